@@ -1,0 +1,47 @@
+// The one seam between the real and the simulated machine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/lower.hpp"
+
+namespace um {
+
+struct execution_request {
+  std::uint32_t iterations = 1;  // each is timed on its own, the first one first
+  bool timeline = false;         // fill trace::spans and trace::resident
+  bool digest = false;           // hash the loss and all gradients after the last iteration
+};
+
+struct execution {
+  std::vector<trace> iterations;
+  // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
+  std::optional<std::uint64_t> digest;
+  std::optional<double> loss;
+};
+
+// Thrown where a backend lacks a feature that a plan uses; what() names it.
+struct unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// Thrown when an allocation fails; what() says how many bytes of which memory.
+struct out_of_memory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class backend {
+ public:
+  virtual ~backend() = default;
+  virtual machine describe() = 0;
+  // Time and workspace of every operator with everything resident.
+  virtual profile measure(const graph& g) = 0;
+  // Runs `plan` that many times from its initial state (inputs and parameters on the host for
+  // staged and managed tensors). Nothing is allocated between the first and the last step.
+  virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
+};
+
+}  // namespace um

@@ -1,0 +1,21 @@
+# um_library(name SOURCES ... HEADERS ... DEPENDS ...): static library um_<name>, alias um::<name>.
+# Dependencies are PUBLIC and name the floors below only, so a missing edge fails to link.
+function(um_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(um_${name} STATIC ${ARG_SOURCES})
+  add_library(um::${name} ALIAS um_${name})
+  target_include_directories(um_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_features(um_${name} PUBLIC cxx_std_20)
+  target_link_libraries(um_${name} PUBLIC ${ARG_DEPENDS} PRIVATE um_warnings)
+endfunction()
+
+# um_test(name SOURCES ... DEPENDS ...): a GoogleTest executable, its cases found by CTest.
+function(um_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  if(NOT UM_TESTS)
+    return()
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main um_warnings)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+endfunction()

@@ -1,0 +1,68 @@
+// A planner is a function from a problem to a plan; a strategy is a row of a table that names one.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "core/memory_plan.hpp"
+#include "core/pack.hpp"
+
+namespace um {
+
+// The cost of one operator as measured or estimated with everything resident.
+struct op_cost {
+  nanoseconds time = 0;
+  byte_count workspace_bytes = 0;
+  std::string engine;  // which implementation was chosen, for the record
+};
+using profile = std::vector<op_cost>;  // one per operator
+
+// Who keeps managed memory within the budget.
+//   none    nobody: everything fits
+//   plan    the plan, by evicting at operator boundaries (mode `capped`)
+//   driver  the driver, by evicting on demand (modes `native` and `simulated`)
+enum class pressure : std::uint8_t { none, plan, driver };
+
+using knob_values = std::map<std::string, std::int64_t>;
+
+struct problem {
+  const graph& network;
+  const profile& costs;
+  const machine& on;
+  byte_count budget = std::numeric_limits<byte_count>::max();
+  pressure under = pressure::none;
+  knob_values knobs;  // every knob of the strategy, defaults filled in
+};
+
+// The strategy cannot solve this problem; what() says why, with figures.
+struct infeasible : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct knob {
+  std::string name, summary;
+  std::int64_t standard = 0, least = 0, most = 0;
+};
+
+using planner = memory_plan (*)(const problem&);
+
+struct strategy {
+  std::string name, summary;
+  planner plan = nullptr;
+  packer placed_by = packer::best_fit;
+  std::vector<knob> knobs;
+};
+
+// nullptr if there is no such row.
+const strategy* find(std::span<const strategy> table, std::string_view name);
+
+// Defaults filled in. Throws std::invalid_argument naming an unknown knob or a value out of range.
+knob_values complete(const strategy& s, const knob_values& given);
+
+}  // namespace um

@@ -1,0 +1,59 @@
+// A tensor is a name, a shape, an element type and what it is used for. It owns no memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/units.hpp"
+
+namespace um {
+
+enum class dtype : std::uint8_t { f32, i32, u8, u16 };
+
+// What a tensor is for. Inputs, labels and parameters live across iterations and start on the
+// host; outputs and parameter gradients must hold their value when an iteration ends.
+enum class role : std::uint8_t {
+  input,
+  label,
+  parameter,
+  parameter_gradient,
+  activation,
+  activation_gradient,
+  output,
+};
+
+// Four extents, outermost first. Activations: N, C, H, W. Filters: K, C, R, S. Matrices of fully
+// connected layers: out, in, 1, 1. Vectors (biases): 1, C, 1, 1.
+struct dims {
+  std::int64_t n = 1, c = 1, h = 1, w = 1;
+  friend bool operator==(const dims&, const dims&) = default;
+};
+
+struct tensor {
+  std::string name;
+  dims shape;
+  dtype type = dtype::f32;
+  role use = role::activation;
+};
+
+using tensor_id = std::uint32_t;
+
+byte_count size_of(dtype type);
+std::int64_t elements(const dims& shape);
+byte_count bytes_of(const tensor& t);
+
+std::string_view to_text(dtype type);
+std::string_view to_text(role use);
+std::string to_text(const dims& shape);
+
+// True for tensors that keep their value from one iteration to the next.
+constexpr bool persists(role use) {
+  return use == role::input || use == role::label || use == role::parameter;
+}
+// True for tensors whose value a user reads when an iteration has ended.
+constexpr bool survives(role use) {
+  return persists(use) || use == role::parameter_gradient || use == role::output;
+}
+
+}  // namespace um

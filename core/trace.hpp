@@ -1,0 +1,48 @@
+// What one iteration did, measured or simulated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace um {
+
+// The three resources that work runs on. Work in one lane runs in order.
+enum class lane : std::uint8_t { compute, to_device, to_host };
+inline constexpr std::size_t lane_count = 3;
+
+struct span {
+  std::uint32_t step = 0;  // index into execution_plan::steps
+  lane where = lane::compute;
+  nanoseconds begin = 0, end = 0;  // since the iteration began
+};
+
+// Bytes that crossed the link and what made them; nothing where it was not observed.
+struct counters {
+  std::optional<std::uint64_t> faults;                 // blocks serviced by demand faults
+  std::optional<byte_count> fault_to_device_bytes;     // moved because a kernel touched them
+  std::optional<byte_count> prefetch_to_device_bytes;  // moved by prefetch, managed memory
+  std::optional<byte_count> copy_to_device_bytes;      // explicit copies, staged memory
+  std::optional<byte_count> driver_evict_bytes;        // moved out by the driver's eviction
+  std::optional<byte_count> plan_evict_bytes;          // moved out by the plan, managed memory
+  std::optional<byte_count> copy_to_host_bytes;        // explicit copies, staged memory
+  std::optional<std::uint64_t> evicted_blocks;         // 2 MiB blocks the driver evicted
+};
+
+struct resident_sample {
+  nanoseconds at = 0;
+  byte_count bytes = 0;  // of device memory in use
+};
+
+struct trace {
+  nanoseconds duration = 0;
+  std::vector<span> spans;                // empty unless asked for
+  std::vector<resident_sample> resident;  // empty unless asked for
+  counters moved;
+};
+
+std::string_view to_text(lane where);
+
+}  // namespace um
