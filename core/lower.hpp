@@ -66,8 +66,8 @@ struct footprint_terms {
 struct execution_plan {
   std::vector<step> steps;
   std::vector<residence> home;       // one per tensor
-  std::vector<address> initial;      // one per tensor; meaningful for tensors that persist
-  std::vector<address> final;        // one per tensor; meaningful for tensors that survive
+  std::vector<address> at_start;     // one per tensor; meaningful for tensors that persist
+  std::vector<address> at_end;       // one per tensor; meaningful for tensors that survive
   byte_count device_arena_bytes = 0;
   byte_count managed_arena_bytes = 0;
   byte_count pinned_arena_bytes = 0;
