@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/errors.hpp"
 #include "core/lower.hpp"
 
 namespace um {
@@ -22,15 +23,6 @@ struct execution {
   // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
-};
-
-// Thrown where a backend lacks a feature that a plan uses; what() names it.
-struct unsupported : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-// Thrown when an allocation fails; what() says how many bytes of which memory.
-struct out_of_memory : std::runtime_error {
-  using std::runtime_error::runtime_error;
 };
 
 class backend {

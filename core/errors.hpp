@@ -1,0 +1,17 @@
+// Refusals that are results of an experiment, not defects of the program.
+#pragma once
+
+#include <stdexcept>
+
+namespace um {
+
+// Thrown where a machine lacks a feature that a plan uses; what() names it.
+struct unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// Thrown when an allocation fails; what() says how many bytes of which memory.
+struct out_of_memory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace um
