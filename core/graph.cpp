@@ -1,0 +1,288 @@
+#include "core/graph.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+
+namespace um {
+namespace {
+
+using defect = std::optional<std::string>;
+
+// --- what an operator expects of its operands ---
+
+// The operands of one operator, for the rules below.
+struct operands {
+  const graph& g;
+  const op& o;
+  const tensor& in(std::size_t i) const { return g.tensors[o.in[i]]; }
+  const tensor& out(std::size_t i) const { return g.tensors[o.out[i]]; }
+};
+
+struct arity {
+  std::size_t least_in, most_in, out;
+};
+
+arity arity_of(const op_attributes& what) {
+  return std::visit(
+      overloaded{[](const convolution&) { return arity{2, 3, 1}; },
+                 [](const linear&) { return arity{2, 3, 1}; },
+                 [](const bias_backward&) { return arity{1, 1, 1}; },
+                 [](const relu&) { return arity{1, 1, 1}; }, [](const max_pool&) { return arity{1, 1, 2}; },
+                 [](const softmax_cross_entropy&) { return arity{2, 2, 2}; },
+                 [](const auto&) { return arity{2, 2, 1}; }},
+      what);
+}
+
+defect expect_shape(const tensor& t, const dims& wanted) {
+  if (t.shape == wanted) return std::nullopt;
+  return t.name + " is " + to_text(t.shape) + ", which does not fit: " + to_text(wanted) + " is wanted";
+}
+
+defect expect_type(const tensor& t, dtype wanted) {
+  if (t.type == wanted) return std::nullopt;
+  return t.name + " holds " + std::string(to_text(t.type)) + ", but " + std::string(to_text(wanted)) +
+         " is wanted";
+}
+
+// The first that is not empty. All are evaluated; all are cheap.
+defect first_of(std::initializer_list<defect> all) {
+  for (const defect& d : all) {
+    if (d) return d;
+  }
+  return std::nullopt;
+}
+
+defect expect_floats(std::initializer_list<const tensor*> all) {
+  for (const tensor* t : all) {
+    if (auto d = expect_type(*t, dtype::f32)) return d;
+  }
+  return std::nullopt;
+}
+
+defect window_defect(std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h, std::int64_t pad_w) {
+  if (stride_h < 1 || stride_w < 1) return "a stride below 1";
+  if (pad_h < 0 || pad_w < 0) return "a negative padding";
+  return std::nullopt;
+}
+
+std::int64_t convolved(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t pad) {
+  const std::int64_t room = extent + 2 * pad - window;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+// x * w -> y, for the forward operator and (with gradients in place of x, w, y) the backward ones.
+defect convolution_defect(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
+  if (auto d = window_defect(what.stride_h, what.stride_w, what.pad_h, what.pad_w)) return d;
+  const dims wanted{x.shape.n, w.shape.n, convolved(x.shape.h, w.shape.h, what.stride_h, what.pad_h),
+                    convolved(x.shape.w, w.shape.w, what.stride_w, what.pad_w)};
+  return first_of({expect_floats({&x, &w, &y}), expect_shape(w, {w.shape.n, x.shape.c, w.shape.h, w.shape.w}),
+                   expect_shape(y, wanted)});
+}
+
+defect linear_defect(const tensor& x, const tensor& w, const tensor& y) {
+  const std::int64_t columns = x.shape.c * x.shape.h * x.shape.w;
+  return first_of({expect_floats({&x, &w, &y}), expect_shape(w, {w.shape.n, columns, 1, 1}),
+                   expect_shape(y, {x.shape.n, w.shape.n, 1, 1})});
+}
+
+defect bias_defect(const operands& of) {
+  if (of.o.in.size() < 3) return std::nullopt;
+  return first_of({expect_floats({&of.in(2)}), expect_shape(of.in(2), {1, of.out(0).shape.c, 1, 1})});
+}
+
+// Both rules for a last window that overhangs are right, as long as it meets the input.
+bool pools_to(const max_pool& what, std::int64_t extent, std::int64_t result) {
+  const std::int64_t room = extent + 2 * what.pad - what.window;
+  const std::int64_t floor_rule = room < 0 ? 0 : room / what.stride + 1;
+  const std::int64_t ceil_rule = room < 0 ? 1 : (room + what.stride - 1) / what.stride + 1;
+  return (result == floor_rule || result == ceil_rule) && (result - 1) * what.stride - what.pad < extent;
+}
+
+defect pool_defect(const max_pool& what, const tensor& x, const tensor& y, const tensor& index) {
+  if (auto d = window_defect(what.stride, what.stride, what.pad, what.pad)) return d;
+  if (what.window < 1 || what.window > 256) return "a pooling window outside 1 to 256";
+  if (what.pad >= what.window) return "a padding that is not smaller than the pooling window";
+  if (!pools_to(what, x.shape.h, y.shape.h) || !pools_to(what, x.shape.w, y.shape.w)) {
+    return x.name + " of " + to_text(x.shape) + " does not pool to " + to_text(y.shape);
+  }
+  const dtype index_type = what.window <= 16 ? dtype::u8 : dtype::u16;
+  return first_of({expect_floats({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w}),
+                   expect_type(index, index_type), expect_shape(index, y.shape)});
+}
+
+defect labels_defect(const tensor& labels, const tensor& logits) {
+  return first_of({expect_type(labels, dtype::i32), expect_shape(labels, {logits.shape.n, 1, 1, 1})});
+}
+
+defect softmax_defect(const operands& of) {
+  const tensor& logits = of.in(0);
+  return first_of({expect_floats({&logits, &of.out(0), &of.out(1)}),
+                   expect_shape(logits, {logits.shape.n, logits.shape.c, 1, 1}),
+                   labels_defect(of.in(1), logits), expect_shape(of.out(0), {1, 1, 1, 1}),
+                   expect_shape(of.out(1), logits.shape)});
+}
+
+defect softmax_backward_defect(const operands& of) {
+  const tensor& probabilities = of.in(0);
+  return first_of({expect_floats({&probabilities, &of.out(0)}), labels_defect(of.in(1), probabilities),
+                   expect_shape(of.out(0), probabilities.shape)});
+}
+
+defect bias_backward_defect(const operands& of) {
+  return first_of(
+      {expect_floats({&of.in(0), &of.out(0)}), expect_shape(of.out(0), {1, of.in(0).shape.c, 1, 1})});
+}
+
+defect pointwise_defect(const operands& of) {
+  for (std::size_t i = 0; i < of.o.in.size(); ++i) {
+    if (auto d = first_of({expect_floats({&of.in(i)}), expect_shape(of.in(i), of.out(0).shape)})) return d;
+  }
+  return expect_floats({&of.out(0)});
+}
+
+defect update_defect(const operands& of) {
+  if (of.o.in[0] != of.o.out[0]) return "updates " + of.in(0).name + " but writes " + of.out(0).name;
+  if (of.o.repeatable) return "updates in place, so it is not repeatable";
+  return pointwise_defect(of);
+}
+
+defect operands_defect(const operands& of) {
+  return std::visit(
+      overloaded{
+          [&](const convolution& a) {
+            return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+          },
+          [&](const convolution_backward_data& a) {
+            return convolution_defect(a.forward, of.out(0), of.in(0), of.in(1));
+          },
+          [&](const convolution_backward_filter& a) {
+            return convolution_defect(a.forward, of.in(0), of.out(0), of.in(1));
+          },
+          [&](const bias_backward&) { return bias_backward_defect(of); },
+          [&](const relu&) { return pointwise_defect(of); },
+          [&](const relu_backward&) { return pointwise_defect(of); },
+          [&](const max_pool& a) { return pool_defect(a, of.in(0), of.out(0), of.out(1)); },
+          [&](const max_pool_backward& a) { return pool_defect(a.forward, of.out(0), of.in(0), of.in(1)); },
+          [&](const linear&) {
+            return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+          },
+          [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
+          [&](const linear_backward_filter&) { return linear_defect(of.in(0), of.out(0), of.in(1)); },
+          [&](const softmax_cross_entropy&) { return softmax_defect(of); },
+          [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
+          [&](const sgd_update&) { return update_defect(of); }},
+      of.o.what);
+}
+
+// --- the graph around the operators ---
+
+defect tensors_defect(const graph& g) {
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  std::uint64_t total = 0;
+  for (const tensor& t : g.tensors) {
+    std::uint64_t bytes = size_of(t.type);
+    for (const std::int64_t extent : {t.shape.n, t.shape.c, t.shape.h, t.shape.w}) {
+      if (extent < 1) return "tensor " + t.name + " of shape " + to_text(t.shape) + " has an extent below 1";
+      const auto product = checked_multiply(bytes, static_cast<std::uint64_t>(extent));
+      if (!product || *product > most) {
+        return "tensor " + t.name + " of shape " + to_text(t.shape) + " does not fit in 2^63 bytes";
+      }
+      bytes = *product;
+    }
+    total += bytes;
+    if (total > most) return "all tensors together do not fit in 2^63 bytes, counted up to " + t.name;
+  }
+  return std::nullopt;
+}
+
+defect arity_defect(const graph& g, const op& o) {
+  const arity wanted = arity_of(o.what);
+  if (o.in.size() < wanted.least_in || o.in.size() > wanted.most_in || o.out.size() != wanted.out) {
+    return "takes " + std::to_string(wanted.least_in) +
+           (wanted.most_in > wanted.least_in ? " or " + std::to_string(wanted.most_in) : std::string()) +
+           " inputs and " + std::to_string(wanted.out) + " outputs, not " + std::to_string(o.in.size()) +
+           " and " + std::to_string(o.out.size());
+  }
+  for (const auto* ids : {&o.in, &o.out}) {
+    for (const tensor_id id : *ids) {
+      if (id >= g.tensors.size()) {
+        return "names tensor " + std::to_string(id) + " of " + std::to_string(g.tensors.size());
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+defect alias_defect(const operands& of) {
+  if (!of.o.alias) return std::nullopt;
+  const may_alias& a = *of.o.alias;
+  if (a.input >= of.o.in.size() || a.output >= of.o.out.size()) return "aliases an operand it does not have";
+  if (bytes_of(of.in(a.input)) == bytes_of(of.out(a.output))) return std::nullopt;
+  return of.in(a.input).name + " and " + of.out(a.output).name + " may alias but differ in size";
+}
+
+// Reads come after writes and every tensor is written once. `written` has one flag per tensor.
+defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
+  for (const tensor_id id : o.in) {
+    const tensor& t = g.tensors[id];
+    if (!persists(t.use) && !written[id]) return "reads " + t.name + " before it is written";
+  }
+  const bool updates = std::holds_alternative<sgd_update>(o.what);
+  for (const tensor_id id : o.out) {
+    const tensor& t = g.tensors[id];
+    if (written[id]) return "is a second writer of " + t.name;
+    if (updates ? t.use != role::parameter : persists(t.use)) {
+      return "may not write " + t.name + ", a tensor of role " + std::string(to_text(t.use));
+    }
+    if (!updates && std::ranges::find(o.in, id) != o.in.end()) return "reads and writes " + t.name;
+    written[id] = true;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view kind_of(const op_attributes& what) {
+  constexpr std::array<std::string_view, std::variant_size_v<op_attributes>> kinds{
+      "convolution",
+      "convolution_backward_data",
+      "convolution_backward_filter",
+      "bias_backward",
+      "relu",
+      "relu_backward",
+      "max_pool",
+      "max_pool_backward",
+      "linear",
+      "linear_backward_data",
+      "linear_backward_filter",
+      "softmax_cross_entropy",
+      "softmax_cross_entropy_backward",
+      "sgd_update"};
+  return kinds.at(what.index());
+}
+
+std::optional<std::string> defect_of(const graph& g) {
+  if (auto d = tensors_defect(g)) return d;
+  std::vector<bool> written(g.tensors.size());
+  for (const op& o : g.ops) {
+    const operands of{g, o};
+    auto d = arity_defect(g, o);
+    if (!d) d = order_defect(g, o, written);
+    if (!d) d = operands_defect(of);
+    if (!d) d = alias_defect(of);
+    if (d) return "operator " + o.name + " (" + std::string(kind_of(o.what)) + "): " + *d;
+  }
+  return std::nullopt;
+}
+
+byte_count bytes_of(const graph& g, role use) {
+  byte_count total = 0;
+  for (const tensor& t : g.tensors) {
+    if (t.use == use) total += bytes_of(t);
+  }
+  return total;
+}
+
+}  // namespace um

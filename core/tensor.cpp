@@ -1,0 +1,81 @@
+#include "core/tensor.hpp"
+
+#include <limits>
+#include <stdexcept>
+
+namespace um {
+
+byte_count size_of(dtype type) {
+  switch (type) {
+    case dtype::f32:
+    case dtype::i32:
+      return 4;
+    case dtype::u8:
+      return 1;
+    case dtype::u16:
+      return 2;
+  }
+  throw std::invalid_argument("an unknown element type");
+}
+
+std::int64_t elements(const dims& shape) {
+  std::int64_t count = shape.n;
+  for (const std::int64_t extent : {shape.c, shape.h, shape.w}) {
+    if (__builtin_mul_overflow(count, extent, &count)) {
+      throw std::overflow_error("the shape " + to_text(shape) + " has more than 2^63 elements");
+    }
+  }
+  return count;
+}
+
+byte_count bytes_of(const tensor& t) {
+  const std::int64_t count = elements(t.shape);
+  if (count < 0) throw std::invalid_argument("the shape " + to_text(t.shape) + " is negative");
+  const auto bytes = checked_multiply(static_cast<std::uint64_t>(count), size_of(t.type));
+  if (!bytes || *bytes > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    throw std::overflow_error("tensor " + t.name + " of shape " + to_text(t.shape) +
+                              " has more than 2^63 bytes");
+  }
+  return *bytes;
+}
+
+std::string_view to_text(dtype type) {
+  switch (type) {
+    case dtype::f32:
+      return "f32";
+    case dtype::i32:
+      return "i32";
+    case dtype::u8:
+      return "u8";
+    case dtype::u16:
+      return "u16";
+  }
+  return "unknown";
+}
+
+std::string_view to_text(role use) {
+  switch (use) {
+    case role::input:
+      return "input";
+    case role::label:
+      return "label";
+    case role::parameter:
+      return "parameter";
+    case role::parameter_gradient:
+      return "parameter_gradient";
+    case role::activation:
+      return "activation";
+    case role::activation_gradient:
+      return "activation_gradient";
+    case role::output:
+      return "output";
+  }
+  return "unknown";
+}
+
+std::string to_text(const dims& shape) {
+  return std::to_string(shape.n) + "x" + std::to_string(shape.c) + "x" + std::to_string(shape.h) + "x" +
+         std::to_string(shape.w);
+}
+
+}  // namespace um
