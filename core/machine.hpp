@@ -29,6 +29,7 @@ struct machine {
   std::uint64_t fault_to_device_bytes_per_s = 0;     // fault-driven, data host-resident, visited before
   std::uint64_t first_fault_bytes_per_s = 0;         // the same on a block the GPU never visited
   std::uint64_t populate_bytes_per_s = 0;            // GPU first touch, resident nowhere
+  std::uint64_t discarded_write_bytes_per_s = 0;     // kernel write to discarded data, no prefetch between
   std::uint64_t prefetch_to_device_bytes_per_s = 0;
   std::uint64_t prefetch_to_host_bytes_per_s = 0;
   std::uint64_t evict_bytes_per_s = 0;               // the driver's own eviction, as part of a fault
