@@ -1,0 +1,64 @@
+// Puts a graph together layer by layer: forward operators with their shapes inferred, then the
+// loss, the backward operators and the updates. Layers take and give tensors, so a network may
+// branch as long as no tensor that needs a gradient is read twice (gradients are not added up).
+//
+// Names: layer `conv1` writes `conv1.y` and owns `conv1.w` and `conv1.b`; the gradient of `conv1.w`
+// is `conv1.dw`. Every function throws std::invalid_argument, naming the layer or the tensor,
+// where an extent vanishes or a size overflows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/graph.hpp"
+
+namespace um {
+
+// What becomes of input that is left over behind the last whole window of a pool.
+enum class leftover : std::uint8_t {
+  dropped,  // output extent rounded down
+  pooled,   // rounded up: a clipped window covers it (Chainer's cover_all)
+};
+
+struct filters {
+  std::int64_t count = 1, kernel = 1, stride = 1, pad = 0;
+};
+
+class builder {
+ public:
+  explicit builder(std::string name);
+
+  tensor_id input(const std::string& name, const dims& shape);
+  tensor_id convolution(const std::string& name, tensor_id x, const filters& f);
+  tensor_id relu(const std::string& name, tensor_id x);
+  tensor_id max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
+                     leftover rest);
+  tensor_id linear(const std::string& name, tensor_id x, std::int64_t outputs);
+
+  // The finished graph. `y` becomes the output.
+  graph inference(tensor_id y) const;
+  // The loss of `logits` against labels becomes the output; gradients of all parameters follow.
+  graph training(tensor_id logits, bool sgd) const;
+
+  const graph& so_far() const { return graph_; }
+
+ private:
+  tensor_id layer(const std::string& name, op_attributes what, std::vector<tensor_id> in, const dims& y);
+
+  graph graph_;
+};
+
+// Appends a tensor whose extents are at least 1 and whose bytes fit in 2^63.
+tensor_id add(graph& g, tensor t);
+
+// Appends the operators that turn the gradient `dy` of `y` into the gradients of all parameters
+// that `y` depends on and of those inputs that are asked for. Last layer first; within a layer
+// the gradient of the data comes last, when what the others read is no longer needed.
+// A gradient of a parameter is a parameter_gradient, of an input an output.
+void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs);
+
+// Appends an update of every parameter that has a gradient, in the order of the parameters.
+void append_updates(graph& g);
+
+}  // namespace um

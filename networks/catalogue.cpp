@@ -1,0 +1,107 @@
+#include "networks/catalogue.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include "core/access.hpp"
+#include "networks/families.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t int32_most = std::numeric_limits<std::int32_t>::max();
+// Beyond this, a position in the last pool's window no longer fits in 16 bits.
+constexpr std::int64_t alexnet_most = 85 * 224;
+constexpr std::int64_t vgg_most = 1 << 20;
+
+const std::vector<network_family>& table() {
+  const network_knob vgg_insize{"insize", "height and width of an image, a multiple of 32", 224, 32,
+                                vgg_most};
+  static const std::vector<network_family> families{
+      {"alexnet",
+       "AlexNet in one column, 5 convolutions and 3 fully connected layers",
+       build_alexnet,
+       {{"insize", "height and width of an image, a multiple of 224", 224, 224, alexnet_most}}},
+      {"vgg11", "VGG configuration A, 8 convolutions", build_vgg11, {vgg_insize}},
+      {"vgg13", "VGG configuration B, 10 convolutions", build_vgg13, {vgg_insize}},
+      {"vgg16", "VGG configuration D, 13 convolutions", build_vgg16, {vgg_insize}},
+      {"vgg19", "VGG configuration E, 16 convolutions", build_vgg19, {vgg_insize}},
+      {"conv",
+       "one convolution with a bias; trained with a given gradient of its output",
+       build_conv,
+       {{"c", "channels of the input", 64, 1, int32_most},
+        {"h", "height of the input", 56, 1, int32_most},
+        {"w", "width of the input", 56, 1, int32_most},
+        {"k", "channels of the output", 64, 1, int32_most},
+        {"kernel", "height and width of the filters", 3, 1, int32_most},
+        {"stride", "step between windows", 1, 1, int32_most},
+        {"pad", "zeros around the input", 1, 0, int32_most}}}};
+  return families;
+}
+
+template <class Row>
+std::string names_of(const std::vector<Row>& rows) {
+  std::string all;
+  for (const Row& row : rows) all += (all.empty() ? "" : ", ") + row.name;
+  return all;
+}
+
+const network_family& family_of(const std::string& name) {
+  const auto& all = table();
+  const auto found = std::ranges::find(all, name, &network_family::name);
+  if (found != all.end()) return *found;
+  throw std::invalid_argument("unknown network '" + name + "'; there are " + names_of(all));
+}
+
+// Every knob of the family, given or standard.
+network_spec completed(const network_spec& spec, const network_family& family) {
+  network_spec result = spec;
+  for (const auto& [name, value] : spec.knobs) {
+    const auto knob = std::ranges::find(family.knobs, name, &network_knob::name);
+    if (knob == family.knobs.end()) {
+      throw std::invalid_argument("network " + spec.name + " has no knob '" + name + "'; it has " +
+                                  names_of(family.knobs));
+    }
+    if (value < knob->least || value > knob->most) {
+      throw std::invalid_argument("network " + spec.name + ": " + name + " " + std::to_string(value) +
+                                  " is outside " + std::to_string(knob->least) + " to " +
+                                  std::to_string(knob->most));
+    }
+  }
+  for (const network_knob& knob : family.knobs) result.knobs.try_emplace(knob.name, knob.standard);
+  if (spec.batch < 1) {
+    throw std::invalid_argument("network " + spec.name + ": batch " + std::to_string(spec.batch) +
+                                " is below 1");
+  }
+  if (spec.sgd && spec.mode == pass::inference) {
+    throw std::invalid_argument("network " + spec.name +
+                                ": sgd needs the train pass, inference has no gradients");
+  }
+  return result;
+}
+
+}  // namespace
+
+std::span<const network_family> networks() {
+  return table();
+}
+
+graph build(const network_spec& spec) {
+  const network_family& family = family_of(spec.name);
+  const network_spec complete = completed(spec, family);
+  try {
+    graph g = family.build(complete);
+    if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
+    for (const op& o : g.ops) work_of(g, o);
+    return g;
+  } catch (const std::overflow_error& reason) {
+    throw std::invalid_argument("network " + spec.name + ": " + reason.what());
+  } catch (const std::invalid_argument& reason) {
+    const std::string what = reason.what();
+    const std::string prefix = "network " + spec.name;
+    throw std::invalid_argument(what.starts_with(prefix) ? what : prefix + ": " + what);
+  }
+}
+
+}  // namespace um

@@ -1,0 +1,36 @@
+// The operators of the reference, one overload each. Called through execute() in reference.hpp.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tests/reference/reference.hpp"
+
+namespace um::reference {
+
+// What an operator gets: the values of its inputs and the shapes of all its operands.
+struct arguments {
+  const graph& g;
+  const op& o;
+  std::span<const values> in;
+
+  const dims& in_shape(std::size_t i) const { return g.tensors[o.in[i]].shape; }
+  const dims& out_shape(std::size_t i) const { return g.tensors[o.out[i]].shape; }
+};
+
+std::vector<values> apply(const convolution& what, const arguments& of);
+std::vector<values> apply(const convolution_backward_data& what, const arguments& of);
+std::vector<values> apply(const convolution_backward_filter& what, const arguments& of);
+std::vector<values> apply(const bias_backward& what, const arguments& of);
+std::vector<values> apply(const relu& what, const arguments& of);
+std::vector<values> apply(const relu_backward& what, const arguments& of);
+std::vector<values> apply(const max_pool& what, const arguments& of);
+std::vector<values> apply(const max_pool_backward& what, const arguments& of);
+std::vector<values> apply(const linear& what, const arguments& of);
+std::vector<values> apply(const linear_backward_data& what, const arguments& of);
+std::vector<values> apply(const linear_backward_filter& what, const arguments& of);
+std::vector<values> apply(const softmax_cross_entropy& what, const arguments& of);
+std::vector<values> apply(const softmax_cross_entropy_backward& what, const arguments& of);
+std::vector<values> apply(const sgd_update& what, const arguments& of);
+
+}  // namespace um::reference

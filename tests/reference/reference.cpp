@@ -1,0 +1,104 @@
+#include "tests/reference/reference.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "tests/reference/operators.hpp"
+
+namespace um::reference {
+namespace {
+
+std::uint64_t mixed(std::uint64_t x) {  // splitmix64 (Steele, Lea and Flood 2014)
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31U);
+}
+
+constexpr double grain = 1.0 / (1 << 20);
+
+// How a tensor that is given is filled.
+struct filling {
+  double limit = 1;           // values in (-limit, limit)
+  std::uint64_t classes = 0;  // if not 0: whole numbers below it
+};
+
+double number(const filling& how, std::uint64_t bits) {
+  if (how.classes != 0) return static_cast<double>(bits % how.classes);
+  const double unit = static_cast<double>(bits >> 11U) / static_cast<double>(1ULL << 53U);
+  return std::trunc((2 * unit - 1) * how.limit / grain) * grain;
+}
+
+std::vector<filling> fillings_of(const graph& g) {
+  std::vector<filling> all(g.tensors.size());
+  for (const op& o : g.ops) {
+    const bool weighs = std::holds_alternative<convolution>(o.what) || std::holds_alternative<linear>(o.what);
+    if (weighs) {
+      const dims& w = g.tensors[o.in[1]].shape;
+      all[o.in[1]].limit = std::sqrt(6.0 / static_cast<double>(w.c * w.h * w.w));
+      if (o.in.size() > 2) all[o.in[2]].limit = 0.1;
+    }
+    if (std::holds_alternative<softmax_cross_entropy>(o.what)) {
+      all[o.in[1]].classes = static_cast<std::uint64_t>(g.tensors[o.in[0]].shape.c);
+    }
+  }
+  return all;
+}
+
+void expect_size(const tensor& t, const values& v) {
+  if (v.size() == static_cast<std::size_t>(elements(t.shape))) return;
+  throw std::invalid_argument("tensor " + t.name + " of shape " + to_text(t.shape) + " cannot hold " +
+                              std::to_string(v.size()) + " values");
+}
+
+void expect_well_formed(const graph& g) {
+  if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
+}
+
+}  // namespace
+
+std::vector<values> execute(const graph& g, const op& o, std::span<const values> in) {
+  if (in.size() != o.in.size()) {
+    throw std::invalid_argument("operator " + o.name + " takes " + std::to_string(o.in.size()) +
+                                " inputs, not " + std::to_string(in.size()));
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) expect_size(g.tensors[o.in[i]], in[i]);
+  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.what);
+}
+
+std::map<tensor_id, values> execute(const graph& g, const std::map<tensor_id, values>& given) {
+  expect_well_formed(g);
+  std::map<tensor_id, values> all;
+  for (tensor_id id = 0; id < g.tensors.size(); ++id) {
+    const tensor& t = g.tensors[id];
+    if (!persists(t.use)) continue;
+    const auto found = given.find(id);
+    if (found == given.end()) throw std::invalid_argument("no values given for tensor " + t.name);
+    expect_size(t, found->second);
+    all[id] = found->second;
+  }
+  for (const op& o : g.ops) {
+    std::vector<values> in;
+    for (const tensor_id id : o.in) in.push_back(all.at(id));
+    std::vector<values> out = execute(g, o, in);
+    for (std::size_t i = 0; i < out.size(); ++i) all[o.out[i]] = std::move(out[i]);
+  }
+  return all;
+}
+
+std::map<tensor_id, values> numbers_for(const graph& g, std::uint64_t seed) {
+  expect_well_formed(g);
+  const std::vector<filling> how = fillings_of(g);
+  std::map<tensor_id, values> all;
+  for (tensor_id id = 0; id < g.tensors.size(); ++id) {
+    if (!persists(g.tensors[id].use)) continue;
+    values v(static_cast<std::size_t>(elements(g.tensors[id].shape)));
+    const std::uint64_t start = mixed(mixed(seed) ^ id);
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = number(how[id], mixed(start + i));
+    all[id] = std::move(v);
+  }
+  return all;
+}
+
+}  // namespace um::reference
