@@ -1,0 +1,311 @@
+#include "core/access.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace um {
+namespace {
+
+constexpr slice batch_part{axis::batch, 1, 2};
+constexpr slice channel_part{axis::channel, 1, 2};
+constexpr slice row_part{axis::row, 1, 2};
+
+struct single {
+  graph g;
+  const op& o() const { return g.ops[0]; }
+  std::vector<access> cut(const slice& s) const { return accesses_of(g, g.ops[0], s); }
+};
+
+// One operator over tensors of the given shapes: its inputs, then its outputs.
+single operator_over(op_attributes what, std::vector<dims> shapes, std::size_t inputs) {
+  single s;
+  op o{"op", what, {}, {}, true, std::nullopt};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    s.g.tensors.push_back({"t" + std::to_string(i), shapes[i], dtype::f32, role::activation});
+    (i < inputs ? o.in : o.out).push_back(static_cast<tensor_id>(i));
+  }
+  s.g.ops.push_back(o);
+  return s;
+}
+
+void expect_regions(const std::vector<access>& got, const std::vector<region>& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].where, wanted[i]) << "operand " << i << ": " << to_text(got[i].where.along) << " ["
+                                       << got[i].where.begin << ", " << got[i].where.end << ")";
+  }
+}
+
+constexpr region over(axis along, std::int64_t begin, std::int64_t end) {
+  return {along, begin, end};
+}
+constexpr region batch_of(std::int64_t begin, std::int64_t end) {
+  return over(axis::batch, begin, end);
+}
+constexpr region channels(std::int64_t begin, std::int64_t end) {
+  return over(axis::channel, begin, end);
+}
+constexpr region rows(std::int64_t begin, std::int64_t end) {
+  return over(axis::row, begin, end);
+}
+
+// AlexNet's first layer in small: 11 x 11 windows, stride 4, padding 2 over 39 rows: 9 rows out.
+constexpr convolution strided{4, 4, 2, 2};
+constexpr dims x{4, 3, 39, 39}, w{8, 3, 11, 11}, b{1, 8, 1, 1}, y{4, 8, 9, 9};
+
+single strided_convolution() {
+  return operator_over(strided, {x, w, b, y}, 3);
+}
+single strided_backward_data() {
+  return operator_over(convolution_backward_data{strided}, {w, y, x}, 2);
+}
+single strided_backward_filter() {
+  return operator_over(convolution_backward_filter{strided}, {x, y, w}, 2);
+}
+
+TEST(Slice, PartsCoverTheExtentInOrder) {
+  std::int64_t next = 0;
+  for (std::uint32_t part = 0; part < 3; ++part) {
+    const region r = region_of({10, 1, 1, 1}, {axis::batch, part, 3});
+    EXPECT_EQ(r.begin, next);
+    EXPECT_GT(r.end, r.begin);
+    next = r.end;
+  }
+  EXPECT_EQ(next, 10);
+}
+
+TEST(Slice, PartsOfAMultipleNest) {
+  for (std::uint32_t part = 0; part < 3; ++part) {
+    const region coarse = region_of({10, 1, 1, 1}, {axis::batch, part, 3});
+    EXPECT_EQ(coarse.begin, region_of({10, 1, 1, 1}, {axis::batch, 2 * part, 6}).begin);
+    EXPECT_EQ(coarse.end, region_of({10, 1, 1, 1}, {axis::batch, 2 * part + 1, 6}).end);
+  }
+}
+
+TEST(Slice, LargeExtentsDoNotOverflow) {
+  const std::int64_t extent = 1LL << 62;
+  const region last = region_of({extent, 1, 1, 1}, {axis::batch, 0xFFFFFFFE, 0xFFFFFFFF});
+  EXPECT_EQ(last.end, extent);
+}
+
+TEST(Slice, RefusesPartsThatDoNotExist) {
+  EXPECT_THROW(region_of(x, {axis::batch, 2, 2}), std::invalid_argument);
+  EXPECT_THROW(region_of(x, {axis::batch, 0, 0}), std::invalid_argument);
+  EXPECT_THROW(region_of(x, {axis::batch, 0, 5}), std::invalid_argument);
+}
+
+TEST(Region, CountsBytes) {
+  const tensor t{"x", x, dtype::f32, role::input};
+  EXPECT_EQ(bytes_of(t, batch_of(1, 3)), 2U * 3 * 39 * 39 * 4);
+  EXPECT_EQ(bytes_of(t, channels(0, 3)), bytes_of(t));
+  EXPECT_EQ(bytes_of(t, rows(5, 6)), 4U * 3 * 39 * 4);
+  EXPECT_TRUE(is_whole(x, rows(0, 39)));
+  EXPECT_FALSE(is_whole(x, rows(0, 38)));
+}
+
+TEST(Accesses, WholeReadsInputsAndWritesOutputs) {
+  const auto all = strided_convolution().cut({});
+  expect_regions(all, {batch_of(0, 4), batch_of(0, 8), batch_of(0, 1), batch_of(0, 4)});
+  EXPECT_EQ(all[2].mode, access_mode::read);
+  EXPECT_EQ(all[3].mode, access_mode::write);
+  EXPECT_EQ(all[3].what, 3U);
+}
+
+TEST(Accesses, Convolution) {
+  const single s = strided_convolution();
+  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(0, 8), batch_of(0, 1), batch_of(2, 4)});
+  expect_regions(s.cut(channel_part), {batch_of(0, 4), batch_of(4, 8), channels(4, 8), channels(4, 8)});
+  // Output rows 3 to 5 start at input rows 10, 14 and 18 and reach 11 rows down.
+  expect_regions(s.cut({axis::row, 1, 3}), {rows(10, 29), batch_of(0, 8), batch_of(0, 1), rows(3, 6)});
+  // The first and last part reach into the padding, which is not there to be read.
+  expect_regions(s.cut({axis::row, 0, 3}), {rows(0, 17), batch_of(0, 8), batch_of(0, 1), rows(0, 3)});
+  expect_regions(s.cut({axis::row, 2, 3}), {rows(22, 39), batch_of(0, 8), batch_of(0, 1), rows(6, 9)});
+}
+
+TEST(Accesses, ConvolutionBackwardData) {
+  const single s = strided_backward_data();
+  expect_regions(s.cut(batch_part), {batch_of(0, 8), batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(s.cut({axis::channel, 2, 3}), {channels(2, 3), batch_of(0, 4), channels(2, 3)});
+}
+
+// Against the definition: a row of dy is needed if its window meets a row of the part.
+TEST(Accesses, ConvolutionBackwardDataTakesTheRowsWhoseWindowsMeet) {
+  const single s = strided_backward_data();
+  for (std::uint32_t part = 0; part < 39; ++part) {
+    std::int64_t first = y.h, last = -1;
+    for (std::int64_t i = 0; i < y.h; ++i) {
+      const std::int64_t top = i * 4 - 2;
+      if (top > part || top + 11 <= part) continue;
+      first = std::min(first, i);
+      last = std::max(last, i);
+    }
+    const auto all = s.cut({axis::row, part, 39});
+    expect_regions(all, {batch_of(0, 8), rows(first, last + 1), rows(part, part + 1)});
+  }
+}
+
+TEST(Accesses, ConvolutionBackwardFilter) {
+  const single s = strided_backward_filter();
+  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 8)});
+  expect_regions(s.cut({axis::channel, 3, 8}), {batch_of(0, 4), channels(3, 4), batch_of(3, 4)});
+  expect_regions(s.cut({axis::row, 1, 3}), {rows(10, 29), rows(3, 6), batch_of(0, 8)});
+}
+
+TEST(Accesses, SummedGradientsAccumulateFromTheSecondPartOn) {
+  const single s = strided_backward_filter();
+  EXPECT_EQ(s.cut({axis::batch, 0, 2}).back().mode, access_mode::write);
+  EXPECT_EQ(s.cut({axis::batch, 1, 2}).back().mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut({axis::row, 2, 9}).back().mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut({axis::channel, 1, 2}).back().mode, access_mode::write);
+}
+
+TEST(Accesses, BiasBackward) {
+  const single s = operator_over(bias_backward{}, {y, b}, 1);
+  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(0, 1)});
+  expect_regions(s.cut(channel_part), {channels(4, 8), channels(4, 8)});
+  expect_regions(s.cut(row_part), {rows(4, 9), batch_of(0, 1)});
+  EXPECT_EQ(s.cut(row_part).back().mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut(channel_part).back().mode, access_mode::write);
+}
+
+TEST(Accesses, Relu) {
+  const single forward = operator_over(relu{}, {y, y}, 1);
+  expect_regions(forward.cut(row_part), {rows(4, 9), rows(4, 9)});
+  const single backward = operator_over(relu_backward{}, {y, y, y}, 2);
+  expect_regions(backward.cut(channel_part), {channels(4, 8), channels(4, 8), channels(4, 8)});
+}
+
+TEST(Accesses, MaxPoolOverlapsAndClips) {
+  // 10 rows, window 3, stride 2: rounded up there are 5 windows, and the last is clipped.
+  const dims in{2, 4, 10, 10}, out{2, 4, 5, 5};
+  const single forward = operator_over(max_pool{3, 2, 0}, {in, out, out}, 1);
+  expect_regions(forward.cut(batch_part), {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2)});
+  expect_regions(forward.cut(channel_part), {channels(2, 4), channels(2, 4), channels(2, 4)});
+  expect_regions(forward.cut({axis::row, 1, 5}), {rows(2, 5), rows(1, 2), rows(1, 2)});
+  expect_regions(forward.cut({axis::row, 4, 5}), {rows(8, 10), rows(4, 5), rows(4, 5)});
+  const single backward = operator_over(max_pool_backward{{3, 2, 0}}, {out, out, in}, 2);
+  expect_regions(backward.cut({axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(4, 5)});
+  expect_regions(backward.cut({axis::row, 5, 10}), {rows(2, 3), rows(2, 3), rows(5, 6)});
+}
+
+TEST(Accesses, RowsUnderNoWindowStillNameARow) {
+  // 5 rows, window 2, stride 2: no window covers the last row.
+  const single s = operator_over(max_pool_backward{{2, 2, 0}}, {{1, 1, 2, 2}, {1, 1, 2, 2}, {1, 1, 5, 5}}, 2);
+  expect_regions(s.cut({axis::row, 4, 5}), {rows(1, 2), rows(1, 2), rows(4, 5)});
+}
+
+TEST(Accesses, Linear) {
+  const dims in{4, 6, 2, 2}, weights{10, 24, 1, 1}, bias{1, 10, 1, 1}, out{4, 10, 1, 1};
+  const single forward = operator_over(linear{}, {in, weights, bias, out}, 3);
+  expect_regions(forward.cut(batch_part), {batch_of(2, 4), batch_of(0, 10), batch_of(0, 1), batch_of(2, 4)});
+  expect_regions(forward.cut(channel_part),
+                 {batch_of(0, 4), batch_of(5, 10), channels(5, 10), channels(5, 10)});
+  const single data = operator_over(linear_backward_data{}, {weights, out, in}, 2);
+  expect_regions(data.cut(batch_part), {batch_of(0, 10), batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(data.cut({axis::channel, 1, 3}), {channels(8, 16), batch_of(0, 4), channels(2, 4)});
+  const single filter = operator_over(linear_backward_filter{}, {in, out, weights}, 2);
+  expect_regions(filter.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10)});
+  EXPECT_EQ(filter.cut(batch_part).back().mode, access_mode::accumulate);
+  expect_regions(filter.cut(channel_part), {batch_of(0, 4), channels(5, 10), batch_of(5, 10)});
+  EXPECT_EQ(filter.cut(channel_part).back().mode, access_mode::write);
+}
+
+TEST(Accesses, Softmax) {
+  const dims logits{4, 10, 1, 1}, labels{4, 1, 1, 1}, loss{};
+  const single forward = operator_over(softmax_cross_entropy{}, {logits, labels, loss, logits}, 2);
+  const auto all = forward.cut(batch_part);
+  expect_regions(all, {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
+  EXPECT_EQ(all[2].mode, access_mode::accumulate);
+  EXPECT_EQ(all[3].mode, access_mode::write);
+  const single backward = operator_over(softmax_cross_entropy_backward{}, {logits, labels, logits}, 2);
+  expect_regions(backward.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(2, 4)});
+}
+
+TEST(Accesses, UpdateIsCutAlongTheFirstExtent) {
+  single s = operator_over(sgd_update{}, {w, w}, 2);
+  s.g.ops[0].out = {0};
+  expect_regions(s.cut(batch_part), {batch_of(4, 8), batch_of(4, 8), batch_of(4, 8)});
+  EXPECT_EQ(s.cut(batch_part).back().mode, access_mode::write);
+}
+
+TEST(Accesses, RefusedCutsNameOperatorAndAxis) {
+  const dims rows_of{4, 10, 1, 1}, labels{4, 1, 1, 1};
+  const std::vector<std::pair<single, axis>> refused{
+      {operator_over(linear{}, {rows_of, {10, 10, 1, 1}, rows_of}, 2), axis::row},
+      {operator_over(linear_backward_data{}, {{10, 10, 1, 1}, rows_of, rows_of}, 2), axis::row},
+      {operator_over(linear_backward_filter{}, {rows_of, rows_of, {10, 10, 1, 1}}, 2), axis::row},
+      {operator_over(softmax_cross_entropy{}, {rows_of, labels, {}, rows_of}, 2), axis::channel},
+      {operator_over(softmax_cross_entropy{}, {rows_of, labels, {}, rows_of}, 2), axis::row},
+      {operator_over(softmax_cross_entropy_backward{}, {rows_of, labels, rows_of}, 2), axis::channel},
+      {operator_over(sgd_update{}, {w, w, w}, 2), axis::channel},
+      {operator_over(sgd_update{}, {w, w, w}, 2), axis::row}};
+  for (const auto& [s, along] : refused) {
+    try {
+      s.cut({along, 0, 1});
+      s.cut({along, 0, 2});
+      ADD_FAILURE() << kind_of(s.o().what) << " let itself be cut along " << to_text(along);
+    } catch (const std::invalid_argument& reason) {
+      const std::string what = reason.what();
+      EXPECT_NE(what.find("operator op"), std::string::npos) << what;
+      EXPECT_NE(what.find(to_text(along)), std::string::npos) << what;
+    }
+  }
+}
+
+TEST(Accesses, TooManyPartsNameTheOperator) {
+  try {
+    strided_convolution().cut({axis::row, 0, 10});
+    FAIL();
+  } catch (const std::invalid_argument& reason) {
+    EXPECT_EQ(std::string(reason.what()),
+              "operator op (convolution): part 0 of 10 along row: only 9 elements to cut");
+  }
+  EXPECT_THROW(strided_convolution().cut({axis::row, 3, 3}), std::invalid_argument);
+  EXPECT_THROW(strided_convolution().cut({axis::batch, 1, 1}), std::invalid_argument);
+}
+
+TEST(Work, CountsMultiplyAndAdd) {
+  const std::uint64_t products = 4ULL * 8 * 9 * 9 * 3 * 11 * 11;
+  const single forward = strided_convolution();
+  EXPECT_EQ(work_of(forward.g, forward.o()).flops, 2 * products + 4ULL * 8 * 9 * 9);
+  const single data = strided_backward_data();
+  EXPECT_EQ(work_of(data.g, data.o()).flops, 2 * products);
+  const single filter = strided_backward_filter();
+  EXPECT_EQ(work_of(filter.g, filter.o()).flops, 2 * products);
+  const single fc = operator_over(linear{}, {{4, 6, 2, 2}, {10, 24, 1, 1}, {4, 10, 1, 1}}, 2);
+  EXPECT_EQ(work_of(fc.g, fc.o()).flops, 2U * 4 * 24 * 10);
+}
+
+TEST(Work, CountsEachOperandOnce) {
+  const single s = strided_convolution();
+  const work whole = work_of(s.g, s.o());
+  EXPECT_EQ(whole.read, 4U * (4 * 3 * 39 * 39 + 8 * 3 * 11 * 11 + 8));
+  EXPECT_EQ(whole.written, 4U * 4 * 8 * 9 * 9);
+  const single sum = strided_backward_filter();
+  const work first = work_of(sum.g, sum.o(), {axis::batch, 0, 4});
+  const work second = work_of(sum.g, sum.o(), {axis::batch, 1, 4});
+  EXPECT_EQ(second.read - first.read, bytes_of(sum.g.tensors[2]));
+  EXPECT_EQ(second.written, bytes_of(sum.g.tensors[2]));
+}
+
+TEST(Work, PartsAddUpToTheWhole) {
+  for (const single& s : {strided_convolution(), strided_backward_data(), strided_backward_filter()}) {
+    for (const slice cut : {slice{axis::batch, 0, 3}, slice{axis::channel, 0, 3}, slice{axis::row, 0, 7}}) {
+      std::uint64_t total = 0;
+      for (std::uint32_t part = 0; part < cut.of; ++part) {
+        total += work_of(s.g, s.o(), {cut.along, part, cut.of}).flops;
+      }
+      EXPECT_EQ(total, work_of(s.g, s.o()).flops) << kind_of(s.o().what) << " " << to_text(cut.along);
+    }
+  }
+}
+
+TEST(Work, RefusesMoreThan64Bits) {
+  const std::int64_t many = 1LL << 31;
+  const single s = operator_over(linear{}, {{many, many, 1, 1}, {many, many, 1, 1}, {many, many, 1, 1}}, 2);
+  EXPECT_THROW(work_of(s.g, s.o()), std::overflow_error);
+}
+
+}  // namespace
+}  // namespace um

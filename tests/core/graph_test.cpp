@@ -1,0 +1,175 @@
+#include "core/graph.hpp"
+
+#include <gtest/gtest.h>
+
+namespace um {
+namespace {
+
+// A convolution with a bias, a ReLU in place, an overlapping pool, a linear layer and its loss.
+graph small_graph() {
+  graph g{"small", {}, {}};
+  g.tensors = {{"x", {2, 3, 8, 8}, dtype::f32, role::input},
+               {"w", {4, 3, 3, 3}, dtype::f32, role::parameter},
+               {"b", {1, 4, 1, 1}, dtype::f32, role::parameter},
+               {"y", {2, 4, 8, 8}, dtype::f32, role::activation},
+               {"r", {2, 4, 8, 8}, dtype::f32, role::activation},
+               {"p", {2, 4, 4, 4}, dtype::f32, role::activation},
+               {"index", {2, 4, 4, 4}, dtype::u8, role::activation},
+               {"v", {5, 64, 1, 1}, dtype::f32, role::parameter},
+               {"logits", {2, 5, 1, 1}, dtype::f32, role::activation},
+               {"labels", {2, 1, 1, 1}, dtype::i32, role::label},
+               {"loss", {1, 1, 1, 1}, dtype::f32, role::output},
+               {"probabilities", {2, 5, 1, 1}, dtype::f32, role::activation},
+               {"dlogits", {2, 5, 1, 1}, dtype::f32, role::activation_gradient},
+               {"dv", {5, 64, 1, 1}, dtype::f32, role::parameter_gradient}};
+  g.ops = {{"conv", convolution{1, 1, 1, 1}, {0, 1, 2}, {3}, true, std::nullopt},
+           {"relu", relu{}, {3}, {4}, true, may_alias{0, 0}},
+           {"pool", max_pool{3, 2, 0}, {4}, {5, 6}, true, std::nullopt},
+           {"fc", linear{}, {5, 7}, {8}, true, std::nullopt},
+           {"loss", softmax_cross_entropy{}, {8, 9}, {10, 11}, true, std::nullopt},
+           {"dloss", softmax_cross_entropy_backward{}, {11, 9}, {12}, true, std::nullopt},
+           {"dfc", linear_backward_filter{}, {5, 12}, {13}, true, std::nullopt},
+           {"update", sgd_update{}, {7, 13}, {7}, false, std::nullopt}};
+  return g;
+}
+
+void expect_defect(const graph& g, const std::string& part) {
+  const auto defect = defect_of(g);
+  ASSERT_TRUE(defect) << "no defect found where one with '" << part << "' was made";
+  EXPECT_NE(defect->find(part), std::string::npos) << *defect;
+  EXPECT_EQ(defect->find('\n'), std::string::npos) << *defect;
+}
+
+TEST(Graph, WellFormedHasNoDefect) {
+  EXPECT_EQ(defect_of(small_graph()), std::nullopt);
+}
+
+TEST(Graph, KindIsTheNameOfTheAttributes) {
+  EXPECT_EQ(kind_of(convolution{}), "convolution");
+  EXPECT_EQ(kind_of(convolution_backward_data{}), "convolution_backward_data");
+  EXPECT_EQ(kind_of(relu_backward{}), "relu_backward");
+  EXPECT_EQ(kind_of(max_pool_backward{}), "max_pool_backward");
+  EXPECT_EQ(kind_of(linear_backward_filter{}), "linear_backward_filter");
+  EXPECT_EQ(kind_of(softmax_cross_entropy_backward{}), "softmax_cross_entropy_backward");
+  EXPECT_EQ(kind_of(sgd_update{}), "sgd_update");
+}
+
+TEST(Graph, SumsBytesByRole) {
+  EXPECT_EQ(bytes_of(small_graph(), role::parameter), 4U * (108 + 4 + 320));
+  EXPECT_EQ(bytes_of(small_graph(), role::output), 4U);
+}
+
+TEST(GraphDefect, UnknownTensor) {
+  graph g = small_graph();
+  g.ops[1].in[0] = 99;
+  expect_defect(g, "operator relu (relu): names tensor 99 of 14");
+}
+
+TEST(GraphDefect, WrongNumberOfOperands) {
+  graph g = small_graph();
+  g.ops[2].out.pop_back();
+  expect_defect(g, "takes 1 inputs and 2 outputs, not 1 and 1");
+}
+
+TEST(GraphDefect, TwoWriters) {
+  graph g = small_graph();
+  g.ops.push_back(g.ops[1]);
+  expect_defect(g, "second writer of r");
+}
+
+TEST(GraphDefect, ReadBeforeWrite) {
+  graph g = small_graph();
+  std::swap(g.ops[0], g.ops[1]);
+  expect_defect(g, "reads y before it is written");
+}
+
+TEST(GraphDefect, WritesWhatIsGiven) {
+  graph g = small_graph();
+  g.tensors[4].use = role::input;
+  expect_defect(g, "may not write r");
+}
+
+TEST(GraphDefect, ReadsAndWritesWithoutBeingAnUpdate) {
+  graph g = small_graph();
+  g.ops[1].in = {4};
+  expect_defect(g, "relu");
+}
+
+TEST(GraphDefect, UpdateIsNotRepeatable) {
+  graph g = small_graph();
+  g.ops.back().repeatable = true;
+  expect_defect(g, "not repeatable");
+}
+
+TEST(GraphDefect, UpdateOfAnotherParameter) {
+  graph g = small_graph();
+  g.ops.back().out[0] = 1;
+  expect_defect(g, "updates v but writes w");
+}
+
+TEST(GraphDefect, ExtentsThatDoNotFit) {
+  for (const tensor_id id : {1U, 2U, 3U, 4U, 5U, 7U, 8U, 9U, 10U, 11U, 12U, 13U}) {
+    graph g = small_graph();
+    g.tensors[id].shape.c += 1;
+    EXPECT_TRUE(defect_of(g)) << "one channel more of " << g.tensors[id].name;
+  }
+}
+
+TEST(GraphDefect, PoolExtentMustFollowOneOfTheTwoRules) {
+  graph g = small_graph();  // 8 rows, window 3, stride 2: 3 rounded down, 4 rounded up
+  for (const std::int64_t extent : {2, 3, 4, 5}) {
+    for (const tensor_id id : {5U, 6U}) g.tensors[id].shape.h = g.tensors[id].shape.w = extent;
+    g.ops.resize(3);
+    EXPECT_EQ(defect_of(g).has_value(), extent == 2 || extent == 5) << extent;
+  }
+}
+
+TEST(GraphDefect, ElementTypes) {
+  graph index = small_graph();
+  index.tensors[6].type = dtype::u16;
+  expect_defect(index, "index holds u16, but u8 is wanted");
+  graph labels = small_graph();
+  labels.tensors[9].type = dtype::f32;
+  expect_defect(labels, "labels holds f32, but i32 is wanted");
+}
+
+TEST(GraphDefect, LargeWindowsNeedLargeIndices) {
+  graph g{"pool", {}, {}};
+  g.tensors = {{"x", {1, 1, 34, 34}, dtype::f32, role::input},
+               {"y", {1, 1, 2, 2}, dtype::f32, role::output},
+               {"index", {1, 1, 2, 2}, dtype::u8, role::activation}};
+  g.ops = {{"pool", max_pool{17, 17, 0}, {0}, {1, 2}, true, std::nullopt}};
+  expect_defect(g, "index holds u8, but u16 is wanted");
+  g.tensors[2].type = dtype::u16;
+  EXPECT_EQ(defect_of(g), std::nullopt);
+}
+
+TEST(GraphDefect, AliasOfDifferentSizes) {
+  graph g = small_graph();
+  g.ops[2].alias = may_alias{0, 0};
+  expect_defect(g, "r and p may alias but differ in size");
+  g.ops[2].alias = may_alias{1, 0};
+  expect_defect(g, "aliases an operand it does not have");
+}
+
+TEST(GraphDefect, ExtentBelowOne) {
+  graph g = small_graph();
+  g.tensors[0].shape.n = 0;
+  expect_defect(g, "tensor x of shape 0x3x8x8 has an extent below 1");
+  g.tensors[0].shape.n = -2;
+  expect_defect(g, "extent below 1");
+}
+
+TEST(GraphDefect, BytesBeyond63Bits) {
+  graph g{"large", {{"x", {1LL << 60, 2, 1, 1}, dtype::f32, role::input}}, {}};
+  expect_defect(g, "tensor x");
+  g.tensors[0].shape = {1LL << 62, 1LL << 62, 1LL << 62, 1LL << 62};
+  expect_defect(g, "does not fit in 2^63 bytes");
+  g.tensors[0].shape = {1LL << 60, 1, 1, 1};
+  EXPECT_EQ(defect_of(g), std::nullopt);
+  g.tensors.push_back(g.tensors[0]);
+  expect_defect(g, "all tensors together");
+}
+
+}  // namespace
+}  // namespace um
