@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Slowdown tables, one a network and machine: a row a strategy, a column a ratio."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from results import load  # noqa: E402
+
+SHORT = {"infeasible": "no fit", "out_of_memory": "no memory", "wrong_result": "wrong"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
+    parser.add_argument("--markdown", action="store_true", help="tables for a Markdown page")
+    wanted = parser.parse_args()
+    records = load.read_all(wanted.files)
+    if not records:
+        raise load.TooLittle(f"{', '.join(wanted.files)}: no record, no table")
+    print("\n\n".join(table(group, cells, load.baseline_ns(group, records), wanted.markdown)
+                      for group, cells in load.groups(records).items()))
+
+
+def table(group, cells, baseline, markdown):
+    ratios = sorted({record["ratio"] for record in cells})
+    head = ["ratio"] + [f"{ratio:g}" for ratio in ratios]
+    rows = []
+    for label, records in load.lines(cells).items():
+        by_ratio = {record["ratio"]: record for record in records}
+        rows.append([label] + [cell_text(by_ratio.get(ratio), baseline) for ratio in ratios])
+    if baseline:
+        unit = f"1x = {baseline / 1e6:.4g} ms an iteration with everything on the device"
+    else:
+        unit = "no device baseline: milliseconds an iteration"
+    title = f"{load.network_text(group)}; {load.machine_text(group)}; {unit}"
+    return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
+
+
+def cell_text(record, baseline):
+    if record is None:
+        return ""
+    time = load.steady_ns(record)
+    if time is None:
+        return SHORT.get(record["outcome"], record["outcome"])
+    return f"{time / baseline:.2f}x" if baseline else f"{time / 1e6:.4g}"
+
+
+def as_text(title, head, rows):
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    lines = ["  ".join([row[0].ljust(widths[0])] + [text.rjust(width) for text, width in zip(row[1:], widths[1:])])
+             for row in [head, *rows]]
+    return "\n".join([title, lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def as_markdown(title, head, rows):
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return "\n".join([f"{title}", ""] + ["| " + " | ".join(row) + " |" for row in [head, rule, *rows]])
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main))

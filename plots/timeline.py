@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Timeline of one iteration: what each lane did, and below it the device memory in use against the budget."""
+
+import argparse
+import re
+import sys
+
+from common import GIB, load, pyplot, save, use_style
+
+# lane: (label, colour, hatch); the hatches tell the lanes apart in print.
+LANES = {
+    "compute": ("compute", "#BDBDBD", ""),
+    "to_device": ("to device", "#56B4E9", "////"),
+    "to_host": ("to host", "#E69F00", "...."),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", metavar="FILE.jsonl")
+    parser.add_argument("--out", required=True, metavar="DIR")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--key", help="the record's key; not needed where one record has a timeline")
+    which.add_argument("--all", action="store_true", help="every record that has a timeline")
+    wanted = parser.parse_args()
+    records = chosen(wanted.file, load.read(wanted.file)[1], wanted.key, wanted.all)
+    use_style()
+    for record in records:
+        save(figure_of(record), wanted.out, file_name(record["key"]))
+
+
+def chosen(path, records, key, everything):
+    drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
+    if key is not None:
+        match = [record for record in records if record["key"] == key]
+        if not match:
+            raise load.BadInput(f"{path}: no record has the key '{key}'" + _listed(drawn))
+        if match[0] not in drawn:
+            raise load.TooLittle(f"{path}: '{key}' has no timeline; run it with --timeline" + _listed(drawn))
+        return match
+    if not drawn:
+        raise load.TooLittle(f"{path}: no record has a timeline; run a cell with --timeline")
+    if len(drawn) > 1 and not everything:
+        raise load.BadInput(f"{path}: several records have a timeline; give --all or one --key" + _listed(drawn))
+    return drawn
+
+
+def _listed(drawn):
+    return f" (with a timeline: {', '.join(record['key'] for record in drawn)})" if drawn else ""
+
+
+def file_name(key):
+    return "timeline_" + re.sub(r"[^A-Za-z0-9.]+", "-", key).strip("-")
+
+
+def figure_of(record):
+    timeline = record["timeline"]
+    end = max(span["end_ns"] for span in timeline["spans"])
+    figure, (lanes, memory) = pyplot.subplots(2, 1, figsize=(10, 4.6), sharex=True,
+                                              gridspec_kw={"height_ratios": (1.25, 1)})
+    scale, unit = (1e6, "ms") if end >= 2e6 else (1e3, "µs")
+    _draw_lanes(lanes, timeline["spans"], scale, end)
+    _draw_memory(memory, record, scale, end)
+    memory.set_xlabel(f"time since the iteration began, {unit}")
+    memory.set_xlim(0, end / scale)
+    group = load.group_of(record)
+    lanes.set_title(f"{load.network_text(group)}, {record['strategy']}{_knobs(record)}, ratio {record['ratio']:g}\n"
+                    f"{load.machine_text(group)}, iteration {timeline['iteration']}", loc="left")
+    figure.tight_layout()
+    return figure
+
+
+def _knobs(record):
+    knobs = record.get("strategy_knobs") or {}
+    return f" ({', '.join(f'{name} {value}' for name, value in sorted(knobs.items()))})" if knobs else ""
+
+
+def _draw_lanes(axes, spans, scale, end):
+    names = list(LANES)
+    for lane, (_, colour, hatch) in LANES.items():
+        mine = [span for span in spans if span["lane"] == lane]
+        level = len(names) - 1 - names.index(lane)
+        axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
+                         (level - 0.36, 0.72), facecolor=colour, edgecolor="black", linewidth=0.4, hatch=hatch)
+        _name_wide_bars(axes, mine, level, scale, end)
+    busy = {lane: sum(s["end_ns"] - s["begin_ns"] for s in spans if s["lane"] == lane) / end for lane in names}
+    axes.set_yticks(range(len(names)))
+    axes.set_yticklabels([f"{LANES[lane][0]}\n{busy[lane]:.0%} busy" for lane in reversed(names)])
+    axes.set_ylim(-0.55, len(names) - 0.45)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _name_wide_bars(axes, spans, level, scale, end):
+    """Writes the name into a bar that has room for it; 10 inches of figure hold about 150 letters."""
+    for span in spans:
+        length, name = span["end_ns"] - span["begin_ns"], span["name"]
+        upright = length / end * 150 < len(name) + 1
+        if upright and (length / end < 0.013 or len(name) > 16):
+            continue
+        axes.text((span["begin_ns"] + length / 2) / scale, level, name, ha="center", va="center", fontsize=6,
+                  rotation=90 if upright else 0, clip_on=True,
+                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6})
+
+
+def _draw_memory(axes, record, scale, end):
+    samples = record["timeline"].get("resident") or []
+    memory = record.get("memory") or {}
+    top = 0.0
+    if samples:
+        at = [sample["at_ns"] / scale for sample in samples] + [end / scale]
+        held = [sample["bytes"] / GIB for sample in samples] + [samples[-1]["bytes"] / GIB]
+        axes.fill_between(at, held, step="post", color="#DDDDDD", linewidth=0)
+        axes.step(at, held, where="post", color="black", linewidth=1.1, label="resident on the device")
+        top = max(held)
+    for name, text, dash in (("budget_bytes", "budget", (0, (5, 2))), ("footprint_bytes", "footprint", (0, (1, 1.5)))):
+        value = memory.get(name)
+        if value is None:
+            continue
+        value /= GIB
+        if name == "footprint_bytes" and value > 3 * max(top, memory.get("budget_bytes", 0) / GIB):
+            continue
+        axes.axhline(value, color="#B00020" if name == "budget_bytes" else "#555555", linewidth=1.2, linestyle=dash,
+                     label=f"{text} {value:.3g} GiB")
+        top = max(top, value)
+    axes.set_ylim(0, (top or 1) * 1.32)
+    axes.set_ylabel("device memory, GiB")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="upper left", ncol=3, frameon=False, borderaxespad=0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main))

@@ -1,0 +1,166 @@
+"""Reads record files (JSON Lines) and derives what figures and tables show.
+
+A file holds environment lines and one record a cell; docs/records.md names the fields. Nothing is
+averaged in a file: the median is taken here, over all iterations but the first, which differs
+(pages are touched and the link's mappings are made for the first time).
+"""
+
+import json
+import statistics
+import sys
+from collections import namedtuple
+
+EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
+
+# One set of comparable cells: same work on the same machine in the same mode.
+Group = namedtuple("Group", "network knobs batch phase sgd fusion precision mode backend device simulated calibrated")
+
+
+class BadInput(Exception):
+    """The file cannot be used; the message names it and the line."""
+
+
+class TooLittle(Exception):
+    """The file is well formed, but holds too little for what was asked."""
+
+
+def read(path, warn=lambda text: print(f"warning: {text}", file=sys.stderr)):
+    """(environments, records) of a file. A torn last line, which a crash while appending leaves, is
+    dropped with a warning; of records with the same key the last one counts."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    lines = text.splitlines()
+    environments, records = [], {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        torn = number == len(lines) and not text.endswith("\n")
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError as error:
+            if torn:
+                warn(f"{path}:{number}: the last line is torn and left out")
+                continue
+            raise BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
+        _check(entry, f"{path}:{number}")
+        if entry["kind"] == "environment":
+            environments.append(entry)
+        else:
+            records[entry["key"]] = entry
+    return environments, list(records.values())
+
+
+def _check(entry, where):
+    if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
+        raise BadInput(f"{where}: neither an environment nor a record of umbench")
+    if entry.get("schema") != 1:
+        raise BadInput(f"{where}: schema {entry.get('schema')!r}; this reader knows 1")
+    if entry["kind"] == "record":
+        needed = ("key", "network", "batch", "pass", "strategy", "ratio", "mode", "backend", "outcome",
+                  "samples_ns", "simulated")
+        missing = [name for name in needed if name not in entry]
+        if missing:
+            raise BadInput(f"{where}: the record lacks '{missing[0]}'")
+
+
+def read_all(paths):
+    """Records of several files, in order."""
+    records = []
+    for path in paths:
+        records += read(path)[1]
+    return records
+
+
+def steady_ns(record):
+    """Median time of an iteration without the first; None if the cell did not finish well."""
+    samples = record["samples_ns"] or []
+    if record["outcome"] != "ok" or not samples:
+        return None
+    return statistics.median(samples[1:] or samples)
+
+
+def group_of(record):
+    return Group(
+        network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
+        batch=record["batch"], phase=record["pass"], sgd=bool(record.get("sgd")),
+        fusion=record.get("fusion", "none"), precision=record.get("precision", "fp32"),
+        mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
+        simulated=bool(record["simulated"]), calibrated=bool(record.get("calibrated")))
+
+
+def groups(records):
+    """{Group: records}, in order of first appearance."""
+    found = {}
+    for record in records:
+        found.setdefault(group_of(record), []).append(record)
+    return found
+
+
+def baseline_ns(group, records):
+    """Time of an iteration with everything on the device (at whichever ratio it fits), or None. `records`
+    may hold other groups; the mode does not matter, since nothing is moved."""
+    for record in records:
+        if record["strategy"] == "device" and group_of(record)._replace(mode=group.mode) == group:
+            time = steady_ns(record)
+            if time:
+                return time
+    return None
+
+
+def strategy_label(record, records):
+    """The strategy's name, with the knobs that vary among `records` of that strategy."""
+    same = [r.get("strategy_knobs") or {} for r in records if r["strategy"] == record["strategy"]]
+    mine = record.get("strategy_knobs") or {}
+    varying = [name for name in sorted(mine) if any(knobs.get(name) != mine[name] for knobs in same)]
+    if not varying:
+        return record["strategy"]
+    return f"{record['strategy']} ({', '.join(f'{name} {mine[name]}' for name in varying)})"
+
+
+def lines(records):
+    """{label: records by rising ratio} of one group, in order of first appearance."""
+    found = {}
+    for record in records:
+        found.setdefault(strategy_label(record, records), []).append(record)
+    return {label: sorted(cells, key=lambda r: r["ratio"]) for label, cells in found.items()}
+
+
+def provenance(group):
+    """How the times came about; every title says it."""
+    if not group.simulated:
+        return "measured"
+    return "simulated, calibrated machine" if group.calibrated else "simulated, estimated machine"
+
+
+def machine_text(group):
+    """'h200, simulated, estimated machine' or 'NVIDIA H200, measured, capped'."""
+    return f"{group.device}, {provenance(group)}" + ("" if group.simulated else f", {group.mode}")
+
+
+def network_text(group):
+    """'VGG-16, batch 64, training, fp32'."""
+    names = {"alexnet": "AlexNet", "conv": "convolution"}
+    name = names.get(group.network, group.network)
+    if name.startswith("vgg"):
+        name = "VGG-" + name[3:]
+    phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
+    knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != ("insize", 224)]
+    parts = [name, *knobs, f"batch {group.batch}", phase + (" with SGD" if group.sgd else ""), group.precision]
+    if group.fusion != "none":
+        parts.append(f"fusion {group.fusion}")
+    return ", ".join(parts)
+
+
+def report_errors(main):
+    """Runs main() and turns the two errors above into one line and an exit code."""
+    try:
+        return main() or 0
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except TooLittle as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_TOO_LITTLE

@@ -1,0 +1,80 @@
+"""Small record files in the format of results/record.schema.json. The figures in them are made up
+and only ever used by these tests."""
+
+import json
+
+STRATEGIES = ["device", "swap_all", "managed", "managed_advise", "managed_prefetch"]
+RATIOS = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0]
+GIB = 1024**3
+
+
+def environment():
+    return {"kind": "environment", "schema": 1, "umbench": "0.1.0+unknown", "host": {"cpu": "made up", "cores": 2},
+            "gpu": None, "created": "2026-01-01T00:00:00Z"}
+
+
+def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", outcome="ok", time_ns=None, **changes):
+    batch = 64 if network == "vgg16" else 128
+    device = backend.removeprefix("sim:")
+    simulated = backend.startswith("sim:")
+    mode = "simulated" if simulated else "capped"
+    time_ns = time_ns or slow(strategy, ratio)
+    footprint = 8 * GIB
+    result = {
+        "kind": "record", "schema": 1,
+        "key": f"{network}/b{batch}/train/none/fp32/{strategy}/x{ratio:.2f}/{mode}/{backend}",
+        "network": network, "batch": batch, "pass": "train", "sgd": False, "network_knobs": {"insize": 224},
+        "fusion": "none", "precision": "fp32", "strategy": strategy, "strategy_knobs": {}, "ratio": ratio,
+        "mode": mode, "backend": backend, "device": device, "iterations": 5, "outcome": outcome,
+        "reason": None if outcome == "ok" else "made up",
+        "samples_ns": [2 * time_ns] + [time_ns + step for step in range(4)] if outcome == "ok" else [],
+        "counters": None, "counters_reason": None,
+        "memory": {"footprint_bytes": footprint, "budget_bytes": int(footprint / ratio), "terms": {
+            "parameters_bytes": GIB // 2, "parameter_gradients_bytes": GIB // 2, "activations_bytes": 5 * GIB,
+            "activation_gradients_bytes": GIB, "inputs_bytes": GIB // 2, "workspace_bytes": GIB // 2,
+            "fragmentation_bytes": 0},
+            "device_arena_bytes": GIB, "managed_arena_bytes": 7 * GIB, "pinned_arena_bytes": 0,
+            "peak_device_bytes": int(footprint / max(ratio, 1))},
+        "compute_ns": 100_000_000, "digest": None, "loss": None, "simulated": simulated, "calibrated": False,
+        "engines": None, "timeline": None}
+    return result | changes
+
+
+def slow(strategy, ratio):
+    over = max(0.0, ratio - 1.0)
+    cost = {"device": 0.0, "swap_all": 0.6, "managed": 6.0 * over, "managed_advise": 4.0 * over,
+            "managed_prefetch": 1.5 * over}
+    return int(100_000_000 * (1.01 + cost.get(strategy, over)))
+
+
+def outcome_of(strategy, ratio):
+    if strategy == "device" and ratio > 1 or strategy == "swap_all" and ratio > 2:
+        return "infeasible"
+    return "ok"
+
+
+def study(networks=("alexnet", "vgg16"), backends=("sim:h200", "sim:p100-pcie3-16g")):
+    return [record(network, strategy, ratio, backend, outcome_of(strategy, ratio))
+            for network in networks for backend in backends for strategy in STRATEGIES for ratio in RATIOS]
+
+
+def timeline():
+    spans, resident, at = [], [], 0
+    for number in range(40):
+        stall = 400_000 if number % 4 == 3 else 0
+        spans.append({"lane": "compute", "name": f"conv{number}", "begin_ns": at, "end_ns": at + 1_000_000 + stall})
+        spans.append({"lane": "to_device", "name": f"conv{number}.x", "begin_ns": at, "end_ns": at + 700_000})
+        if number % 4 == 3:
+            spans.append({"lane": "to_host", "name": f"conv{number}.y", "begin_ns": at + 200_000,
+                          "end_ns": at + 1_200_000})
+        at += 1_000_000 + stall
+        resident.append({"at_ns": at, "bytes": min(number * GIB // 4, 5 * GIB) + GIB // 8 * (number % 3)})
+    return {"iteration": 4, "spans": spans, "resident": resident}
+
+
+def write(path, records, torn=False):
+    text = "".join(json.dumps(entry) + "\n" for entry in [environment(), *records])
+    if torn:
+        text = text[:-40]
+    path.write_text(text, encoding="utf-8")
+    return path

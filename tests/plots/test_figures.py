@@ -1,0 +1,135 @@
+import pytest
+import synthetic
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def study(tmp_path):
+    return synthetic.write(tmp_path / "study.jsonl", synthetic.study())
+
+
+def svg_text(folder, name):
+    return (folder / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
+    done = script("slowdown.py", study, "--out", tmp_path / "figures")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "figures/slowdown.png").read_bytes().startswith(PNG)
+    text = svg_text(tmp_path / "figures", "slowdown")
+    assert text.count("simulated, estimated machine") == 4
+    for shown in [*synthetic.STRATEGIES, "AlexNet", "VGG-16", "p100-pcie3-16g", "ratio 1", "does not fit", "slowdown"]:
+        assert shown in text
+    assert "measured" not in text
+
+
+def test_slowdown_without_a_baseline_shows_milliseconds(script, tmp_path):
+    records = [r for r in synthetic.study(["vgg16"], ["sim:h200"]) if r["strategy"] != "device"]
+    done = script("slowdown.py", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = svg_text(tmp_path, "slowdown")
+    assert "no device baseline" in text and "ms per iteration" in text and "slowdown" not in text
+
+
+def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
+    simulated = synthetic.write(tmp_path / "s.jsonl", synthetic.study(["vgg16"], ["sim:h200"]))
+    measured = synthetic.write(tmp_path / "m.jsonl", [
+        synthetic.record("vgg16", s, r, "cuda:0", synthetic.outcome_of(s, r), device="NVIDIA H200")
+        for s in synthetic.STRATEGIES for r in (0.5, 1.0, 2.0)])
+    done = script("slowdown.py", simulated, measured, "--out", tmp_path, "--name", "both")
+    assert done.returncode == 0, done.stderr
+    text = svg_text(tmp_path, "both")
+    assert "h200, simulated, estimated machine" in text and "NVIDIA H200, measured, capped" in text
+
+
+@pytest.mark.parametrize("outcome", ["timeout", "out_of_memory", "crashed", "unsupported", "wrong_result"])
+def test_other_failures_are_named_in_the_legend(script, tmp_path, outcome):
+    records = [synthetic.record(ratio=1.0), synthetic.record(ratio=2.0, outcome=outcome),
+               synthetic.record(strategy="swap_all", ratio=2.0, outcome=outcome)]
+    done = script("slowdown.py", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "failed: " + outcome.replace("_", " ") in svg_text(tmp_path, "slowdown")
+
+
+def test_figures_are_the_same_bytes_every_time(script, study, tmp_path):
+    for folder in ("one", "two"):
+        assert script("slowdown.py", study, "--out", tmp_path / folder).returncode == 0
+    for name in ("slowdown.png", "slowdown.svg"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.fixture
+def with_timeline(tmp_path):
+    drawn = synthetic.record(timeline=synthetic.timeline())
+    return synthetic.write(tmp_path / "t.jsonl", [synthetic.record(ratio=2.0), drawn]), drawn["key"]
+
+
+def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path):
+    path, key = with_timeline
+    done = script("timeline.py", path, "--key", key, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    png, svg = done.stdout.split()
+    with open(png, "rb") as file:
+        assert file.read(8) == PNG
+    text = open(svg, encoding="utf-8").read()
+    for shown in ("compute", "to device", "to host", "budget 5.33 GiB", "footprint 8 GiB", "resident on the device",
+                  "simulated, estimated machine", "iteration 4", "managed, ratio 1.5"):
+        assert shown in text
+
+
+def test_timeline_needs_no_key_where_one_record_has_one(script, with_timeline, tmp_path):
+    assert script("timeline.py", with_timeline[0], "--out", tmp_path).returncode == 0
+
+
+def one_line(done, code, *shown):
+    assert done.returncode == code, done.stderr
+    assert done.stdout == "" and done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+    for text in shown:
+        assert text in done.stderr
+
+
+def test_timeline_of_an_unknown_key_lists_those_there_are(script, with_timeline, tmp_path):
+    one_line(script("timeline.py", with_timeline[0], "--key", "nope", "--out", tmp_path), 2, "'nope'", with_timeline[1])
+
+
+def test_timeline_of_a_record_without_one_is_too_little(script, with_timeline, tmp_path):
+    key = synthetic.record(ratio=2.0)["key"]
+    one_line(script("timeline.py", with_timeline[0], "--key", key, "--out", tmp_path), 3, "no timeline", "--timeline")
+
+
+@pytest.mark.parametrize("name", ["slowdown.py", "timeline.py"])
+def test_bad_files_get_one_line_and_exit_code_2(script, tmp_path, name):
+    one_line(script(name, tmp_path / "absent.jsonl", "--out", tmp_path), 2, "absent.jsonl", "No such file")
+    (tmp_path / "text.jsonl").write_text("hello\nworld\n")
+    one_line(script(name, tmp_path / "text.jsonl", "--out", tmp_path), 2, "text.jsonl:1")
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00\n")
+    one_line(script(name, tmp_path / "binary.jsonl", "--out", tmp_path), 2, "binary.jsonl")
+
+
+@pytest.mark.parametrize("name", ["slowdown.py", "timeline.py", "table.py"])
+def test_too_little_data_gets_exit_code_3(script, tmp_path, name):
+    out = [] if name == "table.py" else ["--out", tmp_path]
+    one_line(script(name, synthetic.write(tmp_path / "none.jsonl", []), *out), 3, "none.jsonl")
+
+
+def test_a_folder_that_cannot_be_written_gets_one_line(script, study, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = script("slowdown.py", study, "--out", tmp_path / "file" / "x")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+def test_table_gives_slowdowns_and_what_failed(script, study):
+    done = script("table.py", study)
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.split("\n\n")[0].splitlines()
+    assert "AlexNet" in first[0] and "simulated, estimated machine" in first[0]
+    rows = {line.split()[0]: line for line in first[1:]}
+    assert rows["device"].split()[1:5] == ["1.00x", "1.00x", "1.00x", "no"]
+    managed = (100_000_000 * 7.01 + 1.5) / (100_000_000 * 1.01 + 1.5)
+    assert rows["managed"].split()[6] == f"{managed:.2f}x"
+
+
+def test_markdown_table_has_a_rule_and_equal_columns(script, study):
+    lines = [line for line in script("table.py", study, "--markdown").stdout.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1 and any(line.startswith("| ---") for line in lines)

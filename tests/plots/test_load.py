@@ -1,0 +1,95 @@
+import json
+
+import pytest
+import synthetic
+from results import load
+
+
+def test_steady_time_is_the_median_without_the_first_iteration():
+    record = synthetic.record(samples_ns=[900, 10, 30, 20])
+    assert load.steady_ns(record) == 20
+    assert load.steady_ns(synthetic.record(samples_ns=[900])) == 900
+
+
+@pytest.mark.parametrize("outcome", ["infeasible", "timeout", "crashed", "wrong_result"])
+def test_a_cell_that_failed_has_no_time(outcome):
+    assert load.steady_ns(synthetic.record(outcome=outcome, samples_ns=[5, 5, 5])) is None
+
+
+def test_baseline_is_of_the_same_network_and_machine():
+    records = [synthetic.record("alexnet", "device", 0.5, time_ns=10), synthetic.record("vgg16", "device", 1.0, time_ns=20),
+               synthetic.record("vgg16", "device", 1.0, "sim:p100-pcie3-16g", time_ns=30),
+               synthetic.record("vgg16", "managed", 1.5, time_ns=60)]
+    group = load.group_of(records[3])
+    assert load.baseline_ns(group, records) == load.steady_ns(records[1])
+    assert load.baseline_ns(group, records[2:]) is None
+
+
+def test_baseline_skips_ratios_that_do_not_fit():
+    records = [synthetic.record("vgg16", "device", 2.0, outcome="infeasible"), synthetic.record("vgg16", "device", 1.0, time_ns=20)]
+    assert load.baseline_ns(load.group_of(records[0]), records) == load.steady_ns(records[1])
+
+
+def test_simulated_and_measured_never_share_a_group():
+    simulated = synthetic.record("vgg16", "managed", 1.5)
+    measured = synthetic.record("vgg16", "managed", 1.5, "cuda:0", device="h200")
+    assert len(load.groups([simulated, measured])) == 2
+    assert load.baseline_ns(load.group_of(measured), [synthetic.record("vgg16", "device", 1.0)]) is None
+
+
+def test_titles_say_how_the_figures_came_about():
+    text = load.machine_text(load.group_of(synthetic.record()))
+    assert text == "h200, simulated, estimated machine"
+    calibrated = load.machine_text(load.group_of(synthetic.record(calibrated=True)))
+    assert calibrated == "h200, simulated, calibrated machine"
+    measured = synthetic.record(backend="cuda:0", device="NVIDIA H200")
+    assert load.machine_text(load.group_of(measured)) == "NVIDIA H200, measured, capped"
+
+
+def test_knobs_are_named_only_where_they_vary():
+    one = [synthetic.record(strategy="swap_all", ratio=r, strategy_knobs={"ahead": 2}) for r in (1.0, 2.0)]
+    assert list(load.lines(one)) == ["swap_all"]
+    two = one + [synthetic.record(strategy="swap_all", ratio=1.0, strategy_knobs={"ahead": 4})]
+    assert list(load.lines(two)) == ["swap_all (ahead 2)", "swap_all (ahead 4)"]
+
+
+def test_lines_rise_in_ratio():
+    records = [synthetic.record(ratio=r) for r in (2.0, 0.5, 1.0)]
+    assert [r["ratio"] for r in load.lines(records)["managed"]] == [0.5, 1.0, 2.0]
+
+
+def test_torn_last_line_is_left_out_with_a_warning(tmp_path):
+    path = synthetic.write(tmp_path / "torn.jsonl", synthetic.study(), torn=True)
+    warnings = []
+    environments, records = load.read(path, warnings.append)
+    assert len(environments) == 1
+    assert len(records) == len(synthetic.study()) - 1
+    assert len(warnings) == 1 and "torn" in warnings[0]
+
+
+def test_a_broken_line_in_the_middle_is_an_error_with_its_number(tmp_path):
+    path = tmp_path / "broken.jsonl"
+    path.write_text(json.dumps(synthetic.environment()) + "\n{\"kind\": \n" + json.dumps(synthetic.record()) + "\n")
+    with pytest.raises(load.BadInput, match=r"broken\.jsonl:2: not JSON"):
+        load.read(path)
+
+
+def test_the_last_record_of_a_key_counts(tmp_path):
+    first, second = synthetic.record(time_ns=10), synthetic.record(time_ns=20)
+    _, records = load.read(synthetic.write(tmp_path / "twice.jsonl", [first, second]))
+    assert records == [second]
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"schema": 2}, "schema 2"), ({"kind": "other"}, "neither an environment nor a record")])
+def test_foreign_lines_are_refused(tmp_path, change, message):
+    path = synthetic.write(tmp_path / "foreign.jsonl", [synthetic.record() | change])
+    with pytest.raises(load.BadInput, match=message):
+        load.read(path)
+
+
+def test_a_record_that_lacks_a_field_is_refused(tmp_path):
+    record = synthetic.record()
+    del record["ratio"]
+    with pytest.raises(load.BadInput, match="lacks 'ratio'"):
+        load.read(synthetic.write(tmp_path / "short.jsonl", [record]))

@@ -1,0 +1,44 @@
+"""The schema file describes what the tool writes and what the loader reads."""
+
+import json
+
+import conftest
+import jsonschema
+import pytest
+import synthetic
+from results import load
+
+
+@pytest.fixture(scope="module")
+def schema():
+    with open(conftest.ROOT / "results/record.schema.json", encoding="utf-8") as file:
+        text = json.load(file)
+    kind = jsonschema.validators.validator_for(text, default=None)
+    kind.check_schema(text)
+    return kind(text)
+
+
+@pytest.mark.parametrize("entry", [synthetic.record(), synthetic.record(outcome="infeasible"),
+                                   synthetic.record(timeline=synthetic.timeline())])
+def test_the_records_of_these_tests_are_of_the_schema(schema, entry):
+    schema.validate(entry)
+
+
+@pytest.mark.parametrize("change", [{"outcome": "fine"}, {"samples_ns": ["1"]}, {"ratio": None}, {"schema": 2},
+                                    {"mode": "real"}, {"kind": "note"}])
+def test_the_schema_refuses_what_is_not_a_record(schema, change):
+    assert not schema.is_valid(synthetic.record() | change)
+
+
+def test_what_the_tool_writes_is_of_the_schema_and_readable(schema, umbench, tmp_path):
+    path = tmp_path / "run.jsonl"
+    for strategy in ("device", "managed"):
+        done = umbench("run", "--network", "alexnet", "--batch", "2", "--strategy", strategy, "--ratio", "0.9",
+                       "--backend", "sim:h200", "--out", path)
+        assert done.returncode == 0, done.stderr
+    for line in path.read_text(encoding="utf-8").splitlines():
+        schema.validate(json.loads(line))
+    _, records = load.read(path)
+    assert [record["strategy"] for record in records] == ["device", "managed"]
+    assert all(record["simulated"] for record in records)
+    assert load.baseline_ns(load.group_of(records[1]), records) == load.steady_ns(records[0])
