@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "core/graph.hpp"
@@ -19,7 +20,9 @@ struct slice {
   std::uint32_t part = 0, of = 1;
   friend bool operator==(const slice&, const slice&) = default;
 };
-constexpr bool is_whole(const slice& s) { return s.of == 1; }
+constexpr bool is_whole(const slice& s) {
+  return s.of == 1;
+}
 
 std::int64_t extent_of(const dims& shape, axis along);
 std::string_view to_text(axis along);

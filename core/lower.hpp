@@ -53,7 +53,7 @@ struct step {
   std::vector<movement> moves;         // prefetch, evict, discard, advise
   byte_count workspace_offset = 0;     // compute: in the device arena
   byte_count workspace_bytes = 0;
-  byte_count resident_bytes = 0;       // device memory in use after this step, in list order
+  byte_count resident_bytes = 0;  // device memory in use after this step, in list order
 };
 
 // Peak-time composition of the footprint, for the record. Parts add up to `total`.
@@ -65,9 +65,9 @@ struct footprint_terms {
 
 struct execution_plan {
   std::vector<step> steps;
-  std::vector<residence> home;       // one per tensor
-  std::vector<address> at_start;     // one per tensor; meaningful for tensors that persist
-  std::vector<address> at_end;       // one per tensor; meaningful for tensors that survive
+  std::vector<residence> home;    // one per tensor
+  std::vector<address> at_start;  // one per tensor; meaningful for tensors that persist
+  std::vector<address> at_end;    // one per tensor; meaningful for tensors that survive
   byte_count device_arena_bytes = 0;
   byte_count managed_arena_bytes = 0;
   byte_count pinned_arena_bytes = 0;

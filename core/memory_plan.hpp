@@ -2,6 +2,9 @@
 // order; what may overlap is worked out by lower().
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 

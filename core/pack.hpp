@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/units.hpp"
@@ -17,7 +18,9 @@ struct block {
   byte_count alignment = arena_alignment;
 };
 
-// Both place large blocks first. first_fit takes the lowest free gap, best_fit the tightest.
+// first_fit takes the lowest gap that is wide enough, best_fit the tightest one. Both try several
+// orders of placing (largest first, largest bytes x steps first, longest-lived first) and keep the
+// smallest arena.
 enum class packer : std::uint8_t { first_fit, best_fit };
 
 struct packing {

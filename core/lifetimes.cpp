@@ -1,0 +1,226 @@
+#include "core/lifetimes.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+// Parts of a tensor that some compute touches together must lie next to each other: a group.
+// Only batch parts are contiguous in memory, so other cuts form one group.
+std::vector<std::vector<part_run>> groups_of(const graph& g, const memory_plan& plan,
+                                             const std::vector<cut>& cuts) {
+  std::vector<std::vector<bool>> joined;  // joined[t][p]: parts p and p + 1 belong together
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    const bool separable = cuts[t].along == axis::batch &&
+                           (plan.home[t] == residence::device || plan.home[t] == residence::staged);
+    joined.emplace_back(cuts[t].of, !separable);
+  }
+  for (const action& a : plan.actions) {
+    const compute* c = std::get_if<compute>(&a);
+    if (c == nullptr) continue;
+    for (const access& touched : accesses_of(g, g.ops[c->what], c->part)) {
+      const part_run run = parts_of(g.tensors[touched.what].shape, cuts[touched.what], touched.where);
+      for (std::uint32_t p = run.begin; p + 1 < run.end; ++p) joined[touched.what][p] = true;
+    }
+  }
+  std::vector<std::vector<part_run>> groups(g.tensors.size());
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    part_run open{0, 1};
+    for (std::uint32_t p = 0; p + 1 < cuts[t].of; ++p) {
+      if (!joined[t][p]) {
+        groups[t].push_back(open);
+        open.begin = p + 1;
+      }
+      open.end = p + 2;
+    }
+    groups[t].push_back(open);
+  }
+  return groups;
+}
+
+// One group of one tensor while the action list is walked.
+struct group_state {
+  part_run parts;
+  std::uint32_t open = none;   // index of the lifetime that holds now
+  std::uint32_t last_use = 0;  // last action that touched the group's bytes
+  std::vector<bool> resident;  // per part
+};
+
+class walk {
+ public:
+  walk(const graph& g, const profile& costs, const memory_plan& plan, const std::vector<cut>& cuts)
+      : g_(g), costs_(costs), plan_(plan), cuts_(cuts) {
+    table_.of_tensor.resize(g.tensors.size());
+    table_.workspace_of_action.assign(plan.actions.size(), none);
+    auto groups = groups_of(g, plan, cuts);
+    for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+      for (const part_run run : groups[t]) {
+        state_.emplace_back();
+        group_index_.push_back(t);
+        state_.back().parts = run;
+        state_.back().resident.assign(run.end - run.begin, false);
+      }
+      first_group_.push_back(state_.size() - groups[t].size());
+    }
+    first_group_.push_back(state_.size());
+  }
+
+  lifetime_table run() {
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+      if (persists(g_.tensors[t].use) && (is(t, residence::device) || is(t, residence::managed))) {
+        for_groups(t, {0, cuts_[t].of}, [&](group_state& s) { touch(t, s, s.parts, 0); });
+      }
+    }
+    const auto count = static_cast<std::uint32_t>(plan_.actions.size());
+    for (now_ = 0; now_ < count; ++now_) std::visit([&](const auto& x) { apply(x); }, plan_.actions[now_]);
+    for (std::size_t i = 0; i < state_.size(); ++i) {
+      const tensor_id t = group_index_[i];
+      const bool kept = survives(g_.tensors[t].use) && !is(t, residence::staged);
+      if (state_[i].open != none) close(state_[i], kept ? count : state_[i].last_use + 1);
+    }
+    for (std::vector<std::uint32_t>& of_one : table_.of_tensor) {
+      std::sort(of_one.begin(), of_one.end(),
+                [&](std::uint32_t a, std::uint32_t z) { return table_.all[a].begin < table_.all[z].begin; });
+    }
+    share_in_place();
+    return std::move(table_);
+  }
+
+ private:
+  bool is(tensor_id t, residence home) const { return plan_.home[t] == home; }
+
+  void apply(const advise&) {}
+  void apply(const prefetch& x) {
+    if (!is(x.what, residence::staged)) return;
+    const part_run run = parts_of(cuts_[x.what], x.part);
+    for_groups(x.what, run, [&](group_state& s) { touch(x.what, s, run, now_); });
+  }
+  void apply(const evict& x) {
+    if (is(x.what, residence::staged)) release(x.what, x.part, now_ + 1);
+  }
+  void apply(const discard& x) {
+    if (is(x.what, residence::staged) || is(x.what, residence::device)) release(x.what, x.part, 0);
+  }
+  void apply(const compute& x) {
+    const op& o = g_.ops[x.what];
+    for (const access& a : accesses_of(g_, o, x.part)) {
+      if (is(a.what, residence::host)) continue;
+      const part_run run = parts_of(g_.tensors[a.what].shape, cuts_[a.what], a.where);
+      for_groups(a.what, run, [&](group_state& s) { touch(a.what, s, run, now_); });
+    }
+    if (costs_[x.what].workspace_bytes == 0) return;
+    table_.workspace_of_action[now_] = static_cast<std::uint32_t>(table_.all.size());
+    lifetime w;
+    w.begin = now_;
+    w.end = now_ + 1;
+    w.bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
+    table_.all.push_back(w);
+  }
+
+  void touch(tensor_id t, group_state& s, part_run run, std::uint32_t action) {
+    if (s.open == none) {
+      s.open = static_cast<std::uint32_t>(table_.all.size());
+      table_.of_tensor[t].push_back(s.open);
+      table_.all.push_back(opened(t, s.parts, action));
+    }
+    s.last_use = action;
+    for (std::uint32_t p = std::max(run.begin, s.parts.begin); p < std::min(run.end, s.parts.end); ++p) {
+      s.resident[p - s.parts.begin] = true;
+    }
+  }
+
+  lifetime opened(tensor_id t, part_run parts, std::uint32_t action) const {
+    lifetime l;
+    l.what = t;
+    l.parts = parts;
+    l.managed = is(t, residence::managed);
+    l.begin = action;
+    l.first_byte = first_byte_of(g_.tensors[t], cuts_[t], parts.begin);
+    const byte_count end = parts.end == cuts_[t].of ? bytes_of(g_.tensors[t])
+                                                    : first_byte_of(g_.tensors[t], cuts_[t], parts.end);
+    const bool whole_blocks = l.managed && end - l.first_byte >= managed_block;
+    l.alignment = whole_blocks ? managed_block : arena_alignment;
+    l.bytes = round_up(end - l.first_byte, l.alignment);
+    return l;
+  }
+
+  // Ends the lifetimes of groups no part of which stays; `end` 0 means at the last use.
+  void release(tensor_id t, const slice& part, std::uint32_t end) {
+    const part_run run = parts_of(cuts_[t], part);
+    for_groups(t, run, [&](group_state& s) {
+      for (std::uint32_t p = std::max(run.begin, s.parts.begin); p < std::min(run.end, s.parts.end); ++p) {
+        s.resident[p - s.parts.begin] = false;
+      }
+      if (end != 0) s.last_use = now_;
+      const bool empty = std::find(s.resident.begin(), s.resident.end(), true) == s.resident.end();
+      if (empty && s.open != none) close(s, s.last_use + 1);
+    });
+  }
+
+  void close(group_state& s, std::uint32_t end) {
+    table_.all[s.open].end = end;
+    s.open = none;
+  }
+
+  template <class F>
+  void for_groups(tensor_id t, part_run run, F&& f) {
+    for (std::size_t i = first_group_[t]; i < first_group_[t + 1]; ++i) {
+      if (state_[i].parts.begin < run.end && run.begin < state_[i].parts.end) f(state_[i]);
+    }
+  }
+
+  // An output that may take the place of an input does so where the input's lifetime ends there.
+  void share_in_place() {
+    for (std::uint32_t i = 0; i < plan_.actions.size(); ++i) {
+      const compute* c = std::get_if<compute>(&plan_.actions[i]);
+      if (c == nullptr || !g_.ops[c->what].alias) continue;
+      const op& o = g_.ops[c->what];
+      const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
+      if (from == to || survives(g_.tensors[from].use) ||
+          is(from, residence::managed) != is(to, residence::managed))
+        continue;
+      for (const std::uint32_t l : table_.of_tensor[to]) {
+        lifetime& heir = table_.all[l];
+        if (heir.begin != i) continue;
+        const std::uint32_t k = table_.at(from, heir.parts.begin, i);
+        if (k == none) continue;
+        const lifetime& giver = table_.all[k];
+        if (giver.end == i + 1 && giver.bytes == heir.bytes && giver.first_byte == heir.first_byte)
+          heir.shares = k;
+      }
+    }
+  }
+
+  const graph& g_;
+  const profile& costs_;
+  const memory_plan& plan_;
+  const std::vector<cut>& cuts_;
+  lifetime_table table_;
+  std::vector<group_state> state_;
+  std::vector<tensor_id> group_index_;    // the tensor of each group
+  std::vector<std::size_t> first_group_;  // per tensor, and one past the last
+  std::uint32_t now_ = 0;
+};
+
+}  // namespace
+
+byte_count first_byte_of(const tensor& t, const cut& c, std::uint32_t part) {
+  if (c.along != axis::batch || t.shape.n == 0) return 0;
+  const auto n = static_cast<std::uint64_t>(t.shape.n);
+  return n * part / c.of * (bytes_of(t) / n);
+}
+
+std::uint32_t lifetime_table::at(tensor_id what, std::uint32_t part, std::uint32_t now) const {
+  for (const std::uint32_t l : of_tensor[what]) {
+    const lifetime& held = all[l];
+    if (held.begin <= now && now < held.end && held.parts.begin <= part && part < held.parts.end) return l;
+  }
+  return none;
+}
+
+lifetime_table lifetimes_of(const graph& g, const profile& costs, const memory_plan& plan,
+                            const std::vector<cut>& cuts) {
+  return walk(g, costs, plan, cuts).run();
+}
+
+}  // namespace um

@@ -1,0 +1,46 @@
+// When each tensor needs an address: the intervals of a plan during which bytes must be held in
+// the device arena or the managed arena. Input of packing, and of the hazards lower() finds.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/memory_plan.hpp"
+#include "core/planner.hpp"
+
+namespace um {
+
+inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+// Parts [parts.begin, parts.end) of a tensor (or the workspace of one compute: tensor == none)
+// held during actions [begin, end). A staged tensor has one lifetime per residency.
+struct lifetime {
+  tensor_id what = none;
+  part_run parts;
+  bool managed = false;  // in the managed arena, else in the device arena
+  std::uint32_t begin = 0, end = 0;
+  byte_count bytes = 0;
+  byte_count alignment = arena_alignment;
+  byte_count first_byte = 0;    // of parts.begin inside the tensor
+  std::uint32_t shares = none;  // index of the lifetime whose address it takes over in place
+};
+
+struct lifetime_table {
+  std::vector<lifetime> all;
+  std::vector<std::vector<std::uint32_t>> of_tensor;  // indices into all, by begin
+  std::vector<std::uint32_t> workspace_of_action;     // index into all, or none
+
+  // The lifetime of a part that holds at an action; none if there is none.
+  std::uint32_t at(tensor_id what, std::uint32_t part, std::uint32_t now) const;
+};
+
+// `plan` has passed defect_of(). Lifetimes of managed tensors follow from the computes alone:
+// movements do not change their addresses.
+lifetime_table lifetimes_of(const graph& g, const profile& costs, const memory_plan& plan,
+                            const std::vector<cut>& cuts);
+
+// Offset of the first byte of a part along the batch axis; for other axes 0.
+byte_count first_byte_of(const tensor& t, const cut& c, std::uint32_t part);
+
+}  // namespace um

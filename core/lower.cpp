@@ -1,0 +1,579 @@
+#include "core/lower.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "core/lifetimes.hpp"
+#include "core/verify.hpp"
+
+namespace um {
+namespace {
+
+// --- addresses ---
+
+// Where every lifetime lies, and what the two arenas hold at each action.
+struct layout {
+  std::vector<byte_count> offset;  // one per lifetime
+  byte_count device_bytes = 0, managed_bytes = 0;
+  std::vector<byte_count> live_device;  // one per action
+  footprint_terms terms;
+};
+
+std::uint32_t root_of(const lifetime_table& table, std::uint32_t l) {
+  while (table.all[l].shares != none) l = table.all[l].shares;
+  return l;
+}
+
+byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
+  if (l.what == none) return terms.workspace;
+  switch (g.tensors[l.what].use) {
+    case role::input:
+    case role::label:
+      return terms.inputs;
+    case role::parameter:
+      return terms.parameters;
+    case role::parameter_gradient:
+      return terms.parameter_gradients;
+    case role::activation_gradient:
+      return terms.activation_gradients;
+    case role::activation:
+    case role::output:
+      return terms.activations;
+  }
+  return terms.activations;
+}
+
+// computes[i]: how many of the actions before i are computes. Managed blocks are packed on this
+// clock, so that movements a planner adds later leave every managed address as it was.
+std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
+  std::vector<std::uint32_t> computes{0};
+  for (const action& a : plan.actions)
+    computes.push_back(computes.back() + (std::holds_alternative<compute>(a) ? 1 : 0));
+  return computes;
+}
+
+layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how) {
+  const std::size_t actions = plan.actions.size();
+  const std::vector<std::uint32_t> computes = compute_clock(plan);
+  // Lifetimes that share an address are one block from the first's begin to the last's end.
+  std::vector<block> blocks(table.all.size());
+  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
+    const lifetime& held = table.all[l];
+    const std::uint32_t r = root_of(table, l);
+    if (l == r)
+      blocks[l] = {held.bytes, held.begin, std::max(held.end, blocks[l].end), held.alignment};
+    else
+      blocks[r].end = std::max(blocks[r].end, held.end);
+  }
+  layout result;
+  result.offset.assign(table.all.size(), 0);
+  for (const bool managed : {false, true}) {
+    std::vector<block> chosen;
+    std::vector<std::uint32_t> which;
+    for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+      if (table.all[l].shares != none || table.all[l].managed != managed) continue;
+      chosen.push_back(blocks[l]);
+      if (managed) {
+        chosen.back().begin = computes[blocks[l].begin];
+        chosen.back().end = computes[blocks[l].end];
+      }
+      which.push_back(l);
+    }
+    const packing placed = pack(chosen, how);
+    for (std::size_t i = 0; i < which.size(); ++i) result.offset[which[i]] = placed.offset[i];
+    (managed ? result.managed_bytes : result.device_bytes) =
+        round_up(placed.bytes, managed ? managed_block : arena_alignment);
+  }
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) result.offset[l] = result.offset[root_of(table, l)];
+
+  result.live_device.assign(actions, 0);
+  std::vector<byte_count> live(actions, 0);
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+    if (table.all[l].shares != none) continue;
+    for (std::uint32_t i = blocks[l].begin; i < std::min<std::size_t>(blocks[l].end, actions); ++i) {
+      live[i] += blocks[l].bytes;
+      if (!table.all[l].managed) result.live_device[i] += blocks[l].bytes;
+    }
+  }
+  const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+    if (table.all[l].shares == none && blocks[l].begin <= peak && peak < blocks[l].end) {
+      term_of(result.terms, g, table.all[l]) += blocks[l].bytes;
+    }
+  }
+  result.terms.total = result.device_bytes + result.managed_bytes;
+  result.terms.fragmentation = result.terms.total - (live.empty() ? 0 : live[peak]);
+  return result;
+}
+
+// --- byte ranges of regions ---
+
+// The contiguous byte runs of a region of a tensor, relative to its first byte.
+std::vector<range> runs_of(const tensor& t, const region& r) {
+  const byte_count element = size_of(t.type);
+  const auto n = static_cast<byte_count>(t.shape.n), c = static_cast<byte_count>(t.shape.c);
+  const auto row = static_cast<byte_count>(t.shape.w) * element;
+  const byte_count plane = row * static_cast<byte_count>(t.shape.h);
+  const auto begin = static_cast<byte_count>(r.begin), size = static_cast<byte_count>(r.end - r.begin);
+  if (is_whole(t.shape, r)) return {{0, bytes_of(t)}};
+  std::vector<range> runs;
+  switch (r.along) {
+    case axis::batch:
+      return {{begin * c * plane, size * c * plane}};
+    case axis::channel:
+      for (byte_count i = 0; i < n; ++i) runs.push_back({(i * c + begin) * plane, size * plane});
+      return runs;
+    case axis::row:
+      for (byte_count i = 0; i < n * c; ++i) runs.push_back({i * plane + begin * row, size * row});
+      return runs;
+  }
+  return runs;
+}
+
+// --- hazards ---
+
+using last_steps = std::array<std::int32_t, lane_count>;
+inline constexpr last_steps nobody{no_step, no_step, no_step};
+
+void merge(last_steps& into, const last_steps& from) {
+  for (std::size_t i = 0; i < lane_count; ++i) into[i] = std::max(into[i], from[i]);
+}
+
+// The last steps that used one copy of one part.
+struct uses {
+  last_steps read = nobody, write = nobody;
+};
+struct part_uses {
+  uses device, host;
+  bool home_valid = false;  // staged: the home holds the current value
+};
+
+class lowering {
+ public:
+  lowering(const problem& p, const memory_plan& plan, packer how)
+      : p_(p),
+        g_(p.network),
+        plan_(plan),
+        cuts_(cuts_of(g_, plan)),
+        table_(lifetimes_of(g_, p.costs, plan, cuts_)),
+        at_(lay_out(g_, table_, plan, how)) {
+    out_.home = plan.home;
+    out_.device_arena_bytes = at_.device_bytes;
+    out_.managed_arena_bytes = at_.managed_bytes;
+    out_.budget = p.budget;
+    out_.under = p.under;
+    out_.terms = at_.terms;
+    users_.assign(table_.all.size(), nobody);
+    started_.assign(table_.all.size(), false);
+    resident_.assign(at_.managed_bytes / managed_block, false);
+    place_pinned();
+    find_takers();
+  }
+
+  execution_plan run() {
+    refuse_beyond_budget(at_.device_bytes, "the device arena");
+    place_ends();
+    // Managed residency of the first iteration is contained in that of every later one, so the
+    // second walk finds the peak.
+    for (int iteration = 0; iteration < 2; ++iteration) walk_residency();
+    emit();
+    finish_peak();
+    return std::move(out_);
+  }
+
+ private:
+  // --- homes, starts and ends ---
+
+  void place_pinned() {
+    pinned_.assign(g_.tensors.size(), 0);
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+      if (plan_.home[t] != residence::staged && plan_.home[t] != residence::host) continue;
+      pinned_[t] = out_.pinned_arena_bytes;
+      out_.pinned_arena_bytes += round_up(bytes_of(g_.tensors[t]), arena_alignment);
+    }
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+      parts_.emplace_back(cuts_[t].of);
+      for (part_uses& u : parts_.back()) u.home_valid = persists(g_.tensors[t].use);
+    }
+  }
+
+  void place_ends() {
+    const auto last = static_cast<std::uint32_t>(plan_.actions.empty() ? 0 : plan_.actions.size() - 1);
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+      const bool pinned = plan_.home[t] == residence::staged || plan_.home[t] == residence::host;
+      const auto end = [&](std::uint32_t action) -> address {
+        if (pinned) return {space::pinned, pinned_[t]};
+        const std::uint32_t l = table_.at(t, 0, action);
+        if (l == none) return {};
+        return {plan_.home[t] == residence::managed ? space::managed : space::device, at_.offset[l]};
+      };
+      out_.at_start.push_back(end(0));
+      out_.at_end.push_back(end(last));
+    }
+  }
+
+  // Managed lifetimes whose addresses meet, per tensor: who may have taken a range over.
+  void find_takers() {
+    takers_.resize(g_.tensors.size());
+    for (std::uint32_t a = 0; a < table_.all.size(); ++a) {
+      for (std::uint32_t b = 0; b < table_.all.size(); ++b) {
+        if (a != b && table_.all[a].managed && table_.all[b].managed && meet(a, b)) {
+          takers_[table_.all[a].what].push_back(b);
+        }
+      }
+    }
+  }
+
+  bool meet(std::uint32_t a, std::uint32_t b) const {
+    return table_.all[a].managed == table_.all[b].managed &&
+           at_.offset[a] < at_.offset[b] + table_.all[b].bytes &&
+           at_.offset[b] < at_.offset[a] + table_.all[a].bytes;
+  }
+
+  const lifetime& managed_lifetime(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
+  byte_count managed_offset(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
+
+  // --- managed ranges ---
+
+  // The range of the managed arena that a part of a tensor covers. Inner borders are rounded down
+  // to whole blocks, so that the parts of a tensor tile its blocks.
+  range managed_range(tensor_id t, const slice& s) const {
+    if (table_.of_tensor[t].empty()) return {};
+    const lifetime& l = managed_lifetime(t);
+    const byte_count start = managed_offset(t);
+    if (!is_whole(s) && s.along != axis::batch) {
+      throw std::invalid_argument("tensor " + g_.tensors[t].name +
+                                  " is managed and can be moved by parts of its batch axis only");
+    }
+    const part_run run = parts_of(cuts_[t], s);
+    const byte_count unit = l.bytes < managed_block ? 1 : managed_block;
+    const byte_count from = round_down(first_byte_of(g_.tensors[t], cuts_[t], run.begin), unit);
+    const byte_count to =
+        run.end == cuts_[t].of ? l.bytes : round_down(first_byte_of(g_.tensors[t], cuts_[t], run.end), unit);
+    return {start + from, to - from};
+  }
+
+  // What of a range the tensor still owns at an action: a dead tensor's addresses may have been
+  // taken over since. Tensors below one block share blocks and are never given up alone.
+  std::vector<range> owned(tensor_id t, const range& whole, std::uint32_t action) const {
+    if (whole.bytes == 0 || managed_lifetime(t).bytes < managed_block) return {};
+    const std::uint32_t born = managed_lifetime(t).begin;
+    std::vector<range> left{whole};
+    for (const std::uint32_t k : takers_[t]) {
+      const std::uint32_t taken = table_.all[k].begin;
+      const bool since = action >= born ? born < taken && taken <= action : taken > born || taken <= action;
+      if (!since) continue;
+      std::vector<range> rest;
+      for (const range& r : left) {
+        const byte_count from = at_.offset[k], to = from + table_.all[k].bytes, end = r.offset + r.bytes;
+        if (from > r.offset) rest.push_back({r.offset, std::min(from, end) - r.offset});
+        if (to < end) rest.push_back({std::max(to, r.offset), end - std::max(to, r.offset)});
+        if (to <= r.offset || from >= end) rest.assign(rest.empty() ? 0 : 1, r);
+      }
+      left = std::move(rest);
+    }
+    return left;
+  }
+
+  // --- residency of managed blocks, in list order ---
+
+  void mark(const range& r, bool resident, bool& fresh) {
+    if (r.bytes == 0) return;
+    for (byte_count b = r.offset / managed_block;
+         b < (r.offset + r.bytes + managed_block - 1) / managed_block; ++b) {
+      if (resident_[b] == resident) continue;
+      resident_[b] = resident;
+      if (resident) {
+        fresh = true;
+        ++resident_count_;
+      } else {
+        --resident_count_;
+      }
+    }
+  }
+
+  std::vector<range> touched(const compute& x) const {
+    std::vector<range> all;
+    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+      if (plan_.home[a.what] != residence::managed) continue;
+      for (const range& r : runs_of(g_.tensors[a.what], a.where))
+        all.push_back({managed_offset(a.what) + r.offset, r.bytes});
+    }
+    return all;
+  }
+
+  void walk_residency() {
+    fresh_.assign(plan_.actions.size(), false);
+    resident_blocks_.assign(plan_.actions.size(), 0);
+    for (std::uint32_t i = 0; i < plan_.actions.size(); ++i) {
+      bool fresh = false, ignored = false;
+      const action& a = plan_.actions[i];
+      if (const auto* c = std::get_if<compute>(&a)) {
+        for (const range& r : touched(*c)) mark(r, true, fresh);
+      } else if (const auto* f = std::get_if<prefetch>(&a); f && plan_.home[f->what] == residence::managed) {
+        mark(managed_range(f->what, f->part), true, fresh);
+      } else if (const auto* e = std::get_if<evict>(&a); e && plan_.home[e->what] == residence::managed) {
+        for (const range& r : owned(e->what, managed_range(e->what, e->part), i)) mark(r, false, ignored);
+      } else if (const auto* d = std::get_if<discard>(&a); d && plan_.home[d->what] == residence::managed) {
+        for (const range& r : owned(d->what, managed_range(d->what, d->part), i)) mark(r, false, ignored);
+      }
+      fresh_[i] = fresh;
+      resident_blocks_[i] = resident_count_;
+    }
+  }
+
+  // --- steps ---
+
+  void emit() {
+    for (now_ = 0; now_ < static_cast<std::int32_t>(plan_.actions.size()); ++now_) {
+      step s;
+      s.what = plan_.actions[static_cast<std::size_t>(now_)];
+      wait_ = nobody;
+      std::visit([&](const auto& x) { lower_action(s, x); }, s.what);
+      if (p_.under == pressure::plan && fresh_[static_cast<std::size_t>(now_)]) {
+        wait_[static_cast<std::size_t>(lane::to_host)] =
+            std::max(wait_[static_cast<std::size_t>(lane::to_host)], last_managed_evict_);
+      }
+      s.after = wait_;
+      s.after[static_cast<std::size_t>(s.where)] = no_step;
+      s.resident_bytes = in_use(static_cast<std::size_t>(now_));
+      out_.steps.push_back(std::move(s));
+    }
+  }
+
+  byte_count in_use(std::size_t i) const {
+    const byte_count held = at_.live_device[i] + resident_blocks_[i] * managed_block;
+    return std::min(held, p_.budget);
+  }
+
+  void lower_action(step& s, const advise& x) {
+    s.home = plan_.home[x.what];
+    const range whole = managed_range(x.what, {});
+    if (whole.bytes > 0) s.moves.push_back({whole, 0});
+    s.needed = !s.moves.empty();
+  }
+
+  void lower_action(step& s, const prefetch& x) {
+    s.where = lane::to_device;
+    s.home = plan_.home[x.what];
+    if (s.home == residence::managed) {
+      const range r = managed_range(x.what, x.part);
+      if (r.bytes > 0) s.moves.push_back({r, 0});
+      s.needed = !s.moves.empty();
+    } else {
+      add_staged_moves(s, x.what, x.part);
+      use_lifetimes(s.where, x.what, x.part);
+    }
+    for_parts(x.what, x.part, [&](part_uses& u) {
+      read(s.where, u.host);
+      write(s.where, u.device);
+    });
+  }
+
+  void lower_action(step& s, const evict& x) {
+    s.where = lane::to_host;
+    s.home = plan_.home[x.what];
+    if (s.home == residence::managed) {
+      for (const range& r : owned(x.what, managed_range(x.what, x.part), static_cast<std::uint32_t>(now_))) {
+        s.moves.push_back({r, 0});
+      }
+      s.needed = !s.moves.empty();
+      if (!s.needed) return;
+      last_managed_evict_ = now_;
+      // The pages leave: whoever used them must be done, whoever uses them next must wait.
+      for_parts(x.what, x.part, [&](part_uses& u) { write(s.where, u.device); });
+      use_takers(s.where, x.what);
+      return;
+    }
+    s.needed = false;
+    for_parts(x.what, x.part, [&](const part_uses& u) { s.needed = s.needed || !u.home_valid; });
+    if (!s.needed) return;
+    add_staged_moves(s, x.what, x.part);
+    use_lifetimes(s.where, x.what, x.part);
+    for_parts(x.what, x.part, [&](part_uses& u) {
+      read(s.where, u.device);
+      write(s.where, u.host);
+      u.home_valid = true;
+    });
+  }
+
+  void lower_action(step& s, const discard& x) {
+    s.home = plan_.home[x.what];
+    s.needed = false;
+    if (s.home == residence::managed) {
+      for (const range& r : owned(x.what, managed_range(x.what, x.part), static_cast<std::uint32_t>(now_))) {
+        s.moves.push_back({r, 0});
+      }
+      s.needed = !s.moves.empty();
+      use_takers(s.where, x.what);
+    }
+    for_parts(x.what, x.part, [&](part_uses& u) {
+      write(s.where, u.device);
+      u.home_valid = false;
+    });
+  }
+
+  void lower_action(step& s, const compute& x) {
+    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+      const tensor& t = g_.tensors[a.what];
+      const part_run run = parts_of(t.shape, cuts_[a.what], a.where);
+      for (std::uint32_t p = run.begin; p < run.end; ++p) {
+        part_uses& u = parts_[a.what][p];
+        if (a.mode == access_mode::read) {
+          read(s.where, u.device);
+        } else {
+          write(s.where, u.device);
+          u.home_valid = false;
+        }
+        if (plan_.home[a.what] != residence::host) use_lifetime(s.where, table_.at(a.what, p, index()));
+      }
+      s.operands.push_back({a, operand_address(a.what, run.begin)});
+    }
+    const std::uint32_t w = table_.workspace_of_action[index()];
+    if (w == none) return;
+    use_lifetime(s.where, w);
+    s.workspace_offset = at_.offset[w];
+    s.workspace_bytes = table_.all[w].bytes;
+  }
+
+  address operand_address(tensor_id t, std::uint32_t part) const {
+    if (plan_.home[t] == residence::host) return {space::pinned, pinned_[t]};
+    const std::uint32_t l = table_.at(t, part, index());
+    const byte_count first = at_.offset[l] - table_.all[l].first_byte;
+    return {table_.all[l].managed ? space::managed : space::device, first};
+  }
+
+  void add_staged_moves(step& s, tensor_id t, const slice& part) {
+    const tensor& what = g_.tensors[t];
+    const range home{pinned_[t], bytes_of(what)};
+    if (is_whole(part)) {
+      const part_run run{0, cuts_[t].of};
+      for (std::uint32_t p = run.begin; p < run.end;) {  // one move per lifetime: groups lie apart
+        const lifetime& l = table_.all[table_.at(t, p, index())];
+        const byte_count end =
+            l.parts.end == cuts_[t].of ? home.bytes : first_byte_of(what, cuts_[t], l.parts.end);
+        const byte_count at = at_.offset[table_.at(t, p, index())];
+        s.moves.push_back({{at, end - l.first_byte}, home.offset + l.first_byte});
+        p = l.parts.end;
+      }
+      return;
+    }
+    const part_run run = parts_of(cuts_[t], part);
+    const std::uint32_t l = table_.at(t, run.begin, index());
+    for (const range& r : runs_of(what, region_of(what.shape, part))) {
+      s.moves.push_back(
+          {{at_.offset[l] + r.offset - table_.all[l].first_byte, r.bytes}, home.offset + r.offset});
+    }
+  }
+
+  // --- who waits for whom ---
+
+  std::uint32_t index() const { return static_cast<std::uint32_t>(now_); }
+
+  void read(lane where, uses& u) {
+    merge(wait_, u.write);
+    u.read[static_cast<std::size_t>(where)] = now_;
+  }
+  void write(lane where, uses& u) {
+    merge(wait_, u.read);
+    merge(wait_, u.write);
+    u.write[static_cast<std::size_t>(where)] = now_;
+  }
+
+  // The first use of a lifetime waits for every earlier user of its addresses.
+  void use_lifetime(lane where, std::uint32_t l) {
+    if (l == none) return;
+    if (!started_[l]) {
+      started_[l] = true;
+      for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
+        if (k != l && started_[k] && meet(k, l)) merge(wait_, users_[k]);
+      }
+    }
+    users_[l][static_cast<std::size_t>(where)] = now_;
+  }
+  void use_lifetimes(lane where, tensor_id t, const slice& part) {
+    const part_run run = parts_of(cuts_[t], part);
+    for (std::uint32_t p = run.begin; p < run.end; ++p) use_lifetime(where, table_.at(t, p, index()));
+  }
+  // A movement of a dead managed tensor's range is a use of its addresses.
+  void use_takers(lane where, tensor_id t) {
+    for (const std::uint32_t l : table_.of_tensor[t]) {
+      if (started_[l]) users_[l][static_cast<std::size_t>(where)] = now_;
+    }
+  }
+
+  template <class F>
+  void for_parts(tensor_id t, const slice& s, F&& f) {
+    const part_run run = parts_of(cuts_[t], s);
+    for (std::uint32_t p = run.begin; p < run.end; ++p) f(parts_[t][p]);
+  }
+
+  // --- the budget ---
+
+  void refuse_beyond_budget(byte_count need, const std::string& what) const {
+    if (need > p_.budget) {
+      throw infeasible(what + " needs " + to_text(need) + ", the budget is " + to_text(p_.budget));
+    }
+  }
+
+  void finish_peak() {
+    out_.peak_device_bytes = at_.device_bytes + at_.managed_bytes;
+    if (p_.under == pressure::plan) {
+      const auto most = std::max_element(resident_blocks_.begin(), resident_blocks_.end());
+      out_.peak_device_bytes =
+          at_.device_bytes + (most == resident_blocks_.end() ? 0 : *most * managed_block);
+    }
+    if (p_.under != pressure::driver) refuse_beyond_budget(out_.peak_device_bytes, "the plan");
+  }
+
+  const problem& p_;
+  const graph& g_;
+  const memory_plan& plan_;
+  std::vector<cut> cuts_;
+  lifetime_table table_;
+  layout at_;
+  execution_plan out_;
+  std::vector<byte_count> pinned_;                  // per tensor: offset of its home
+  std::vector<std::vector<std::uint32_t>> takers_;  // per tensor
+  std::vector<std::vector<part_uses>> parts_;       // per tensor, per part
+  std::vector<last_steps> users_;                   // per lifetime
+  std::vector<bool> started_;                       // per lifetime
+  std::vector<bool> resident_;                      // per managed block
+  std::vector<bool> fresh_;                         // per action: makes blocks resident
+  std::vector<std::uint64_t> resident_blocks_;      // per action
+  std::uint64_t resident_count_ = 0;
+  last_steps wait_ = nobody;
+  std::int32_t now_ = 0;
+  std::int32_t last_managed_evict_ = no_step;
+};
+
+}  // namespace
+
+execution_plan lower(const problem& p, const memory_plan& plan, packer how) {
+  if (const auto wrong = defect_of(p.network, plan)) throw std::invalid_argument(*wrong);
+  return lowering(p, plan, how).run();
+}
+
+std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how) {
+  const std::vector<cut> cuts = cuts_of(p.network, plan);
+  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cuts);
+  const layout at = lay_out(p.network, table, plan, how);
+  std::vector<range> result(p.network.tensors.size());
+  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
+    if (table.all[l].managed) result[table.all[l].what] = {at.offset[l], table.all[l].bytes};
+  }
+  return result;
+}
+
+footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), residence::device);
+  for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
+  const lifetime_table table = lifetimes_of(g, costs, plan, cuts_of(g, plan));
+  return lay_out(g, table, plan, how).terms;
+}
+
+}  // namespace um

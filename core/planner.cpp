@@ -1,0 +1,35 @@
+#include "core/planner.hpp"
+
+#include <algorithm>
+
+namespace um {
+
+const strategy* find(std::span<const strategy> table, std::string_view name) {
+  const auto row =
+      std::find_if(table.begin(), table.end(), [&](const strategy& s) { return s.name == name; });
+  return row == table.end() ? nullptr : &*row;
+}
+
+knob_values complete(const strategy& s, const knob_values& given) {
+  knob_values all;
+  for (const knob& k : s.knobs) all[k.name] = k.standard;
+  for (const auto& [name, value] : given) {
+    const auto k =
+        std::find_if(s.knobs.begin(), s.knobs.end(), [&](const knob& row) { return row.name == name; });
+    if (k == s.knobs.end()) {
+      std::string known;
+      for (const knob& row : s.knobs) known += (known.empty() ? "" : ", ") + row.name;
+      throw std::invalid_argument("strategy " + s.name + " has no knob '" + name + "'" +
+                                  (known.empty() ? " (it has none)" : " (it has: " + known + ")"));
+    }
+    if (value < k->least || value > k->most) {
+      throw std::invalid_argument("knob '" + name + "' of strategy " + s.name + " is " +
+                                  std::to_string(value) + ", must be " + std::to_string(k->least) + " to " +
+                                  std::to_string(k->most));
+    }
+    all[name] = value;
+  }
+  return all;
+}
+
+}  // namespace um

@@ -1,0 +1,21 @@
+// Strategies with explicit memory: rows of a table, one planner a file.
+#pragma once
+
+#include <span>
+
+#include "core/planner.hpp"
+
+namespace um {
+
+std::span<const strategy> planners();
+
+// Everything on the device for the whole run; the baseline of every slowdown.
+memory_plan plan_resident(const problem& p);
+
+// Offloads every activation that the backward pass needs later to pinned host memory as soon as
+// its use is over, and fetches it `ahead` operators before the next one (vDNN's "all" policy:
+// Rhu et al., MICRO 2016). Where the budget is too small for that look-ahead, the deepest one
+// that fits; throws infeasible if not even 0 does.
+memory_plan plan_swap_all(const problem& p);
+
+}  // namespace um
