@@ -25,7 +25,7 @@ def main():
 
 
 def table(group, cells, baseline, markdown):
-    ratios = sorted({record["ratio"] for record in cells})
+    ratios = sorted({record["ratio"] for records in load.lines(cells).values() for record in records})
     head = ["ratio"] + [f"{ratio:g}" for ratio in ratios]
     rows = []
     for label, records in load.lines(cells).items():

@@ -50,7 +50,17 @@ def read(path, warn=lambda text: print(f"warning: {text}", file=sys.stderr)):
             environments.append(entry)
         else:
             records[entry["key"]] = entry
+    _fill_devices(records.values())
     return environments, list(records.values())
+
+
+def _fill_devices(records):
+    """A cell that failed before its backend opened does not know its device; its neighbours do."""
+    known = {r["backend"]: r for r in records if r.get("device")}
+    for record in records:
+        if not record.get("device") and record["backend"] in known:
+            neighbour = known[record["backend"]]
+            record["device"], record["calibrated"] = neighbour["device"], neighbour.get("calibrated")
 
 
 def _check(entry, where):
@@ -121,10 +131,12 @@ def strategy_label(record, records):
 
 
 def lines(records):
-    """{label: records by rising ratio} of one group, in order of first appearance."""
+    """{label: records by rising ratio} of one group, in order of first appearance. Cells without a
+    ratio (the footprint was never known) are left out."""
     found = {}
     for record in records:
-        found.setdefault(strategy_label(record, records), []).append(record)
+        if record["ratio"] is not None:
+            found.setdefault(strategy_label(record, records), []).append(record)
     return {label: sorted(cells, key=lambda r: r["ratio"]) for label, cells in found.items()}
 
 

@@ -93,3 +93,14 @@ def test_a_record_that_lacks_a_field_is_refused(tmp_path):
     del record["ratio"]
     with pytest.raises(load.BadInput, match="lacks 'ratio'"):
         load.read(synthetic.write(tmp_path / "short.jsonl", [record]))
+
+
+def test_a_cell_that_failed_early_gets_its_device_from_its_neighbours(tmp_path):
+    failed = synthetic.record(ratio=3.0, outcome="crashed", device=None, calibrated=None)
+    _, records = load.read(synthetic.write(tmp_path / "early.jsonl", [synthetic.record(calibrated=True), failed]))
+    assert len(load.groups(records)) == 1
+
+
+def test_cells_without_a_ratio_are_on_no_line():
+    assert load.lines([synthetic.record(ratio=1.0), synthetic.record(ratio=1.0, key="b") | {"ratio": None}])["managed"] \
+        == [synthetic.record(ratio=1.0)]
