@@ -1,0 +1,27 @@
+// An operator's implementation in three stages: an engine is chosen for a shape, bound to
+// operands before the first step, and called once per execution.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "backends/cuda/engine_cache.hpp"
+
+namespace um {
+
+// Launches on the session's compute stream; allocates nothing.
+using kernel_call = std::function<void()>;
+
+// Device addresses in the operator's order of operands, and of its workspace.
+struct bound_operands {
+  std::vector<std::byte*> data;
+  std::byte* workspace = nullptr;
+};
+
+struct engine {
+  engine_choice choice;
+  std::function<kernel_call(const bound_operands&)> bind;
+};
+
+}  // namespace um

@@ -1,0 +1,49 @@
+// Which engine was chosen for an operator, kept on disk: the choice is timed once per machine,
+// and every later process runs the same engine, so that results are equal to the bit and a
+// difference in time is a difference in memory management.
+//
+// One JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns}}}.
+// Safe against concurrent and interrupted writers: a write merges under a lock file, goes to a
+// temporary file and renames it; whoever stored a key first wins.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/units.hpp"
+
+namespace um {
+
+struct engine_choice {
+  std::string engine;         // the library's own name for it; enough to find it again
+  std::int64_t position = 0;  // where it stood in the library's list of candidates
+  byte_count workspace_bytes = 0;
+  nanoseconds time = 0;  // when it was chosen
+  friend bool operator==(const engine_choice&, const engine_choice&) = default;
+};
+
+// $XDG_CACHE_HOME/umbench/engines.json, else ~/.cache/umbench/engines.json.
+std::filesystem::path standard_engine_cache();
+
+class engine_cache {
+ public:
+  // A file that is missing, or that is not such an object, counts as empty.
+  explicit engine_cache(std::filesystem::path file);
+
+  std::optional<engine_choice> find(const std::string& key) const;
+
+  // Stores the choice on disk unless another process stored one meanwhile; returns the one that
+  // stands. `stale` is an earlier choice that no longer works and may be replaced.
+  engine_choice store(const std::string& key, const engine_choice& choice,
+                      const std::optional<engine_choice>& stale = {});
+
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  std::filesystem::path file_;
+  std::map<std::string, engine_choice> engines_;
+};
+
+}  // namespace um

@@ -1,0 +1,379 @@
+#include "backends/cuda/executor.hpp"
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "backends/cuda/operators.hpp"
+#include "backends/digest.hpp"
+#include "backends/initial_values.hpp"
+#include "um_allocators/managed_range.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::size_t index_of(lane l) {
+  return static_cast<std::size_t>(l);
+}
+
+bool is_managed_evict(const step& s) {
+  return std::holds_alternative<evict>(s.what) && s.home == residence::managed;
+}
+
+// Managed bytes that the driver would have to evict by itself.
+byte_count excess_of(const execution_plan& plan) {
+  if (plan.under != pressure::driver || plan.budget == std::numeric_limits<byte_count>::max()) return 0;
+  const byte_count need = plan.device_arena_bytes + plan.managed_arena_bytes;
+  return need > plan.budget ? need - plan.budget : 0;
+}
+
+// Pieces in which values cross between host and device outside the timed part.
+constexpr byte_count chunk_bytes = 32 * MiB;
+
+template <class F>
+void for_chunks(byte_count bytes, F&& f) {
+  for (byte_count at = 0; at < bytes; at += chunk_bytes) f(at, std::min(chunk_bytes, bytes - at));
+}
+
+}  // namespace
+
+executor::executor(session& on, const graph& g, const execution_plan& plan)
+    : on_(on), g_(g), plan_(plan), to_device_(make_stream()), to_host_(make_stream()) {
+  if (plan.managed_arena_bytes > 0) require_demand_paging(on.device());
+  lanes_[index_of(lane::compute)].stream = on.compute().stream;
+  lanes_[index_of(lane::to_device)].stream = to_device_.get();
+  lanes_[index_of(lane::to_host)].stream = to_host_.get();
+  for (std::uint32_t i = 0; i < plan.steps.size(); ++i) {
+    lanes_[index_of(plan.steps[i].where)].steps.push_back(i);
+  }
+  choose_engines();
+  allocate();
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const step& s = plan.steps[i];
+    if (!std::holds_alternative<compute>(s.what)) continue;
+    bound_operands operands{{}, device_.data() + s.workspace_offset};
+    for (const operand& o : s.operands) operands.data.push_back(address_of(o));
+    work_[i].call = engines_[i].bind(operands);
+  }
+}
+
+// Before the arenas exist: candidates that are not in the engine cache need memory to be timed.
+void executor::choose_engines() {
+  engines_.resize(plan_.steps.size());
+  work_.resize(plan_.steps.size());
+  for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+    const step& s = plan_.steps[i];
+    const auto* const c = std::get_if<compute>(&s.what);
+    if (c == nullptr) continue;
+    const op& o = g_.ops[c->what];
+    const byte_count cap = is_whole(c->part) ? on_.options().workspace_cap : s.workspace_bytes;
+    engines_[i] = choose_engine(on_, g_, o, c->part, alignment_of(s), cap);
+    if (engines_[i].choice.workspace_bytes > s.workspace_bytes) {
+      throw std::invalid_argument("operator " + o.name + " needs " +
+                                  to_text(engines_[i].choice.workspace_bytes) +
+                                  " of workspace on this device, the plan gives it " +
+                                  to_text(s.workspace_bytes) + ": make the plan with this device's profile");
+    }
+  }
+  on_.release_scratch();
+}
+
+void executor::allocate() {
+  const byte_count excess = excess_of(plan_);
+  if (excess > 0 && !on_.options().allow_native_oversubscription) {
+    throw unsupported("the plan leaves " + to_text(excess) +
+                      " beyond the budget to the driver's own eviction, which can hang a GPU: allow native "
+                      "oversubscription by name, or let the plan evict (mode capped)");
+  }
+  device_ = device_arena(plan_.device_arena_bytes);
+  pinned_ = pinned_arena(plan_.pinned_arena_bytes);
+  if (excess > 0) {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total));
+    const byte_count left = plan_.budget - std::min(plan_.budget, plan_.device_arena_bytes);
+    if (free > left) ballast_ = device_arena(free - left);
+  }
+  managed_ =
+      managed_arena(plan_.managed_arena_bytes, excess > 0 ? managed_limit::none : managed_limit::guarded);
+}
+
+void executor::make_events(bool timeline) {
+  start_ = make_event(event_use::timing);
+  for (const step& s : plan_.steps) {
+    for (const std::int32_t other : s.after) {
+      if (other == no_step) continue;
+      event& done = work_[static_cast<std::size_t>(other)].done;
+      if (!done) done = make_event(event_use::ordering);
+    }
+  }
+  if (!timeline) return;
+  for (step_work& w : work_) {
+    w.begin = make_event(event_use::timing);
+    w.end = make_event(event_use::timing);
+  }
+}
+
+// Managed values are written by the CPU, so that they start host-resident.
+void executor::set_initial_state() {
+  std::vector<std::byte> buffer;
+  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+    if (!persists(g_.tensors[t].use)) continue;
+    const auto element = static_cast<std::int64_t>(size_of(g_.tensors[t].type));
+    const address at = plan_.at_start[t];
+    std::byte* const to = base_of(at.where) + at.offset;
+    for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
+      const std::int64_t first = static_cast<std::int64_t>(offset) / element;
+      if (at.where != space::device) return write_initial_values(g_, t, first, {to + offset, bytes});
+      buffer.resize(bytes);
+      write_initial_values(g_, t, first, buffer);
+      check(cudaMemcpy(to + offset, buffer.data(), bytes, cudaMemcpyHostToDevice));
+    });
+  }
+  check(cudaDeviceSynchronize());
+}
+
+execution executor::run(const execution_request& how) {
+  make_events(how.timeline);
+  set_initial_state();
+  execution result;
+  result.iterations = run_iterations(how);
+  if (how.digest) result.digest = digest_of_results();
+  result.loss = loss();
+  return result;
+}
+
+// Helpers pass the gate together with the caller, before and after every iteration, and once more
+// to be told to stop. Nothing between the gates throws: failures are kept and thrown at the end.
+std::vector<trace> executor::run_iterations(const execution_request& how) {
+  std::vector<lane> helped;  // lanes with a thread of their own
+  for (const lane l : {lane::to_device, lane::to_host}) {
+    if (!lanes_[index_of(l)].steps.empty()) helped.push_back(l);
+  }
+  std::barrier<> gate(static_cast<std::ptrdiff_t>(helped.size()) + 1);
+  std::uint32_t iteration = 0;
+  bool stop = false;
+  std::vector<std::jthread> helpers;
+  for (const lane l : helped) {
+    helpers.emplace_back([&, l] {
+      for (gate.arrive_and_wait(); !stop; gate.arrive_and_wait()) {
+        run_lane(l, iteration, how.timeline);
+        gate.arrive_and_wait();
+      }
+    });
+  }
+  std::vector<trace> traces;
+  for (; iteration < how.iterations && !failed_; ++iteration) {
+    for (lane_work& l : lanes_) l.issued = no_step;
+    const auto begin = std::chrono::steady_clock::now();
+    gate.arrive_and_wait();
+    run_lane(lane::compute, iteration, how.timeline);
+    gate.arrive_and_wait();
+    const auto end = std::chrono::steady_clock::now();
+    if (!failed_) add_trace(traces, end - begin, how.timeline);
+  }
+  stop = true;
+  gate.arrive_and_wait();
+  helpers.clear();
+  for (const lane_work& l : lanes_) {
+    if (l.failure) std::rethrow_exception(l.failure);
+  }
+  return traces;
+}
+
+void executor::add_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline) {
+  try {
+    trace t;
+    t.duration = duration.count();
+    fill_counters(t.moved);
+    if (timeline) fill_timeline(t);
+    traces.push_back(std::move(t));
+  } catch (...) {
+    lanes_[index_of(lane::compute)].failure = std::current_exception();
+    failed_ = true;
+  }
+}
+
+void executor::run_lane(lane which, std::uint32_t iteration, bool timeline) {
+  lane_work& mine = lanes_[index_of(which)];
+  try {
+    check(cudaSetDevice(on_.device()));
+    if (timeline && which == lane::compute) check(cudaEventRecord(start_.get(), mine.stream));
+    for (const std::uint32_t i : mine.steps) {
+      const step& s = plan_.steps[i];
+      step_work& work = work_[i];
+      if (!wait_for_others(s, which)) break;
+      if (timeline) check(cudaEventRecord(work.begin.get(), mine.stream));
+      issue(s, work, mine.stream, iteration);
+      if (timeline) check(cudaEventRecord(work.end.get(), mine.stream));
+      if (!work.done) continue;
+      check(cudaEventRecord(work.done.get(), mine.stream));
+      mine.issued.store(static_cast<std::int32_t>(i), std::memory_order_release);
+      mine.issued.notify_all();
+    }
+    check(cudaStreamSynchronize(mine.stream));
+  } catch (...) {
+    mine.failure = std::current_exception();
+    failed_ = true;
+  }
+  if (failed_) {  // let the other lanes go
+    mine.issued.store(std::numeric_limits<std::int32_t>::max());
+    mine.issued.notify_all();
+  }
+}
+
+// False if another lane failed and the iteration is to be given up.
+bool executor::wait_for_others(const step& s, lane which) {
+  for (std::size_t other = 0; other < lane_count; ++other) {
+    const std::int32_t awaited = s.after[other];
+    if (awaited == no_step || other == index_of(which)) continue;
+    std::atomic<std::int32_t>& issued = lanes_[other].issued;
+    for (std::int32_t now = issued.load(std::memory_order_acquire); now < awaited;
+         now = issued.load(std::memory_order_acquire)) {
+      issued.wait(now, std::memory_order_acquire);
+    }
+    if (failed_) return false;
+    const cudaEvent_t done = work_[static_cast<std::size_t>(awaited)].done.get();
+    if (is_managed_evict(s)) {
+      check(cudaEventSynchronize(done));
+    } else {
+      check(cudaStreamWaitEvent(lanes_[index_of(which)].stream, done));
+    }
+  }
+  return true;
+}
+
+void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration) {
+  if (work.call) return work.call();
+  if (!s.needed) return;
+  const bool managed = s.home == residence::managed;
+  for (const movement& m : s.moves) {
+    const managed_range there{managed_.data() + m.device.offset, m.device.bytes};
+    std::byte* const here = device_.data() + m.device.offset;
+    std::byte* const home = pinned_.data() + m.pinned_offset;
+    std::visit(overloaded{[&](const prefetch&) {
+                            if (managed) return prefetch_to_device(there, on_.device(), on);
+                            check(cudaMemcpyAsync(here, home, m.device.bytes, cudaMemcpyHostToDevice, on));
+                          },
+                          [&](const evict&) {
+                            if (managed) return prefetch_to_host(there, on);
+                            check(cudaMemcpyAsync(home, here, m.device.bytes, cudaMemcpyDeviceToHost, on));
+                          },
+                          [&](const discard&) {
+                            if (managed) discard_range(there, on);
+                          },
+                          [&](const advise& a) {  // in force for the whole run: said once
+                            if (managed && iteration == 0) advise_range(there, a.hint, on_.device());
+                          },
+                          [](const compute&) {}},
+               s.what);
+  }
+}
+
+void executor::fill_timeline(trace& t) const {
+  const auto since_start = [&](const event& e) {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, start_.get(), e.get()));
+    return std::max<nanoseconds>(static_cast<nanoseconds>(static_cast<double>(ms) * 1e6), 0);
+  };
+  for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
+    const span s{i, plan_.steps[i].where, since_start(work_[i].begin), since_start(work_[i].end)};
+    t.spans.push_back(s);
+    t.resident.push_back({s.end, plan_.steps[i].resident_bytes});
+  }
+  std::stable_sort(t.resident.begin(), t.resident.end(),
+                   [](const resident_sample& a, const resident_sample& b) { return a.at < b.at; });
+}
+
+// Copies are as the plan has them. What prefetches of managed memory moved is known where the plan
+// alone decides residency; elsewhere a prefetch may find everything in place.
+void executor::fill_counters(counters& moved) const {
+  byte_count copied_in = 0, copied_out = 0, prefetched = 0, evicted = 0;
+  for (const step& s : plan_.steps) {
+    if (!s.needed) continue;
+    byte_count bytes = 0;
+    for (const movement& m : s.moves) bytes += m.device.bytes;
+    const bool managed = s.home == residence::managed;
+    if (std::holds_alternative<prefetch>(s.what)) (managed ? prefetched : copied_in) += bytes;
+    if (std::holds_alternative<evict>(s.what)) (managed ? evicted : copied_out) += bytes;
+  }
+  moved.copy_to_device_bytes = copied_in;
+  moved.copy_to_host_bytes = copied_out;
+  if (plan_.under == pressure::plan || prefetched == 0) moved.prefetch_to_device_bytes = prefetched;
+  moved.plan_evict_bytes = evicted;
+  if (plan_.managed_arena_bytes > 0) return;  // faults and the driver's evictions go unobserved
+  moved.faults = 0;
+  moved.fault_to_device_bytes = 0;
+  moved.driver_evict_bytes = 0;
+  moved.evicted_blocks = 0;
+}
+
+std::byte* executor::base_of(space where) const {
+  switch (where) {
+    case space::device:
+      return device_.data();
+    case space::managed:
+      return managed_.data();
+    case space::pinned:
+      return pinned_.data();
+  }
+  return nullptr;
+}
+
+// The offset is that of the whole tensor's first element, which may lie before the arena when only
+// a later part is resident: unsigned arithmetic wraps back once the part's own offset is added.
+std::byte* executor::address_of(const operand& o) const {
+  const byte_count offset = o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where);
+  return base_of(o.at.where) + offset;
+}
+
+std::uint32_t executor::alignment_of(const step& s) const {
+  constexpr std::uint32_t vector = 16, element = 4;
+  const bool aligned = std::all_of(s.operands.begin(), s.operands.end(), [&](const operand& o) {
+    return (o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where)) % vector == 0;
+  });
+  return aligned ? vector : element;
+}
+
+void executor::read(address from, byte_count offset, std::span<std::byte> to) const {
+  check(cudaMemcpy(to.data(), base_of(from.where) + from.offset + offset, to.size(), cudaMemcpyDefault));
+}
+
+std::vector<std::byte> executor::value_of(tensor_id what) const {
+  if (!survives(g_.tensors.at(what).use)) {
+    throw std::invalid_argument("tensor " + g_.tensors[what].name + " holds no value after a run");
+  }
+  std::vector<std::byte> value(bytes_of(g_.tensors[what]));
+  read(plan_.at_end[what], 0, value);
+  return value;
+}
+
+std::uint64_t executor::digest_of_results() const {
+  digest all;
+  std::vector<std::byte> buffer;
+  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+    if (!survives(g_.tensors[t].use) || persists(g_.tensors[t].use)) continue;
+    for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
+      buffer.resize(bytes);
+      read(plan_.at_end[t], offset, buffer);
+      all.add(buffer);
+    });
+  }
+  return all.value();
+}
+
+std::optional<double> executor::loss() const {
+  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+    const tensor& what = g_.tensors[t];
+    if (what.use != role::output || what.type != dtype::f32 || elements(what.shape) != 1) continue;
+    float value = 0;
+    read(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+  return {};
+}
+
+}  // namespace um

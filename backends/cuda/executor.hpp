@@ -1,0 +1,87 @@
+// Runs execution plans on a GPU: three arenas, one stream and one issuing thread per lane.
+//
+// Each lane's steps are issued in list order by a thread of the lane's own (the calling thread is
+// the compute lane's), because some calls block their caller: a managed eviction is a prefetch to
+// the CPU, which returns when the copy has ended. A step that waits for a step of another lane
+//   1. waits on the host until that step has been issued and its event recorded (a stream does not
+//      wait for an event that was never recorded), then
+//   2. makes its stream wait for the event, or, if it is itself a blocking one, waits on the host.
+// Steps wait only for steps before them in the list, so the lanes cannot wait for each other in a
+// circle. All lanes are idle between iterations.
+//
+// Engines, operands, events and memory are all made before the first step.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/cuda/engine.hpp"
+#include "backends/cuda/session.hpp"
+
+namespace um {
+
+class executor {
+ public:
+  // Allocates the arenas and sets the initial state. `g` and `plan` must outlive the executor.
+  // Throws unsupported, out_of_memory, or std::invalid_argument for a plan whose workspaces are too
+  // small for this device's engines.
+  executor(session& on, const graph& g, const execution_plan& plan);
+
+  execution run(const execution_request& how);
+
+  // The value of a tensor that survives, after a run.
+  std::vector<std::byte> value_of(tensor_id what) const;
+
+ private:
+  struct lane_work {
+    cudaStream_t stream = nullptr;
+    std::vector<std::uint32_t> steps;
+    std::atomic<std::int32_t> issued{no_step};  // last step that others may wait for by its event
+    std::exception_ptr failure;
+  };
+  // What a step needs at run time besides the plan.
+  struct step_work {
+    kernel_call call;  // compute
+    event done;        // if a step of another lane waits for it
+    event begin, end;  // if a timeline is asked for
+  };
+
+  void choose_engines();
+  void allocate();
+  void make_events(bool timeline);
+  void set_initial_state();
+
+  std::vector<trace> run_iterations(const execution_request& how);
+  void run_lane(lane which, std::uint32_t iteration, bool timeline);
+  bool wait_for_others(const step& s, lane which);
+  void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
+  void add_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline);
+  void fill_timeline(trace& t) const;
+  void fill_counters(counters& moved) const;
+
+  std::byte* base_of(space where) const;
+  std::byte* address_of(const operand& o) const;
+  std::uint32_t alignment_of(const step& s) const;
+  void read(address from, byte_count offset, std::span<std::byte> to) const;
+  std::uint64_t digest_of_results() const;
+  std::optional<double> loss() const;
+
+  session& on_;
+  const graph& g_;
+  const execution_plan& plan_;
+  arena ballast_, device_, pinned_, managed_;
+  stream to_device_, to_host_;
+  event start_;
+  std::array<lane_work, lane_count> lanes_;
+  std::vector<engine> engines_;  // one per step; empty but for computes
+  std::vector<step_work> work_;  // one per step
+  std::atomic<bool> failed_{false};
+};
+
+}  // namespace um

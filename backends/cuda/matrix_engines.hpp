@@ -1,0 +1,30 @@
+// The matrix products of fully connected layers on cuBLASLt, single precision without TF32.
+#pragma once
+
+#include <string>
+
+#include "backends/cuda/engine.hpp"
+#include "backends/cuda/session.hpp"
+
+namespace um {
+
+// Operands, all row-major: x [n, in], w [out, in], y [n, out], b [out].
+//   forward          x, w [, b] -> y    y = x w' + b
+//   backward_data    w, y -> x          x = y w
+//   backward_filter  x, y -> w          w = y' x
+enum class matrix_kind : std::uint8_t { forward, backward_data, backward_filter };
+
+struct matrix_problem {
+  matrix_kind kind = matrix_kind::forward;
+  std::int64_t n = 1, in = 1, out = 1;
+  bool bias = false;
+  bool accumulate = false;
+  std::uint32_t alignment = 16;  // of all operands, in bytes
+};
+std::string signature_of(const matrix_problem& problem);
+
+// The fastest algorithm within `workspace_cap` of those cuBLASLt proposes, chosen once as for
+// convolutions. Operands are bound in the order x, w, y [, b]. Throws unsupported if there is none.
+engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap);
+
+}  // namespace um

@@ -1,0 +1,104 @@
+#include "backends/cuda/session.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cuda/library_check.hpp"
+
+namespace um {
+namespace {
+
+int checked_device(int device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    throw unsupported(std::string("no usable CUDA device: ") + cudaGetErrorString(status));
+  }
+  if (device < 0 || device >= count) {
+    throw unsupported("no CUDA device " + std::to_string(device) + ": there are " + std::to_string(count));
+  }
+  check(cudaSetDevice(device));
+  return device;
+}
+
+int attribute(cudaDeviceAttr what, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, what, device));
+  return value;
+}
+
+cudnn_handle make_cudnn(cudaStream_t on) {
+  cudnnHandle_t raw = nullptr;
+  check(cudnnCreate(&raw));
+  cudnn_handle owner(raw);
+  check(cudnnSetStream(raw, on));
+  return owner;
+}
+
+cublas_handle make_cublas() {
+  cublasLtHandle_t raw = nullptr;
+  check(cublasLtCreate(&raw));
+  return cublas_handle(raw);
+}
+
+std::string gpu_name(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device));
+  return properties.name;
+}
+
+nanoseconds median_of_calls(session& on, const std::function<void()>& call, int calls) {
+  std::vector<event> marks;
+  for (int i = 0; i <= calls; ++i) marks.push_back(make_event(event_use::timing));
+  check(cudaEventRecord(marks[0].get(), on.compute().stream));
+  for (std::size_t i = 1; i < marks.size(); ++i) {
+    call();
+    check(cudaEventRecord(marks[i].get(), on.compute().stream));
+  }
+  check(cudaEventSynchronize(marks.back().get()));
+  std::vector<float> each;
+  for (std::size_t i = 1; i < marks.size(); ++i) {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, marks[i - 1].get(), marks[i].get()));
+    each.push_back(ms);
+  }
+  std::nth_element(each.begin(), each.begin() + calls / 2, each.end());
+  return static_cast<nanoseconds>(static_cast<double>(each[static_cast<std::size_t>(calls) / 2]) * 1e6);
+}
+
+}  // namespace
+
+session::session(int device, const cuda_options& options)
+    : device_(checked_device(device)),
+      options_(options),
+      multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, device)),
+      compute_(make_stream()),
+      cudnn_(make_cudnn(compute_.get())),
+      cublas_(make_cublas()),
+      key_prefix_(gpu_name(device) + " | cudnn " + std::to_string(cudnnGetVersion()) + " | cublaslt " +
+                  std::to_string(cublasLtGetVersion()) + " | "),
+      engines_(options.engine_cache.empty() ? standard_engine_cache() : options.engine_cache) {}
+
+std::byte* session::scratch(byte_count bytes) {
+  if (scratch_.bytes() < bytes) {
+    scratch_ = {};
+    scratch_ = device_arena(round_up(bytes, managed_block));
+  }
+  kernels::fill(compute(), reinterpret_cast<float*>(scratch_.data()),
+                static_cast<std::int64_t>(bytes / sizeof(float)), 1);
+  return scratch_.data();
+}
+
+nanoseconds time_once(session& on, const std::function<void()>& call) {
+  call();
+  return median_of_calls(on, call, 1);
+}
+
+nanoseconds time_of(session& on, const std::function<void()>& call) {
+  constexpr nanoseconds span = 50'000'000;
+  const nanoseconds once = std::max<nanoseconds>(time_once(on, call), 1);
+  return median_of_calls(on, call, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 20)));
+}
+
+}  // namespace um

@@ -1,0 +1,60 @@
+// What every operator on a GPU needs: the device, one stream for kernels, the libraries' handles,
+// the chosen engines and scratch memory to time candidates on.
+#pragma once
+
+#include <cublasLt.h>
+#include <cudnn.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "backends/cuda/cuda_backend.hpp"
+#include "backends/cuda/engine_cache.hpp"
+#include "backends/cuda/kernels.hpp"
+#include "um_allocators/arena.hpp"
+#include "um_allocators/handle.hpp"
+
+namespace um {
+
+using cudnn_handle = handle<cudnnHandle_t, &cudnnDestroy>;
+using cublas_handle = handle<cublasLtHandle_t, &cublasLtDestroy>;
+
+class session {
+ public:
+  session(int device, const cuda_options& options);
+
+  int device() const { return device_; }
+  const cuda_options& options() const { return options_; }
+  kernels::launch_site compute() const { return {compute_.get(), multiprocessors_}; }
+  cudnnHandle_t cudnn() const { return cudnn_.get(); }  // bound to the compute stream
+  cublasLtHandle_t cublas() const { return cublas_.get(); }
+
+  // `signature` as a key of the engine cache: with GPU and library versions in front.
+  std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
+  engine_cache& engines() { return engines_; }
+
+  // Device memory filled with pseudo-random floats, to time candidates on; the contents are lost
+  // with the next call. Throws out_of_memory.
+  std::byte* scratch(byte_count bytes);
+  void release_scratch() { scratch_ = {}; }
+
+ private:
+  int device_;
+  cuda_options options_;
+  int multiprocessors_ = 1;
+  stream compute_;
+  cudnn_handle cudnn_;
+  cublas_handle cublas_;
+  std::string key_prefix_;
+  engine_cache engines_;
+  arena scratch_;
+};
+
+// Median time of one call, after a first call that does not count; between 3 and 20 calls within
+// about 50 ms.
+nanoseconds time_of(session& on, const std::function<void()>& call);
+// Quick look: one call after a first one that does not count.
+nanoseconds time_once(session& on, const std::function<void()>& call);
+
+}  // namespace um

@@ -1,0 +1,41 @@
+// One allocation each of the three kinds of memory that a plan's addresses point into. Arenas
+// exist before the first step of a plan and until after its last.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "core/units.hpp"
+
+namespace um {
+
+class arena {
+ public:
+  arena() = default;
+  arena(void* data, byte_count bytes, void (*release)(void*) noexcept)
+      : data_(static_cast<std::byte*>(data), release), bytes_(bytes) {}
+
+  std::byte* data() const { return data_.get(); }
+  byte_count bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<std::byte, void (*)(void*) noexcept> data_{nullptr, [](void*) noexcept {}};
+  byte_count bytes_ = 0;
+};
+
+// Each throws out_of_memory naming the bytes asked for and what there is. No bytes, no memory.
+arena device_arena(byte_count bytes);
+arena pinned_arena(byte_count bytes);
+
+enum class managed_limit {
+  // At most 80 % of the device memory free now: driver defects that hang a GPU have been met when
+  // managed memory outgrew the free memory, and other programs may share the GPU.
+  guarded,
+  none,  // only where a user asked for native oversubscription by name
+};
+arena managed_arena(byte_count bytes, managed_limit limit = managed_limit::guarded);
+
+// Most bytes that a guarded managed arena may have.
+byte_count guarded_share(byte_count free_bytes);
+
+}  // namespace um

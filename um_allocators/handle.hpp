@@ -1,0 +1,41 @@
+// Owners of what C libraries hand out: one template in place of a wrapper class per type. A raw
+// handle in a signature does not own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <type_traits>
+
+#include "um_allocators/check.hpp"
+
+namespace um {
+
+template <class Raw, auto Destroy>
+struct destroy_with {
+  using pointer = Raw;
+  void operator()(Raw raw) const noexcept { static_cast<void>(Destroy(raw)); }
+};
+
+template <class Raw, auto Destroy>
+using handle = std::unique_ptr<std::remove_pointer_t<Raw>, destroy_with<Raw, Destroy>>;
+
+using stream = handle<cudaStream_t, &cudaStreamDestroy>;
+using event = handle<cudaEvent_t, &cudaEventDestroy>;
+
+// A stream that does not wait for the legacy default stream.
+inline stream make_stream() {
+  cudaStream_t raw = nullptr;
+  check(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+  return stream(raw);
+}
+
+enum class event_use { ordering, timing };
+
+inline event make_event(event_use use) {
+  cudaEvent_t raw = nullptr;
+  check(cudaEventCreateWithFlags(&raw, use == event_use::timing ? cudaEventDefault : cudaEventDisableTiming));
+  return event(raw);
+}
+
+}  // namespace um

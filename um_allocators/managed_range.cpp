@@ -1,0 +1,93 @@
+#include "um_allocators/managed_range.hpp"
+
+#include <string>
+
+#include "um_allocators/check.hpp"
+
+namespace um {
+namespace {
+
+cudaMemoryAdvise runtime_advice(advice hint) {
+  switch (hint) {
+    case advice::read_mostly:
+      return cudaMemAdviseSetReadMostly;
+    case advice::preferred_device:
+    case advice::preferred_host:
+      return cudaMemAdviseSetPreferredLocation;
+    case advice::accessed_by_device:
+      return cudaMemAdviseSetAccessedBy;
+  }
+  throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
+}
+
+#if CUDART_VERSION >= 13000
+
+cudaMemLocation on_device(int device) {
+  cudaMemLocation place{};
+  place.type = cudaMemLocationTypeDevice;
+  place.id = device;
+  return place;
+}
+cudaMemLocation on_host() {
+  cudaMemLocation place{};
+  place.type = cudaMemLocationTypeHost;
+  return place;
+}
+
+cudaError_t runtime_prefetch(managed_range what, cudaMemLocation to, cudaStream_t on) {
+  return cudaMemPrefetchAsync(what.data, what.bytes, to, 0, on);
+}
+
+#else
+
+int on_device(int device) {
+  return device;
+}
+int on_host() {
+  return cudaCpuDeviceId;
+}
+
+cudaError_t runtime_prefetch(managed_range what, int to, cudaStream_t on) {
+  return cudaMemPrefetchAsync(what.data, what.bytes, to, on);
+}
+
+#endif
+
+}  // namespace
+
+void require_demand_paging(int device) {
+  int paged = 0;
+  check(cudaDeviceGetAttribute(&paged, cudaDevAttrConcurrentManagedAccess, device));
+  if (paged == 0) {
+    throw unsupported("device " + std::to_string(device) +
+                      " does not page managed memory on demand (concurrentManagedAccess is 0)");
+  }
+}
+
+void advise_range(managed_range what, advice hint, int device) {
+  const auto place = hint == advice::preferred_host ? on_host() : on_device(device);
+  check(cudaMemAdvise(what.data, what.bytes, runtime_advice(hint), place));
+}
+
+void prefetch_to_device(managed_range what, int device, cudaStream_t on) {
+  check(runtime_prefetch(what, on_device(device), on));
+}
+
+void prefetch_to_host(managed_range what, cudaStream_t on) {
+  check(runtime_prefetch(what, on_host(), on));
+}
+
+void discard_range([[maybe_unused]] managed_range what, [[maybe_unused]] cudaStream_t on) {
+#if CUDART_VERSION >= 13000
+  void* data = what.data;
+  std::size_t bytes = what.bytes;
+  const cudaError_t status = cudaMemDiscardBatchAsync(&data, &bytes, 1, 0, on);
+  if (status != cudaErrorNotSupported) return check(status);
+  static_cast<void>(cudaGetLastError());
+  throw unsupported("the driver cannot discard managed memory");
+#else
+  throw unsupported("discard of managed memory needs CUDA 13 or later");
+#endif
+}
+
+}  // namespace um

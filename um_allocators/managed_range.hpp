@@ -1,0 +1,35 @@
+// What a program may say about a range of managed memory. The runtime's calls for it changed
+// between CUDA 12 and 13; the difference is kept in managed_range.cpp.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "core/memory_plan.hpp"
+#include "core/units.hpp"
+
+namespace um {
+
+struct managed_range {
+  std::byte* data = nullptr;
+  byte_count bytes = 0;
+};
+
+// Throws unsupported unless the device pages managed memory on demand (concurrentManagedAccess);
+// without it there is neither oversubscription nor prefetch.
+void require_demand_paging(int device);
+
+void advise_range(managed_range what, advice hint, int device);
+
+void prefetch_to_device(managed_range what, int device, cudaStream_t on);
+
+// Migrates to the CPU. Blocks the calling thread for the whole copy (seen on driver 580), so call
+// it from a thread that has nothing else to do.
+void prefetch_to_host(managed_range what, cudaStream_t on);
+
+// Declares the contents dead. Memory discarded must be prefetched before it is written again:
+// without that every page faults by itself. Throws unsupported before CUDA 13.
+void discard_range(managed_range what, cudaStream_t on);
+
+}  // namespace um
