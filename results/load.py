@@ -149,7 +149,7 @@ def provenance(group):
 
 def machine_text(group):
     """'h200, simulated, estimated machine' or 'NVIDIA H200, measured, capped'."""
-    return f"{group.device}, {provenance(group)}" + ("" if group.simulated else f", {group.mode}")
+    return f"{group.device}, {provenance(group)}" + ("" if group.mode == "simulated" else f", {group.mode}")
 
 
 def network_text(group):
