@@ -47,6 +47,7 @@ struct access {
 // The operands of slice `s` of `o`: inputs in order, then outputs in order. A slice is of the
 // operator's first output (for filter and bias gradients, `batch` and `row` cut the summed
 // operands and add to the output: part 0 writes it, later parts accumulate).
+// No region is empty: rows that lie under padding alone are stood for by the nearest row.
 // Throws std::invalid_argument, naming the operator, where it cannot be cut that way.
 std::vector<access> accesses_of(const graph& g, const op& o, const slice& s = {});
 

@@ -1,0 +1,140 @@
+// Every operator of the reference against values worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/reference/reference.hpp"
+
+namespace um::reference {
+namespace {
+
+std::vector<values> apply(op_attributes what, const std::vector<dims>& in_shapes,
+                          const std::vector<dims>& out_shapes, const std::vector<values>& in) {
+  graph g;
+  op o{"op", what, {}, {}, true, std::nullopt};
+  for (const auto& [shapes, ids] : {std::pair{&in_shapes, &o.in}, {&out_shapes, &o.out}}) {
+    for (const dims& shape : *shapes) {
+      ids->push_back(static_cast<tensor_id>(g.tensors.size()));
+      g.tensors.push_back({"t" + std::to_string(g.tensors.size()), shape, dtype::f32, role::activation});
+    }
+  }
+  return execute(g, o, in);
+}
+
+void expect_values(const values& got, const values& wanted) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_DOUBLE_EQ(got[i], wanted[i]) << "at " << i;
+}
+
+const values counted{1, 2, 3, 4, 5, 6, 7, 8, 9};  // a 3 x 3 image
+const dims image{1, 1, 3, 3}, kernel{1, 1, 2, 2}, one{};
+
+TEST(Operator, ConvolutionIsCrossCorrelation) {
+  // The filter is not flipped: 1*1 + 2*10 + 4*100 + 5*1000 = 5421.
+  expect_values(
+      apply(convolution{}, {image, kernel, one}, {{1, 1, 2, 2}}, {counted, {1, 10, 100, 1000}, {0.5}})[0],
+      {5421.5, 6532.5, 8754.5, 9865.5});
+}
+
+TEST(Operator, ConvolutionPadsWithZerosAndStrides) {
+  // Windows at rows and columns -1 and 1.
+  expect_values(
+      apply(convolution{2, 2, 1, 1}, {image, kernel}, {{1, 1, 2, 2}}, {counted, {1, 10, 100, 1000}})[0],
+      {1000, 3200, 7040, 9865});
+}
+
+TEST(Operator, ConvolutionSumsOverChannels) {
+  // Two images of one pixel and two channels, three filters.
+  expect_values(apply(convolution{}, {{2, 2, 1, 1}, {3, 2, 1, 1}, {1, 3, 1, 1}}, {{2, 3, 1, 1}},
+                      {{1, 2, 3, 4}, {1, 0, 0, 1, 1, 1}, {10, 20, 30}})[0],
+                {11, 22, 33, 13, 24, 37});
+}
+
+TEST(Operator, ConvolutionBackwardData) {
+  // Each pixel collects the filter's weights over the windows it lies in.
+  expect_values(apply(convolution_backward_data{}, {kernel, {1, 1, 2, 2}}, {image},
+                      {{1, 10, 100, 1000}, {1, 1, 1, 1}})[0],
+                {1, 11, 10, 101, 1111, 1010, 100, 1100, 1000});
+}
+
+TEST(Operator, ConvolutionBackwardFilter) {
+  // Each weight collects the pixels it meets: the four corners of a 2 x 2 sum.
+  expect_values(
+      apply(convolution_backward_filter{}, {image, {1, 1, 2, 2}}, {kernel}, {counted, {1, 1, 1, 1}})[0],
+      {12, 16, 24, 28});
+}
+
+TEST(Operator, BiasBackwardSumsAllButChannels) {
+  expect_values(apply(bias_backward{}, {{2, 2, 1, 2}}, {{1, 2, 1, 1}}, {{1, 2, 3, 4, 5, 6, 7, 8}})[0],
+                {14, 22});
+}
+
+TEST(Operator, Relu) {
+  const dims row{1, 4, 1, 1};
+  expect_values(apply(relu{}, {row}, {row}, {{-1, 0, 2, -3}})[0], {0, 0, 2, 0});
+  // Nothing passes where the output is 0.
+  expect_values(apply(relu_backward{}, {row, row}, {row}, {{0, 0, 2, 3}, {5, 6, 7, 8}})[0], {0, 0, 7, 8});
+}
+
+TEST(Operator, MaxPoolFindsThePositionInTheWindow) {
+  const dims pooled{1, 1, 2, 2};
+  const auto all = apply(max_pool{2, 1, 0}, {image}, {pooled, pooled}, {{1, 9, 1, 3, 9, 2, 7, 1, 9}});
+  expect_values(all[0], {9, 9, 9, 9});
+  expect_values(all[1], {1, 0, 1, 0});  // the first of two maxima wins
+}
+
+TEST(Operator, MaxPoolClipsWindowsThatOverhang) {
+  const dims pooled{1, 1, 2, 2};
+  const auto below = apply(max_pool{2, 2, 0}, {image}, {pooled, pooled}, {counted});
+  expect_values(below[0], {5, 6, 8, 9});
+  expect_values(below[1], {3, 2, 1, 0});
+  const auto padded =
+      apply(max_pool{2, 2, 1}, {image}, {pooled, pooled}, {{-1, -2, -3, -4, -5, -6, -7, -8, -9}});
+  expect_values(padded[0], {-1, -2, -4, -5});  // padding never wins
+  expect_values(padded[1], {3, 2, 1, 0});
+}
+
+TEST(Operator, MaxPoolBackwardAddsWhereWindowsShareAMaximum) {
+  const dims pooled{1, 1, 2, 2};
+  expect_values(
+      apply(max_pool_backward{{2, 1, 0}}, {pooled, pooled}, {image}, {{1, 2, 4, 8}, {1, 0, 1, 0}})[0],
+      {0, 3, 0, 0, 12, 0, 0, 0, 0});
+  expect_values(
+      apply(max_pool_backward{{2, 2, 1}}, {pooled, pooled}, {image}, {{1, 2, 4, 8}, {3, 2, 1, 0}})[0],
+      {1, 2, 0, 4, 8, 0, 0, 0, 0});
+}
+
+TEST(Operator, Linear) {
+  const dims x{2, 1, 1, 3}, w{2, 3, 1, 1}, b{1, 2, 1, 1}, y{2, 2, 1, 1};
+  const values weights{1, 2, 3, 4, 5, 6};
+  expect_values(apply(linear{}, {x, w, b}, {y}, {{1, 0, 0, 1, 1, 1}, weights, {10, 20}})[0],
+                {11, 24, 16, 35});
+  expect_values(apply(linear_backward_data{}, {w, y}, {x}, {weights, {1, 0, 1, 1}})[0], {1, 2, 3, 5, 7, 9});
+  expect_values(apply(linear_backward_filter{}, {x, y}, {w}, {{1, 2, 3, 4, 5, 6}, {1, 0, 1, 10}})[0],
+                {5, 7, 9, 40, 50, 60});
+}
+
+TEST(Operator, SoftmaxCrossEntropy) {
+  const dims logits{2, 2, 1, 1}, labels{2, 1, 1, 1};
+  // Equal logits: log 2. Odds of 3 to 1 against the label: log 4.
+  const auto all =
+      apply(softmax_cross_entropy{}, {logits, labels}, {one, logits}, {{7, 7, std::log(3.0), 0}, {0, 1}});
+  EXPECT_DOUBLE_EQ(all[0][0], (std::log(2.0) + std::log(4.0)) / 2);
+  expect_values(all[1], {0.5, 0.5, 0.75, 0.25});
+  expect_values(apply(softmax_cross_entropy_backward{}, {logits, labels}, {logits}, {all[1], {0, 1}})[0],
+                {-0.25, 0.25, 0.375, -0.375});
+}
+
+TEST(Operator, SoftmaxOfLargeLogitsIsFinite) {
+  const dims logits{1, 2, 1, 1};
+  const auto all = apply(softmax_cross_entropy{}, {logits, one}, {one, logits}, {{1e4, 0}, {1}});
+  EXPECT_DOUBLE_EQ(all[0][0], 1e4);
+}
+
+TEST(Operator, SgdUpdate) {
+  const dims row{1, 2, 1, 1};
+  expect_values(apply(sgd_update{0.5F}, {row, row}, {row}, {{1, 2}, {4, -4}})[0], {-1, 4});
+}
+
+}  // namespace
+}  // namespace um::reference
