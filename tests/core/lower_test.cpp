@@ -1,0 +1,232 @@
+#include "core/lower.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/core/chain.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+constexpr auto on_compute = static_cast<std::size_t>(lane::compute);
+constexpr auto on_to_device = static_cast<std::size_t>(lane::to_device);
+constexpr auto on_to_host = static_cast<std::size_t>(lane::to_host);
+
+struct lowering : ::testing::Test {
+  graph g = chain(3);  // actions 0-2 relu0..2, 3-5 back2..0
+  profile costs = costs_of(g);
+  machine m;
+  problem p{g, costs, m, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  tensor_id y0 = named(g, "y0");
+
+  memory_plan swap_y0() {
+    memory_plan plan = in_order(g, residence::device);
+    plan.home[y0] = residence::staged;
+    plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});     // after relu1
+    plan.actions.insert(plan.actions.begin() + 5, prefetch{y0, {}});  // before back1; back0 needs it
+    return plan;
+  }
+};
+
+TEST_F(lowering, the_footprint_is_the_packed_peak_and_its_terms_add_up) {
+  const footprint_terms f = footprint_of(g, costs);
+  // x, dy and d0 persist or survive; at back2 the three activations and d2 live besides x and dy.
+  EXPECT_EQ(f.total, 6 * chain_bytes);
+  EXPECT_EQ(f.inputs, 2 * chain_bytes);
+  EXPECT_EQ(f.parameters + f.parameter_gradients + f.activations + f.activation_gradients + f.inputs +
+                f.workspace + f.fragmentation,
+            f.total);
+}
+
+TEST_F(lowering, workspaces_count) {
+  const profile hungry = costs_of(g, 3 * chain_bytes);
+  EXPECT_EQ(footprint_of(g, hungry).total, 9 * chain_bytes);
+  EXPECT_EQ(footprint_of(g, hungry).workspace, 3 * chain_bytes);
+}
+
+TEST_F(lowering, an_operator_in_place_needs_no_second_tensor) {
+  const byte_count before = footprint_of(g, costs).total;
+  for (op& o : g.ops) o.alias = may_alias{o.in.size() == 2 ? 1U : 0U, 0};
+  // dy persists, so back2 cannot take its place; back1 and back0 work in the place of d2.
+  // Forward, every y is read again by the backward pass: nothing may be overwritten there.
+  EXPECT_EQ(footprint_of(g, costs).total, before);
+  const execution_plan e = lower(p, in_order(g, residence::device));
+  EXPECT_EQ(e.steps[4].operands[1].at.offset, e.steps[4].operands[2].at.offset) << "back1 writes over d2";
+  EXPECT_NE(e.steps[3].operands[1].at.offset, e.steps[3].operands[2].at.offset) << "back2 must keep dy";
+  EXPECT_NE(e.steps[1].operands[0].at.offset, e.steps[1].operands[1].at.offset) << "relu1 must keep y0";
+}
+
+TEST_F(lowering, an_eviction_waits_for_the_last_use_and_a_use_for_the_fetch) {
+  const execution_plan e = lower(p, swap_y0());
+  ASSERT_EQ(e.steps.size(), 8U);
+  EXPECT_EQ(e.steps[2].where, lane::to_host);
+  EXPECT_EQ(e.steps[2].after[on_compute], 0) << "y0 was written by relu0; relu1 only reads it";
+  EXPECT_EQ(e.steps[5].where, lane::to_device);
+  EXPECT_EQ(e.steps[5].after[on_to_host], 2) << "the home is filled by the eviction";
+  EXPECT_EQ(e.steps[7].after[on_to_device], 5) << "back0 reads y0";
+  EXPECT_EQ(e.steps[6].after[on_to_device], no_step) << "back1 does not";
+}
+
+TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
+  const execution_plan e = lower(p, swap_y0());
+  const range home = e.steps[2].moves.front().device;
+  bool reused = false;
+  for (const step& s : e.steps) {
+    const auto* c = std::get_if<compute>(&s.what);
+    if (c == nullptr || c->what < 2) continue;
+    const operand& out = s.operands.back();
+    if (out.at.offset < home.offset + home.bytes && home.offset < out.at.offset + chain_bytes) {
+      EXPECT_EQ(s.after[on_to_host], 2) << "writes where y0 lay";
+      reused = true;
+      break;
+    }
+  }
+  EXPECT_TRUE(reused || e.device_arena_bytes == footprint_of(g, costs).total);
+}
+
+TEST_F(lowering, a_clean_eviction_moves_nothing) {
+  memory_plan plan = in_order(g, residence::device);
+  const tensor_id x = named(g, "x");
+  plan.home[x] = residence::staged;
+  plan.actions.insert(plan.actions.begin(), prefetch{x, {}});
+  plan.actions.insert(plan.actions.begin() + 2, evict{x, {}});
+  const execution_plan e = lower(p, plan);
+  EXPECT_TRUE(e.steps[0].needed);
+  EXPECT_FALSE(e.steps[2].needed) << "the home copy of an input is never stale";
+  EXPECT_EQ(e.pinned_arena_bytes, chain_bytes);
+}
+
+TEST_F(lowering, a_budget_below_the_arena_is_infeasible_with_the_figures) {
+  p.budget = 5 * chain_bytes;
+  try {
+    lower(p, in_order(g, residence::device));
+    FAIL();
+  } catch (const infeasible& refused) {
+    EXPECT_NE(std::string(refused.what()).find(to_text(6 * chain_bytes)), std::string::npos)
+        << refused.what();
+  }
+}
+
+TEST_F(lowering, a_wrong_plan_is_refused) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.actions.pop_back();
+  EXPECT_THROW(lower(p, plan), std::invalid_argument);
+}
+
+TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.home[y0] = residence::staged;
+  // y0 is read in quarters by back0, each fetched just before; only relu1 needs it whole.
+  plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
+  plan.actions.pop_back();
+  for (std::uint32_t q = 0; q < 4; ++q) {
+    plan.actions.emplace_back(prefetch{y0, {axis::batch, q, 4}});
+    plan.actions.emplace_back(compute{5, {axis::batch, q, 4}});
+    plan.actions.emplace_back(evict{y0, {axis::batch, q, 4}});
+  }
+  const execution_plan e = lower(p, plan);
+  const step& second = e.steps[9];  // fetch of part 1
+  ASSERT_TRUE(std::holds_alternative<prefetch>(second.what));
+  ASSERT_EQ(second.moves.size(), 1U);
+  EXPECT_EQ(second.moves.front().device.bytes, chain_bytes / 4);
+  EXPECT_EQ(second.moves.front().pinned_offset, chain_bytes / 4);
+  EXPECT_EQ(e.steps[10].after[on_to_device], 9) << "tile 1 waits for part 1";
+  EXPECT_EQ(e.steps[7].after[on_to_device], 6) << "tile 0 waits for part 0 alone";
+}
+
+TEST_F(lowering, row_parts_move_as_strided_runs) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.home[y0] = residence::staged;
+  plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
+  plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {axis::row, 0, 2}});
+  plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {axis::row, 1, 2}});
+  const execution_plan e = lower(p, plan);
+  EXPECT_EQ(e.steps[6].moves.size(), 4U * 256U) << "one run a plane";
+  EXPECT_EQ(e.steps[6].moves[1].device.bytes, 16U * 8U * 4U);
+  EXPECT_EQ(e.steps[7].moves[0].pinned_offset, 16U * 8U * 4U);
+}
+
+// Tensors of whole blocks: each chain tensor is 1 MiB, so take a bigger one.
+struct managed_lowering : ::testing::Test {
+  graph g = chain(3);
+  profile costs = costs_of(g);
+  machine m;
+  managed_lowering() {
+    for (tensor& t : g.tensors) t.shape = {8, 256, 64, 16};  // 8 MiB, four blocks
+  }
+  problem under(pressure by, byte_count budget) { return {g, costs, m, budget, by, {}}; }
+};
+
+TEST_F(managed_lowering, managed_tensors_share_one_arena_in_whole_blocks) {
+  const execution_plan e = lower(under(pressure::none, GiB), in_order(g, residence::managed));
+  EXPECT_EQ(e.device_arena_bytes, 0U);
+  EXPECT_EQ(e.managed_arena_bytes, 6 * 8 * MiB);
+  for (const step& s : e.steps) {
+    for (const operand& o : s.operands) EXPECT_EQ(o.at.offset % managed_block, 0U);
+  }
+}
+
+TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
+  const problem p = under(pressure::driver, GiB);
+  memory_plan plan = in_order(g, residence::managed);
+  const auto before = managed_layout(p, plan, packer::best_fit);
+  for (int i = 0; i < 3; ++i) plan.actions.insert(plan.actions.begin() + 2, prefetch{named(g, "y0"), {}});
+  plan.actions.insert(plan.actions.begin() + 6, evict{named(g, "x"), {axis::batch, 0, 2}});
+  const auto after = managed_layout(p, plan, packer::best_fit);
+  for (std::size_t t = 0; t < before.size(); ++t) EXPECT_EQ(before[t].offset, after[t].offset);
+}
+
+TEST_F(managed_lowering, without_evictions_pressure_by_plan_is_infeasible_below_the_arena) {
+  EXPECT_NO_THROW(lower(under(pressure::plan, 48 * MiB), in_order(g, residence::managed)));
+  EXPECT_THROW(lower(under(pressure::plan, 40 * MiB), in_order(g, residence::managed)), infeasible);
+  EXPECT_NO_THROW(lower(under(pressure::driver, 40 * MiB), in_order(g, residence::managed)))
+      << "the driver evicts";
+}
+
+TEST_F(managed_lowering, what_becomes_resident_waits_for_the_eviction_before_it) {
+  memory_plan plan = in_order(g, residence::managed);
+  plan.actions.insert(plan.actions.begin() + 1, evict{named(g, "x"), {}});
+  plan.actions.emplace_back(evict{named(g, "dy"), {}});
+  const execution_plan e = lower(under(pressure::plan, 48 * MiB), plan);
+  EXPECT_EQ(e.steps[1].where, lane::to_host);
+  EXPECT_EQ(e.steps[1].after[on_compute], 0);
+  EXPECT_EQ(e.steps[2].after[on_to_host], no_step) << "y1 is resident since the last iteration";
+  EXPECT_EQ(e.steps[4].after[on_to_host], 1) << "back2 brings dy in: the budget must have room";
+  EXPECT_EQ(e.peak_device_bytes, 40 * MiB);
+}
+
+TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
+  memory_plan plan = in_order(g, residence::managed);
+  const problem p = under(pressure::none, GiB);
+  const auto where = managed_layout(p, plan, packer::best_fit);
+  // After the last action everything but x, dy and d0 is dead; y2's place may have been taken.
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) plan.actions.emplace_back(evict{t, {}});
+  const execution_plan e = lower(p, plan);
+  std::vector<int> given(e.managed_arena_bytes / managed_block, 0);
+  for (const step& s : e.steps) {
+    if (!std::holds_alternative<evict>(s.what)) continue;
+    for (const movement& moved_part : s.moves) {
+      for (byte_count b = moved_part.device.offset / managed_block;
+           b < (moved_part.device.offset + moved_part.device.bytes) / managed_block; ++b)
+        ++given[b];
+    }
+  }
+  for (const int times : given) EXPECT_EQ(times, 1) << "every block has one owner";
+}
+
+TEST_F(managed_lowering, parts_of_a_tensor_tile_its_blocks) {
+  memory_plan plan = in_order(g, residence::managed);
+  for (std::uint32_t q = 0; q < 8; ++q) plan.actions.emplace_back(evict{named(g, "x"), {axis::batch, q, 8}});
+  const execution_plan e = lower(under(pressure::none, GiB), plan);
+  byte_count moved = 0;
+  for (const step& s : e.steps) {
+    for (const movement& moved_part : s.moves) {
+      EXPECT_EQ(moved_part.device.offset % managed_block, 0U);
+      moved += moved_part.device.bytes;
+    }
+  }
+  EXPECT_EQ(moved, 8 * MiB);
+}
+
+}  // namespace

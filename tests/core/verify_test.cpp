@@ -1,0 +1,213 @@
+#include "core/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/core/chain.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+// Two layers: actions 0 relu0, 1 relu1, 2 back1, 3 back0.
+struct verify : ::testing::Test {
+  graph g = chain(2);
+  tensor_id y0 = named(g, "y0"), y1 = named(g, "y1"), x = named(g, "x");
+
+  memory_plan staged(tensor_id t) {
+    memory_plan plan = in_order(g, residence::device);
+    plan.home[t] = residence::staged;
+    return plan;
+  }
+  static void insert(memory_plan& plan, std::size_t at, action a) {
+    plan.actions.insert(plan.actions.begin() + static_cast<std::ptrdiff_t>(at), std::move(a));
+  }
+  void expect_wrong(const memory_plan& plan, const std::string& part) {
+    const auto wrong = defect_of(g, plan);
+    ASSERT_TRUE(wrong.has_value()) << "expected: " << part;
+    EXPECT_NE(wrong->find(part), std::string::npos) << *wrong;
+  }
+};
+
+TEST_F(verify, accepts_the_graph_in_order_under_every_plain_residence) {
+  for (const residence home : {residence::device, residence::managed, residence::host}) {
+    EXPECT_EQ(defect_of(g, in_order(g, home)), std::nullopt);
+  }
+}
+
+TEST_F(verify, accepts_an_eviction_and_a_return) {
+  memory_plan plan = staged(y0);
+  insert(plan, 2, evict{y0, {}});
+  insert(plan, 4, prefetch{y0, {}});
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+}
+
+TEST_F(verify, refuses_a_read_of_what_left) {
+  memory_plan plan = staged(y0);
+  insert(plan, 2, evict{y0, {}});
+  expect_wrong(plan, "compute back0: tensor y0 is not resident");
+}
+
+TEST_F(verify, refuses_a_read_of_what_was_discarded) {
+  memory_plan plan = in_order(g, residence::managed);
+  insert(plan, 2, discard{y0, {}});
+  expect_wrong(plan, "tensor y0 holds no value");
+}
+
+TEST_F(verify, refuses_a_missing_operator) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.actions.pop_back();
+  expect_wrong(plan, "operator back0 is not computed");
+}
+
+TEST_F(verify, refuses_operators_out_of_order) {
+  memory_plan plan = in_order(g, residence::device);
+  std::swap(plan.actions[0], plan.actions[1]);
+  expect_wrong(plan, "compute relu1: tensor y0 holds no value");
+}
+
+TEST_F(verify, refuses_a_second_fetch_and_a_second_eviction) {
+  memory_plan twice = staged(x);
+  insert(twice, 0, prefetch{x, {}});
+  insert(twice, 1, prefetch{x, {}});
+  expect_wrong(twice, "it is resident already");
+  memory_plan gone = staged(y0);
+  insert(gone, 2, evict{y0, {}});
+  insert(gone, 3, evict{y0, {}});
+  expect_wrong(gone, "it is not resident");
+}
+
+TEST_F(verify, refuses_to_fetch_what_has_no_home_copy) {
+  memory_plan plan = staged(y1);
+  insert(plan, 0, prefetch{y1, {}});
+  expect_wrong(plan, "its home holds no value");
+}
+
+TEST_F(verify, refuses_to_move_what_lives_on_the_device) {
+  memory_plan plan = in_order(g, residence::device);
+  insert(plan, 1, evict{y0, {}});
+  expect_wrong(plan, "cannot be evicted");
+  plan.actions[1] = prefetch{y0, {}};
+  expect_wrong(plan, "cannot be prefetched");
+  plan.actions[1] = advise{y0, advice::read_mostly};
+  expect_wrong(plan, "cannot be advised");
+}
+
+TEST_F(verify, a_second_iteration_must_find_its_inputs) {
+  memory_plan plan = in_order(g, residence::managed);
+  plan.actions.emplace_back(discard{x, {}});
+  expect_wrong(plan, "tensor x does not hold its final value");
+}
+
+TEST_F(verify, values_of_the_last_iteration_do_not_serve_the_next) {
+  // y1 is read before this iteration has written it; only the second iteration could find bytes there.
+  memory_plan plan = in_order(g, residence::device);
+  std::swap(plan.actions[1], plan.actions[2]);
+  expect_wrong(plan, "compute back1: tensor y1 holds no value");
+}
+
+TEST_F(verify, a_recompute_restores_a_discarded_value) {
+  memory_plan plan = in_order(g, residence::device);
+  insert(plan, 2, discard{y0, {}});
+  insert(plan, 4, compute{0, {}});
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+}
+
+TEST_F(verify, slices_must_all_run) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.actions[0] = compute{0, {axis::batch, 0, 2}};
+  expect_wrong(plan, "tensor y0 (part 1 of 2) holds no value");
+  insert(plan, 1, compute{0, {axis::batch, 1, 2}});
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+}
+
+TEST_F(verify, a_tile_needs_only_its_own_part) {
+  memory_plan plan = staged(y0);
+  plan.actions = {compute{0, {}},
+                  compute{1, {}},
+                  evict{y0, {}},
+                  compute{2, {}},
+                  prefetch{y0, {axis::batch, 0, 2}},
+                  compute{3, {axis::batch, 0, 2}},
+                  discard{y0, {axis::batch, 0, 2}},
+                  prefetch{y0, {axis::batch, 1, 2}},
+                  compute{3, {axis::batch, 1, 2}}};
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  std::swap(plan.actions[7], plan.actions[8]);
+  expect_wrong(plan, "tensor y0 (part 1 of 2) is not resident");
+}
+
+TEST_F(verify, a_tensor_is_cut_along_one_axis_only) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.actions[0] = compute{0, {axis::batch, 0, 2}};
+  insert(plan, 1, compute{0, {axis::batch, 1, 2}});
+  insert(plan, 2, compute{0, {axis::row, 0, 2}});
+  insert(plan, 3, compute{0, {axis::row, 1, 2}});
+  expect_wrong(plan, "cut along batch and row");
+}
+
+TEST_F(verify, refuses_ids_and_parts_that_do_not_exist) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.actions[0] = compute{99, {}};
+  expect_wrong(plan, "no such tensor, operator or part");
+  plan.actions[0] = compute{0, {axis::batch, 2, 2}};
+  expect_wrong(plan, "no such tensor, operator or part");
+  plan.actions[0] = compute{0, {axis::batch, 0, 0}};
+  expect_wrong(plan, "no such tensor, operator or part");
+  plan.home.pop_back();
+  expect_wrong(plan, "residences");
+}
+
+// w and dw of a fully connected layer whose gradient is summed over two slices of the batch.
+struct summed : ::testing::Test {
+  graph g;
+  summed() {
+    g.tensors = {{"x", {4, 8, 1, 1}, dtype::f32, role::input},
+                 {"dy", {4, 2, 1, 1}, dtype::f32, role::input},
+                 {"dw", {2, 8, 1, 1}, dtype::f32, role::parameter_gradient}};
+    g.ops = {{"filter", linear_backward_filter{}, {0, 1}, {2}, true, {}}};
+  }
+};
+
+TEST_F(summed, gradients_accumulate_in_part_order) {
+  memory_plan plan;
+  plan.home.assign(3, residence::device);
+  plan.actions = {compute{0, {axis::batch, 0, 2}}, compute{0, {axis::batch, 1, 2}}};
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  std::swap(plan.actions[0], plan.actions[1]);
+  const auto wrong = defect_of(g, plan);
+  ASSERT_TRUE(wrong.has_value());
+  EXPECT_NE(wrong->find("does not hold the sum of the slices before this one"), std::string::npos) << *wrong;
+}
+
+TEST_F(summed, an_unfinished_sum_may_be_moved_but_not_read) {
+  memory_plan plan;
+  plan.home = {residence::device, residence::device, residence::staged};
+  plan.actions = {compute{0, {axis::batch, 0, 2}}, evict{2, {}}, prefetch{2, {}},
+                  compute{0, {axis::batch, 1, 2}}, evict{2, {}}};
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  plan.actions.pop_back();
+  EXPECT_TRUE(defect_of(g, plan).has_value()) << "the gradient must be at home at the end";
+}
+
+TEST(verify_update, a_forward_pass_after_the_update_reads_a_stale_weight) {
+  graph g;
+  g.tensors = {{"x", {4, 8, 1, 1}, dtype::f32, role::input},
+               {"w", {2, 8, 1, 1}, dtype::f32, role::parameter},
+               {"dw", {2, 8, 1, 1}, dtype::f32, role::parameter_gradient},
+               {"dy", {4, 2, 1, 1}, dtype::f32, role::input},
+               {"y", {4, 2, 1, 1}, dtype::f32, role::output}};
+  g.ops = {{"forward", linear{}, {0, 1}, {4}, true, {}},
+           {"filter", linear_backward_filter{}, {0, 3}, {2}, true, {}},
+           {"update", sgd_update{}, {1, 2}, {1}, false, {}}};
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), residence::device);
+  plan.actions = {compute{0, {}}, compute{1, {}}, compute{2, {}}};
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  plan.actions.emplace_back(compute{0, {}});
+  const auto wrong = defect_of(g, plan);
+  ASSERT_TRUE(wrong.has_value());
+  EXPECT_NE(wrong->find("tensor w holds a stale"), std::string::npos) << *wrong;
+}
+
+}  // namespace

@@ -1,0 +1,185 @@
+// Every strategy x every small network x budgets from 1.0 down to 0.3 of the footprint, under each
+// kind of pressure: the plan verifies, fits its budget and is no faster than the critical path, or
+// the cell is infeasible with a reason.
+#include <gtest/gtest.h>
+
+#include "backends/simulator_backend.hpp"
+#include "core/verify.hpp"
+#include "hints/hints.hpp"
+#include "planners/planners.hpp"
+#include "tests/planners/small_networks.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+machine small_machine() {
+  machine m;
+  m.name = "test";
+  m.device_bytes = 16 * GiB;
+  m.host_bytes = 64 * GiB;
+  m.fp32_flops_per_s = 10'000'000'000'000;
+  m.device_bytes_per_s = 500'000'000'000;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
+  m.link_both_bytes_per_s = 20'000'000'000;
+  m.fault_to_device_bytes_per_s = 5'000'000'000;
+  m.first_fault_bytes_per_s = 3'000'000'000;
+  m.populate_bytes_per_s = 10'000'000'000;
+  m.prefetch_to_device_bytes_per_s = 11'000'000'000;
+  m.prefetch_to_host_bytes_per_s = 9'000'000'000;
+  m.evict_bytes_per_s = 9'000'000'000;
+  m.zero_copy_bytes_per_s = 10'000'000'000;
+  m.discarded_write_bytes_per_s = 500'000'000;
+  m.launch_ns = 4000;
+  m.copy_ns = 10'000;
+  m.fault_ns = 40'000;
+  m.prefetch_call_ns = 10'000;
+  m.discard_block_ns = 5000;
+  return m;
+}
+
+std::vector<strategy> all_strategies() {
+  std::vector<strategy> all(planners().begin(), planners().end());
+  all.insert(all.end(), hints().begin(), hints().end());
+  return all;
+}
+
+nanoseconds compute_time(const profile& costs) {
+  nanoseconds sum = 0;
+  for (const op_cost& c : costs) sum += c.time;
+  return sum;
+}
+
+// Every step waits only for earlier steps of other lanes.
+void expect_sound_waits(const execution_plan& e) {
+  for (std::size_t i = 0; i < e.steps.size(); ++i) {
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      const std::int32_t waited = e.steps[i].after[l];
+      if (waited == no_step) continue;
+      ASSERT_LT(waited, static_cast<std::int32_t>(i));
+      EXPECT_EQ(static_cast<std::size_t>(e.steps[static_cast<std::size_t>(waited)].where), l);
+      EXPECT_NE(static_cast<std::size_t>(e.steps[i].where), l) << "order within a lane needs no wait";
+    }
+  }
+}
+
+void expect_operands_inside(const execution_plan& e, const graph& g) {
+  for (const step& s : e.steps) {
+    for (const operand& o : s.operands) {
+      const byte_count arena = o.at.where == space::device    ? e.device_arena_bytes
+                               : o.at.where == space::managed ? e.managed_arena_bytes
+                                                              : e.pinned_arena_bytes;
+      EXPECT_LE(o.at.offset + bytes_of(g.tensors[o.what.what]), arena) << g.tensors[o.what.what].name;
+    }
+  }
+}
+
+struct cell {
+  small_network network;
+  strategy by;
+  pressure under;
+};
+
+std::vector<cell> cells() {
+  std::vector<cell> all;
+  for (const small_network& n : small_networks()) {
+    for (const strategy& s : all_strategies()) {
+      for (const pressure under : {pressure::plan, pressure::driver}) all.push_back({n, s, under});
+    }
+  }
+  return all;
+}
+
+class every_strategy : public ::testing::TestWithParam<cell> {};
+
+TEST_P(every_strategy, verifies_and_fits_and_respects_the_critical_path_or_says_why_not) {
+  const auto& [network, by, under] = GetParam();
+  const graph& g = network.g;
+  const auto sim = open_simulator(small_machine());
+  const machine on = sim->describe();
+  const profile costs = sim->measure(g);
+  const byte_count footprint = footprint_of(g, costs).total;
+  int solved = 0;
+  for (int tenths = 12; tenths >= 3; --tenths) {
+    const problem p{g, costs, on, footprint * static_cast<byte_count>(tenths) / 10, under, complete(by, {})};
+    try {
+      const memory_plan plan = by.plan(p);
+      ASSERT_EQ(defect_of(g, plan), std::nullopt);
+      const execution_plan e = lower(p, plan, by.placed_by);
+      ++solved;
+      EXPECT_LE(e.device_arena_bytes, p.budget);
+      if (under == pressure::plan) {
+        EXPECT_LE(e.peak_device_bytes, p.budget);
+      }
+      expect_sound_waits(e);
+      expect_operands_inside(e, g);
+      const execution run = sim->execute(g, e, {2, false, false});
+      for (const trace& t : run.iterations) EXPECT_GE(t.duration, compute_time(costs));
+    } catch (const infeasible& refused) {
+      EXPECT_GT(std::string(refused.what()).size(), 20U);
+    }
+  }
+  EXPECT_GE(solved, 1) << "feasible at 1.2 times the footprint at least";
+}
+
+INSTANTIATE_TEST_SUITE_P(cells, every_strategy, ::testing::ValuesIn(cells()), [](const auto& row) {
+  return row.param.network.label + "_" + row.param.by.name +
+         (row.param.under == pressure::plan ? "_by_plan" : "_by_driver");
+});
+
+TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
+  network_spec spec;
+  spec.name = "vgg11";
+  spec.batch = 2;
+  const graph g = build(spec);
+  const auto sim = open_simulator(small_machine());
+  const machine on = sim->describe();
+  const profile costs = sim->measure(g);
+  const strategy& by = *find(planners(), "swap_all");
+  const problem p{g, costs, on, GiB * 8, pressure::none, complete(by, {})};
+  const memory_plan plan = by.plan(p);
+  for (const action& a : plan.actions) {
+    if (const auto* e = std::get_if<evict>(&a)) {
+      EXPECT_TRUE(g.tensors[e->what].use == role::activation || g.tensors[e->what].use == role::input);
+    }
+  }
+  const execution_plan e = lower(p, plan);
+  EXPECT_LT(e.device_arena_bytes, footprint_of(g, costs).total) << "swapping must save device memory";
+  const trace t = sim->execute(g, e, {1, false, false}).iterations.front();
+  // What is offloaded comes back, but for the input, which is only fetched.
+  byte_count input = 0;
+  for (const tensor& x : g.tensors) input += x.use == role::input ? bytes_of(x) : 0;
+  ASSERT_TRUE(t.moved.copy_to_host_bytes && t.moved.copy_to_device_bytes);
+  EXPECT_GT(*t.moved.copy_to_host_bytes, 0U);
+  EXPECT_LE(*t.moved.copy_to_device_bytes, *t.moved.copy_to_host_bytes + 2 * input);
+}
+
+TEST(swap_all, a_deeper_look_ahead_needs_more_memory) {
+  network_spec spec;
+  spec.name = "vgg16";
+  spec.batch = 4;
+  const graph g = build(spec);
+  const auto sim = open_simulator(small_machine());
+  const machine on = sim->describe();
+  const profile costs = sim->measure(g);
+  const strategy& by = *find(planners(), "swap_all");
+  byte_count before = 0;
+  for (const std::int64_t ahead : {0, 2, 8}) {
+    const problem p{g, costs, on, GiB * 64, pressure::none, complete(by, {{"ahead", ahead}})};
+    const byte_count need = lower(p, by.plan(p)).device_arena_bytes;
+    EXPECT_GE(need, before);
+    before = need;
+  }
+}
+
+TEST(knobs, unknown_names_and_values_out_of_range_are_refused) {
+  const strategy& by = *find(planners(), "swap_all");
+  EXPECT_EQ(complete(by, {}).at("ahead"), 2);
+  EXPECT_THROW(complete(by, {{"behind", 1}}), std::invalid_argument);
+  EXPECT_THROW(complete(by, {{"ahead", -1}}), std::invalid_argument);
+  EXPECT_THROW(complete(by, {{"ahead", 65}}), std::invalid_argument);
+  EXPECT_EQ(find(planners(), "no_such"), nullptr);
+}
+
+}  // namespace
