@@ -1,0 +1,50 @@
+#include "backends/simulator_backend.hpp"
+
+#include <string>
+#include <utility>
+
+#include "core/errors.hpp"
+#include "simulator/execute.hpp"
+#include "simulator/roofline.hpp"
+
+namespace um {
+namespace {
+
+void refuse_beyond(byte_count need, byte_count have, const std::string& arena, const std::string& where) {
+  if (need > have) {
+    throw out_of_memory(arena + " of " + to_text(need) + " exceeds the " + to_text(have) + " of " + where);
+  }
+}
+
+class simulator_backend final : public backend {
+ public:
+  explicit simulator_backend(machine on) : on_(std::move(on)) {}
+
+  machine describe() override { return on_; }
+
+  profile measure(const graph& g) override { return estimate(g, on_); }
+
+  execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
+    refuse_beyond(plan.device_arena_bytes, on_.device_bytes, "the device arena", on_.name);
+    refuse_beyond(plan.pinned_arena_bytes, on_.host_bytes, "the pinned arena", on_.name + "'s host");
+    const profile costs = estimate(g, on_);
+    const simulated_run run{g, plan, on_, costs};
+    managed_memory memory = managed_at_start(run);
+    execution result;
+    for (std::uint32_t i = 0; i < how.iterations; ++i) {
+      result.iterations.push_back(run_iteration(run, memory, how.timeline));
+    }
+    return result;
+  }
+
+ private:
+  machine on_;
+};
+
+}  // namespace
+
+std::unique_ptr<backend> open_simulator(machine on) {
+  return std::make_unique<simulator_backend>(std::move(on));
+}
+
+}  // namespace um

@@ -1,0 +1,16 @@
+// Time for work at one of a machine's rates, in integer nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/machine.hpp"
+
+namespace um {
+
+// Time for `amount` at a rate of `on`; 0 for amount 0, also where the rate is not known. Throws
+// std::invalid_argument, naming the machine and the rate, if it is 0 and something is to be done.
+nanoseconds time_for(std::uint64_t amount, std::uint64_t per_second, const machine& on,
+                     std::string_view rate_name);
+
+}  // namespace um

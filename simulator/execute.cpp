@@ -1,0 +1,215 @@
+#include "simulator/execute.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace um {
+namespace {
+
+constexpr std::int64_t full_pace = 1000;
+
+struct active_step {
+  std::int32_t index = no_step;
+  nanoseconds begin = 0;
+  nanoseconds left = 0;  // at full pace
+  std::uint64_t link_bytes_per_s = 0;
+};
+
+// Thousandths of its own speed that a transfer keeps beside one the other way.
+std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, const machine& on) {
+  const std::uint64_t both = on.link_both_bytes_per_s;
+  if (both == 0) {
+    throw std::invalid_argument("machine " + on.name +
+                                " has no link_both_bytes_per_s, which this plan needs: add it to the "
+                                "machine's file");
+  }
+  const std::uint64_t half = both / 2;
+  const std::uint64_t share = std::max(half, both - std::min(other, both));
+  if (share >= own) return full_pace;
+  const auto pace = static_cast<std::int64_t>(share / std::max<std::uint64_t>(own / full_pace, 1));
+  return std::clamp<std::int64_t>(pace, 1, full_pace);
+}
+
+class iteration {
+ public:
+  iteration(const simulated_run& run, managed_memory& memory, bool timeline)
+      : run_(run), memory_(memory), timeline_(timeline), ended_(run.plan.steps.size(), false) {
+    for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
+      queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
+    }
+    trace_.moved = {0, 0, 0, 0, 0, 0, 0, 0};
+    resident_ = in_use_at_end();
+    if (timeline_) sample();
+  }
+
+  trace run() {
+    while (true) {
+      while (start_next()) {
+      }
+      if (!advance()) break;
+    }
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (next_[l] < queues_[l].size()) refuse_circle(queues_[l][next_[l]]);
+    }
+    trace_.duration = now_;
+    return std::move(trace_);
+  }
+
+ private:
+  const step& at(std::int32_t index) const { return run_.plan.steps[static_cast<std::size_t>(index)]; }
+  std::size_t lane_of(std::size_t index) const {
+    return static_cast<std::size_t>(run_.plan.steps[index].where);
+  }
+
+  bool is_ready(std::int32_t index) const {
+    return std::ranges::all_of(at(index).after, [&](std::int32_t earlier) {
+      return earlier == no_step || ended_.at(static_cast<std::size_t>(earlier));
+    });
+  }
+
+  // Starts the first step in list order that can start now; false if there is none.
+  bool start_next() {
+    std::int32_t first = no_step;
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (active_[l].index != no_step || next_[l] == queues_[l].size()) continue;
+      const std::int32_t head = queues_[l][next_[l]];
+      if ((first == no_step || head < first) && is_ready(head)) first = head;
+    }
+    if (first == no_step) return false;
+    start(first);
+    return true;
+  }
+
+  void start(std::int32_t index) {
+    const std::size_t l = lane_of(static_cast<std::size_t>(index));
+    ++next_[l];
+    const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
+    active_[l] = {index, now_, cost.alone, cost.link_bytes_per_s};
+    if (timeline_) note_change(index, true);
+    if (cost.alone == 0) finish(l);
+  }
+
+  void finish(std::size_t l) {
+    const active_step done = active_[l];
+    active_[l] = {};
+    ended_[static_cast<std::size_t>(done.index)] = true;
+    if (!timeline_) return;
+    if (now_ > done.begin) {
+      trace_.spans.push_back(
+          {static_cast<std::uint32_t>(done.index), static_cast<lane>(l), done.begin, now_});
+    }
+    note_change(done.index, false);
+  }
+
+  std::int64_t pace_of(std::size_t l) const {
+    if (static_cast<lane>(l) == lane::compute) return full_pace;
+    const bool to_device = static_cast<lane>(l) == lane::to_device;
+    const active_step& other = active_[static_cast<std::size_t>(to_device ? lane::to_host : lane::to_device)];
+    if (active_[l].link_bytes_per_s == 0 || other.link_bytes_per_s == 0) return full_pace;
+    return pace_beside(active_[l].link_bytes_per_s, other.link_bytes_per_s, run_.on);
+  }
+
+  // Lets time pass until the next step ends; false if none is running.
+  bool advance() {
+    constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+    std::array<std::int64_t, lane_count> pace{};
+    std::array<nanoseconds, lane_count> wait{};
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      pace[l] = pace_of(l);
+      wait[l] = active_[l].index == no_step ? never : (active_[l].left * full_pace + pace[l] - 1) / pace[l];
+    }
+    const nanoseconds passed = *std::ranges::min_element(wait);
+    if (passed == never) return false;
+    now_ += passed;
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (wait[l] == passed) {
+        finish(l);
+      } else if (active_[l].index != no_step) {
+        active_[l].left -= passed * pace[l] / full_pace;
+      }
+    }
+    return true;
+  }
+
+  [[noreturn]] void refuse_circle(std::int32_t index) const {
+    throw std::invalid_argument("step " + std::to_string(index) + " (" +
+                                to_text(run_.network, at(index).what) +
+                                ") waits for a step that never ends: lower the plan again");
+  }
+
+  byte_count in_use_at_end() const {
+    return run_.plan.steps.empty() ? 0 : run_.plan.steps.back().resident_bytes;
+  }
+
+  // Steps tell the memory in use in list order, but lanes run ahead of one another: so each step
+  // contributes its difference, growth when it starts and shrinkage when it ends.
+  void note_change(std::int32_t index, bool starts) {
+    const byte_count before = index == 0 ? in_use_at_end() : at(index - 1).resident_bytes;
+    const byte_count after = at(index).resident_bytes;
+    if (starts && after > before) resident_ += after - before;
+    if (!starts && after < before) resident_ -= std::min(resident_, before - after);
+    sample();
+  }
+
+  void sample() {
+    const bool by_driver = run_.plan.under == pressure::driver;
+    const byte_count bytes =
+        by_driver ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : resident_;
+    std::vector<resident_sample>& all = trace_.resident;
+    if (!all.empty() && all.back().bytes == bytes) return;
+    if (!all.empty() && all.back().at == now_) {
+      all.back().bytes = bytes;
+    } else {
+      all.push_back({now_, bytes});
+    }
+  }
+
+  const simulated_run& run_;
+  managed_memory& memory_;
+  bool timeline_;
+  trace trace_;
+  nanoseconds now_ = 0;
+  byte_count resident_ = 0;
+  std::vector<bool> ended_;
+  std::array<std::vector<std::int32_t>, lane_count> queues_;
+  std::array<std::size_t, lane_count> next_{};
+  std::array<active_step, lane_count> active_;
+};
+
+std::uint64_t capacity_of(const simulated_run& run) {
+  const execution_plan& plan = run.plan;
+  const byte_count limit =
+      plan.under == pressure::driver ? std::min(plan.budget, run.on.device_bytes) : run.on.device_bytes;
+  const byte_count left = limit > plan.device_arena_bytes ? limit - plan.device_arena_bytes : 0;
+  if (left < managed_block && plan.managed_arena_bytes > 0) {
+    throw infeasible("the device arena of " + to_text(plan.device_arena_bytes) + " leaves " + to_text(left) +
+                     " of " + to_text(limit) +
+                     " for managed memory, less than one block of 2 MiB: raise the budget");
+  }
+  return left / managed_block;
+}
+
+}  // namespace
+
+managed_memory managed_at_start(const simulated_run& run) {
+  managed_memory memory(run.plan.managed_arena_bytes, capacity_of(run));
+  for (std::size_t i = 0; i < run.network.tensors.size(); ++i) {
+    const tensor& t = run.network.tensors[i];
+    const address at = run.plan.at_start.at(i);
+    if (at.where == space::managed && persists(t.use)) memory.place_on_host({at.offset, bytes_of(t)});
+  }
+  return memory;
+}
+
+trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline) {
+  if (run.costs.size() != run.network.ops.size()) {
+    throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
+                                " operators, the network " + std::to_string(run.network.ops.size()));
+  }
+  return iteration(run, memory, timeline).run();
+}
+
+}  // namespace um

@@ -1,0 +1,27 @@
+// Executes a plan on a virtual clock: three lanes, integer nanoseconds, no randomness.
+//
+// A step starts when the step before it in its lane and every step it waits for have ended; steps
+// that could start at the same instant start in list order. Managed memory changes when a step
+// starts. Transfers in opposite directions share the link: while both run, each gets half of
+// link_both_bytes_per_s or, if the other needs less than half, what the other leaves, but never
+// more than its own rate. Speeds are kept in thousandths of the undisturbed speed.
+#pragma once
+
+#include "core/trace.hpp"
+#include "simulator/managed_memory.hpp"
+#include "simulator/step_cost.hpp"
+
+namespace um {
+
+// The managed arena as a run finds it: tensors that persist lie on the host, the rest nowhere.
+// Its capacity is what the budget leaves beside the device arena where the driver evicts by
+// itself, else what the machine leaves (the plan keeps within the budget then). Throws infeasible
+// if that is less than one block although the plan has managed tensors.
+managed_memory managed_at_start(const simulated_run& run);
+
+// One iteration, from the residency that the last one left. Every counter is filled. Throws
+// std::invalid_argument for steps that wait for one another in a circle, a profile that does not
+// fit the graph, or a rate the machine lacks.
+trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline);
+
+}  // namespace um

@@ -1,0 +1,146 @@
+#include "simulator/step_cost.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "simulator/cost.hpp"
+
+namespace um {
+namespace {
+
+template <class T>
+void add(std::optional<T>& sum, T amount) {
+  sum = sum.value_or(0) + amount;
+}
+
+void count(const managed_traffic& t, counters& moved) {
+  add(moved.faults, t.faulted_blocks);
+  add(moved.fault_to_device_bytes, t.fault_bytes + t.first_fault_bytes);
+  add(moved.prefetch_to_device_bytes, t.prefetched_in_bytes);
+  add(moved.driver_evict_bytes, t.evicted_bytes);
+  add(moved.plan_evict_bytes, t.prefetched_out_bytes);
+  add(moved.evicted_blocks, t.evicted_blocks);
+}
+
+// The runs of consecutive bytes that make up a region, as (offset in the tensor, length).
+template <class F>
+void for_each_run(const tensor& t, const region& r, F&& visit) {
+  const dims& d = t.shape;
+  const byte_count element = size_of(t.type);
+  const auto plane = static_cast<byte_count>(d.h * d.w);
+  byte_count outer = 1, stride = bytes_of(t), inner = 0;
+  switch (r.along) {
+    case axis::batch:
+      inner = static_cast<byte_count>(d.c) * plane * element;
+      break;
+    case axis::channel:
+      outer = static_cast<byte_count>(d.n);
+      inner = plane * element;
+      stride = static_cast<byte_count>(d.c) * inner;
+      break;
+    case axis::row:
+      outer = static_cast<byte_count>(d.n * d.c);
+      inner = static_cast<byte_count>(d.w) * element;
+      stride = plane * element;
+      break;
+  }
+  const byte_count begin = static_cast<byte_count>(r.begin) * inner;
+  const byte_count length = static_cast<byte_count>(r.end - r.begin) * inner;
+  if (length == stride) {
+    visit(0, outer * length);
+    return;
+  }
+  for (byte_count i = 0; i < outer; ++i) visit(i * stride + begin, length);
+}
+
+bool same_bytes(const operand& a, const operand& b) {
+  return a.at.where == b.at.where && a.at.offset == b.at.offset && a.what.where == b.what.where;
+}
+
+// Operands off the device, those that share their bytes (work in place) merged into one.
+std::vector<operand> operands_off_device(const step& s) {
+  std::vector<operand> all;
+  for (const operand& o : s.operands) {
+    if (o.at.where == space::device) continue;
+    const auto twin =
+        std::find_if(all.begin(), all.end(), [&](const operand& a) { return same_bytes(a, o); });
+    if (twin == all.end()) {
+      all.push_back(o);
+    } else if (twin->what.mode != o.what.mode) {
+      twin->what.mode = access_mode::accumulate;
+    }
+  }
+  return all;
+}
+
+nanoseconds share_of(nanoseconds whole, const slice& part, nanoseconds launch) {
+  const nanoseconds fixed = std::min(whole, launch);
+  const nanoseconds rest = whole - fixed;
+  return fixed + rest * (part.part + 1) / part.of - rest * part.part / part.of;
+}
+
+nanoseconds time_of(const simulated_run& run, const compute& c) {
+  if (c.what >= run.costs.size()) {
+    throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
+                                " operators but the plan computes number " + std::to_string(c.what));
+  }
+  return share_of(run.costs[c.what].time, c.part, run.on.launch_ns);
+}
+
+step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
+  managed_traffic traffic;
+  for (const operand& o : operands_off_device(s)) {
+    const byte_count ways = o.what.mode == access_mode::accumulate ? 2 : 1;
+    for_each_run(run.network.tensors[o.what.what], o.what.where, [&](byte_count offset, byte_count bytes) {
+      if (o.at.where == space::pinned) {
+        traffic.zero_copy_bytes += ways * bytes;
+      } else {
+        traffic += memory.touch({o.at.offset + offset, bytes}, o.what.mode);
+      }
+    });
+  }
+  count(traffic, moved);
+  return {time_of(run, std::get<compute>(s.what)) + time_of(traffic, run.on), 0};
+}
+
+step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
+  byte_count bytes = 0;
+  for (const movement& m : s.moves) bytes += m.device.bytes;
+  add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
+  const machine& on = run.on;
+  const std::uint64_t rate = to_device ? on.link_to_device_bytes_per_s : on.link_to_host_bytes_per_s;
+  const char* name = to_device ? "link_to_device_bytes_per_s" : "link_to_host_bytes_per_s";
+  const nanoseconds calls = static_cast<nanoseconds>(s.moves.size()) * on.copy_ns;
+  return {calls + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
+}
+
+step_cost run_managed(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
+  managed_traffic traffic;
+  for (const movement& m : s.moves) {
+    std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device); },
+                          [&](const evict&) { traffic += memory.prefetch_to_host(m.device); },
+                          [&](const discard&) { traffic += memory.discard(m.device); },
+                          [&](const advise& a) { memory.advise(m.device, a.hint); }, [](const compute&) {}},
+               s.what);
+  }
+  count(traffic, moved);
+  const std::uint64_t rate = traffic.prefetched_in_bytes > 0    ? run.on.prefetch_to_device_bytes_per_s
+                             : traffic.prefetched_out_bytes > 0 ? run.on.prefetch_to_host_bytes_per_s
+                                                                : 0;
+  return {time_of(traffic, run.on), rate};
+}
+
+}  // namespace
+
+step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
+  if (!s.needed) return {};
+  if (std::holds_alternative<compute>(s.what)) return run_compute(run, s, memory, moved);
+  if (s.home == residence::managed) return run_managed(run, s, memory, moved);
+  if (s.home != residence::staged) return {};
+  if (std::holds_alternative<prefetch>(s.what)) return run_copy(run, s, true, moved);
+  if (std::holds_alternative<evict>(s.what)) return run_copy(run, s, false, moved);
+  return {};
+}
+
+}  // namespace um

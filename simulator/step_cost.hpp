@@ -1,0 +1,38 @@
+// What one step of an execution plan takes by itself, and what it moves.
+#pragma once
+
+#include <cstdint>
+
+#include "core/lower.hpp"
+#include "core/machine.hpp"
+#include "core/planner.hpp"
+#include "core/trace.hpp"
+#include "simulator/managed_memory.hpp"
+
+namespace um {
+
+// A plan on a machine. Holds references: the four values must outlive it.
+struct simulated_run {
+  const graph& network;
+  const execution_plan& plan;
+  const machine& on;
+  const profile& costs;
+};
+
+// `alone`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
+// uses the link for all of that time, 0 if it does not.
+struct step_cost {
+  nanoseconds alone = 0;
+  std::uint64_t link_bytes_per_s = 0;
+};
+
+// Applies the step to the managed memory, adds what it moved to `moved` and prices it.
+//
+// A compute takes the profile's time (a slice: one launch plus its share of the rest), during
+// which it stalls for the faults and evictions of its managed operands, each touched once in the
+// order of the operands, and for what it reads and writes over the link. Of a sliced operand only
+// the bytes of its region are touched. Faults do not contend with the transfers of other lanes:
+// they leave most of the link idle. Advice costs nothing; a discard of staged data neither.
+step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
+
+}  // namespace um
