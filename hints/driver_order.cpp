@@ -93,14 +93,20 @@ class evictor {
       if (const auto* c = std::get_if<compute>(&a)) {
         const std::vector<tensor_id> operands = operands_of(g_.ops[c->what]);
         protect(i, i);
-        if (!make_room(operands, done)) refuse(g_.ops[c->what], operands);
+        for (const tensor_id t : called_) spare(t);
+        if (!make_room(operands, done)) {
+          protect(i, i);
+          if (!make_room(operands, done)) refuse(g_.ops[c->what], operands);
+        }
+        std::erase_if(called_, [&](tensor_id t) { return touches(g_.ops[c->what], t); });
         for (const tensor_id t : operands) bring_in(t, false);
         for (const tensor_id t : g_.ops[c->what].out) take_over(t);
       } else if (const auto* f = std::get_if<prefetch>(&a)) {
         if (target_[i] == none) continue;
-        protect(i, target_[i]);
-        if (!make_room({f->what}, done)) continue;
+        // Data that cannot stay until its use would be moved in vain.
+        if (protect(i, target_[i]) > capacity_ || !make_room({f->what}, done)) continue;
         bring_in(f->what, true);
+        called_.push_back(f->what);
       }
       done.push_back(a);
     }
@@ -119,17 +125,20 @@ class evictor {
         static_cast<std::size_t>((where_[t].offset + where_[t].bytes + managed_block - 1) / managed_block)};
   }
 
-  // Spares what the operators from action `first` to action `last` touch.
-  void protect(std::size_t first, std::size_t last) {
+  // Spares what the operators from action `first` to action `last` touch; how many blocks that is.
+  std::uint64_t protect(std::size_t first, std::size_t last) {
     std::fill(protected_.begin(), protected_.end(), false);
     for (std::size_t i = first; i <= last; ++i) {
       const auto* c = std::get_if<compute>(&plan_.actions[i]);
       if (c == nullptr) continue;
-      for (const tensor_id t : operands_of(g_.ops[c->what])) {
-        const run_of_blocks run = blocks_of(t);
-        for (std::size_t b = run.begin; b < run.end; ++b) protected_[b] = true;
-      }
+      for (const tensor_id t : operands_of(g_.ops[c->what])) spare(t);
     }
+    return static_cast<std::uint64_t>(std::count(protected_.begin(), protected_.end(), true));
+  }
+
+  void spare(tensor_id t) {
+    const run_of_blocks run = blocks_of(t);
+    for (std::size_t b = run.begin; b < run.end; ++b) protected_[b] = true;
   }
 
   bool make_room(const std::vector<tensor_id>& wanted, std::vector<action>& done) {
@@ -238,6 +247,7 @@ class evictor {
   std::vector<block_state> blocks_;
   std::vector<bool> protected_;
   std::vector<std::uint32_t> target_;  // per action: the action a prefetch is for
+  std::vector<tensor_id> called_;      // prefetched, and not used yet
   std::uint64_t capacity_ = 0, resident_ = 0, clock_ = 0;
 };
 
