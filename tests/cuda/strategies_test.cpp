@@ -1,0 +1,63 @@
+// Memory management must not change results: loss and all gradients are the same bits under every
+// strategy, with room to spare and without.
+#include <iostream>
+
+#include "hints/hints.hpp"
+#include "networks/catalogue.hpp"
+#include "planners/planners.hpp"
+#include "tests/cuda/gpu.hpp"
+
+namespace um::gpu_tests {
+namespace {
+
+constexpr std::uint32_t iterations = 2;  // the second starts from what the first one left
+
+std::vector<strategy> all_strategies() {
+  std::vector<strategy> all(planners().begin(), planners().end());
+  all.insert(all.end(), hints().begin(), hints().end());
+  return all;
+}
+
+class strategies : public on_gpu, public ::testing::WithParamInterface<std::string> {
+ protected:
+  execution execute(const problem& p, const strategy& s) {
+    problem its = p;
+    its.knobs = complete(s, {});
+    const execution_plan steps = lower(its, s.plan(its), s.placed_by);
+    return executor(gpu(), p.network, steps).run({iterations, false, true});
+  }
+};
+
+TEST_P(strategies, give_the_same_bits) {
+  const graph g = build({GetParam(), 8, pass::train, false, {}});
+  const profile costs = workspaces_of(gpu(), g);
+  machine on;
+  const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  const byte_count footprint = footprint_of(g, costs).total;
+  const execution expected = execute(roomy, *find(planners(), "device"));
+  ASSERT_TRUE(expected.digest && expected.loss);
+  EXPECT_GT(*expected.loss, 0);
+  std::cout << "  loss " << *expected.loss << '\n';
+  int ran_tight = 0;
+  for (const strategy& s : all_strategies()) {
+    EXPECT_EQ(execute(roomy, s).digest, expected.digest) << s.name;
+    for (const byte_count percent : {110U, 150U}) {
+      problem tight{g, costs, on, footprint * 100 / percent, pressure::plan, {}};
+      try {
+        const execution done = execute(tight, s);
+        EXPECT_EQ(done.digest, expected.digest) << s.name << " at " << percent << " %";
+        EXPECT_EQ(done.loss, expected.loss) << s.name << " at " << percent << " %";
+        ++ran_tight;
+      } catch (const infeasible& reason) {
+        std::cout << "  " << s.name << " at " << percent << " %: " << reason.what() << '\n';
+      }
+    }
+  }
+  EXPECT_GE(ran_tight, 3) << "too few strategies ran under pressure for this test to mean anything";
+}
+
+INSTANTIATE_TEST_SUITE_P(networks, strategies, ::testing::Values("alexnet", "vgg16"),
+                         [](const auto& of) { return of.param; });
+
+}  // namespace
+}  // namespace um::gpu_tests
