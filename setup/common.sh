@@ -84,10 +84,14 @@ cudnn_include() {
 }
 
 how_to_get_cuda() {
-  note "To build the CUDA backend, add NVIDIA's apt repository"
-  note "(https://docs.nvidia.com/cuda/cuda-installation-guide-linux/, network repository), then:"
+  local system
+  system=$(. /etc/os-release 2>/dev/null && echo "${ID:-}${VERSION_ID:-}" | tr -d .)
+  note "To build the CUDA backend, get the toolkit and cuDNN from NVIDIA's apt repository, as root:"
+  note "    wget https://developer.download.nvidia.com/compute/cuda/repos/${system:-debian12}/x86_64/cuda-keyring_1.1-1_all.deb"
+  note "    apt-get install ./cuda-keyring_1.1-1_all.deb && apt-get update"
   note "    apt-get install cuda-toolkit-13-0 cudnn9-cuda-13"
-  note "CUDA 12.4 or newer with cuDNN 9 works too. Then run this again."
+  note "CUDA 12.4 or newer with cuDNN 9 does. Elsewhere than in /usr/local, name them in CUDA_HOME and CUDNN_ROOT."
+  note "Then run this again."
 }
 
 # Sets cuda_root and cudnn_dir; leaves them empty, and says why, where there is no use of them.
