@@ -268,10 +268,15 @@ class lowering {
       if (!since) continue;
       std::vector<range> rest;
       for (const range& r : left) {
-        const byte_count from = at_.offset[k], to = from + table_.all[k].bytes, end = r.offset + r.bytes;
-        if (from > r.offset) rest.push_back({r.offset, std::min(from, end) - r.offset});
-        if (to < end) rest.push_back({std::max(to, r.offset), end - std::max(to, r.offset)});
-        if (to <= r.offset || from >= end) rest.assign(rest.empty() ? 0 : 1, r);
+        const byte_count from = round_down(at_.offset[k], managed_block);
+        const byte_count to = round_up(at_.offset[k] + table_.all[k].bytes, managed_block);
+        const byte_count end = r.offset + r.bytes;
+        if (to <= r.offset || from >= end) {
+          rest.push_back(r);
+          continue;
+        }
+        if (from > r.offset) rest.push_back({r.offset, from - r.offset});
+        if (to < end) rest.push_back({to, end - to});
       }
       left = std::move(rest);
     }

@@ -212,7 +212,10 @@ class evictor {
   }
 
   void own(tensor_id t, std::size_t b) {
-    if (where_[t].bytes < managed_block) return;
+    if (where_[t].bytes < managed_block) {
+      blocks_[b].owner = none;
+      return;
+    }
     const std::uint32_t of = parts_for(g_.tensors[t]);
     const byte_count start = b * managed_block - where_[t].offset;
     std::uint32_t part = of - 1;
