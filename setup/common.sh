@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What ./quickstart and ./check share: installing what is missing, finding CUDA, building.
 # Sourced from bash with the repository as working directory; every function says what it does.
 
