@@ -144,11 +144,11 @@ def provenance(group):
     """How the times came about; every title says it."""
     if not group.simulated:
         return "measured"
-    return "simulated, calibrated machine" if group.calibrated else "simulated, estimated machine"
+    return "simulated, calibrated rates" if group.calibrated else "simulated, estimated rates"
 
 
 def machine_text(group):
-    """'h200, simulated, estimated machine' or 'NVIDIA H200, measured, capped'."""
+    """'h200, simulated, estimated rates' or 'NVIDIA H200, measured, capped'."""
     return f"{group.device}, {provenance(group)}" + ("" if group.mode == "simulated" else f", {group.mode}")
 
 

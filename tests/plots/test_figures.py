@@ -18,7 +18,7 @@ def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "figures/slowdown.png").read_bytes().startswith(PNG)
     text = svg_text(tmp_path / "figures", "slowdown")
-    assert text.count("simulated, estimated machine") == 4
+    assert text.count("simulated, estimated rates") == 4
     for shown in [*synthetic.STRATEGIES, "AlexNet", "VGG-16", "p100-pcie3-16g", "ratio 1", "does not fit", "slowdown"]:
         assert shown in text
     assert "measured" not in text
@@ -40,7 +40,7 @@ def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
     done = script("slowdown.py", simulated, measured, "--out", tmp_path, "--name", "both")
     assert done.returncode == 0, done.stderr
     text = svg_text(tmp_path, "both")
-    assert "h200, simulated, estimated machine" in text and "NVIDIA H200, measured, capped" in text
+    assert "h200, simulated, estimated rates" in text and "NVIDIA H200, measured, capped" in text
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "out_of_memory", "crashed", "unsupported", "wrong_result"])
@@ -74,7 +74,7 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
         assert file.read(8) == PNG
     text = open(svg, encoding="utf-8").read()
     for shown in ("compute", "to device", "to host", "budget 5.33 GiB", "footprint 8 GiB", "resident on the device",
-                  "simulated, estimated machine", "iteration 4", "managed, ratio 1.5"):
+                  "simulated, estimated rates", "iteration 4", "managed, ratio 1.5"):
         assert shown in text
 
 
@@ -123,7 +123,7 @@ def test_table_gives_slowdowns_and_what_failed(script, study):
     done = script("table.py", study)
     assert done.returncode == 0, done.stderr
     first = done.stdout.split("\n\n")[0].splitlines()
-    assert "AlexNet" in first[0] and "simulated, estimated machine" in first[0]
+    assert "AlexNet" in first[0] and "simulated, estimated rates" in first[0]
     rows = {line.split()[0]: line for line in first[1:]}
     assert rows["device"].split()[1:5] == ["1.00x", "1.00x", "1.00x", "no"]
     managed = (100_000_000 * 7.01 + 1.5) / (100_000_000 * 1.01 + 1.5)

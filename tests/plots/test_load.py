@@ -39,9 +39,9 @@ def test_simulated_and_measured_never_share_a_group():
 
 def test_titles_say_how_the_figures_came_about():
     text = load.machine_text(load.group_of(synthetic.record()))
-    assert text == "h200, simulated, estimated machine"
+    assert text == "h200, simulated, estimated rates"
     calibrated = load.machine_text(load.group_of(synthetic.record(calibrated=True)))
-    assert calibrated == "h200, simulated, calibrated machine"
+    assert calibrated == "h200, simulated, calibrated rates"
     measured = synthetic.record(backend="cuda:0", device="NVIDIA H200")
     assert load.machine_text(load.group_of(measured)) == "NVIDIA H200, measured, capped"
 
