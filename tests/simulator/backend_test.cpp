@@ -1,0 +1,100 @@
+// The whole simulated backend on plans that lower() made.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "backends/simulator_backend.hpp"
+#include "core/errors.hpp"
+#include "networks/catalogue.hpp"
+#include "tests/simulator/fixtures.hpp"
+
+namespace um {
+namespace {
+
+memory_plan all_at(const graph& g, residence home) {
+  memory_plan p;
+  p.home.assign(g.tensors.size(), home);
+  for (op_id o = 0; o < g.ops.size(); ++o) p.actions.emplace_back(compute{o, {}});
+  return p;
+}
+
+nanoseconds sum_of(const profile& p) {
+  return std::accumulate(p.begin(), p.end(), nanoseconds{0},
+                         [](nanoseconds sum, const op_cost& c) { return sum + c.time; });
+}
+
+class simulated_alexnet : public testing::Test {
+ protected:
+  graph g = build({"alexnet", 16, pass::train, false, {}});
+  std::unique_ptr<backend> b = open_simulator(round_machine());
+  machine on = b->describe();
+  profile costs = b->measure(g);
+
+  execution managed(byte_count budget, execution_request how) {
+    const problem p{g, costs, on, budget, pressure::driver, {}};
+    return b->execute(g, lower(p, all_at(g, residence::managed)), how);
+  }
+};
+
+TEST_F(simulated_alexnet, with_everything_resident_takes_the_sum_of_its_operators) {
+  const execution_plan plan =
+      lower({g, costs, on, on.device_bytes, pressure::none, {}}, all_at(g, residence::device));
+  const execution e = b->execute(g, plan, {.iterations = 2});
+  ASSERT_EQ(e.iterations.size(), 2U);
+  for (const trace& t : e.iterations) EXPECT_EQ(t.duration, sum_of(costs));
+  EXPECT_FALSE(e.digest.has_value()) << "nothing is computed";
+  EXPECT_FALSE(e.loss.has_value());
+}
+
+TEST_F(simulated_alexnet, managed_and_fitting_is_slow_once) {
+  const execution e = managed(on.device_bytes, {.iterations = 3});
+  EXPECT_GT(e.iterations[0].duration, sum_of(costs));
+  EXPECT_EQ(e.iterations[1].duration, sum_of(costs));
+  EXPECT_EQ(e.iterations[2].duration, sum_of(costs));
+}
+
+TEST_F(simulated_alexnet, slows_down_as_the_budget_shrinks) {
+  const byte_count whole = footprint_of(g, costs).total;
+  nanoseconds last = sum_of(costs) - 1;
+  for (const byte_count budget : {2 * whole, whole * 2 / 3, whole / 3}) {
+    const execution e = managed(budget, {.iterations = 4, .timeline = true});
+    EXPECT_GT(e.iterations[3].duration, last);
+    last = e.iterations[3].duration;
+    for (const resident_sample& s : e.iterations[3].resident) EXPECT_LE(s.bytes, budget);
+  }
+}
+
+TEST_F(simulated_alexnet, what_comes_in_goes_out_once_it_is_steady) {
+  const trace t = managed(footprint_of(g, costs).total / 2, {.iterations = 6}).iterations.back();
+  EXPECT_EQ(t.moved.fault_to_device_bytes, t.moved.driver_evict_bytes);
+  EXPECT_GT(t.moved.driver_evict_bytes, 0U);
+  EXPECT_EQ(*t.moved.evicted_blocks * managed_block, t.moved.driver_evict_bytes);
+}
+
+TEST_F(simulated_alexnet, two_runs_are_equal) {
+  const execution_request how{.iterations = 3, .timeline = true};
+  const byte_count budget = footprint_of(g, costs).total / 2;
+  const execution a = managed(budget, how), c = managed(budget, how);
+  for (std::size_t i = 0; i < a.iterations.size(); ++i) {
+    const trace &x = a.iterations[i], &y = c.iterations[i];
+    EXPECT_EQ(x.duration, y.duration);
+    EXPECT_EQ(x.moved.faults, y.moved.faults);
+    EXPECT_EQ(x.moved.driver_evict_bytes, y.moved.driver_evict_bytes);
+    ASSERT_EQ(x.spans.size(), y.spans.size());
+    for (std::size_t s = 0; s < x.spans.size(); ++s) EXPECT_EQ(x.spans[s].end, y.spans[s].end);
+    ASSERT_EQ(x.resident.size(), y.resident.size());
+  }
+}
+
+TEST_F(simulated_alexnet, beyond_the_machine_runs_out_of_memory) {
+  execution_plan plan =
+      lower({g, costs, on, on.device_bytes, pressure::none, {}}, all_at(g, residence::device));
+  plan.device_arena_bytes = on.device_bytes + 1;
+  EXPECT_THROW(b->execute(g, plan, {}), out_of_memory);
+  plan.device_arena_bytes = 0;
+  plan.pinned_arena_bytes = on.host_bytes + 1;
+  EXPECT_THROW(b->execute(g, plan, {}), out_of_memory);
+}
+
+}  // namespace
+}  // namespace um

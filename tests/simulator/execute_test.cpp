@@ -1,0 +1,289 @@
+// Lanes, waits, prices and counters of single iterations, by plans written by hand.
+#include "simulator/execute.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/simulator/fixtures.hpp"
+
+namespace um {
+namespace {
+
+constexpr auto reads = access_mode::read;
+constexpr auto writes = access_mode::write;
+
+TEST(execute, computes_run_one_after_the_other) {
+  hand_plan h;
+  h.add_compute(3 * ms, {});
+  h.add_compute(4 * ms, {});
+  const trace t = h.simulate(1).front();
+  EXPECT_EQ(t.duration, 7 * ms);
+  EXPECT_TRUE(t.spans.empty());
+  EXPECT_TRUE(t.resident.empty());
+}
+
+TEST(execute, every_counter_is_filled_also_when_nothing_moves) {
+  hand_plan h;
+  h.add_compute(1, {});
+  const counters c = h.simulate(1).front().moved;
+  EXPECT_EQ(c.faults, 0U);
+  EXPECT_EQ(c.fault_to_device_bytes, 0U);
+  EXPECT_EQ(c.prefetch_to_device_bytes, 0U);
+  EXPECT_EQ(c.copy_to_device_bytes, 0U);
+  EXPECT_EQ(c.driver_evict_bytes, 0U);
+  EXPECT_EQ(c.plan_evict_bytes, 0U);
+  EXPECT_EQ(c.copy_to_host_bytes, 0U);
+  EXPECT_EQ(c.evicted_blocks, 0U);
+}
+
+TEST(execute, a_copy_hidden_under_compute_costs_nothing) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(20, residence::staged, {space::device, 0});
+  h.add_move(prefetch{x, {}}, x);  // 2 ms
+  h.add_compute(5 * ms, {});
+  const trace t = h.simulate(1).front();
+  EXPECT_EQ(t.duration, 5 * ms);
+  EXPECT_EQ(t.moved.copy_to_device_bytes, 20 * managed_block);
+}
+
+TEST(execute, a_step_waits_for_the_steps_it_names) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(20, residence::staged, {space::device, 0});
+  const std::int32_t copy = h.add_move(prefetch{x, {}}, x);
+  const std::int32_t use = h.add_compute(5 * ms, {}, {copy});
+  h.add_move(evict{x, {}}, x, {use});
+  const trace t = h.simulate(1, true).front();
+  EXPECT_EQ(t.duration, 9 * ms);
+  ASSERT_EQ(t.spans.size(), 3U);
+  EXPECT_EQ(t.spans[1].begin, 2 * ms);
+  EXPECT_EQ(t.spans[1].end, 7 * ms);
+  EXPECT_EQ(t.spans[2].where, lane::to_host);
+  EXPECT_EQ(t.spans[2].begin, 7 * ms);
+  EXPECT_EQ(t.moved.copy_to_host_bytes, 20 * managed_block);
+}
+
+TEST(execute, a_copy_that_is_not_needed_costs_and_moves_nothing) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(20, residence::staged, {space::device, 0});
+  h.add_move(evict{x, {}}, x);
+  h.plan.steps.back().needed = false;
+  h.add_compute(1 * ms, {}, {0});
+  const trace t = h.simulate(1, true).front();
+  EXPECT_EQ(t.duration, 1 * ms);
+  EXPECT_EQ(t.moved.copy_to_host_bytes, 0U);
+  EXPECT_EQ(t.spans.size(), 1U);
+}
+
+TEST(execute, every_copy_pays_its_fixed_cost) {
+  hand_plan h;
+  h.on.copy_ns = 11;
+  const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
+  h.add_move(prefetch{x, {}}, x);
+  h.plan.steps.back().moves.push_back({{0, 10 * managed_block}, 0});
+  EXPECT_EQ(h.simulate(1).front().duration, 2 * ms + 22);
+}
+
+TEST(execute, faults_stall_the_kernel) {
+  hand_plan h;
+  h.on.fault_ns = 9;
+  const tensor_id x = h.add_tensor(4, residence::managed, managed_at(0), role::input);
+  const tensor_id y = h.add_tensor(4, residence::managed, managed_at(4));
+  h.add_compute(1 * ms, {h.whole(x, reads), h.whole(y, writes)});
+  const std::vector<trace> all = h.simulate(2);
+  // First visits at 1 block/ms, population at 4 blocks/ms, one latency before the faults flow.
+  EXPECT_EQ(all[0].duration, 1 * ms + 4 * ms + 1 * ms + 9);
+  EXPECT_EQ(all[0].moved.faults, 8U);
+  EXPECT_EQ(all[0].moved.fault_to_device_bytes, 4 * managed_block);
+  EXPECT_EQ(all[1].duration, 1 * ms) << "residency carries over";
+  EXPECT_EQ(all[1].moved.faults, 0U);
+}
+
+TEST(execute, the_driver_evicts_within_what_the_budget_leaves) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(6, residence::managed, managed_at(0), role::input);
+  h.plan.under = pressure::driver;
+  h.plan.device_arena_bytes = 3 * managed_block;
+  h.plan.budget = 8 * managed_block - 1;  // leaves 4 whole blocks
+  h.add_compute(1 * ms, {h.whole(x, reads)});
+  const std::vector<trace> all = h.simulate(3, true);
+  EXPECT_EQ(all[0].moved.driver_evict_bytes, 2 * managed_block);
+  for (int i : {1, 2}) {
+    const trace& t = all[static_cast<std::size_t>(i)];
+    EXPECT_EQ(t.moved.fault_to_device_bytes, 6 * managed_block);
+    EXPECT_EQ(t.moved.driver_evict_bytes, 6 * managed_block);
+    EXPECT_EQ(t.moved.evicted_blocks, 6U);
+    EXPECT_EQ(t.duration, 1 * ms + 3 * ms + 6 * ms / 5);
+    for (const resident_sample& s : t.resident) EXPECT_LE(s.bytes, h.plan.budget);
+    EXPECT_EQ(t.resident.back().bytes, 7 * managed_block);
+  }
+}
+
+TEST(execute, a_budget_that_leaves_no_block_is_infeasible) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(1, residence::managed, managed_at(0));
+  h.add_compute(1, {h.whole(x, writes)});
+  h.plan.under = pressure::driver;
+  h.plan.budget = managed_block - 1;
+  EXPECT_THROW(h.simulate(1), infeasible);
+  h.plan.budget = managed_block;
+  EXPECT_NO_THROW(h.simulate(1));
+}
+
+TEST(execute, without_the_driver_the_machine_is_the_limit) {
+  hand_plan h;
+  h.on.device_bytes = 4 * managed_block;
+  h.plan.budget = managed_block;  // kept by the plan, not by the driver
+  h.plan.under = pressure::plan;
+  const tensor_id x = h.add_tensor(6, residence::managed, managed_at(0), role::input);
+  h.add_compute(1, {h.whole(x, reads)});
+  EXPECT_EQ(h.simulate(1).front().moved.evicted_blocks, 2U);
+}
+
+TEST(execute, managed_evictions_of_the_plan_run_beside_compute_and_count_as_the_plans) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(5, residence::managed, managed_at(0), role::input);
+  const std::int32_t use = h.add_compute(1 * ms, {h.whole(x, reads)});
+  h.add_move(evict{x, {}}, x, {use});  // 1 ms
+  h.add_compute(3 * ms, {});
+  const trace t = h.simulate(1).front();
+  EXPECT_EQ(t.duration, 1 * ms + 5 * ms + 3 * ms);
+  EXPECT_EQ(t.moved.plan_evict_bytes, 5 * managed_block);
+  EXPECT_EQ(t.moved.driver_evict_bytes, 0U);
+}
+
+TEST(execute, a_managed_prefetch_under_compute_saves_the_faults) {
+  hand_plan h;
+  h.on.prefetch_call_ns = 13;
+  const tensor_id x = h.add_tensor(8, residence::managed, managed_at(0), role::input);
+  const std::int32_t fetched = h.add_move(prefetch{x, {}}, x);  // 1 ms
+  h.add_compute(2 * ms, {});
+  h.add_compute(2 * ms, {h.whole(x, reads)}, {fetched});
+  const trace t = h.simulate(1, true).front();
+  EXPECT_EQ(t.duration, 4 * ms);
+  EXPECT_EQ(t.moved.prefetch_to_device_bytes, 8 * managed_block);
+  EXPECT_EQ(t.moved.faults, 0U);
+  EXPECT_EQ(t.spans[0].end, 1 * ms + 13);
+}
+
+TEST(execute, advice_and_discard_take_effect) {
+  hand_plan h;
+  h.on.discard_block_ns = 10;
+  const tensor_id x = h.add_tensor(10, residence::managed, managed_at(0), role::input);
+  const tensor_id y = h.add_tensor(2, residence::managed, managed_at(10));
+  h.add_move(advise{x, advice::preferred_host}, x);
+  h.add_compute(1 * ms, {h.whole(x, reads)});
+  h.add_compute(1 * ms, {h.whole(y, writes)});
+  h.add_move(discard{y, {}}, y);
+  const std::vector<trace> all = h.simulate(2);
+  EXPECT_EQ(all[0].duration, 1 * ms + 1 * ms + 1 * ms + ms / 2 + 20) << "zero-copy, populate, discard";
+  EXPECT_EQ(all[1].duration, 1 * ms + 1 * ms + 1 * ms + 20 * ms + 20) << "a write to discarded data is dear";
+}
+
+TEST(execute, operands_at_home_in_pinned_memory_are_read_over_the_link) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(10, residence::host, {space::pinned, 0}, role::input);
+  h.add_compute(1 * ms, {h.whole(x, reads)});
+  EXPECT_EQ(h.simulate(1).front().duration, 2 * ms);
+}
+
+TEST(execute, a_slice_takes_its_share_and_touches_its_bytes) {
+  hand_plan h;
+  h.on.launch_ns = 100;
+  const tensor_id x = h.add_tensor(4, residence::managed, managed_at(0), role::input);
+  h.add_compute(100 + 1000, {h.whole(x, reads)});
+  for (std::uint32_t p : {0U, 1U, 2U}) {
+    step s = h.plan.steps.front();
+    s.what = compute{0, {axis::batch, p, 3}};
+    s.operands[0].what.where = {axis::batch, p, p + 1};
+    h.plan.steps.push_back(s);
+  }
+  h.plan.steps.erase(h.plan.steps.begin());
+  const std::vector<trace> all = h.simulate(2);
+  EXPECT_EQ(all[0].moved.faults, 3U) << "the fourth row is not touched";
+  EXPECT_EQ(all[1].duration, 3 * 100 + 1000) << "a launch each, the rest shared without loss";
+}
+
+TEST(execute, regions_across_the_batch_touch_only_their_own_bytes) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(3, residence::managed, managed_at(0), role::input);
+  const std::int64_t floats = static_cast<std::int64_t>(managed_block / 4);
+  h.network.tensors[x].shape = {1, 6, floats, 1};  // six channels of one block
+  h.plan.managed_arena_bytes = 6 * managed_block;
+  operand o = h.whole(x, reads);
+  o.what.where = {axis::channel, 2, 4};
+  h.add_compute(1, {o});
+  managed_memory memory = managed_at_start(h.run());
+  run_iteration(h.run(), memory, false);
+  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(memory.state(b).on_device, b == 2 || b == 3) << b;
+
+  h.network.tensors[x].shape = {1, 2, 3, floats};  // two channels of three rows of one block
+  h.plan.steps[0].operands[0].what.where = {axis::row, 1, 2};
+  managed_memory rows = managed_at_start(h.run());
+  run_iteration(h.run(), rows, false);
+  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(rows.state(b).on_device, b == 1 || b == 4) << b;
+}
+
+TEST(execute, operators_in_place_touch_their_bytes_once) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(5, residence::managed, managed_at(0), role::input);
+  h.plan.under = pressure::driver;
+  h.plan.budget = 4 * managed_block;
+  h.add_compute(1, {h.whole(x, reads), h.whole(x, writes)});
+  EXPECT_EQ(h.simulate(2)[1].moved.faults, 5U);
+}
+
+TEST(execute, only_tensors_that_persist_start_on_the_host) {
+  hand_plan h;
+  h.add_tensor(1, residence::managed, managed_at(0), role::parameter);
+  h.add_tensor(1, residence::managed, managed_at(1), role::activation);
+  const managed_memory m = managed_at_start(h.run());
+  EXPECT_TRUE(m.state(0).on_host);
+  EXPECT_FALSE(m.state(1).on_host);
+}
+
+TEST(execute, an_iteration_is_never_shorter_than_its_operators) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(8, residence::managed, managed_at(0), role::input);
+  nanoseconds sum = 0;
+  for (nanoseconds t : {3, 999, 12345}) {
+    h.add_compute(t, {h.whole(x, reads)});
+    sum += t;
+  }
+  for (const trace& t : h.simulate(3)) EXPECT_GE(t.duration, sum);
+}
+
+TEST(execute, memory_in_use_follows_the_lanes_in_time) {
+  hand_plan h;
+  h.plan.under = pressure::plan;
+  const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
+  const std::int32_t first = h.add_compute(5 * ms, {});
+  h.plan.steps.back().resident_bytes = 100;
+  h.add_move(evict{x, {}}, x, {first});  // 1 ms, in [5, 6]
+  h.plan.steps.back().resident_bytes = 40;
+  h.add_move(prefetch{x, {}}, x);  // in [0, 1], though later in the list
+  h.plan.steps.back().resident_bytes = 70;
+  const trace t = h.simulate(1, true).front();
+  ASSERT_EQ(t.resident.size(), 2U);
+  EXPECT_EQ(t.resident[0].at, 0);
+  EXPECT_EQ(t.resident[0].bytes, 70U + 30U + 30U);
+  EXPECT_EQ(t.resident[1].at, 6 * ms);
+  EXPECT_EQ(t.resident[1].bytes, 70U);
+}
+
+TEST(execute, steps_that_wait_for_one_another_are_refused) {
+  hand_plan h;
+  h.add_compute(1, {});
+  const tensor_id x = h.add_tensor(1, residence::staged, {space::device, 0});
+  h.add_move(prefetch{x, {}}, x, {0});
+  h.plan.steps[0].after[static_cast<std::size_t>(lane::to_device)] = 1;
+  EXPECT_THROW(h.simulate(1), std::invalid_argument);
+}
+
+TEST(execute, a_profile_of_another_network_is_refused) {
+  hand_plan h;
+  h.add_compute(1, {});
+  h.costs.clear();
+  EXPECT_THROW(h.simulate(1), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace um

@@ -1,0 +1,90 @@
+// How two transfers in opposite directions share the link.
+#include <gtest/gtest.h>
+
+#include "tests/simulator/fixtures.hpp"
+
+namespace um {
+namespace {
+
+struct duel {
+  hand_plan plan;
+  tensor_id in, out;
+
+  // Both start at once: `in_blocks` towards the device, `out_blocks` towards the host.
+  duel(std::int64_t in_blocks, std::int64_t out_blocks, residence home_in, residence home_out) {
+    const auto place = [](residence home, std::uint64_t block) {
+      return home == residence::managed ? managed_at(block) : address{space::device, 0};
+    };
+    in = plan.add_tensor(in_blocks, home_in, place(home_in, 0), role::input);
+    out = plan.add_tensor(out_blocks, home_out, place(home_out, static_cast<std::uint64_t>(in_blocks)));
+    plan.add_move(prefetch{in, {}}, in);
+    plan.add_move(evict{out, {}}, out);
+  }
+};
+
+nanoseconds end_of(const trace& t, lane where) {
+  for (const span& s : t.spans) {
+    if (s.where == where) return s.end;
+  }
+  return -1;
+}
+
+TEST(link, copies_both_ways_at_once_share_it) {
+  duel d(20, 20, residence::staged, residence::staged);
+  d.plan.on.link_both_bytes_per_s = blocks_per_ms(15);
+  const trace t = d.plan.simulate(1, true).front();
+  const nanoseconds expected = 40 * ms / 15;
+  EXPECT_NEAR(static_cast<double>(t.duration), static_cast<double>(expected), 2.0);
+}
+
+TEST(link, the_copy_that_is_left_alone_speeds_up_again) {
+  duel d(10, 20, residence::staged, residence::staged);  // alone 1 and 2 ms, at half speed together
+  const trace t = d.plan.simulate(1, true).front();
+  EXPECT_EQ(end_of(t, lane::to_device), 2 * ms);
+  EXPECT_EQ(end_of(t, lane::to_host), 3 * ms);
+  EXPECT_EQ(t.duration, 3 * ms);
+}
+
+TEST(link, a_full_duplex_link_slows_nobody) {
+  duel d(10, 20, residence::staged, residence::staged);
+  d.plan.on.link_both_bytes_per_s = blocks_per_ms(20);
+  EXPECT_EQ(d.plan.simulate(1).front().duration, 2 * ms);
+}
+
+TEST(link, a_slow_transfer_leaves_the_rest_to_the_fast_one) {
+  // 5 blocks/ms towards the host leave 7 of 12 for a copy that could use 10.
+  hand_plan h;
+  h.on.link_both_bytes_per_s = blocks_per_ms(12);
+  const tensor_id x = h.add_tensor(7, residence::staged, {space::device, 0});
+  const tensor_id y = h.add_tensor(10, residence::managed, managed_at(0));
+  const std::int32_t written = h.add_compute(ms, {h.whole(y, access_mode::write)});
+  h.add_move(evict{y, {}}, y, {written});
+  h.add_move(prefetch{x, {}}, x, {written});
+  const trace t = h.simulate(1, true).front();
+  const nanoseconds start = ms + 10 * ms / 4;
+  EXPECT_EQ(end_of(t, lane::to_device), start + 1 * ms);
+  EXPECT_EQ(end_of(t, lane::to_host), start + 2 * ms);
+}
+
+TEST(link, transfers_that_do_not_meet_keep_their_speed) {
+  hand_plan h;
+  const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
+  const std::int32_t in = h.add_move(prefetch{x, {}}, x);
+  const std::int32_t use = h.add_compute(1 * ms, {}, {in});
+  h.add_move(evict{x, {}}, x, {use});
+  EXPECT_EQ(h.simulate(1).front().duration, 3 * ms);
+}
+
+TEST(link, a_machine_without_a_rate_for_both_ways_is_refused_only_where_it_matters) {
+  duel d(1, 1, residence::staged, residence::staged);
+  d.plan.on.link_both_bytes_per_s = 0;
+  EXPECT_THROW(d.plan.simulate(1), std::invalid_argument);
+  hand_plan h;
+  h.on.link_both_bytes_per_s = 0;
+  const tensor_id x = h.add_tensor(1, residence::staged, {space::device, 0});
+  h.add_move(prefetch{x, {}}, x);
+  EXPECT_NO_THROW(h.simulate(1));
+}
+
+}  // namespace
+}  // namespace um

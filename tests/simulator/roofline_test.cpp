@@ -1,0 +1,60 @@
+#include "simulator/roofline.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/access.hpp"
+#include "networks/catalogue.hpp"
+#include "tests/simulator/fixtures.hpp"
+
+namespace um {
+namespace {
+
+// conv1: 1 x 1 kernel, so its work can be counted by hand.
+graph one_convolution(std::int64_t channels) {
+  graph g;
+  g.name = "one";
+  g.tensors = {{"x", {2, channels, 8, 8}, dtype::f32, role::input},
+               {"w", {16, channels, 1, 1}, dtype::f32, role::parameter},
+               {"y", {2, 16, 8, 8}, dtype::f32, role::output}};
+  g.ops = {{"conv", convolution{}, {0, 1}, {2}, true, {}}};
+  return g;
+}
+
+TEST(roofline, takes_the_longer_of_arithmetic_and_traffic_and_one_launch) {
+  machine m = round_machine();
+  m.launch_ns = 7;
+  m.fp32_flops_per_s = 1'000'000'000;  // one a nanosecond
+  m.device_bytes_per_s = 1'000'000'000;
+  const std::int64_t flops = 2 * 2 * 16 * 8 * 8 * 32;
+  const std::int64_t moved = 4 * (2 * 32 * 64 + 16 * 32 + 2 * 16 * 64);
+  ASSERT_EQ(flops, 131072);
+  ASSERT_EQ(moved, 26624);
+  const graph g = one_convolution(32);
+  EXPECT_EQ(estimate(g, m).at(0).time, flops + 7);
+  m.fp32_flops_per_s *= 1000;
+  EXPECT_EQ(estimate(g, m).at(0).time, moved + 7);
+  EXPECT_EQ(estimate(g, m).at(0).workspace_bytes, 0U);
+  EXPECT_EQ(estimate(g, m).at(0).engine, "roofline");
+}
+
+TEST(roofline, covers_every_operator_of_a_network) {
+  const graph g = build({"alexnet", 4, pass::train, true, {}});
+  const profile p = estimate(g, round_machine());
+  ASSERT_EQ(p.size(), g.ops.size());
+  for (const op_cost& c : p) EXPECT_GT(c.time, 0);
+}
+
+TEST(roofline, names_the_rate_a_machine_lacks) {
+  machine m = round_machine();
+  m.fp32_flops_per_s = 0;
+  try {
+    estimate(one_convolution(1), m);
+    FAIL() << "no rate, yet a time";
+  } catch (const std::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("machine round has no fp32_flops_per_s"), std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace um
