@@ -53,7 +53,7 @@ def use_style():
         "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "legend.fontsize": 8.5,
         "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
         "axes.grid": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7, "axes.axisbelow": True,
-        "lines.linewidth": 1.5, "svg.fonttype": "none",
+        "lines.linewidth": 1.5, "hatch.linewidth": 0.5, "svg.fonttype": "none",
         "svg.hashsalt": "umbench", "figure.dpi": 100, "savefig.dpi": 150,
     })
 

@@ -9,7 +9,7 @@ from common import GIB, load, pyplot, save, use_style
 
 # lane: (label, colour, hatch); the hatches tell the lanes apart in print.
 LANES = {
-    "compute": ("compute", "#BDBDBD", ""),
+    "compute": ("compute", "#C8C8C8", ""),
     "to_device": ("to device", "#56B4E9", "////"),
     "to_host": ("to host", "#E69F00", "...."),
 }
@@ -59,13 +59,13 @@ def figure_of(record):
     figure, (lanes, memory) = pyplot.subplots(2, 1, figsize=(10, 4.6), sharex=True,
                                               gridspec_kw={"height_ratios": (1.25, 1)})
     scale, unit = (1e6, "ms") if end >= 2e6 else (1e3, "µs")
-    _draw_lanes(lanes, timeline["spans"], scale, end)
+    _draw_lanes(lanes, record, scale, end)
     _draw_memory(memory, record, scale, end)
     memory.set_xlabel(f"time since the iteration began, {unit}")
     memory.set_xlim(0, end / scale)
     group = load.group_of(record)
     lanes.set_title(f"{load.network_text(group)}, {record['strategy']}{_knobs(record)}, ratio {record['ratio']:g}\n"
-                    f"{load.machine_text(group)}, iteration {timeline['iteration']}", loc="left")
+                    f"{load.machine_text(group)}, iteration {timeline['iteration'] + 1} of {record['iterations']}", loc="left")
     figure.tight_layout()
     return figure
 
@@ -75,32 +75,41 @@ def _knobs(record):
     return f" ({', '.join(f'{name} {value}' for name, value in sorted(knobs.items()))})" if knobs else ""
 
 
-def _draw_lanes(axes, spans, scale, end):
-    names = list(LANES)
-    for lane, (_, colour, hatch) in LANES.items():
+def _draw_lanes(axes, record, scale, end):
+    names, spans, labels = list(LANES), record["timeline"]["spans"], []
+    for level, lane in enumerate(reversed(names)):
+        label, colour, hatch = LANES[lane]
         mine = [span for span in spans if span["lane"] == lane]
-        level = len(names) - 1 - names.index(lane)
         axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
-                         (level - 0.36, 0.72), facecolor=colour, edgecolor="black", linewidth=0.4, hatch=hatch)
+                         (level - 0.37, 0.74), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
         _name_wide_bars(axes, mine, level, scale, end)
-    busy = {lane: sum(s["end_ns"] - s["begin_ns"] for s in spans if s["lane"] == lane) / end for lane in names}
+        busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end
+        labels.append(f"{label}\n{busy:.0%} busy" + (_stalls(record, busy, end) if lane == "compute" else ""))
     axes.set_yticks(range(len(names)))
-    axes.set_yticklabels([f"{LANES[lane][0]}\n{busy[lane]:.0%} busy" for lane in reversed(names)])
+    axes.set_yticklabels(labels)
     axes.set_ylim(-0.55, len(names) - 0.45)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
 
 
+def _stalls(record, busy, end):
+    """How much of the compute lane is waiting inside kernels: for faults, evictions, the link."""
+    resident = record.get("compute_ns")
+    stalled = busy - resident / end if resident else 0
+    return f",\n{stalled:.0%} stalled" if stalled > 0.005 else ""
+
+
 def _name_wide_bars(axes, spans, level, scale, end):
-    """Writes the name into a bar that has room for it; 10 inches of figure hold about 150 letters."""
+    """Writes the name into a bar that has room for it: about 210 letters fit side by side, 10 upright."""
     for span in spans:
-        length, name = span["end_ns"] - span["begin_ns"], span["name"]
-        upright = length / end * 150 < len(name) + 1
-        if upright and (length / end < 0.013 or len(name) > 16):
+        share, name = (span["end_ns"] - span["begin_ns"]) / end, span["name"].removeprefix("compute ")
+        name = name.removeprefix("prefetch ").removeprefix("evict ")
+        upright = share * 210 < len(name) + 1
+        if upright and (share < 0.0105 or len(name) > 10):
             continue
-        axes.text((span["begin_ns"] + length / 2) / scale, level, name, ha="center", va="center", fontsize=6,
-                  rotation=90 if upright else 0, clip_on=True,
-                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6})
+        axes.text((span["begin_ns"] / 2 + span["end_ns"] / 2) / scale, level, name, ha="center", va="center",
+                  fontsize=5.5, rotation=90 if upright else 0, clip_on=True,
+                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 
 
 def _draw_memory(axes, record, scale, end):

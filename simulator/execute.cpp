@@ -155,7 +155,7 @@ class iteration {
   }
 
   void sample() {
-    const bool by_driver = run_.plan.under == pressure::driver;
+    const bool by_driver = run_.plan.under == pressure::driver && memory_.block_count() > 0;
     const byte_count bytes =
         by_driver ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : resident_;
     std::vector<resident_sample>& all = trace_.resident;

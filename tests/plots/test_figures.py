@@ -74,7 +74,7 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
         assert file.read(8) == PNG
     text = open(svg, encoding="utf-8").read()
     for shown in ("compute", "to device", "to host", "budget 5.33 GiB", "footprint 8 GiB", "resident on the device",
-                  "simulated, estimated rates", "iteration 4", "managed, ratio 1.5"):
+                  "simulated, estimated rates", "iteration 5 of 5", "managed, ratio 1.5"):
         assert shown in text
 
 
@@ -133,3 +133,12 @@ def test_table_gives_slowdowns_and_what_failed(script, study):
 def test_markdown_table_has_a_rule_and_equal_columns(script, study):
     lines = [line for line in script("table.py", study, "--markdown").stdout.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1 and any(line.startswith("| ---") for line in lines)
+
+
+@pytest.mark.parametrize("compute_ns, stalled", [(22_000_000, "50% stalled"), (44_000_000, None), (None, None)])
+def test_timeline_tells_stalls_from_work(script, tmp_path, compute_ns, stalled):
+    record = synthetic.record(timeline=synthetic.timeline(), compute_ns=compute_ns)
+    done = script("timeline.py", synthetic.write(tmp_path / "t.jsonl", [record]), "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = open(done.stdout.split()[1], encoding="utf-8").read()
+    assert ("stalled" in text) == bool(stalled) and (stalled or "100% busy") in text
