@@ -11,8 +11,10 @@ std::vector<std::vector<part_run>> groups_of(const graph& g, const memory_plan& 
                                              const std::vector<cut>& cuts) {
   std::vector<std::vector<bool>> joined;  // joined[t][p]: parts p and p + 1 belong together
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    const bool separable = cuts[t].along == axis::batch &&
-                           (plan.home[t] == residence::device || plan.home[t] == residence::staged);
+    // A tensor that survives on the device has one address at the end, so its parts stay together.
+    const bool separable =
+        cuts[t].along == axis::batch && (plan.home[t] == residence::staged ||
+                                         (plan.home[t] == residence::device && !survives(g.tensors[t].use)));
     joined.emplace_back(cuts[t].of, !separable);
   }
   for (const action& a : plan.actions) {
