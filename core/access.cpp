@@ -288,6 +288,27 @@ bool is_whole(const dims& shape, const region& r) {
   return r.begin == 0 && r.end == extent_of(shape, r.along);
 }
 
+std::vector<range> runs_of(const tensor& t, const region& r) {
+  if (is_whole(t.shape, r)) return {{0, bytes_of(t)}};
+  const auto n = static_cast<byte_count>(t.shape.n), c = static_cast<byte_count>(t.shape.c);
+  const byte_count row = static_cast<byte_count>(t.shape.w) * size_of(t.type);
+  const byte_count plane = row * static_cast<byte_count>(t.shape.h);
+  const auto begin = static_cast<byte_count>(r.begin), size = static_cast<byte_count>(r.end - r.begin);
+  std::vector<range> runs;
+  switch (r.along) {
+    case axis::batch:
+      runs.push_back({begin * c * plane, size * c * plane});
+      break;
+    case axis::channel:
+      for (byte_count i = 0; i < n; ++i) runs.push_back({(i * c + begin) * plane, size * plane});
+      break;
+    case axis::row:
+      for (byte_count i = 0; i < n * c; ++i) runs.push_back({i * plane + begin * row, size * row});
+      break;
+  }
+  return runs;
+}
+
 byte_count bytes_of(const tensor& t, const region& r) {
   const auto extent = static_cast<std::uint64_t>(extent_of(t.shape, r.along));
   return bytes_of(t) / extent * static_cast<std::uint64_t>(r.end - r.begin);

@@ -37,6 +37,14 @@ region region_of(const dims& shape, const slice& s);
 bool is_whole(const dims& shape, const region& r);
 byte_count bytes_of(const tensor& t, const region& r);
 
+// Bytes [offset, offset + bytes) of a tensor or an arena.
+struct range {
+  byte_count offset = 0, bytes = 0;
+  friend bool operator==(const range&, const range&) = default;
+};
+// The contiguous runs of bytes that make up a region, relative to the tensor's first byte.
+std::vector<range> runs_of(const tensor& t, const region& r);
+
 enum class access_mode : std::uint8_t { read, write, accumulate };
 struct access {
   tensor_id what = 0;

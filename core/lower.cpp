@@ -109,30 +109,6 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
   return result;
 }
 
-// --- byte ranges of regions ---
-
-// The contiguous byte runs of a region of a tensor, relative to its first byte.
-std::vector<range> runs_of(const tensor& t, const region& r) {
-  const byte_count element = size_of(t.type);
-  const auto n = static_cast<byte_count>(t.shape.n), c = static_cast<byte_count>(t.shape.c);
-  const auto row = static_cast<byte_count>(t.shape.w) * element;
-  const byte_count plane = row * static_cast<byte_count>(t.shape.h);
-  const auto begin = static_cast<byte_count>(r.begin), size = static_cast<byte_count>(r.end - r.begin);
-  if (is_whole(t.shape, r)) return {{0, bytes_of(t)}};
-  std::vector<range> runs;
-  switch (r.along) {
-    case axis::batch:
-      return {{begin * c * plane, size * c * plane}};
-    case axis::channel:
-      for (byte_count i = 0; i < n; ++i) runs.push_back({(i * c + begin) * plane, size * plane});
-      return runs;
-    case axis::row:
-      for (byte_count i = 0; i < n * c; ++i) runs.push_back({i * plane + begin * row, size * row});
-      return runs;
-  }
-  return runs;
-}
-
 // --- hazards ---
 
 using last_steps = std::array<std::int32_t, lane_count>;

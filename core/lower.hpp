@@ -21,13 +21,9 @@ struct address {
   byte_count offset = 0;
 };
 
-// Bytes [offset, offset + bytes) of an arena.
-struct range {
-  byte_count offset = 0, bytes = 0;
-};
-
-// One operand of a compute: the address of the tensor's first element (of the whole tensor, also
-// when the compute is a slice) and the region touched.
+// One operand of a compute: the region touched, and the address of the tensor's first element, also
+// when the compute is a slice. Where only a later part is resident that address may lie before the
+// arena: it is modulo 2^64, and comes out right once the offset of the region is added.
 struct operand {
   access what;
   address at;

@@ -23,37 +23,6 @@ void count(const managed_traffic& t, counters& moved) {
   add(moved.evicted_blocks, t.evicted_blocks);
 }
 
-// The runs of consecutive bytes that make up a region, as (offset in the tensor, length).
-template <class F>
-void for_each_run(const tensor& t, const region& r, F&& visit) {
-  const dims& d = t.shape;
-  const byte_count element = size_of(t.type);
-  const auto plane = static_cast<byte_count>(d.h * d.w);
-  byte_count outer = 1, stride = bytes_of(t), inner = 0;
-  switch (r.along) {
-    case axis::batch:
-      inner = static_cast<byte_count>(d.c) * plane * element;
-      break;
-    case axis::channel:
-      outer = static_cast<byte_count>(d.n);
-      inner = plane * element;
-      stride = static_cast<byte_count>(d.c) * inner;
-      break;
-    case axis::row:
-      outer = static_cast<byte_count>(d.n * d.c);
-      inner = static_cast<byte_count>(d.w) * element;
-      stride = plane * element;
-      break;
-  }
-  const byte_count begin = static_cast<byte_count>(r.begin) * inner;
-  const byte_count length = static_cast<byte_count>(r.end - r.begin) * inner;
-  if (length == stride) {
-    visit(0, outer * length);
-    return;
-  }
-  for (byte_count i = 0; i < outer; ++i) visit(i * stride + begin, length);
-}
-
 bool same_bytes(const operand& a, const operand& b) {
   return a.at.where == b.at.where && a.at.offset == b.at.offset && a.what.where == b.what.where;
 }
@@ -92,13 +61,13 @@ step_cost run_compute(const simulated_run& run, const step& s, managed_memory& m
   managed_traffic traffic;
   for (const operand& o : operands_off_device(s)) {
     const byte_count ways = o.what.mode == access_mode::accumulate ? 2 : 1;
-    for_each_run(run.network.tensors[o.what.what], o.what.where, [&](byte_count offset, byte_count bytes) {
+    for (const range& r : runs_of(run.network.tensors[o.what.what], o.what.where)) {
       if (o.at.where == space::pinned) {
-        traffic.zero_copy_bytes += ways * bytes;
+        traffic.zero_copy_bytes += ways * r.bytes;
       } else {
-        traffic += memory.touch({o.at.offset + offset, bytes}, o.what.mode);
+        traffic += memory.touch({o.at.offset + r.offset, r.bytes}, o.what.mode);
       }
-    });
+    }
   }
   count(traffic, moved);
   return {time_of(run, std::get<compute>(s.what)) + time_of(traffic, run.on), 0};
