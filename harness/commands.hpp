@@ -1,0 +1,39 @@
+// The commands of `umbench`, free of command-line parsing. Each returns the exit code: 0 all well,
+// 1 a cell failed, 128 + the signal's number if interrupted. They throw input_error (exit code 2)
+// and append_error (1).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace um {
+
+// Options as the user wrote them; "" is not given.
+struct experiment_options {
+  std::string network, batch, insize, pass, strategy, ratio, budget, backend, mode, iterations, deadline;
+  std::vector<std::string> network_knobs, strategy_knobs;  // name=value
+  bool sgd = false, timeline = false, allow_native = false;
+  std::string machines;
+};
+
+struct run_options {
+  experiment_options what;
+  std::string plan, out;
+};
+struct plan_options {
+  experiment_options what;
+  std::string out, graph_out;
+};
+struct sweep_options {
+  std::string spec, out, jobs, shard, machines;
+  bool resume = false, dry_run = false, allow_native = false;
+};
+
+int list_command(const std::string& what, const std::string& machines);  // what "": everything
+int env_command(bool as_json);
+int plan_command(const plan_options& options);
+int run_command(const run_options& options);
+int sweep_command(const sweep_options& options);
+
+}  // namespace um

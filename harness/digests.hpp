@@ -1,0 +1,22 @@
+// Strategies differ in time only: all of them must compute what `device` computes, to the bit.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "harness/record.hpp"
+
+namespace um {
+
+// Remembers the digest of `device` for each group and iteration count.
+class digest_book {
+ public:
+  // Makes the outcome wrong_result, with the reason, if the record's digest is not the one that
+  // `device` had; remembers the digest of an ok `device` record.
+  void check(record& r);
+
+ private:
+  std::map<std::string, std::uint64_t> by_group_;
+};
+
+}  // namespace um

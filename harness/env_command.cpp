@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include "harness/commands.hpp"
+#include "harness/isolation.hpp"
+#include "harness/json.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+void print_row(const char* label, const std::optional<std::string>& value) {
+  fmt::print("{:<13}{}\n", label, value.value_or("unknown"));
+}
+
+std::optional<std::string> bytes_text(std::optional<byte_count> bytes) {
+  return bytes ? std::optional(to_text(*bytes)) : std::nullopt;
+}
+
+void print_gpu(const gpu_facts& g) {
+  print_row("GPU", fmt::format("{}, {}, compute capability {}", g.name, to_text(g.memory_bytes),
+                               g.compute_capability));
+  print_row("driver", g.driver);
+  print_row("CUDA",
+            fmt::format("runtime {}, driver supports {}, cuDNN {}", g.cuda_runtime, g.cuda_driver, g.cudnn));
+  print_row("managed",
+            fmt::format("concurrent access {}, pageable access {}",
+                        g.concurrent_managed_access ? "yes" : "no", g.pageable_memory_access ? "yes" : "no"));
+}
+
+void print_environment(const environment& e, const std::string& why_no_gpu) {
+  print_row("umbench", fmt::format("{}, built by {}, {} CUDA backend", e.umbench, e.compiler,
+                                   e.has_cuda_backend ? "with" : "without"));
+  print_row("system", e.host.os);
+  print_row("kernel", e.host.kernel);
+  print_row("CPU", e.host.cpu);
+  print_row("cores", e.host.cores ? std::optional(std::to_string(*e.host.cores)) : std::nullopt);
+  print_row("memory", bytes_text(e.host.memory_bytes));
+  print_row("cgroup limit", e.host.cgroup_limit_bytes ? to_text(*e.host.cgroup_limit_bytes) : "none");
+  if (e.gpu) {
+    print_gpu(*e.gpu);
+  } else {
+    print_row("GPU", "none: " + why_no_gpu);
+  }
+  if (!e.nvidia_uvm) return;
+  for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
+}
+
+}  // namespace
+
+int env_command(bool as_json) {
+  signal_watch signals;
+  std::optional<gpu_facts> gpu;
+  std::string why_no_gpu;
+  try {
+    gpu = ask_for_gpu(signals, 0);
+  } catch (const input_error& error) {
+    why_no_gpu = error.what();
+  }
+  if (const auto stop = signals.stop_signal()) return 128 + *stop;
+  const environment here = collect_environment(std::move(gpu));
+  if (as_json) {
+    fmt::print("{}\n", to_json(here));
+  } else {
+    print_environment(here, why_no_gpu);
+  }
+  return 0;
+}
+
+}  // namespace um

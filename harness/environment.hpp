@@ -1,0 +1,45 @@
+// Where a file of records comes from: program, host and GPU.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/units.hpp"
+
+namespace um {
+
+// "0.1.0+<commit>", written at build time; "unknown" in its place outside a git checkout.
+std::string version_text();
+// "GNU 12.2.0".
+std::string compiler_text();
+
+struct gpu_facts {
+  int device = 0;
+  std::string name;
+  std::optional<std::string> driver;  // the kernel module's version
+  byte_count memory_bytes = 0;
+  std::string compute_capability;
+  bool concurrent_managed_access = false, pageable_memory_access = false;
+  std::string cuda_driver, cuda_runtime, cudnn;  // versions
+};
+
+struct host_facts {
+  std::optional<std::string> os, kernel, cpu;
+  std::optional<std::uint64_t> cores;  // that this process may use
+  std::optional<byte_count> memory_bytes, cgroup_limit_bytes;
+};
+
+struct environment {
+  std::string umbench, compiler;
+  bool has_cuda_backend = false;
+  std::string created;  // UTC, ISO 8601
+  host_facts host;
+  std::optional<gpu_facts> gpu;
+  std::optional<std::map<std::string, std::string>> nvidia_uvm;  // the module's parameters
+};
+
+// The GPU is asked for by a process of its own (gpu.hpp), so it is given.
+environment collect_environment(std::optional<gpu_facts> gpu);
+
+}  // namespace um

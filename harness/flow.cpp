@@ -1,0 +1,202 @@
+#include "harness/flow.hpp"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <numeric>
+
+#include "backends/backend.hpp"
+#include "backends/simulator_backend.hpp"
+#include "core/errors.hpp"
+#include "core/verify.hpp"
+#include "harness/gpu.hpp"
+#include "harness/strategies.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+// A strategy made a plan that verify() refuses: a defect of the strategy, kept as a result.
+struct wrong_plan : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+std::unique_ptr<backend> open_backend(const cell& work) {
+  const backend_name name = parse_backend(work.what.backend);
+  if (name.simulated) return open_simulator(work.on.value());
+  return open_gpu(name.device, work.what.allow_native);
+}
+
+// The setting of a cell once its network is measured.
+struct setting {
+  graph network;
+  std::unique_ptr<backend> runs_on;
+  machine on;
+  profile costs;
+};
+
+setting set_up(const cell& work) {
+  setting s;
+  s.network = build(work.what.network);
+  s.runs_on = open_backend(work);
+  s.on = s.runs_on->describe();
+  s.costs = s.runs_on->measure(s.network);
+  return s;
+}
+
+nanoseconds total_time(const profile& costs) {
+  return std::accumulate(costs.begin(), costs.end(), nanoseconds{0},
+                         [](nanoseconds sum, const op_cost& c) { return sum + c.time; });
+}
+
+byte_count budget_of(const experiment& e, const footprint_terms& footprint, const machine& on) {
+  if (e.budget) return *e.budget;
+  if (!e.ratio) return on.device_bytes;
+  return std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(footprint.total) / *e.ratio));
+}
+
+void check_device_holds(byte_count budget, const footprint_terms& footprint, const machine& on) {
+  if (budget <= on.device_bytes) return;
+  throw infeasible(fmt::format(
+      "the budget of {} ({} bytes; footprint {}) is more than the {} ({} bytes) of {}", to_text(budget),
+      budget, to_text(footprint.total), to_text(on.device_bytes), on.device_bytes, on.name));
+}
+
+// Pinned data and whatever managed data does not fit on the device must fit on the host.
+void check_host_holds(const execution_plan& plan, const machine& on) {
+  const byte_count free = plan.budget - std::min(plan.budget, plan.device_arena_bytes);
+  const byte_count spilled = plan.managed_arena_bytes - std::min(plan.managed_arena_bytes, free);
+  if (plan.pinned_arena_bytes + spilled <= on.host_bytes) return;
+  throw infeasible(fmt::format("{} must lie in host memory, {} has {}",
+                               to_text(plan.pinned_arena_bytes + spilled), on.name, to_text(on.host_bytes)));
+}
+
+problem problem_of(const experiment& e, const setting& s, byte_count budget) {
+  return {s.network, s.costs, s.on, budget, pressure_of(e.mode.value()), e.strategy_knobs};
+}
+
+plan_file plan_for(const experiment& e, const problem& p) {
+  const strategy& s = strategy_named(e.strategy);
+  plan_file file{e.network, e.strategy,     e.strategy_knobs, e.ratio,
+                 p.budget,  e.mode.value(), s.placed_by,      s.plan(p)};
+  if (const auto defect = defect_of(p.network, file.plan)) {
+    throw wrong_plan(fmt::format("strategy {} made a wrong plan: {}", e.strategy, one_line(*defect)));
+  }
+  return file;
+}
+
+void note_memory(record& r, const execution_plan& plan) {
+  r.memory.device_arena = plan.device_arena_bytes;
+  r.memory.managed_arena = plan.managed_arena_bytes;
+  r.memory.pinned_arena = plan.pinned_arena_bytes;
+  r.memory.peak_device = plan.peak_device_bytes;
+}
+
+void note_engines(record& r, const setting& s) {
+  if (r.simulated) return;
+  r.engines.emplace();
+  for (std::size_t i = 0; i < s.costs.size(); ++i) {
+    r.engines->push_back(
+        {s.network.ops[i].name, s.costs[i].engine, s.costs[i].time, s.costs[i].workspace_bytes});
+  }
+}
+
+std::string name_of(const graph& g, const action& a) {
+  const auto* c = std::get_if<compute>(&a);
+  return c && is_whole(c->part) ? g.ops[c->what].name : to_text(g, a);
+}
+
+timeline_figures timeline_of(const graph& g, const execution_plan& plan, const execution& done) {
+  const trace& last = done.iterations.back();
+  timeline_figures t;
+  t.iteration = static_cast<std::uint32_t>(done.iterations.size() - 1);
+  for (const span& s : last.spans) {
+    t.spans.push_back({s.where, name_of(g, plan.steps.at(s.step).what), s.begin, s.end});
+  }
+  t.resident = last.resident;
+  return t;
+}
+
+bool all_observed(const counters& c) {
+  return c.faults && c.fault_to_device_bytes && c.prefetch_to_device_bytes && c.copy_to_device_bytes &&
+         c.driver_evict_bytes && c.plan_evict_bytes && c.copy_to_host_bytes && c.evicted_blocks;
+}
+
+void note_execution(record& r, const execution& done) {
+  for (const trace& t : done.iterations) r.samples.push_back(t.duration);
+  if (!done.iterations.empty()) {
+    r.first = done.iterations.front().moved;
+    r.last = done.iterations.back().moved;
+    if (!all_observed(*r.first) || !all_observed(*r.last)) {
+      r.counters_reason = fmt::format("{} does not observe the counters that are null", r.backend);
+    }
+  }
+  r.digest = done.digest;
+  r.loss = done.loss;
+}
+
+void fill(record& r, const cell& work) {
+  const experiment& e = work.what;
+  setting s = set_up(work);
+  r.device = s.on.name;
+  r.calibrated = !r.simulated || s.on.calibrated;
+  r.compute = total_time(s.costs);
+  note_engines(r, s);
+
+  const footprint_terms footprint = footprint_of(s.network, s.costs);
+  const byte_count budget = budget_of(e, footprint, s.on);
+  r.memory.footprint = footprint;
+  r.memory.budget = budget;
+  if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(budget);
+  check_device_holds(budget, footprint, s.on);
+
+  const problem p = problem_of(e, s, budget);
+  const plan_file made = work.plan ? *work.plan : plan_for(e, p);
+  const execution_plan plan = lower(p, made.plan, made.placed_by);
+  note_memory(r, plan);
+  check_host_holds(plan, s.on);
+
+  const execution done = s.runs_on->execute(s.network, plan, {e.iterations, e.timeline, true});
+  note_execution(r, done);
+  if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(s.network, plan, done);
+}
+
+void fail(record& r, outcome result, const char* why) {
+  r.result = result;
+  r.reason = one_line(why);
+}
+
+}  // namespace
+
+record run_cell(const cell& work) {
+  record r = blank_record(work.what);
+  try {
+    fill(r, work);
+  } catch (const infeasible& e) {
+    fail(r, outcome::infeasible, e.what());
+  } catch (const out_of_memory& e) {
+    fail(r, outcome::out_of_memory, e.what());
+  } catch (const std::bad_alloc&) {
+    fail(r, outcome::out_of_memory, "the host has no memory left for this process");
+  } catch (const unsupported& e) {
+    fail(r, outcome::unsupported, e.what());
+  } catch (const wrong_plan& e) {
+    fail(r, outcome::wrong_result, e.what());
+  }
+  return r;
+}
+
+planned plan_cell(const cell& work) {
+  const experiment& e = work.what;
+  setting s = set_up(work);
+  const footprint_terms footprint = footprint_of(s.network, s.costs);
+  const byte_count budget = budget_of(e, footprint, s.on);
+  check_device_holds(budget, footprint, s.on);
+  const problem p = problem_of(e, s, budget);
+  plan_file file = plan_for(e, p);
+  execution_plan steps = lower(p, file.plan, file.placed_by);
+  check_host_holds(steps, s.on);
+  return {std::move(file), std::move(s.network), std::move(steps)};
+}
+
+}  // namespace um

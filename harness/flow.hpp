@@ -1,0 +1,20 @@
+// The flow of one experiment, in the calling process: network, backend, profile, budget, plan,
+// proof, addresses, execution, record. Refusals and failures are outcomes of the record.
+#pragma once
+
+#include "harness/record.hpp"
+
+namespace um {
+
+// `work.what` is completed. Throws only what no experiment should: defects of the program.
+record run_cell(const cell& work);
+
+// The plan alone, ready to be kept in a file. Throws infeasible, unsupported or out_of_memory.
+struct planned {
+  plan_file file;
+  graph network;
+  execution_plan steps;
+};
+planned plan_cell(const cell& work);
+
+}  // namespace um

@@ -1,0 +1,18 @@
+// The CUDA half of the harness, or its absence: a build without CUDA links gpu_absent.cpp.
+#pragma once
+
+#include <memory>
+
+#include "backends/backend.hpp"
+#include "harness/environment.hpp"
+
+namespace um {
+
+bool built_with_cuda();
+
+// Both initialise CUDA, so only processes made for one cell or one question may call them. They
+// throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
+std::unique_ptr<backend> open_gpu(int device, bool allow_native_oversubscription);
+gpu_facts probe_gpu(int device);
+
+}  // namespace um

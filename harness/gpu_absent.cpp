@@ -1,0 +1,23 @@
+#include "core/errors.hpp"
+#include "harness/gpu.hpp"
+
+namespace um {
+namespace {
+
+constexpr const char* absent =
+    "this build has no CUDA backend; install a CUDA toolkit (12.4 or later) and cuDNN 9 and configure with "
+    "-DUM_CUDA=ON, or use a simulated machine (sim:NAME)";
+
+}  // namespace
+
+bool built_with_cuda() {
+  return false;
+}
+std::unique_ptr<backend> open_gpu(int, bool) {
+  throw unsupported(absent);
+}
+gpu_facts probe_gpu(int) {
+  throw unsupported(absent);
+}
+
+}  // namespace um

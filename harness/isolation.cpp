@@ -1,0 +1,113 @@
+#include "harness/isolation.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+
+#include "core/errors.hpp"
+#include "harness/flow.hpp"
+#include "harness/gpu.hpp"
+#include "harness/json.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::chrono::seconds gpu_deadline{60};
+constexpr int refused = 2;  // exit code of probe-gpu; the reason is its standard error
+
+void fail_as_asked(const std::string& key) {
+  const char* asked = std::getenv("UMBENCH_TEST_CELL");
+  const std::string_view text = asked ? asked : "";
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos || key.find(text.substr(colon + 1)) == std::string::npos) return;
+  if (text.substr(0, colon) == "abort") {
+    std::cerr << "asked to abort" << std::endl;
+    std::abort();
+  }
+  while (text.substr(0, colon) == "hang") pause();
+}
+
+// ": " and the last words of standard error, if there were any.
+std::string last_words(const child_report& report) {
+  constexpr std::size_t most = 400;
+  std::string text = one_line(report.error_tail);
+  if (text.size() > most) text = "..." + text.substr(text.size() - most);
+  return text.empty() ? "" : ": " + text;
+}
+
+std::string how_it_ended(const child_report& report) {
+  if (report.signal) {
+    const bool foreign_kill = *report.signal == SIGKILL;
+    return fmt::format("killed by {}{}{}", signal_name(*report.signal),
+                       foreign_kill ? " from outside (is the host short of memory?)" : "",
+                       last_words(report));
+  }
+  return fmt::format("exited with code {}{}", report.exit_code.value_or(-1), last_words(report));
+}
+
+record failed(const cell& work, outcome result, std::string reason) {
+  record r = blank_record(work.what);
+  r.result = result;
+  r.reason = std::move(reason);
+  return r;
+}
+
+}  // namespace
+
+void start_cell(child_pool& pool, std::size_t id, const cell& work) {
+  pool.start(id, {cell_command}, to_json(work), std::chrono::seconds{work.what.deadline_s});
+}
+
+record record_of(const cell& work, const child_report& report) {
+  if (report.timed_out) {
+    return failed(work, outcome::timeout,
+                  fmt::format("no result after {} s; {}", work.what.deadline_s,
+                              report.stuck ? "its process hangs in the kernel and cannot be killed"
+                                           : "its process was killed"));
+  }
+  if (report.exit_code != 0) return failed(work, outcome::crashed, how_it_ended(report));
+  try {
+    return record_from_json(report.output, "the cell's process");
+  } catch (const input_error& error) {
+    return failed(work, outcome::crashed, fmt::format("gave no record: {}", error.what()));
+  }
+}
+
+int run_cell_process() {
+  die_with_parent();
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  const cell work = cell_from_json(text, "standard input");
+  fail_as_asked(key_of(work.what));
+  std::cout << to_json(run_cell(work)) << std::flush;
+  return std::cout ? 0 : 1;
+}
+
+gpu_facts ask_for_gpu(signal_watch& signals, int device) {
+  child_pool pool(signals);
+  pool.start(0, {gpu_command, std::to_string(device)}, "", gpu_deadline);
+  const auto report = pool.wait();
+  if (!report) throw input_error("interrupted while looking for the GPU");
+  if (report->exit_code == 0) return gpu_from_json(report->output, "probe-gpu");
+  if (report->exit_code == refused) throw input_error(one_line(report->error_tail));
+  throw input_error(fmt::format("cannot use cuda:{}: the question for the GPU {}", device,
+                                report->timed_out ? "had no answer in a minute" : how_it_ended(*report)));
+}
+
+int probe_gpu_process(int device) {
+  die_with_parent();
+  try {
+    std::cout << to_json(probe_gpu(device)) << std::flush;
+    return 0;
+  } catch (const unsupported& error) {
+    std::cerr << error.what() << std::flush;
+    return refused;
+  }
+}
+
+}  // namespace um

@@ -1,0 +1,38 @@
+// JSON of the parts that several documents share; for the json_*.cpp files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "harness/json.hpp"
+#include "harness/json_fields.hpp"
+
+namespace um {
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json json_of(const machine_file& file);
+machine_file machine_file_from(const json& value, const place& at);
+
+json json_of(const plan_file& file);
+plan_file plan_file_from(const json& value, const place& at);
+
+// Reading completes the knobs and checks that the network can be built.
+json network_json(const network_spec& n);
+network_spec network_from(const json& value, const place& at);
+
+// {"name": whole number, ...}
+json knobs_json(const std::map<std::string, std::int64_t>& knobs);
+std::map<std::string, std::int64_t> knobs_from(const json& value, const place& at);
+
+// Lower-case letters, digits, '-', '_', '.'; not empty. Such names can stand in keys and file names.
+bool is_plain_name(std::string_view name);
+
+}  // namespace um

@@ -1,0 +1,277 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "harness/json.hpp"
+#include "harness/json_fields.hpp"
+#include "harness/json_parts.hpp"
+
+namespace um {
+namespace {
+
+// Reads `member` from its field unless that is null.
+template <class T, class Read>
+std::optional<T> unless_null(fields& f, std::string_view name, Read read) {
+  return f.is_null(name) ? std::nullopt : std::optional<T>(read(f.at(name), f.where(name)));
+}
+
+// --- counters ---
+
+struct counter_row {
+  const char* name;
+  std::optional<std::uint64_t> counters::* member;
+};
+constexpr std::array<counter_row, 8> counter_rows{{
+    {"faults", &counters::faults},
+    {"fault_to_device_bytes", &counters::fault_to_device_bytes},
+    {"prefetch_to_device_bytes", &counters::prefetch_to_device_bytes},
+    {"copy_to_device_bytes", &counters::copy_to_device_bytes},
+    {"driver_evict_bytes", &counters::driver_evict_bytes},
+    {"plan_evict_bytes", &counters::plan_evict_bytes},
+    {"copy_to_host_bytes", &counters::copy_to_host_bytes},
+    {"evicted_blocks", &counters::evicted_blocks},
+}};
+
+json json_of(const counters& c) {
+  json out = json::object();
+  for (const counter_row& row : counter_rows) out[row.name] = or_null(c.*row.member);
+  return out;
+}
+
+counters counters_from(const json& value, const place& at) {
+  fields f(value, at);
+  counters c;
+  for (const counter_row& row : counter_rows) c.*row.member = f.count_or_null(row.name);
+  f.finish();
+  return c;
+}
+
+// --- memory ---
+
+struct term_row {
+  const char* name;
+  byte_count footprint_terms::* member;
+};
+constexpr std::array<term_row, 7> term_rows{{
+    {"parameters_bytes", &footprint_terms::parameters},
+    {"parameter_gradients_bytes", &footprint_terms::parameter_gradients},
+    {"activations_bytes", &footprint_terms::activations},
+    {"activation_gradients_bytes", &footprint_terms::activation_gradients},
+    {"inputs_bytes", &footprint_terms::inputs},
+    {"workspace_bytes", &footprint_terms::workspace},
+    {"fragmentation_bytes", &footprint_terms::fragmentation},
+}};
+
+json json_of(const memory_figures& m) {
+  json terms = nullptr;
+  if (m.footprint) {
+    terms = json::object();
+    for (const term_row& row : term_rows) terms[row.name] = (*m.footprint).*row.member;
+  }
+  return {{"footprint_bytes", m.footprint ? json(m.footprint->total) : json(nullptr)},
+          {"budget_bytes", or_null(m.budget)},
+          {"terms", std::move(terms)},
+          {"device_arena_bytes", or_null(m.device_arena)},
+          {"managed_arena_bytes", or_null(m.managed_arena)},
+          {"pinned_arena_bytes", or_null(m.pinned_arena)},
+          {"peak_device_bytes", or_null(m.peak_device)}};
+}
+
+memory_figures memory_from(const json& value, const place& at) {
+  fields f(value, at);
+  memory_figures m;
+  const auto total = f.count_or_null("footprint_bytes");
+  m.budget = f.count_or_null("budget_bytes");
+  if (f.is_null("terms") == total.has_value()) refuse(at, "footprint_bytes and terms go together");
+  if (total) {
+    fields t = f.object("terms");
+    m.footprint.emplace().total = *total;
+    for (const term_row& row : term_rows) (*m.footprint).*row.member = t.count(row.name);
+    t.finish();
+  }
+  m.device_arena = f.count_or_null("device_arena_bytes");
+  m.managed_arena = f.count_or_null("managed_arena_bytes");
+  m.pinned_arena = f.count_or_null("pinned_arena_bytes");
+  m.peak_device = f.count_or_null("peak_device_bytes");
+  f.finish();
+  return m;
+}
+
+// --- engines, timeline ---
+
+json json_of(const engine_figure& e) {
+  return {{"op", e.op}, {"engine", e.engine}, {"time_ns", e.time}, {"workspace_bytes", e.workspace_bytes}};
+}
+
+std::vector<engine_figure> engines_from(const json& value, const place& at) {
+  std::vector<engine_figure> engines;
+  for (const auto& [element, where] : as_list(value, at)) {
+    fields f(*element, where);
+    engines.push_back({f.text("op"), f.text("engine"), f.integer("time_ns"), f.count("workspace_bytes")});
+    f.finish();
+  }
+  return engines;
+}
+
+json json_of(const timeline_figures& t) {
+  json spans = json::array(), resident = json::array();
+  for (const timeline_span& s : t.spans) {
+    spans.push_back({{"lane", to_text(s.where)}, {"name", s.name}, {"begin_ns", s.begin}, {"end_ns", s.end}});
+  }
+  for (const resident_sample& s : t.resident) resident.push_back({{"at_ns", s.at}, {"bytes", s.bytes}});
+  return {{"iteration", t.iteration}, {"spans", std::move(spans)}, {"resident", std::move(resident)}};
+}
+
+timeline_figures timeline_from(const json& value, const place& at) {
+  fields f(value, at);
+  timeline_figures t;
+  t.iteration = static_cast<std::uint32_t>(f.integer("iteration", 0, most_iterations));
+  for (const auto& [element, where] : f.list("spans")) {
+    fields s(*element, where);
+    const lane l = as_choice(s.at("lane"), s.where("lane"), {lane::compute, lane::to_device, lane::to_host});
+    t.spans.push_back({l, s.text("name"), s.integer("begin_ns"), s.integer("end_ns")});
+    s.finish();
+  }
+  for (const auto& [element, where] : f.list("resident")) {
+    fields s(*element, where);
+    t.resident.push_back({s.integer("at_ns"), s.count("bytes")});
+    s.finish();
+  }
+  f.finish();
+  return t;
+}
+
+// --- digests are texts: not every reader of JSON keeps 64 bits of a number ---
+
+std::uint64_t digest_from(const json& value, const place& at) {
+  const std::string text = as_text(value, at);
+  std::uint64_t digest = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16) {
+    refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits", text));
+  }
+  return digest;
+}
+
+// --- the record, in three runs of fields ---
+
+void write_identity(json& out, const record& r) {
+  out["key"] = r.key;
+  out["network"] = r.network.name;
+  out["batch"] = r.network.batch;
+  out["pass"] = to_text(r.network.mode);
+  out["sgd"] = r.network.sgd;
+  out["network_knobs"] = knobs_json(r.network.knobs);
+  out["fusion"] = r.fusion;
+  out["precision"] = r.precision;
+  out["strategy"] = r.strategy;
+  out["strategy_knobs"] = knobs_json(r.strategy_knobs);
+  out["ratio"] = or_null(r.ratio);
+  out["mode"] = to_text(r.mode);
+  out["backend"] = r.backend;
+  out["device"] = or_null(r.device);
+  out["iterations"] = r.iterations;
+}
+
+void read_identity(fields& f, record& r) {
+  r.key = f.text("key");
+  r.network.name = f.text("network");
+  r.network.batch = f.integer("batch", 1);
+  r.network.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
+  r.network.sgd = f.boolean("sgd");
+  r.network.knobs = knobs_from(f.at("network_knobs"), f.where("network_knobs"));
+  r.fusion = f.text("fusion");
+  r.precision = f.text("precision");
+  r.strategy = f.text("strategy");
+  r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
+  if (!f.is_null("ratio")) r.ratio = f.number("ratio", 0, std::numeric_limits<double>::max());
+  r.mode =
+      as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
+  r.backend = f.text("backend");
+  r.device = f.text_or_null("device");
+  r.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
+}
+
+void write_result(json& out, const record& r) {
+  out["outcome"] = to_text(r.result);
+  out["reason"] = or_null(r.reason);
+  out["samples_ns"] = r.samples;
+  out["counters"] =
+      r.first && r.last ? json{{"first", json_of(*r.first)}, {"last", json_of(*r.last)}} : json(nullptr);
+  out["counters_reason"] = or_null(r.counters_reason);
+  out["memory"] = json_of(r.memory);
+  out["compute_ns"] = or_null(r.compute);
+  out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
+  out["loss"] = or_null(r.loss);
+}
+
+void read_result(fields& f, record& r) {
+  r.result = as_choice(f.at("outcome"), f.where("outcome"),
+                       {outcome::ok, outcome::infeasible, outcome::out_of_memory, outcome::unsupported,
+                        outcome::timeout, outcome::crashed, outcome::wrong_result});
+  r.reason = f.text_or_null("reason");
+  for (const auto& [value, at] : f.list("samples_ns")) r.samples.push_back(as_integer(*value, at));
+  if (!f.is_null("counters")) {
+    fields c = f.object("counters");
+    r.first = counters_from(c.at("first"), c.where("first"));
+    r.last = counters_from(c.at("last"), c.where("last"));
+    c.finish();
+  }
+  r.counters_reason = f.text_or_null("counters_reason");
+  r.memory = memory_from(f.at("memory"), f.where("memory"));
+  r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
+  r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);
+  constexpr double most = std::numeric_limits<double>::max();
+  r.loss = unless_null<double>(f, "loss", [](auto& v, auto at) { return as_number(v, at, -most, most); });
+}
+
+void write_origin(json& out, const record& r) {
+  out["simulated"] = r.simulated;
+  out["calibrated"] = or_null(r.calibrated);
+  out["engines"] = nullptr;
+  if (r.engines) {
+    out["engines"] = json::array();
+    for (const engine_figure& e : *r.engines) out["engines"].push_back(json_of(e));
+  }
+  out["timeline"] = r.timeline ? json_of(*r.timeline) : json(nullptr);
+}
+
+void read_origin(fields& f, record& r) {
+  r.simulated = f.boolean("simulated");
+  r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
+  r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
+  r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);
+}
+
+}  // namespace
+
+std::string to_json(const record& r) {
+  json out{{"kind", "record"}, {"schema", 1}};
+  write_identity(out, r);
+  write_result(out, r);
+  write_origin(out, r);
+  return dump_line(out);
+}
+
+record record_from_json(std::string_view line, const std::string& source) {
+  const json document = parse_json(line, source);
+  fields f(document, {source, ""});
+  as_one_of(f.at("kind"), f.where("kind"), {"record"});
+  f.schema();
+  record r;
+  read_identity(f, r);
+  read_result(f, r);
+  read_origin(f, r);
+  f.finish();
+  return r;
+}
+
+line_kind kind_of_line(std::string_view line, const std::string& source) {
+  const json document = parse_json(line, source);
+  fields f(document, {source, ""});
+  return as_one_of(f.at("kind"), f.where("kind"), {"environment", "record"}) == 0 ? line_kind::environment
+                                                                                  : line_kind::record;
+}
+
+}  // namespace um

@@ -1,0 +1,80 @@
+#include "harness/machines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "harness/json.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+std::vector<std::filesystem::path> json_files(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> files;
+  std::filesystem::directory_iterator entry(folder, error);
+  if (error) {
+    throw input_error(
+        fmt::format("{}: {}; --machines wants a folder of machine files", folder.string(), error.message()));
+  }
+  for (const auto& found : entry) {
+    if (found.path().extension() == ".json") files.push_back(found.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void place_machine(std::vector<machine_file>& machines, machine_file added) {
+  const auto same = std::find_if(machines.begin(), machines.end(),
+                                 [&](const machine_file& m) { return m.what.name == added.what.name; });
+  if (same == machines.end()) {
+    machines.push_back(std::move(added));
+  } else {
+    *same = std::move(added);
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  // An empty file sets failbit on `text`; only the source tells of a failed read.
+  if (!file || file.bad() || std::filesystem::is_directory(path)) {
+    throw input_error(
+        fmt::format("{}: cannot read: {}", path.string(),
+                    std::filesystem::is_directory(path) ? "is a folder" : std::strerror(errno)));
+  }
+  return text.str();
+}
+
+std::vector<machine_file> load_machines(const std::optional<std::filesystem::path>& extra) {
+  std::vector<machine_file> machines;
+  for (const machine_text& m : embedded_machines()) {
+    place_machine(machines, machine_from_json(m.text, m.file_name));
+  }
+  if (extra) {
+    for (const auto& file : json_files(*extra)) {
+      place_machine(machines, machine_from_json(read_file(file), file.string()));
+    }
+  }
+  return machines;
+}
+
+const machine_file& machine_named(const std::vector<machine_file>& machines, std::string_view name) {
+  std::vector<std::string> known;
+  for (const machine_file& m : machines) {
+    if (m.what.name == name) return m;
+    known.push_back(m.what.name);
+  }
+  throw input_error(unknown_name("machine", name, known));
+}
+
+}  // namespace um

@@ -1,0 +1,22 @@
+// Numbers as users write them on a command line. Every function throws input_error naming the
+// option for anything but a number within its limits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/units.hpp"
+
+namespace um {
+
+std::int64_t whole_number(std::string_view option, std::string_view text, std::int64_t least,
+                          std::int64_t most);
+double real_number(std::string_view option, std::string_view text, double least, double most);
+// "4GiB"; at least one byte.
+byte_count size_in_bytes(std::string_view option, std::string_view text);
+// "name=value".
+std::pair<std::string, std::int64_t> assignment(std::string_view option, std::string_view text);
+
+}  // namespace um

@@ -1,0 +1,119 @@
+#include "harness/record_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "harness/json.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::string_view opening = R"({"kind":"environment")";
+
+// The start of an environment line, torn at any place.
+bool could_be_ours(std::string_view torn) {
+  const std::size_t n = std::min(torn.size(), opening.size());
+  return torn.substr(0, n) == opening.substr(0, n);
+}
+
+// Nothing where the descriptor has no end to ask for, such as a device.
+std::optional<off_t> size_of(int descriptor) {
+  struct stat status{};
+  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return status.st_size;
+}
+
+}  // namespace
+
+record_file::record_file(std::filesystem::path path, open_mode how) : path_(std::move(path)) {
+  descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) {
+    throw input_error(
+        fmt::format("{}: cannot write: {}; choose another --out", path_.string(), std::strerror(errno)));
+  }
+  try {
+    lock();
+    const bool holds_something = size_of(descriptor_).value_or(0) > 0;
+    if (how == open_mode::create && holds_something) {
+      throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
+                                    path_.string()));
+    }
+    if (holds_something) load();
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+record_file::~record_file() {
+  close(descriptor_);
+}
+
+void record_file::lock() {
+  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  if (errno != EWOULDBLOCK) return;  // a file system without locks
+  throw input_error(fmt::format("{}: another umbench is writing to it; wait for it or choose another --out",
+                                path_.string()));
+}
+
+void record_file::load() {
+  const std::string text = read_file(path_);
+  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  was_torn_ = whole < text.size();
+  if (whole == 0 && !could_be_ours(text)) {
+    throw input_error(fmt::format("{}: is no record file of umbench; choose another --out", path_.string()));
+  }
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < whole;) {
+    const std::size_t end = text.find('\n', begin);
+    load_line(std::string_view(text).substr(begin, end - begin), ++number);
+    begin = end + 1;
+  }
+  if (was_torn_ && ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
+    throw input_error(
+        fmt::format("{}: cannot cut off its torn last line: {}", path_.string(), std::strerror(errno)));
+  }
+}
+
+void record_file::load_line(std::string_view line, std::size_t number) {
+  const std::string source = fmt::format("{}: line {}", path_.string(), number);
+  if (kind_of_line(line, source) == line_kind::environment) {
+    environments_.push_back(environment_from_json(line, source));
+  } else {
+    earlier_.push_back(record_from_json(line, source));
+  }
+}
+
+void record_file::append(const environment& e) {
+  append_line(to_json(e));
+}
+void record_file::append(const record& r) {
+  append_line(to_json(r));
+}
+
+void record_file::append_line(std::string line) {
+  line += '\n';
+  const auto before = size_of(descriptor_);
+  const auto give_up = [&](int why) {
+    if (before && ftruncate(descriptor_, *before) != 0) why = errno;
+    throw append_error(fmt::format("{}: cannot add a record: {}; what was there before is kept",
+                                   path_.string(), std::strerror(why)));
+  };
+  for (std::string_view left = line; !left.empty();) {
+    const ssize_t n = write(descriptor_, left.data(), left.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) give_up(errno);
+    left.remove_prefix(static_cast<std::size_t>(n));
+  }
+  // Devices and pipes cannot be synchronised, and need not be.
+  if (fdatasync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) give_up(errno);
+}
+
+}  // namespace um

@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include "harness/cells.hpp"
+#include "harness/digests.hpp"
+#include "harness/isolation.hpp"
+#include "harness/json.hpp"
+#include "harness/record_file.hpp"
+#include "harness/suggest.hpp"
+#include "harness/summary.hpp"
+#include "harness/sweep_runner.hpp"
+
+namespace um {
+namespace {
+
+// The plan's file says what to run; the options say only where and how often.
+cell cell_from_plan(const run_options& options) {
+  const experiment_options& o = options.what;
+  for (const auto& [option, given] : {std::pair{"--network", !o.network.empty()},
+                                      {"--batch", !o.batch.empty()},
+                                      {"--insize", !o.insize.empty()},
+                                      {"--pass", !o.pass.empty()},
+                                      {"--sgd", o.sgd},
+                                      {"--set", !o.network_knobs.empty()},
+                                      {"--strategy", !o.strategy.empty()},
+                                      {"--knob", !o.strategy_knobs.empty()},
+                                      {"--ratio", !o.ratio.empty()},
+                                      {"--budget", !o.budget.empty()},
+                                      {"--mode", !o.mode.empty()}}) {
+    if (given) throw input_error(fmt::format("{} is given, but --plan says it already; drop it", option));
+  }
+  plan_file plan = plan_from_json(read_file(options.plan), options.plan);
+  experiment_options rest = o;
+  rest.network = plan.network.name;
+  rest.strategy = plan.strategy;
+  experiment e = experiment_of(rest);
+  e.network = plan.network;
+  e.strategy = "plan:" + plan.strategy;
+  e.strategy_knobs = plan.strategy_knobs;
+  e.ratio = plan.ratio;
+  if (!e.ratio) e.budget = plan.budget;
+  e.mode = plan.mode;
+  try {
+    e = completed(std::move(e));
+  } catch (const input_error& error) {
+    throw input_error(fmt::format("{}: the plan was made for mode {}, which cannot run here: {}",
+                                  options.plan, to_text(plan.mode), error.what()));
+  }
+  return {std::move(e), std::nullopt, std::move(plan)};
+}
+
+cell cell_for(const run_options& options) {
+  const auto machines = machines_in(options.what.machines);
+  if (options.plan.empty()) return cell_of(completed(experiment_of(options.what)), machines);
+  cell work = cell_from_plan(options);
+  work.on = cell_of(work.what, machines).on;
+  return work;
+}
+
+}  // namespace
+
+int run_command(const run_options& options) {
+  const cell work = cell_for(options);
+  signal_watch signals;
+  const environment here = environment_for(std::span(&work, 1), signals);
+  std::optional<record_file> file;
+  if (!options.out.empty()) file.emplace(options.out, open_mode::resume);
+
+  child_pool pool(signals);
+  start_cell(pool, 0, work);
+  const auto report = pool.wait();
+  if (!report) {
+    const int stop = signals.stop_signal().value_or(0);
+    fmt::print(stderr, "umbench: stopped by {}; nothing was recorded\n", signal_name(stop));
+    return 128 + stop;
+  }
+  record r = record_of(work, *report);
+  if (file) {
+    digest_book digests;
+    for (record before : file->earlier()) digests.check(before);
+    digests.check(r);
+    note_environment(*file, here);
+    file->append(r);
+  }
+  fmt::print("{}", summary(r));
+  if (is_result(r.result)) return 0;
+  fmt::print(stderr, "umbench: {}: {}\n", r.key, outcome_text(r));
+  return 1;
+}
+
+}  // namespace um

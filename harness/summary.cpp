@@ -1,0 +1,122 @@
+#include "harness/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+namespace um {
+namespace {
+
+std::string row(std::string_view label, const std::string& text) {
+  return fmt::format("  {:<11}{}\n", label, text);
+}
+
+std::string footprint_text(const footprint_terms& f) {
+  return fmt::format(
+      "{} (parameters {}, their gradients {}, activations {}, their gradients {}, inputs {}, "
+      "workspace {}, fragmentation {})",
+      to_text(f.total), to_text(f.parameters), to_text(f.parameter_gradients), to_text(f.activations),
+      to_text(f.activation_gradients), to_text(f.inputs), to_text(f.workspace), to_text(f.fragmentation));
+}
+
+std::string bytes_or_unknown(std::initializer_list<std::optional<byte_count>> parts) {
+  byte_count sum = 0;
+  for (const auto& part : parts) {
+    if (!part) return "not observed";
+    sum += *part;
+  }
+  return to_text(sum);
+}
+
+std::string moved_text(const counters& c) {
+  return fmt::format(
+      "to the device {}, to the host {}",
+      bytes_or_unknown({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
+      bytes_or_unknown({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes}));
+}
+
+std::string memory_rows(const memory_figures& m) {
+  std::string text;
+  if (m.footprint) text += row("footprint", footprint_text(*m.footprint));
+  if (m.budget) text += row("budget", to_text(*m.budget));
+  if (m.device_arena && m.managed_arena && m.pinned_arena) {
+    text += row("arenas", fmt::format("device {}, managed {}, pinned host {}", to_text(*m.device_arena),
+                                      to_text(*m.managed_arena), to_text(*m.pinned_arena)));
+  }
+  return text;
+}
+
+std::size_t count_of(const memory_plan& plan, std::size_t kind) {
+  std::size_t n = 0;
+  for (const action& a : plan.actions) n += a.index() == kind;
+  return n;
+}
+
+std::string homes_text(const memory_plan& plan) {
+  std::array<std::size_t, 4> count{};
+  for (const residence home : plan.home) ++count.at(static_cast<std::size_t>(home));
+  return fmt::format("{} device, {} staged, {} managed, {} host", count[0], count[1], count[2], count[3]);
+}
+
+}  // namespace
+
+std::string time_text(double ns) {
+  const bool seconds = ns >= 1e9;
+  const double value = ns / (seconds ? 1e9 : 1e6);
+  int decimals = 3;
+  for (double bound = 1; value >= bound && decimals > 0; bound *= 10) --decimals;
+  // 0.342, 1.23, 12.3, 123
+  if (value < 1) decimals = 3;
+  return fmt::format("{:.{}f} {}", value, decimals, seconds ? "s" : "ms");
+}
+
+std::string provenance(const record& r) {
+  if (!r.simulated) return fmt::format("measured on {}", r.device.value_or(r.backend));
+  return fmt::format("simulated on machine file {}, figures {}", r.device.value_or(r.backend),
+                     r.calibrated.value_or(false) ? "calibrated" : "not calibrated");
+}
+
+std::string outcome_text(const record& r) {
+  if (const auto time = steady_ns(r)) return fmt::format("{} {}", time_text(*time), to_text(r.result));
+  return r.reason ? fmt::format("{}: {}", to_text(r.result), *r.reason) : std::string(to_text(r.result));
+}
+
+std::string summary(const record& r) {
+  std::string text = r.key + "\n";
+  text += row("", provenance(r));
+  text += row("outcome", std::string(to_text(r.result)) + (r.reason ? ": " + *r.reason : ""));
+  text += memory_rows(r.memory);
+  if (const auto time = steady_ns(r)) {
+    text += row("iteration", fmt::format("first {}, then {} (median of {})",
+                                         time_text(static_cast<double>(r.samples.front())), time_text(*time),
+                                         std::max<std::size_t>(r.samples.size() - 1, 1)));
+  }
+  if (r.compute) {
+    text += row("operators",
+                fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
+  }
+  if (r.last) text += row("moved", moved_text(*r.last) + " in the last iteration");
+  if (r.loss) text += row("loss", fmt::format("{}", *r.loss));
+  return text;
+}
+
+std::string summary(const planned& p) {
+  const memory_plan& plan = p.file.plan;
+  std::string text =
+      fmt::format("{} on {} batch {}, mode {}, budget {}\n", p.file.strategy, p.file.network.name,
+                  p.file.network.batch, to_text(p.file.mode), to_text(p.file.budget));
+  text += row("tensors", homes_text(plan));
+  text += row("actions", fmt::format("{} computes, {} prefetches, {} evictions, {} discards, {} advices",
+                                     count_of(plan, 4), count_of(plan, 1), count_of(plan, 2),
+                                     count_of(plan, 3), count_of(plan, 0)));
+  memory_figures m;
+  m.device_arena = p.steps.device_arena_bytes;
+  m.managed_arena = p.steps.managed_arena_bytes;
+  m.pinned_arena = p.steps.pinned_arena_bytes;
+  text += memory_rows(m);
+  text += row("peak", fmt::format("{} of device memory in use", to_text(p.steps.peak_device_bytes)));
+  return text;
+}
+
+}  // namespace um

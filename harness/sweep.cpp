@@ -1,0 +1,174 @@
+#include "harness/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "harness/strategies.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+using knob_map = std::map<std::string, std::int64_t>;
+
+// Every choice of one value per knob; one empty choice if there are no knobs.
+std::vector<knob_map> choices(const std::map<std::string, std::vector<std::int64_t>>& knobs) {
+  std::vector<knob_map> all{{}};
+  for (const auto& [name, values] : knobs) {
+    std::vector<knob_map> longer;
+    for (const knob_map& before : all) {
+      for (const std::int64_t value : values) {
+        longer.push_back(before);
+        longer.back()[name] = value;
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+// Throws if the product of all list lengths, an upper bound of the cells, is too large.
+void check_size(const grid& g) {
+  std::uint64_t cells = 1;
+  const auto times = [&](std::size_t n) {
+    cells = std::min<std::uint64_t>(
+        checked_multiply(cells, std::max<std::size_t>(n, 1)).value_or(most_cells + 1), most_cells + 1);
+  };
+  for (const std::size_t n :
+       {g.networks.size(), g.batches.size(), g.passes.size(), g.sgd.size(), g.strategies.size(),
+        g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size()}) {
+    times(n);
+  }
+  for (const auto& [name, values] : g.network_knobs) times(values.size());
+  for (const auto& [name, values] : g.strategy_knobs) times(values.size());
+  if (cells > most_cells) {
+    throw input_error(fmt::format("more than {} cells; split the sweep", most_cells));
+  }
+}
+
+std::vector<network_spec> networks_of(const grid& g) {
+  std::vector<network_spec> all;
+  for (const std::string& name : g.networks) {
+    for (const knob_map& knobs : choices(g.network_knobs)) {
+      for (const std::int64_t batch : g.batches) {
+        for (const pass p : g.passes) {
+          for (const bool sgd : g.sgd) all.push_back(completed(network_spec{name, batch, p, sgd, knobs}));
+        }
+      }
+    }
+  }
+  return all;
+}
+
+struct named_strategy {
+  std::string name;
+  knob_map knobs;
+};
+
+bool has_knob(const strategy& s, const std::string& name) {
+  return std::any_of(s.knobs.begin(), s.knobs.end(), [&](const knob& k) { return k.name == name; });
+}
+
+void check_knobs_known(const grid& g) {
+  for (const auto& [name, values] : g.strategy_knobs) {
+    std::vector<std::string> known;
+    for (const std::string& s : g.strategies) {
+      for (const knob& k : strategy_named(s).knobs) known.push_back(k.name);
+    }
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    if (!std::binary_search(known.begin(), known.end(), name)) {
+      throw input_error(unknown_name("strategy knob", name, known));
+    }
+  }
+}
+
+std::vector<named_strategy> strategies_of(const grid& g) {
+  check_knobs_known(g);
+  std::vector<std::string> names = g.strategies;
+  std::stable_partition(names.begin(), names.end(), [](const std::string& s) { return s == "device"; });
+  std::vector<named_strategy> all;
+  for (const std::string& name : names) {
+    auto knobs = g.strategy_knobs;
+    std::erase_if(knobs, [&](const auto& k) { return !has_knob(strategy_named(name), k.first); });
+    for (knob_map& choice : choices(knobs)) all.push_back({name, std::move(choice)});
+  }
+  return all;
+}
+
+struct amount {
+  std::optional<double> ratio;
+  std::optional<byte_count> budget;
+};
+
+std::vector<amount> amounts_of(const grid& g) {
+  if (!g.ratios.empty() && !g.budgets.empty()) throw input_error("both ratio and budget are given; keep one");
+  std::vector<amount> all;
+  for (const double r : g.ratios) all.push_back({r, std::nullopt});
+  for (const byte_count b : g.budgets) all.push_back({std::nullopt, b});
+  if (all.empty()) all.emplace_back();
+  return all;
+}
+
+std::vector<std::optional<run_mode>> modes_of(const grid& g) {
+  if (g.modes.empty()) return {std::nullopt};
+  return {g.modes.begin(), g.modes.end()};
+}
+
+std::vector<experiment> expand(const grid& g, bool allow_native) {
+  check_size(g);
+  const auto nets = networks_of(g);
+  const auto strategies = strategies_of(g);
+  const auto amounts = amounts_of(g);
+  std::vector<experiment> cells;
+  for (const std::string& backend : g.backends) {
+    for (const network_spec& network : nets) {
+      for (const auto& mode : modes_of(g)) {
+        for (const named_strategy& s : strategies) {
+          for (const amount& a : amounts) {
+            cells.push_back({network, s.name, s.knobs, a.ratio, a.budget, backend, mode, g.iterations,
+                             g.deadline_s, g.timeline, allow_native});
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+// Adds a completed cell unless it is there; `seen` maps keys to indices of `all`.
+void add(std::vector<experiment>& all, std::map<std::string, std::size_t>& seen, experiment e) {
+  const std::string key = key_of(e);
+  const auto [at, is_new] = seen.emplace(key, all.size());
+  if (is_new) {
+    all.push_back(std::move(e));
+  } else if (!(all[at->second] == e)) {
+    throw input_error(fmt::format(
+        "cell {} is asked for twice with different iterations, deadline or timeline; keep one", key));
+  }
+}
+
+}  // namespace
+
+std::vector<experiment> expand(const sweep_spec& spec, const std::string& source, bool allow_native) {
+  std::vector<experiment> all;
+  std::map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < spec.grids.size(); ++i) {
+    try {
+      for (experiment& e : expand(spec.grids[i], allow_native)) {
+        add(all, seen, completed_on_known_network(std::move(e)));
+      }
+      if (all.size() > most_cells) {
+        throw input_error(fmt::format("more than {} cells; split the sweep", most_cells));
+      }
+    } catch (const input_error& error) {
+      throw input_error(fmt::format("{}: grids[{}]: {}", source, i, error.what()));
+    }
+  }
+  return all;
+}
+
+}  // namespace um

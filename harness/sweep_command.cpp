@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "harness/cells.hpp"
+#include "harness/json.hpp"
+#include "harness/numbers.hpp"
+#include "harness/suggest.hpp"
+#include "harness/sweep_runner.hpp"
+#include "harness/table.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t most_jobs = 1024, most_shards = 100'000;
+
+// Every N-th cell, beginning with the I-th, of "I/N".
+std::vector<experiment> shard_of(std::vector<experiment> cells, const std::string& text) {
+  if (text.empty()) return cells;
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) {
+    throw input_error(fmt::format("--shard: \"{}\" is not of the form I/N, such as 1/4", one_line(text)));
+  }
+  const std::int64_t of = whole_number("--shard I/N: N", text.substr(slash + 1), 1, most_shards);
+  const std::int64_t part = whole_number("--shard I/N: I", text.substr(0, slash), 1, of);
+  std::vector<experiment> mine;
+  for (std::size_t i = static_cast<std::size_t>(part - 1); i < cells.size();
+       i += static_cast<std::size_t>(of)) {
+    mine.push_back(std::move(cells[i]));
+  }
+  return mine;
+}
+
+std::size_t jobs_for(const sweep_options& options, const std::vector<cell>& cells) {
+  const bool simulated = all_simulated(cells);
+  if (options.jobs.empty()) return simulated ? std::max(1U, std::thread::hardware_concurrency()) : 1;
+  const auto jobs = static_cast<std::size_t>(whole_number("--jobs", options.jobs, 1, most_jobs));
+  if (jobs > 1 && !simulated) {
+    throw input_error(
+        fmt::format("--jobs {}: cells on a GPU run one at a time, or they would disturb each other's times; "
+                    "drop --jobs",
+                    jobs));
+  }
+  return jobs;
+}
+
+int print_cells(const std::vector<cell>& cells) {
+  for (const cell& c : cells) fmt::print("{}\n", key_of(c.what));
+  fmt::print("{} cells\n", cells.size());
+  return 0;
+}
+
+std::string with_quotes(const std::string& word) {
+  const bool plain = word.find_first_of(" \t'\"\\$&|;<>()*?") == std::string::npos;
+  return plain ? word : fmt::format("'{}'", word);
+}
+
+std::string command_to_resume(const sweep_options& options, const std::string& out) {
+  std::string words =
+      fmt::format("umbench sweep {} --out {} --resume", with_quotes(options.spec), with_quotes(out));
+  if (!options.shard.empty()) words += " --shard " + options.shard;
+  if (!options.jobs.empty()) words += " --jobs " + options.jobs;
+  if (!options.machines.empty()) words += " --machines " + with_quotes(options.machines);
+  if (options.allow_native) words += " --allow-native-oversubscription";
+  return words;
+}
+
+int finish(const sweep_result& result, const sweep_options& options, std::size_t cells,
+           const std::string& out) {
+  if (result.stopped_by) {
+    fmt::print(stderr, "umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n",
+               signal_name(*result.stopped_by), result.records.size(), cells, out,
+               command_to_resume(options, out));
+    return 128 + *result.stopped_by;
+  }
+  fmt::print("{}\n{} cells are in {}\n", table_of(result.records), cells, out);
+  if (result.failed == 0) return 0;
+  std::fflush(stdout);
+  fmt::print(stderr, "umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells,
+             out);
+  return 1;
+}
+
+}  // namespace
+
+int sweep_command(const sweep_options& options) {
+  const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec);
+  const auto machines = machines_in(options.machines);
+  std::vector<cell> cells;
+  for (experiment& e : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
+    cells.push_back(cell_of(std::move(e), machines));
+  }
+  const std::size_t jobs = jobs_for(options, cells);
+  if (options.dry_run) return print_cells(cells);
+
+  signal_watch signals;
+  const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
+  record_file file(out, options.resume ? open_mode::resume : open_mode::create);
+  if (file.was_torn()) fmt::print(stderr, "{}: cut off a torn last line\n", out);
+  const environment here = environment_for(cells, signals);
+  const sweep_result result = run_sweep(cells, jobs, file, here, signals, stderr);
+  return finish(result, options, cells.size(), out);
+}
+
+}  // namespace um

@@ -1,0 +1,33 @@
+// Runs the cells of a sweep in child processes and keeps their records.
+#pragma once
+
+#include <cstdio>
+#include <optional>
+#include <vector>
+
+#include "harness/child.hpp"
+#include "harness/environment.hpp"
+#include "harness/record_file.hpp"
+
+namespace um {
+
+struct sweep_result {
+  std::vector<record> records;    // of the sweep's cells, earlier ones included, in the sweep's order
+  std::size_t failed = 0;         // neither ok nor infeasible
+  std::optional<int> stopped_by;  // the signal; then `records` is not complete
+};
+
+// The earlier record that makes running the cell again needless: ok or infeasible, the same number
+// of iterations, a timeline if one is asked for. nullptr if there is none.
+const record* finished_record(const std::vector<record>& earlier, const experiment& e);
+
+// Cells that `file` does not hold yet run `jobs` at a time; their records are appended in the order
+// of `cells`, each before its line appears on `progress`. `here` goes before the first of them,
+// unless the file's last environment is the same. Throws append_error.
+sweep_result run_sweep(const std::vector<cell>& cells, std::size_t jobs, record_file& file,
+                       const environment& here, signal_watch& signals, std::FILE* progress);
+
+// Appends the environment unless the file's last one differs in nothing but its time.
+void note_environment(record_file& file, const environment& here);
+
+}  // namespace um
