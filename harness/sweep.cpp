@@ -145,9 +145,13 @@ void add(std::vector<experiment>& all, std::map<std::string, std::size_t>& seen,
   const auto [at, is_new] = seen.emplace(key, all.size());
   if (is_new) {
     all.push_back(std::move(e));
-  } else if (!(all[at->second] == e)) {
-    throw input_error(fmt::format(
-        "cell {} is asked for twice with different iterations, deadline or timeline; keep one", key));
+    return;
+  }
+  experiment& before = all[at->second];
+  before.timeline = e.timeline = before.timeline || e.timeline;
+  if (!(before == e)) {
+    throw input_error(
+        fmt::format("cell {} is asked for twice with different iterations or deadlines; keep one", key));
   }
 }
 

@@ -36,9 +36,9 @@ inline constexpr std::size_t most_cells = 100'000;
 
 // Completed experiments in the order in which they run: backend, network and its knobs, strategy
 // and its knobs, then ratio or budget. `device` goes before the other strategies, because their
-// results and times are held against it. The same cell asked for twice runs once. Throws
-// input_error, `source: grids[i]: ...`, for anything that completed() would refuse, for too many
-// cells, and for one cell asked for in two ways.
+// results and times are held against it. The same cell asked for twice runs once, with a timeline
+// if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
+// would refuse, for too many cells, and for one cell asked for in two ways.
 std::vector<experiment> expand(const sweep_spec& spec, const std::string& source, bool allow_native = false);
 
 }  // namespace um
