@@ -26,6 +26,11 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 // Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
 void fill(launch_site where, float* to, std::int64_t count, std::uint32_t seed);
 
+// --- difference.cu ---
+// ||a - b|| / ||b||, summed in double precision. Waits for the stream; for choosing engines, not
+// for runs. Not a number if a holds one.
+double relative_difference(launch_site where, const float* a, const float* b, std::int64_t count);
+
 // --- bias_backward.cu ---
 // db[c] = sum of dy over all but c; added to db if `accumulate`. `shape` is dy's.
 std::size_t bias_backward_workspace(const dims& shape);

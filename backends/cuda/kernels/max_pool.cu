@@ -7,6 +7,14 @@ struct extents {
   int x_h, x_w, y_h, y_w, window, stride, pad;
 };
 
+// Window and stride as constants where they are the usual 3 and 2: divisions become shifts and the
+// loops unroll. 0 stands for any.
+template <int Window, int Stride>
+__device__ void make_constant(extents& e) {
+  if (Window != 0) e.window = Window;
+  if (Stride != 0) e.stride = Stride;
+}
+
 extents extents_of(const pool_shape& shape) {
   return {static_cast<int>(shape.x.h),
           static_cast<int>(shape.x.w),
@@ -18,9 +26,10 @@ extents extents_of(const pool_shape& shape) {
 }
 
 // One thread per output element. The maximum's first occurrence in row order wins.
-template <class Count, class Index>
+template <int Window, int Stride, class Count, class Index>
 __global__ void __launch_bounds__(block_threads)
     pool(const float* x, float* y, Index* index, Count count, extents e) {
+  make_constant<Window, Stride>(e);
   for (auto i = thread_index<Count>(); i < count; i += grid_stride<Count>()) {
     const int ow = static_cast<int>(i % e.y_w);
     const Count row = i / e.y_w;
@@ -48,9 +57,10 @@ __global__ void __launch_bounds__(block_threads)
 
 // One thread per input element gathers from every window over it, so no two threads add to one
 // place and the order of the sum is fixed.
-template <class Count, class Index>
+template <int Window, int Stride, class Count, class Index>
 __global__ void __launch_bounds__(block_threads)
     pool_backward(const float* dy, const Index* index, float* dx, Count count, extents e) {
+  make_constant<Window, Stride>(e);
   for (auto i = thread_index<Count>(); i < count; i += grid_stride<Count>()) {
     const int iw = static_cast<int>(i % e.x_w) + e.pad;
     const Count row = i / e.x_w;
@@ -131,20 +141,35 @@ void with_index_type(std::int64_t count, Launch launch) {
   check(cudaGetLastError());
 }
 
+bool is_three_by_two(const pool_shape& s) {
+  return s.how.window == 3 && s.how.stride == 2;
+}
+
 template <class Index>
 void forward_as(launch_site where, const float* x, float* y, Index* index, const pool_shape& shape) {
   const std::int64_t count = elements(shape.y);
+  const int grid = grid_for(where, count);
+  const extents e = extents_of(shape);
   with_index_type(count, [&](auto n) {
-    pool<<<grid_for(where, count), block_threads, 0, where.stream>>>(x, y, index, n, extents_of(shape));
+    if (is_three_by_two(shape)) {
+      pool<3, 2><<<grid, block_threads, 0, where.stream>>>(x, y, index, n, e);
+    } else {
+      pool<0, 0><<<grid, block_threads, 0, where.stream>>>(x, y, index, n, e);
+    }
   });
 }
 
 template <class Index>
 void backward_as(launch_site where, const float* dy, const Index* index, float* dx, const pool_shape& shape) {
   const std::int64_t count = elements(shape.x);
+  const int grid = grid_for(where, count);
+  const extents e = extents_of(shape);
   with_index_type(count, [&](auto n) {
-    pool_backward<<<grid_for(where, count), block_threads, 0, where.stream>>>(dy, index, dx, n,
-                                                                              extents_of(shape));
+    if (is_three_by_two(shape)) {
+      pool_backward<3, 2><<<grid, block_threads, 0, where.stream>>>(dy, index, dx, n, e);
+    } else {
+      pool_backward<0, 0><<<grid, block_threads, 0, where.stream>>>(dy, index, dx, n, e);
+    }
   });
 }
 
