@@ -14,8 +14,9 @@ memory_plan plan_resident(const problem& p);
 
 // Offloads every activation that the backward pass needs later to pinned host memory as soon as
 // its use is over, and fetches it `ahead` operators before the next one (vDNN's "all" policy:
-// Rhu et al., MICRO 2016). Where the budget is too small for that look-ahead, the deepest one
-// that fits; throws infeasible if not even 0 does.
+// Rhu et al., MICRO 2016). An offloaded tensor keeps its place for some operators more, so that
+// the copy hides behind them. Where the budget is too small for that, the longest stretch that
+// fits, with look-ahead and delay cut alike; throws infeasible if not even 0 fits.
 memory_plan plan_swap_all(const problem& p);
 
 }  // namespace um

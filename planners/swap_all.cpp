@@ -48,16 +48,24 @@ std::vector<absence> absences_of(const graph& g, std::uint32_t ahead) {
   return all;
 }
 
-memory_plan swap_with(const graph& g, std::uint32_t ahead) {
+// How far transfers are stretched: a fetch comes `ahead` operators before its use, and an evicted
+// tensor keeps its place until `lag` operators after its last use, so that the copy need not be
+// over before the next operator writes there. Both cost memory and hide time.
+struct slack {
+  std::uint32_t ahead = 0, lag = 0;
+};
+
+memory_plan swap_with(const graph& g, slack s) {
   memory_plan plan;
   plan.home.assign(g.tensors.size(), residence::device);
+  const auto end = static_cast<op_id>(g.ops.size());
   std::vector<std::vector<tensor_id>> fetch(g.ops.size()), leave(g.ops.size());
-  for (const absence& a : absences_of(g, ahead)) {
+  for (const absence& a : absences_of(g, s.ahead)) {
     plan.home[a.what] = residence::staged;
-    if (a.leaves) leave[a.last_use].push_back(a.what);
-    if (!a.returns) continue;
     const op_id earliest = a.leaves ? a.last_use + 1 : 0;
-    fetch[std::max(earliest, a.next_use > ahead ? a.next_use - ahead : 0)].push_back(a.what);
+    const op_id back = std::max(earliest, a.next_use > s.ahead ? a.next_use - s.ahead : 0);
+    if (a.returns) fetch[back].push_back(a.what);
+    if (a.leaves) leave[std::min(a.last_use + s.lag, (a.returns ? back : end) - 1)].push_back(a.what);
   }
   for (op_id o = 0; o < g.ops.size(); ++o) {
     for (const tensor_id t : fetch[o]) plan.actions.emplace_back(prefetch{t, {}});
@@ -70,14 +78,16 @@ memory_plan swap_with(const graph& g, std::uint32_t ahead) {
 }  // namespace
 
 memory_plan plan_swap_all(const problem& p) {
+  problem unlimited = p;
+  unlimited.budget = std::numeric_limits<byte_count>::max();
+  const auto ahead = static_cast<std::uint32_t>(p.knobs.at("ahead"));
   byte_count least = 0;
-  for (auto ahead = static_cast<std::int64_t>(p.knobs.at("ahead")); ahead >= 0; --ahead) {
-    memory_plan plan = swap_with(p.network, static_cast<std::uint32_t>(ahead));
-    problem unlimited = p;
-    unlimited.budget = std::numeric_limits<byte_count>::max();
-    const byte_count need = lower(unlimited, plan, packer::best_fit).device_arena_bytes;
-    if (need <= p.budget) return plan;
-    least = need;
+  for (auto most = static_cast<std::uint32_t>(p.network.ops.size());; most = most * 3 / 4) {
+    const slack s{std::min(ahead, most), most};
+    memory_plan plan = swap_with(p.network, s);
+    least = lower(unlimited, plan, packer::best_fit).device_arena_bytes;
+    if (least <= p.budget) return plan;
+    if (most == 0) break;
   }
   throw infeasible("swap_all needs " + to_text(least) + " even when it fetches just in time, the budget is " +
                    to_text(p.budget) + " (weights, gradients and one operator's operands stay resident)");

@@ -3,6 +3,7 @@
 // the cell is infeasible with a reason.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <optional>
 
 #include "backends/simulator_backend.hpp"
@@ -147,7 +148,8 @@ TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   const machine on = sim->describe();
   const profile costs = sim->measure(g);
   const strategy& by = *find(planners(), "swap_all");
-  const problem p{g, costs, on, GiB * 8, pressure::none, complete(by, {})};
+  const byte_count footprint = footprint_of(g, costs).total;
+  const problem p{g, costs, on, footprint * 9 / 10, pressure::none, complete(by, {})};
   const memory_plan plan = by.plan(p);
   for (const action& a : plan.actions) {
     if (const auto* e = std::get_if<evict>(&a)) {
@@ -155,7 +157,7 @@ TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
     }
   }
   const execution_plan e = lower(p, plan);
-  EXPECT_LT(e.device_arena_bytes, footprint_of(g, costs).total) << "swapping must save device memory";
+  EXPECT_LE(e.device_arena_bytes, p.budget) << "swapping must save device memory";
   const trace t = sim->execute(g, e, {1, false, false}).iterations.front();
   // What is offloaded comes back, but for the input, which is only fetched.
   byte_count input = 0;
@@ -165,7 +167,7 @@ TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   EXPECT_LE(*t.moved.copy_to_device_bytes, *t.moved.copy_to_host_bytes + 2 * input);
 }
 
-TEST(swap_all, a_deeper_look_ahead_needs_more_memory) {
+TEST(swap_all, with_room_a_deeper_look_ahead_hides_more) {
   network_spec spec;
   spec.name = "vgg16";
   spec.batch = 4;
@@ -174,12 +176,13 @@ TEST(swap_all, a_deeper_look_ahead_needs_more_memory) {
   const machine on = sim->describe();
   const profile costs = sim->measure(g);
   const strategy& by = *find(planners(), "swap_all");
-  byte_count before = 0;
+  nanoseconds before = std::numeric_limits<nanoseconds>::max();
   for (const std::int64_t ahead : {0, 2, 8}) {
     const problem p{g, costs, on, GiB * 64, pressure::none, complete(by, {{"ahead", ahead}})};
-    const byte_count need = lower(p, by.plan(p)).device_arena_bytes;
-    EXPECT_GE(need, before);
-    before = need;
+    const nanoseconds now =
+        sim->execute(g, lower(p, by.plan(p)), {1, false, false}).iterations.front().duration;
+    EXPECT_LT(now, before);
+    before = now;
   }
 }
 
