@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(cells, every_strategy, ::testing::ValuesIn(cells()), []
 TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   network_spec spec;
   spec.name = "vgg11";
-  spec.batch = 2;
+  spec.batch = 16;
   const graph g = build(spec);
   const auto sim = open_simulator(small_machine());
   const machine on = sim->describe();
