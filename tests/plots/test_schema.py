@@ -42,3 +42,18 @@ def test_what_the_tool_writes_is_of_the_schema_and_readable(schema, umbench, tmp
     assert [record["strategy"] for record in records] == ["device", "managed"]
     assert all(record["simulated"] for record in records)
     assert load.baseline_ns(load.group_of(records[1]), records) == load.steady_ns(records[0])
+
+
+def field_names(part):
+    if isinstance(part, dict):
+        properties = part.get("properties")
+        yield from properties if isinstance(properties, dict) else ()
+    children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    for child in children:
+        yield from field_names(child)
+
+
+def test_the_documentation_names_every_field(schema):
+    text = (conftest.ROOT / "docs/records.md").read_text(encoding="utf-8")
+    fields = set(field_names(schema.schema))
+    assert len(fields) > 40 and [name for name in sorted(fields) if name not in text] == []
