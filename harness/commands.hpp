@@ -30,7 +30,7 @@ struct sweep_options {
   bool resume = false, dry_run = false, allow_native = false;
 };
 
-int list_command(const std::string& what, const std::string& machines);  // what "": everything
+int list_command(const std::string& what, const std::string& machines_folder);  // what "": everything
 int env_command(bool as_json);
 int plan_command(const plan_options& options);
 int run_command(const run_options& options);

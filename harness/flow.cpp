@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <new>
 #include <numeric>
 
@@ -15,6 +16,8 @@
 
 namespace um {
 namespace {
+
+constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
 
 // A strategy made a plan that verify() refuses: a defect of the strategy, kept as a result.
 struct wrong_plan : std::runtime_error {
@@ -60,6 +63,20 @@ void check_device_holds(byte_count budget, const footprint_terms& footprint, con
   throw infeasible(fmt::format(
       "the budget of {} ({} bytes; footprint {}) is more than the {} ({} bytes) of {}", to_text(budget),
       budget, to_text(footprint.total), to_text(on.device_bytes), on.device_bytes, on.name));
+}
+
+// What outlives an iteration must lie somewhere, whatever the strategy. Found before planning, which
+// takes long for sizes that no machine has.
+void check_storage_holds(const graph& g, const machine& on) {
+  byte_count lasting = 0;
+  for (const tensor& t : g.tensors) {
+    if (survives(t.use)) lasting = checked_add(lasting, bytes_of(t)).value_or(most_bytes);
+  }
+  if (lasting <= checked_add(on.device_bytes, on.host_bytes).value_or(most_bytes)) return;
+  throw infeasible(fmt::format(
+      "parameters, their gradients, inputs and outputs alone are {}; {} has {} on the device and {} "
+      "on the host",
+      to_text(lasting), on.name, to_text(on.device_bytes), to_text(on.host_bytes)));
 }
 
 // Pinned data and whatever managed data does not fit on the device must fit on the host.
@@ -144,11 +161,12 @@ void fill(record& r, const cell& work) {
   note_engines(r, s);
 
   const footprint_terms footprint = footprint_of(s.network, s.costs);
-  const byte_count budget = budget_of(e, footprint, s.on);
+  const byte_count budget = work.plan ? work.plan->budget : budget_of(e, footprint, s.on);
   r.memory.footprint = footprint;
   r.memory.budget = budget;
   if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(budget);
   check_device_holds(budget, footprint, s.on);
+  check_storage_holds(s.network, s.on);
 
   const problem p = problem_of(e, s, budget);
   const plan_file made = work.plan ? *work.plan : plan_for(e, p);
@@ -192,6 +210,7 @@ planned plan_cell(const cell& work) {
   const footprint_terms footprint = footprint_of(s.network, s.costs);
   const byte_count budget = budget_of(e, footprint, s.on);
   check_device_holds(budget, footprint, s.on);
+  check_storage_holds(s.network, s.on);
   const problem p = problem_of(e, s, budget);
   plan_file file = plan_for(e, p);
   execution_plan steps = lower(p, file.plan, file.placed_by);

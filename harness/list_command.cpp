@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "harness/commands.hpp"
-#include "harness/machines.hpp"
+#include "harness/cells.hpp"
 #include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
 #include "networks/catalogue.hpp"
@@ -34,10 +33,9 @@ void list_strategies() {
   }
 }
 
-void list_machines(const std::string& folder) {
+void list_machines(const std::vector<machine_file>& machines) {
   fmt::print("machines (--backend sim:NAME)\n");
-  for (const machine_file& m :
-       load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder))) {
+  for (const machine_file& m : machines) {
     fmt::print("  {:<17} {} device, {} host; {}; {} of its figures estimated\n      {}\n", m.what.name,
                to_text(m.what.device_bytes), to_text(m.what.host_bytes),
                m.what.calibrated ? "calibrated" : "not calibrated",
@@ -47,11 +45,12 @@ void list_machines(const std::string& folder) {
 
 }  // namespace
 
-int list_command(const std::string& what, const std::string& machines) {
+int list_command(const std::string& what, const std::string& machines_folder) {
   const std::vector<std::string> known{"networks", "strategies", "machines"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw input_error(unknown_name("list", what, known));
   }
+  const auto machines = machines_in(machines_folder);
   if (what.empty() || what == "networks") list_networks();
   if (what.empty() || what == "strategies") list_strategies();
   if (what.empty() || what == "machines") list_machines(machines);

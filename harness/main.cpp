@@ -16,56 +16,65 @@ namespace {
 
 constexpr int exit_failed = 1, exit_usage = 2;
 
+// An option with one value, which is not empty.
+template <class T>
+CLI::Option& option(CLI::App& command, const char* name, T& value, const char* summary) {
+  const auto refuse_empty = [](const std::string& text) {
+    return text.empty() ? std::string("its value is empty") : std::string();
+  };
+  return *command.add_option(name, value, summary)->check(CLI::Validator(refuse_empty, ""));
+}
+
 void add_place(CLI::App& command, experiment_options& o) {
-  command.add_option("--backend", o.backend, "sim:NAME (a machine file) or cuda:N");
-  command.add_option("--machines", o.machines, "Folder with more machine files");
+  option(command, "--backend", o.backend, "sim:NAME (a machine file) or cuda:N");
+  option(command, "--machines", o.machines, "Folder with more machine files");
   command.add_flag("--allow-native-oversubscription", o.allow_native,
                    "Allow mode native, in which driver defects can hang the GPU");
 }
 
 void add_experiment(CLI::App& command, experiment_options& o) {
-  command.add_option("--network", o.network, "Network; `umbench list networks`");
-  command.add_option("--batch", o.batch, "Images a batch (1)");
-  command.add_option("--insize", o.insize, "Height and width of an image; short for --set insize=N");
-  command.add_option("--set", o.network_knobs, "Knob of the network, name=value; may be repeated")
-      ->expected(1);
-  command.add_option("--pass", o.pass, "train or inference (train)");
+  option(command, "--network", o.network, "Network; `umbench list networks`");
+  option(command, "--batch", o.batch, "Images a batch (1)");
+  option(command, "--insize", o.insize, "Height and width of an image; short for --set insize=N");
+  option(command, "--set", o.network_knobs, "Knob of the network, name=value; may be repeated")
+      .allow_extra_args(false);
+  option(command, "--pass", o.pass, "train or inference (train)");
   command.add_flag("--sgd", o.sgd, "Update the parameters as well");
-  command.add_option("--strategy", o.strategy, "Strategy; `umbench list strategies`");
-  command.add_option("--knob", o.strategy_knobs, "Knob of the strategy, name=value; may be repeated")
-      ->expected(1);
-  command.add_option("--ratio", o.ratio, "Footprint / budget, 0.1 to 64");
-  command.add_option("--budget", o.budget, "Device memory that the run may use, such as 4GiB");
-  command.add_option("--mode", o.mode, "simulated (default on sim:), capped (default on cuda:) or native");
+  option(command, "--strategy", o.strategy, "Strategy; `umbench list strategies`");
+  option(command, "--knob", o.strategy_knobs, "Knob of the strategy, name=value; may be repeated")
+      .allow_extra_args(false);
+  option(command, "--ratio", o.ratio, "Footprint / budget, 0.1 to 64");
+  option(command, "--budget", o.budget, "Device memory that the run may use, such as 4GiB");
+  option(command, "--mode", o.mode, "simulated (default on sim:), capped (default on cuda:) or native");
   add_place(command, o);
 }
 
 void add_run(CLI::App& app, run_options& o) {
   CLI::App& run = *app.add_subcommand("run", "Run one experiment in a process of its own");
   add_experiment(run, o.what);
-  run.add_option("--plan", o.plan, "Run this plan file instead of a strategy");
-  run.add_option("--iterations", o.what.iterations, "Iterations, each timed on its own (5)");
-  run.add_option("--deadline", o.what.deadline, "Seconds after which the run is killed (300)");
+  option(run, "--plan", o.plan, "Run this plan file instead of a strategy");
+  option(run, "--iterations", o.what.iterations, "Iterations, each timed on its own (5)");
+  option(run, "--deadline", o.what.deadline, "Seconds after which the run is killed (300)");
   run.add_flag("--timeline", o.what.timeline, "Keep spans and resident bytes of the last iteration");
-  run.add_option("--out", o.out, "Append the record to this JSON Lines file");
+  option(run, "--out", o.out, "Append the record to this JSON Lines file");
 }
 
 void add_plan(CLI::App& app, plan_options& o) {
   CLI::App& plan = *app.add_subcommand("plan", "Make a plan without running it");
   add_experiment(plan, o.what);
-  plan.add_option("-o,--out", o.out, "Write the plan to this file; - is standard output");
-  plan.add_option("--graph", o.graph_out, "Write the network's graph to this file; - is standard output");
+  option(plan, "-o,--out", o.out, "Write the plan to this file; - is standard output");
+  option(plan, "--graph", o.graph_out, "Write the network's graph to this file; - is standard output");
 }
 
 void add_sweep(CLI::App& app, sweep_options& o) {
   CLI::App& sweep = *app.add_subcommand("sweep", "Run every cell of a sweep file");
-  sweep.add_option("SPEC", o.spec, "Sweep file, such as benchmarks/sweeps/small.json")->required();
-  sweep.add_option("--out", o.out, "JSON Lines file (the sweep's name with .jsonl)");
+  option(sweep, "SPEC", o.spec, "Sweep file, such as benchmarks/sweeps/small.json").required();
+  option(sweep, "--out", o.out, "JSON Lines file (the sweep's name with .jsonl)");
   sweep.add_flag("--resume", o.resume, "Go on with the file: skip the cells that it holds");
   sweep.add_flag("--dry-run", o.dry_run, "Print the cells, run nothing");
-  sweep.add_option("--jobs", o.jobs, "Simulated cells that run at a time (one a core)");
-  sweep.add_option("--shard", o.shard, "I/N: only the I-th of N parts of the cells");
-  sweep.add_option("--machines", o.machines, "Folder with more machine files");
+  option(sweep, "--jobs", o.jobs, "Simulated cells that run at a time (one a core)");
+  option(sweep, "--shard", o.shard, "I/N: only the I-th of N parts of the cells");
+  option(sweep, "--machines", o.machines, "Folder with more machine files");
   sweep.add_flag("--allow-native-oversubscription", o.allow_native,
                  "Allow mode native, in which driver defects can hang the GPU");
 }
@@ -86,8 +95,8 @@ void describe(CLI::App& app, command_line& c) {
       "Exit codes: 0 all well, 1 a cell failed or could not be recorded, 2 bad usage or bad input,\n"
       "3 too little data, 128 + N stopped by signal N.");
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
-  list.add_option("WHAT", c.list_what, "networks, strategies or machines");
-  list.add_option("--machines", c.list_machines, "Folder with more machine files");
+  option(list, "WHAT", c.list_what, "networks, strategies or machines");
+  option(list, "--machines", c.list_machines, "Folder with more machine files");
   CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
   env.add_flag("--json", c.env_json, "As the environment line of a record file");
   add_plan(app, c.plan);
@@ -107,9 +116,20 @@ int dispatch(const CLI::App& app, const command_line& c) {
   return run_cell_process();
 }
 
-int fail(int code, const char* what) {
+int fail(int code, std::string_view what) {
   fmt::print(stderr, "umbench: {}\n", one_line(what));
   return code;
+}
+
+// A misspelt command, which the parser would report as a missing one.
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return;
+    if (!command->get_group().empty()) known.push_back(command->get_name());
+  }
+  throw input_error(unknown_name("command", argv[1], known));
 }
 
 int parse_and_run(int argc, char** argv) {
@@ -117,13 +137,12 @@ int parse_and_run(int argc, char** argv) {
   command_line c;
   describe(app, c);
   try {
+    refuse_unknown_command(app, argc, argv);
     app.parse(argc, argv);
+    return dispatch(app, c);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(exit_usage, fmt::format("{}; see umbench --help", error.what()).c_str());
-  }
-  try {
-    return dispatch(app, c);
+    return fail(exit_usage, fmt::format("{}; see umbench --help", error.what()));
   } catch (const input_error& error) {
     return fail(exit_usage, error.what());
   } catch (const std::exception& error) {
@@ -138,8 +157,7 @@ int main(int argc, char** argv) {
   const int code = um::parse_and_run(argc, argv);
   errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    return um::fail(um::exit_failed,
-                    fmt::format("cannot write standard output: {}", std::strerror(errno)).c_str());
+    return um::fail(um::exit_failed, fmt::format("cannot write standard output: {}", std::strerror(errno)));
   }
   return code;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 
 namespace um {
 namespace {
@@ -62,18 +61,19 @@ std::string homes_text(const memory_plan& plan) {
 }  // namespace
 
 std::string time_text(double ns) {
-  const bool seconds = ns >= 1e9;
-  const double value = ns / (seconds ? 1e9 : 1e6);
-  int decimals = 3;
-  for (double bound = 1; value >= bound && decimals > 0; bound *= 10) --decimals;
-  // 0.342, 1.23, 12.3, 123
-  if (value < 1) decimals = 3;
-  return fmt::format("{:.{}f} {}", value, decimals, seconds ? "s" : "ms");
+  struct unit {
+    double ns;
+    const char* name;
+  };
+  const unit u = ns >= 1e9 ? unit{1e9, "s"} : ns >= 1e5 ? unit{1e6, "ms"} : unit{1e3, "us"};
+  const double value = ns / u.ns;
+  const int decimals = value < 1 ? 3 : value < 10 ? 2 : value < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, u.name);
 }
 
 std::string provenance(const record& r) {
   if (!r.simulated) return fmt::format("measured on {}", r.device.value_or(r.backend));
-  return fmt::format("simulated on machine file {}, figures {}", r.device.value_or(r.backend),
+  return fmt::format("simulated on machine file {}, figures {}", parse_backend(r.backend).machine,
                      r.calibrated.value_or(false) ? "calibrated" : "not calibrated");
 }
 

@@ -8,7 +8,7 @@
 
 namespace um {
 
-// Three significant digits: "0.342 ms", "12.3 ms", "1.53 s".
+// Three significant digits: "45.1 us", "0.342 ms", "12.3 ms", "1.53 s".
 std::string time_text(double ns);
 
 // "simulated on machine file h200, figures not calibrated", or "measured on NVIDIA H200".
