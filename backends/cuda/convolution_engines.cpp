@@ -223,7 +223,9 @@ bool set_expected(session& on, const std::vector<timed_plan>& plans, const trial
 
 timed_plan fastest(session& on, const convolution_problem& problem, byte_count cap) {
   const std::vector<timed_plan> plans = plans_of(on, problem, cap);
-  const trial_site site = trial_site_of(on, problem, cap);
+  byte_count workspace = 0;
+  for (const timed_plan& p : plans) workspace = std::max(workspace, p.choice.workspace_bytes);
+  const trial_site site = trial_site_of(on, problem, workspace);
   const bool checked = set_expected(on, plans, site);
   timed_plan best{nullptr, {{}, 0, 0, std::numeric_limits<nanoseconds>::max()}};
   for (timed_plan candidate : plans) {

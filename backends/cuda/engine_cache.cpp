@@ -34,7 +34,8 @@ std::map<std::string, engine_choice> read(const std::filesystem::path& file) {
 
 [[noreturn]] void fail(const std::filesystem::path& file, const char* what) {
   throw std::system_error(errno, std::generic_category(),
-                          std::string(what) + " engine cache " + file.string());
+                          std::string(what) + " engine cache " + file.string() +
+                              " (XDG_CACHE_HOME can name a folder that may be written)");
 }
 
 void write(const std::filesystem::path& file, const std::map<std::string, engine_choice>& engines) {
@@ -98,7 +99,8 @@ std::optional<engine_choice> engine_cache::find(const std::string& key) const {
 
 engine_choice engine_cache::store(const std::string& key, const engine_choice& choice,
                                   const std::optional<engine_choice>& stale) {
-  if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path());
+  std::error_code ignored;  // the lock tells if the folder is missing
+  std::filesystem::create_directories(file_.parent_path(), ignored);
   const file_lock lock(file_.string() + ".lock");
   engines_ = read(file_);
   const auto [at, inserted] = engines_.try_emplace(key, choice);

@@ -9,8 +9,6 @@
 #include <thread>
 
 #include "backends/cuda/operators.hpp"
-#include "backends/digest.hpp"
-#include "backends/initial_values.hpp"
 #include "um_allocators/managed_range.hpp"
 
 namespace um {
@@ -29,14 +27,6 @@ byte_count excess_of(const execution_plan& plan) {
   if (plan.under != pressure::driver || plan.budget == std::numeric_limits<byte_count>::max()) return 0;
   const byte_count need = plan.device_arena_bytes + plan.managed_arena_bytes;
   return need > plan.budget ? need - plan.budget : 0;
-}
-
-// Pieces in which values cross between host and device outside the timed part.
-constexpr byte_count chunk_bytes = 32 * MiB;
-
-template <class F>
-void for_chunks(byte_count bytes, F&& f) {
-  for (byte_count at = 0; at < bytes; at += chunk_bytes) f(at, std::min(chunk_bytes, bytes - at));
 }
 
 }  // namespace
@@ -115,25 +105,6 @@ void executor::make_events(bool timeline) {
     w.begin = make_event(event_use::timing);
     w.end = make_event(event_use::timing);
   }
-}
-
-// Managed values are written by the CPU, so that they start host-resident.
-void executor::set_initial_state() {
-  std::vector<std::byte> buffer;
-  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-    if (!persists(g_.tensors[t].use)) continue;
-    const auto element = static_cast<std::int64_t>(size_of(g_.tensors[t].type));
-    const address at = plan_.at_start[t];
-    std::byte* const to = base_of(at.where) + at.offset;
-    for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
-      const std::int64_t first = static_cast<std::int64_t>(offset) / element;
-      if (at.where != space::device) return write_initial_values(g_, t, first, {to + offset, bytes});
-      buffer.resize(bytes);
-      write_initial_values(g_, t, first, buffer);
-      check(cudaMemcpy(to + offset, buffer.data(), bytes, cudaMemcpyHostToDevice));
-    });
-  }
-  check(cudaDeviceSynchronize());
 }
 
 execution executor::run(const execution_request& how) {
@@ -288,8 +259,8 @@ void executor::fill_timeline(trace& t) const {
                    [](const resident_sample& a, const resident_sample& b) { return a.at < b.at; });
 }
 
-// Copies are as the plan has them. What prefetches of managed memory moved is known where the plan
-// alone decides residency; elsewhere a prefetch may find everything in place.
+// Copies and evictions are as the plan has them. A prefetch of managed memory may find some of it
+// in place or nowhere yet, so what it moved goes unobserved here.
 void executor::fill_counters(counters& moved) const {
   byte_count copied_in = 0, copied_out = 0, prefetched = 0, evicted = 0;
   for (const step& s : plan_.steps) {
@@ -302,7 +273,7 @@ void executor::fill_counters(counters& moved) const {
   }
   moved.copy_to_device_bytes = copied_in;
   moved.copy_to_host_bytes = copied_out;
-  if (plan_.under == pressure::plan || prefetched == 0) moved.prefetch_to_device_bytes = prefetched;
+  if (prefetched == 0) moved.prefetch_to_device_bytes = 0;
   moved.plan_evict_bytes = evicted;
   if (plan_.managed_arena_bytes > 0) return;  // faults and the driver's evictions go unobserved
   moved.faults = 0;
@@ -336,44 +307,6 @@ std::uint32_t executor::alignment_of(const step& s) const {
     return (o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where)) % vector == 0;
   });
   return aligned ? vector : element;
-}
-
-void executor::read(address from, byte_count offset, std::span<std::byte> to) const {
-  check(cudaMemcpy(to.data(), base_of(from.where) + from.offset + offset, to.size(), cudaMemcpyDefault));
-}
-
-std::vector<std::byte> executor::value_of(tensor_id what) const {
-  if (!survives(g_.tensors.at(what).use)) {
-    throw std::invalid_argument("tensor " + g_.tensors[what].name + " holds no value after a run");
-  }
-  std::vector<std::byte> value(bytes_of(g_.tensors[what]));
-  read(plan_.at_end[what], 0, value);
-  return value;
-}
-
-std::uint64_t executor::digest_of_results() const {
-  digest all;
-  std::vector<std::byte> buffer;
-  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-    if (!survives(g_.tensors[t].use) || persists(g_.tensors[t].use)) continue;
-    for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
-      buffer.resize(bytes);
-      read(plan_.at_end[t], offset, buffer);
-      all.add(buffer);
-    });
-  }
-  return all.value();
-}
-
-std::optional<double> executor::loss() const {
-  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-    const tensor& what = g_.tensors[t];
-    if (what.use != role::output || what.type != dtype::f32 || elements(what.shape) != 1) continue;
-    float value = 0;
-    read(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
-    return value;
-  }
-  return {};
 }
 
 }  // namespace um

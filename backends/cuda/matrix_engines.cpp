@@ -1,5 +1,6 @@
 #include "backends/cuda/matrix_engines.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -147,10 +148,13 @@ std::vector<cublasLtMatmulHeuristicResult_t> proposals(session& on, const matrix
 }
 
 engine_choice fastest(session& on, const matrix_problem& problem, byte_count cap) {
-  const bound_operands operands = scratch_operands(on, problem, cap);
+  const auto proposed = proposals(on, problem, cap);
+  std::size_t workspace = 0;
+  for (const auto& proposal : proposed) workspace = std::max(workspace, proposal.workspaceSize);
+  const bound_operands operands = scratch_operands(on, problem, std::min<byte_count>(workspace, cap));
   engine_choice best{{}, 0, 0, std::numeric_limits<nanoseconds>::max()};
   std::int64_t position = 0;
-  for (const auto& proposal : proposals(on, problem, cap)) {
+  for (const auto& proposal : proposed) {
     const std::int64_t here = position++;
     if (proposal.state != CUBLAS_STATUS_SUCCESS || proposal.workspaceSize > cap) continue;
     try {

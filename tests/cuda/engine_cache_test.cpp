@@ -58,6 +58,19 @@ TEST_F(engine_caches, count_a_damaged_file_as_empty) {
   EXPECT_EQ(engine_cache(file()).find("key"), choice);
 }
 
+TEST_F(engine_caches, name_the_file_that_cannot_be_written) {
+  std::filesystem::create_directories(file().parent_path().parent_path());
+  std::ofstream(file().parent_path()) << "a file where the folder should be";
+  engine_cache cache(file());
+  try {
+    cache.store("key", {"engine", 0, 0, 1});
+    FAIL() << "no exception";
+  } catch (const std::exception& e) {
+    EXPECT_NE(std::string(e.what()).find(file().string()), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("XDG_CACHE_HOME"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(engine_caches, lose_nothing_to_concurrent_writers) {
   constexpr int writers = 4, keys = 25;
   std::vector<pid_t> children;

@@ -106,6 +106,16 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
   }
 }
 
+TEST_F(executors, counts_no_prefetch_that_it_did_not_observe) {
+  const graph g = small_network();
+  const execution staged = execute(g, staged_throughout(g), {});
+  EXPECT_EQ(staged.iterations.at(0).moved.prefetch_to_device_bytes, 0U);
+  const execution managed = execute(g, managed_to_and_fro(g), {});
+  EXPECT_FALSE(managed.iterations.at(0).moved.prefetch_to_device_bytes.has_value());
+  EXPECT_FALSE(managed.iterations.at(0).moved.faults.has_value());
+  EXPECT_GT(managed.iterations.at(0).moved.plan_evict_bytes.value_or(0), 0U);
+}
+
 TEST_F(executors, leaves_oversubscription_to_the_driver_only_if_allowed) {
   const graph g = small_network();
   const profile costs = workspaces_of(gpu(), g);
