@@ -45,11 +45,17 @@ install_system_packages() {
       die "system packages are missing and there is no sudo; as root: $order" 2
     as_root=(sudo)
   fi
-  say "Installing with apt: ${missing[*]}"
-  "${as_root[@]}" apt-get update -q || note "apt-get update failed; trying with the lists at hand"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null ||
+  mkdir -p build
+  say "Installing with apt (log in build/apt.log): ${missing[*]}"
+  {
+    "${as_root[@]}" apt-get update -q || echo "apt-get update failed; trying with the lists at hand"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+      apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
+  } >build/apt.log 2>&1 || {
+    tail -n 20 build/apt.log >&2
     die "apt could not install the packages; mend it and run again, or as root: $order" 2
+  }
+  note "done in $SECONDS s"
 }
 
 has_gpu() {
