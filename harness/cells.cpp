@@ -70,6 +70,7 @@ experiment experiment_of(const experiment_options& o) {
   if (!o.mode.empty()) {
     e.mode = choice_of("--mode", o.mode, {run_mode::simulated, run_mode::capped, run_mode::native});
   }
+  if (!o.workspace_cap.empty()) e.workspace_cap = size_in_bytes("--workspace-cap", o.workspace_cap);
   const auto count = [](const char* option, const std::string& text, std::uint32_t standard,
                         std::uint32_t most) {
     return text.empty() ? standard : static_cast<std::uint32_t>(whole_number(option, text, 1, most));

@@ -6,6 +6,7 @@
 #include <array>
 #include <tuple>
 
+#include "backends/backend.hpp"
 #include "harness/numbers.hpp"
 #include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
@@ -52,6 +53,16 @@ void complete_mode(experiment& e) {
         "nobody else needs");
   }
   e.mode = mode;
+}
+
+void complete_workspace_cap(experiment& e) {
+  const bool simulated = parse_backend(e.backend).simulated;
+  if (simulated && e.workspace_cap) {
+    throw input_error(
+        fmt::format("a workspace cap means nothing on {}: simulated operators use no workspace; leave it out",
+                    e.backend));
+  }
+  if (!simulated) e.workspace_cap = e.workspace_cap.value_or(standard_workspace_cap);
 }
 
 void check_amounts(const experiment& e) {
@@ -105,8 +116,8 @@ bool operator==(const experiment& a, const experiment& b) {
     return std::tie(e.network.name, e.network.batch, e.network.mode, e.network.sgd, e.network.knobs);
   };
   const auto rest = [](const experiment& e) {
-    return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.iterations,
-                    e.deadline_s, e.timeline, e.allow_native);
+    return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
+                    e.iterations, e.deadline_s, e.timeline, e.allow_native);
   };
   return network(a) == network(b) && rest(a) == rest(b);
 }
@@ -160,7 +171,14 @@ experiment completed_on_known_network(experiment e) {
   check_amounts(e);
   complete_strategy(e);
   complete_mode(e);
+  complete_workspace_cap(e);
   return e;
+}
+
+// ",workspace=268435456B" where the cap is not the standard one.
+std::string workspace_text(const experiment& e) {
+  const byte_count cap = e.workspace_cap.value_or(standard_workspace_cap);
+  return cap == standard_workspace_cap ? "" : fmt::format(",workspace={}B", cap);
 }
 
 std::string key_of(const experiment& e) {
@@ -168,9 +186,9 @@ std::string key_of(const experiment& e) {
   const bool from_file = e.strategy.starts_with(plan_prefix);
   const strategy* row = from_file ? nullptr : &strategy_named(e.strategy);
   const std::vector<knob> none;
-  return fmt::format("{}{}/b{}/{}{}/none/fp32/{}{}/{}/{}/{}", n.name,
+  return fmt::format("{}{}/b{}/{}{}/none/fp32{}/{}{}/{}/{}/{}", n.name,
                      changed_knobs(family_named(n.name).knobs, n.knobs), n.batch, to_text(n.mode),
-                     n.sgd ? "+sgd" : "", e.strategy,
+                     n.sgd ? "+sgd" : "", workspace_text(e), e.strategy,
                      changed_knobs(row ? row->knobs : none, e.strategy_knobs), amount_text(e),
                      to_text(e.mode.value()), e.backend);
 }

@@ -31,7 +31,8 @@ struct experiment {
   std::optional<double> ratio;       // footprint / budget
   std::optional<byte_count> budget;  // neither: the whole device
   std::string backend;
-  std::optional<run_mode> mode;  // nothing: simulated on sim:NAME, capped on cuda:N
+  std::optional<run_mode> mode;             // nothing: simulated on sim:NAME, capped on cuda:N
+  std::optional<byte_count> workspace_cap;  // most for one operator; nothing: the standard, none on sim:NAME
   std::uint32_t iterations = 5;
   std::uint32_t deadline_s = 300;
   bool timeline = false;

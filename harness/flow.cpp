@@ -27,7 +27,8 @@ struct wrong_plan : std::runtime_error {
 std::unique_ptr<backend> open_backend(const cell& work) {
   const backend_name name = parse_backend(work.what.backend);
   if (name.simulated) return open_simulator(work.on.value());
-  return open_gpu(name.device, work.what.allow_native);
+  return open_gpu(name.device, work.what.workspace_cap.value_or(standard_workspace_cap),
+                  work.what.allow_native);
 }
 
 // The setting of a cell once its network is measured.

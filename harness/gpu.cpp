@@ -58,9 +58,10 @@ bool built_with_cuda() {
   return true;
 }
 
-std::unique_ptr<backend> open_gpu(int device, bool allow_native_oversubscription) {
+std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription) {
   refuse_absent(device);
   cuda_options options;
+  options.workspace_cap = workspace_cap;
   options.allow_native_oversubscription = allow_native_oversubscription;
   return open_cuda(device, options);
 }

@@ -12,7 +12,7 @@ bool built_with_cuda();
 
 // Both initialise CUDA, so only processes made for one cell or one question may call them. They
 // throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
-std::unique_ptr<backend> open_gpu(int device, bool allow_native_oversubscription);
+std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription);
 gpu_facts probe_gpu(int device);
 
 }  // namespace um

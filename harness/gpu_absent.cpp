@@ -13,7 +13,7 @@ constexpr const char* absent =
 bool built_with_cuda() {
   return false;
 }
-std::unique_ptr<backend> open_gpu(int, bool) {
+std::unique_ptr<backend> open_gpu(int, byte_count, bool) {
   throw unsupported(absent);
 }
 gpu_facts probe_gpu(int) {

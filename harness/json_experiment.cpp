@@ -15,6 +15,7 @@ json json_of(const experiment& e) {
           {"budget_bytes", or_null(e.budget)},
           {"backend", e.backend},
           {"mode", e.mode ? json(to_text(*e.mode)) : json(nullptr)},
+          {"workspace_cap_bytes", or_null(e.workspace_cap)},
           {"iterations", e.iterations},
           {"deadline_s", e.deadline_s},
           {"timeline", e.timeline},
@@ -34,6 +35,7 @@ experiment experiment_from(const json& value, const place& at) {
     e.mode =
         as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
   }
+  e.workspace_cap = f.count_or_null("workspace_cap_bytes");
   e.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
   e.deadline_s = static_cast<std::uint32_t>(f.integer("deadline_s", 1, most_deadline_s));
   e.timeline = f.boolean("timeline");

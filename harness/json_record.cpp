@@ -165,6 +165,7 @@ void write_identity(json& out, const record& r) {
   out["network_knobs"] = knobs_json(r.network.knobs);
   out["fusion"] = r.fusion;
   out["precision"] = r.precision;
+  out["workspace_cap_bytes"] = or_null(r.workspace_cap);
   out["strategy"] = r.strategy;
   out["strategy_knobs"] = knobs_json(r.strategy_knobs);
   out["ratio"] = or_null(r.ratio);
@@ -183,6 +184,7 @@ void read_identity(fields& f, record& r) {
   r.network.knobs = knobs_from(f.at("network_knobs"), f.where("network_knobs"));
   r.fusion = f.text("fusion");
   r.precision = f.text("precision");
+  r.workspace_cap = f.count_or_null("workspace_cap_bytes");
   r.strategy = f.text("strategy");
   r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (!f.is_null("ratio")) r.ratio = f.number("ratio", 0, std::numeric_limits<double>::max());

@@ -41,7 +41,7 @@ void read_knobs(fields& f, std::string_view name, std::map<std::string, std::vec
   }
 }
 
-byte_count budget_from(const json& value, const place& at) {
+byte_count size_from(const json& value, const place& at) {
   if (!value.is_string()) return static_cast<byte_count>(as_integer(value, at, 1));
   const auto bytes = parse_bytes(value.get<std::string>());
   if (!bytes || *bytes == 0) {
@@ -64,7 +64,8 @@ void read_axes(fields& f, grid& g) {
   read_list(f, "sgd", g.sgd, as_boolean);
   read_list(f, "strategy", g.strategies, as_text);
   read_list(f, "ratio", g.ratios, ratio_from);
-  read_list(f, "budget", g.budgets, budget_from);
+  read_list(f, "budget", g.budgets, size_from);
+  read_list(f, "workspace_cap", g.workspace_caps, size_from);
   read_list(f, "backend", g.backends, as_text);
   read_list(f, "mode", g.modes, mode_from);
   read_knobs(f, "network_knobs", g.network_knobs);

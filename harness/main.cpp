@@ -46,6 +46,7 @@ void add_experiment(CLI::App& command, experiment_options& o) {
   option(command, "--ratio", o.ratio, "Footprint / budget, 0.1 to 64");
   option(command, "--budget", o.budget, "Device memory that the run may use, such as 4GiB");
   option(command, "--mode", o.mode, "simulated (default on sim:), capped (default on cuda:) or native");
+  option(command, "--workspace-cap", o.workspace_cap, "Most workspace for one operator, cuda:N only (2GiB)");
   add_place(command, o);
 }
 

@@ -22,6 +22,7 @@ record blank_record(const experiment& e) {
   r.ratio = e.ratio;
   r.mode = e.mode.value();
   r.backend = e.backend;
+  r.workspace_cap = e.workspace_cap;
   r.iterations = e.iterations;
   r.simulated = parse_backend(e.backend).simulated;
   r.memory.budget = e.budget;
@@ -40,9 +41,9 @@ std::optional<double> steady_ns(const record& r) {
 std::string group_of(const record& r) {
   std::string knobs;
   for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
-  return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
-                     to_text(r.network.mode), r.network.sgd ? "+sgd" : "", r.fusion, r.precision, r.backend,
-                     r.device.value_or("?"));
+  return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
+                     to_text(r.network.mode), r.network.sgd ? "+sgd" : "", r.fusion, r.precision,
+                     r.workspace_cap.value_or(0), r.backend, r.device.value_or("?"));
 }
 
 }  // namespace um

@@ -56,6 +56,7 @@ struct record {
   std::string key;
   network_spec network;
   std::string fusion = "none", precision = "fp32";
+  std::optional<byte_count> workspace_cap;  // on a GPU
   std::string strategy;
   knob_values strategy_knobs;
   std::optional<double> ratio;  // as asked for; else footprint / budget, once both are known

@@ -39,7 +39,7 @@ void check_size(const grid& g) {
   };
   for (const std::size_t n :
        {g.networks.size(), g.batches.size(), g.passes.size(), g.sgd.size(), g.strategies.size(),
-        g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size()}) {
+        g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size(), g.workspace_caps.size()}) {
     times(n);
   }
   for (const auto& [name, values] : g.network_knobs) times(values.size());
@@ -118,6 +118,11 @@ std::vector<std::optional<run_mode>> modes_of(const grid& g) {
   return {g.modes.begin(), g.modes.end()};
 }
 
+std::vector<std::optional<byte_count>> workspace_caps_of(const grid& g) {
+  if (g.workspace_caps.empty()) return {std::nullopt};
+  return {g.workspace_caps.begin(), g.workspace_caps.end()};
+}
+
 std::vector<experiment> expand(const grid& g, bool allow_native) {
   check_size(g);
   const auto nets = networks_of(g);
@@ -127,10 +132,12 @@ std::vector<experiment> expand(const grid& g, bool allow_native) {
   for (const std::string& backend : g.backends) {
     for (const network_spec& network : nets) {
       for (const auto& mode : modes_of(g)) {
-        for (const named_strategy& s : strategies) {
-          for (const amount& a : amounts) {
-            cells.push_back({network, s.name, s.knobs, a.ratio, a.budget, backend, mode, g.iterations,
-                             g.deadline_s, g.timeline, allow_native});
+        for (const auto& cap : workspace_caps_of(g)) {
+          for (const named_strategy& s : strategies) {
+            for (const amount& a : amounts) {
+              cells.push_back({network, s.name, s.knobs, a.ratio, a.budget, backend, mode, cap, g.iterations,
+                               g.deadline_s, g.timeline, allow_native});
+            }
           }
         }
       }

@@ -22,7 +22,8 @@ struct grid {
   std::vector<double> ratios;  // neither: the whole device
   std::vector<byte_count> budgets;
   std::vector<std::string> backends;
-  std::vector<run_mode> modes;  // none: the backend's own
+  std::vector<run_mode> modes;             // none: the backend's own
+  std::vector<byte_count> workspace_caps;  // none: the standard one
   std::uint32_t iterations = 5, deadline_s = 300;
   bool timeline = false;
 };
