@@ -1,0 +1,96 @@
+#include "harness/experiment.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/suggest.hpp"
+#include "samples.hpp"
+
+namespace um {
+namespace {
+
+experiment with(void (*change)(experiment&)) {
+  experiment e;
+  e.network = {"alexnet", 2, pass::train, false, {}};
+  e.strategy = "swap_all";
+  e.ratio = 1.5;
+  e.backend = "sim:h200";
+  change(e);
+  return e;
+}
+
+std::string key_with(void (*change)(experiment&)) {
+  return key_of(completed(with(change)));
+}
+
+TEST(Key, HoldsWhatDiffersFromTheDefaults) {
+  EXPECT_EQ(key_with([](experiment&) {}), "alexnet/b2/train/none/fp32/swap_all/x1.50/simulated/sim:h200");
+  EXPECT_EQ(key_with([](experiment& e) {
+              e.network.knobs["insize"] = 448;
+              e.network.sgd = true;
+              e.strategy_knobs["ahead"] = 5;
+              e.mode = run_mode::capped;
+            }),
+            "alexnet,insize=448/b2/train+sgd/none/fp32/swap_all,ahead=5/x1.50/capped/sim:h200");
+  EXPECT_EQ(key_with([](experiment& e) { e.strategy_knobs["ahead"] = 2; }), key_with([](experiment&) {}));
+}
+
+TEST(Key, RatiosKeepTheirDigits) {
+  EXPECT_NE(key_with([](experiment& e) { e.ratio = 1.125; }).find("/x1.125/"), std::string::npos);
+  EXPECT_NE(key_with([](experiment& e) { e.ratio = 1.12; }).find("/x1.12/"), std::string::npos);
+  EXPECT_NE(key_with([](experiment& e) { e.ratio = 2; }).find("/x2.00/"), std::string::npos);
+  EXPECT_NE(key_with([](experiment& e) { e.ratio = std::nullopt; }).find("/whole/"), std::string::npos);
+  EXPECT_NE(key_with([](experiment& e) {
+              e.ratio = std::nullopt;
+              e.budget = 1000;
+            }).find("/1000B/"),
+            std::string::npos);
+}
+
+TEST(Completed, FillsInKnobsAndMode) {
+  const experiment e = completed(with([](experiment&) {}));
+  EXPECT_EQ(e.network.knobs.at("insize"), 224);
+  EXPECT_EQ(e.strategy_knobs.count("ahead"), 1U);
+  EXPECT_EQ(e.mode, run_mode::simulated);
+  EXPECT_EQ(completed(with([](experiment& c) { c.backend = "cuda:1"; })).mode, run_mode::capped);
+}
+
+TEST(Completed, RefusesWhatCannotBe) {
+  const auto refused = [](void (*change)(experiment&)) {
+    EXPECT_THROW(completed(with(change)), input_error);
+  };
+  refused([](experiment& e) { e.network.name = "alexnett"; });
+  refused([](experiment& e) { e.network.knobs["insze"] = 224; });
+  refused([](experiment& e) { e.network.batch = 0; });
+  refused([](experiment& e) { e.network.batch = std::numeric_limits<std::int64_t>::max(); });
+  refused([](experiment& e) { e.network = {"alexnet", 1, pass::inference, true, {}}; });
+  refused([](experiment& e) { e.strategy = "swap"; });
+  refused([](experiment& e) { e.strategy_knobs["ahead"] = -1; });
+  refused([](experiment& e) { e.ratio = 0.09; });
+  refused([](experiment& e) { e.ratio = 65; });
+  refused([](experiment& e) { e.budget = 5; });  // and a ratio
+  refused([](experiment& e) { e.backend = "sim:"; });
+  refused([](experiment& e) { e.backend = "cuda:x"; });
+  refused([](experiment& e) { e.backend = "cuda:0", e.mode = run_mode::simulated; });
+  refused([](experiment& e) { e.mode = run_mode::native, e.allow_native = true; });
+}
+
+TEST(Completed, NativeNeedsItsPermission) {
+  const auto native = [](bool allowed) {
+    experiment e = with([](experiment&) {});
+    e.backend = "cuda:0";
+    e.mode = run_mode::native;
+    e.allow_native = allowed;
+    return completed(e);
+  };
+  try {
+    native(false);
+    FAIL();
+  } catch (const input_error& error) {
+    EXPECT_NE(std::string(error.what()).find("--allow-native-oversubscription"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("hang"), std::string::npos);
+  }
+  EXPECT_EQ(native(true).mode, run_mode::native);
+}
+
+}  // namespace
+}  // namespace um

@@ -1,0 +1,211 @@
+"""Bad input gives one clear line and the right exit code."""
+
+import json
+import os
+import resource
+import subprocess
+import unittest
+
+from interface import InterfaceTest, entries
+
+RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
+
+
+def without(arguments, option):
+    at = arguments.index(option)
+    return arguments[:at] + arguments[at + 2:]
+
+
+class CommandLine(InterfaceTest):
+    def test_unknown_names_are_answered_by_known_ones(self):
+        run = without(RUN[:-1], "--network")
+        self.refused(*run, "--strategy", "managed", "--network", "alexnett",
+                     words=["\"alexnett\"", "did you mean alexnet?", "vgg16"])
+        self.refused(*RUN, "manged", words=["\"manged\"", "did you mean managed?", "swap_all"])
+        self.refused(*without(RUN[:-1], "--backend"), "--strategy", "managed", "--backend", "sim:h20",
+                     words=["machine", "\"h20\"", "did you mean h200?"])
+        self.refused(*without(RUN[:-1], "--backend"), "--strategy", "managed", "--backend", "metal:0",
+                     words=["metal:0", "sim:NAME", "cuda:N"])
+        self.refused("lst", words=["\"lst\"", "did you mean list?"])
+        self.refused("list", "planets", words=["planets", "networks"])
+
+    def test_unknown_knobs(self):
+        self.refused(*RUN, "managed", "--set", "insze=224", words=["insze", "insize"])
+        self.refused(*RUN, "swap_all", "--knob", "ahed=2", words=["ahed", "ahead"])
+        self.refused(*RUN, "swap_all", "--knob", "ahead=-1", words=["ahead", "-1"])
+        self.refused(*RUN, "swap_all", "--knob", "ahead", words=["ahead", "name=value"])
+        self.refused(*RUN, "swap_all", "--knob", "ahead=1", "--knob", "ahead=2", words=["twice"])
+
+    def test_missing_and_surplus_words(self):
+        self.refused()
+        self.refused("run", words=["--network"])
+        self.refused(*without(RUN, "--network"), "device", words=["--network is missing"])
+        self.refused(*RUN[:-1], words=["--strategy is missing"])
+        self.refused(*without(RUN, "--backend"), "device", words=["--backend is missing"])
+        self.refused(*RUN, "device", "more")
+        self.refused(*RUN, "device", "--frobnicate")
+        self.refused("sweep")
+
+    def test_sizes_that_are_none(self):
+        run = without(RUN, "--batch")
+        for batch in ["-1", "0", "1.5", "1e3", "many", "", str(2**63), str(2**64), "9" * 40]:
+            self.refused(*run, "device", "--batch", batch, words=["--batch"])
+        self.refused(*run, "device", "--batch", str(2**63 - 1), words=["2^63"])
+        self.refused(*RUN, "device", "--insize", "225", words=["225", "multiple"])
+        for ratio in ["0", "-1", "0.09", "65", "nan", "inf", "x", ""]:
+            self.refused(*RUN, "device", "--ratio", ratio, words=["--ratio"])
+        for budget in ["0", "-1GiB", "GiB", "4 lightyears", str(2**64), "99999999TiB", ""]:
+            self.refused(*RUN, "device", "--budget", budget, words=["--budget"])
+        for option in ["--iterations", "--deadline"]:
+            for number in ["0", "-1", "x", str(2**63)]:
+                self.refused(*RUN, "device", option, number, words=[option])
+
+    def test_a_ratio_and_a_budget(self):
+        self.refused(*RUN, "device", "--ratio", "1", "--budget", "1GiB", words=["both", "keep one"])
+
+    def test_modes_that_a_backend_does_not_have(self):
+        self.refused(*RUN, "device", "--mode", "native", words=["native", "sim:h200"])
+        self.refused(*RUN, "device", "--mode", "real", words=["\"real\"", "capped"])
+        run = [*without(RUN, "--backend"), "device", "--backend", "cuda:0"]
+        self.refused(*run, "--mode", "simulated", words=["simulated", "use capped"])
+        self.refused(*run, "--mode", "native", words=["hang", "--allow-native-oversubscription"])
+
+    def test_no_gpu(self):
+        if os.path.exists("/proc/driver/nvidia/version"):
+            self.skipTest("this machine may have a GPU")
+        self.refused(*without(RUN, "--backend"), "device", "--backend", "cuda:0", words=["sim:NAME"])
+        self.refused("plan", *without(RUN, "--backend")[1:], "device", "--backend", "cuda:0", words=["sim:NAME"])
+        spec = self.spec(common={"backend": ["sim:h200", "cuda:0"]})
+        self.refused("sweep", spec, words=["sim:NAME"])
+
+
+class Infeasible(InterfaceTest):
+    """A result, not a failure: exit code 0, and the reason with its figures."""
+
+    def test_a_budget_below_the_largest_operator(self):
+        for strategy in ["device", "managed", "managed_advise", "managed_prefetch", "swap_all"]:
+            shown = self.well(*RUN, strategy, "--budget", "1MiB", "--mode", "capped")
+            self.assertIn("infeasible: ", shown)
+            self.assertIn("1.00 MiB", shown)
+            done = self.umbench("plan", *RUN[1:], strategy, "--budget", "1MiB", "--mode", "capped", "-o", "p.json")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("infeasible", done.stderr)
+            self.assertFalse((self.folder / "p.json").exists())
+
+    def test_a_budget_above_the_device(self):
+        shown = self.well(*RUN, "device", "--budget", "1TiB")
+        self.assertIn("infeasible: ", shown)
+        self.assertIn("h200", shown)
+
+    def test_a_network_that_no_machine_holds(self):
+        shown = self.well(*without(RUN, "--batch"), "managed", "--batch", str(10**10))
+        self.assertIn("infeasible: ", shown)
+
+
+class Files(InterfaceTest):
+    def test_sweeps(self):
+        self.refused("sweep", "absent.json", words=["absent.json", "No such file"])
+        self.refused("sweep", self.folder, words=["is a folder"])
+        self.refused("sweep", self.write("a.json", ""), words=["a.json", "not JSON"])
+        self.refused("sweep", self.write("a.json", "{\"schema\": 1,"), words=["a.json", "line 1"])
+        self.refused("sweep", self.write("a.json", "[" * 100000), words=["a.json"])
+        self.refused("sweep", self.spec(grid=[]), words=["unknown field \"grid\"", "did you mean grids?"])
+        self.refused("sweep", self.spec(schema=2), words=["schema"])
+        self.refused("sweep", self.spec(name="../x"), words=["name"])
+        for field, value in [("batch", -1), ("batch", 0), ("batch", 2**63), ("ratio", 0), ("iterations", -5),
+                             ("deadline_s", 0), ("strategy", "manged"), ("network", "alexnett"),
+                             ("backend", "sim:h20"), ("strategy_knobs", {"ahed": 1}), ("network_knobs", {"q": 1})]:
+            grid = {"network": "alexnet", "strategy": "device", "backend": "sim:h200", field: value}
+            self.refused("sweep", self.write("a.json", {"schema": 1, "name": "a", "grids": [grid]}))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.json", "study.json"])
+
+    def test_sweep_options(self):
+        spec = self.spec()
+        for shard in ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"]:
+            self.refused("sweep", spec, "--dry-run", "--shard", shard, words=["--shard"])
+        for jobs in ["0", "-1", "x"]:
+            self.refused("sweep", spec, "--dry-run", "--jobs", jobs, words=["--jobs"])
+
+    def test_plans(self):
+        self.well("plan", *RUN[1:], "managed_prefetch", "--ratio", "1.5", "-o", "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        run = ["run", "--backend", "sim:h200", "--plan"]
+
+        def broken(words, **changes):
+            self.refused(*run, self.write("broken.json", {**plan, **changes}), words=["broken.json", *words])
+
+        broken(["unknown field \"colour\""], colour="red")
+        broken(["budget_bytes"], budget_bytes=-1)
+        broken(["budget_bytes"], budget_bytes=2**63)
+        broken(["homes", "missing"], homes={})
+        broken(["network", "alexnett"], network={**plan["network"], "name": "alexnett"})
+        broken(["2^63"], network={**plan["network"], "batch": 2**63 - 1})
+        broken(["the plan is wrong"], actions=plan["actions"][:-1])
+        broken(["actions[0].what"], actions=[{"do": "compute", "what": "nothing"}])
+        broken(["actions[0].do"], actions=[{"do": "dance", "what": "nothing"}])
+        text = (self.folder / "plan.json").read_text(encoding="utf-8")
+        self.refused(*run, self.write("broken.json", text[:len(text) // 2]), words=["broken.json", "not JSON"])
+        self.refused(*run, "absent.json", words=["absent.json"])
+        self.refused(*run, "plan.json", "--ratio", "2", words=["--ratio", "--plan"])
+        self.refused(*run, "plan.json", "--batch", "2", words=["--batch", "--plan"])
+        self.refused("run", "--backend", "cuda:0", "--plan", "plan.json", words=["plan.json", "mode simulated"])
+
+    def test_machines(self):
+        self.refused("list", "machines", "--machines", "absent", words=["absent", "--machines"])
+        folder = self.folder / "machines"
+        folder.mkdir()
+        (folder / "x.json").write_text("{\"schema\": 1, \"name\": \"x\"}", encoding="utf-8")
+        self.refused("list", "--machines", folder, words=["x.json", "missing"])
+
+    def test_places_that_cannot_be_written(self):
+        self.refused(*RUN, "device", "--out", "/nonexistent/x.jsonl", words=["/nonexistent/x.jsonl", "--out"])
+        self.refused("sweep", self.spec(), "--out", "/nonexistent/x.jsonl", words=["/nonexistent/x.jsonl"])
+        self.refused("sweep", self.spec(), "--out", self.folder, words=["--out"])
+        self.refused("plan", *RUN[1:], "device", "-o", "/nonexistent/p.json", words=["/nonexistent/p.json"])
+
+    def test_a_file_that_holds_something(self):
+        diary = self.write("diary.txt", "dear diary")
+        for more in [[], ["--resume"]]:
+            self.refused("sweep", self.spec(), "--out", diary, *more, words=["diary.txt"])
+        self.refused(*RUN, "device", "--out", diary, words=["diary.txt"])
+        self.assertEqual(diary.read_text(encoding="utf-8"), "dear diary")
+        self.well(*RUN, "device", "--out", "a.jsonl")
+        self.refused("sweep", self.spec(), "--out", "a.jsonl", words=["a.jsonl", "--resume"])
+        self.assertEqual(len(entries(self.folder / "a.jsonl")[1]), 1)
+
+
+class FullDisk(InterfaceTest):
+    def test_a_full_device(self):
+        self.refused(*RUN, "device", "--out", "/dev/full", code=1, words=["/dev/full", "No space left"])
+        self.refused("sweep", self.spec(), "--out", "/dev/full", code=1, words=["No space left"])
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = self.umbench_to(full, "list")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("standard output", done.stderr)
+
+    def umbench_to(self, file, *arguments):
+        return subprocess.run(self.command(*arguments), stdout=file, stderr=subprocess.PIPE, text=True, timeout=60,
+                              check=False)
+
+    def test_earlier_records_stay_whole_and_a_resumed_sweep_ends_the_same(self):
+        spec = self.spec()
+        self.well("sweep", spec, "--out", "undisturbed.jsonl")
+        size = (self.folder / "undisturbed.jsonl").stat().st_size
+        limit = size * 2 // 3
+        done = self.umbench("sweep", spec, "--out", "full.jsonl",
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+        self.assertEqual(done.returncode, 1)
+        last = done.stderr.splitlines()[-1]
+        self.assertIn("full.jsonl: cannot add a record", last)
+        whole = (self.folder / "full.jsonl").read_text(encoding="utf-8")
+        self.assertTrue(whole.endswith("}\n"))
+        kept = entries(self.folder / "full.jsonl")[1]
+        wanted = entries(self.folder / "undisturbed.jsonl")[1]
+        self.assertTrue(0 < len(kept) < len(wanted))
+        self.assertEqual(kept, wanted[:len(kept)])
+        self.well("sweep", spec, "--out", "full.jsonl", "--resume")
+        self.assertEqual(entries(self.folder / "full.jsonl")[1], wanted)
+
+
+if __name__ == "__main__":
+    unittest.main()

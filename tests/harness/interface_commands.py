@@ -1,0 +1,211 @@
+"""What the commands print and write when all is well."""
+
+import json
+import os
+import re
+import unittest
+
+from interface import CELLS, ROOT, InterfaceTest, entries
+
+RUN = ["--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
+
+
+class List(InterfaceTest):
+    def test_names_everything_with_its_knobs(self):
+        shown = self.well("list")
+        for name in ["alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "conv", "device", "swap_all", "managed",
+                     "managed_advise", "managed_prefetch", "h200", "p100-pcie3-16g"]:
+            self.assertRegex(shown, rf"(?m)^  {re.escape(name)} ")
+        self.assertIn("--set insize=224", shown)
+        self.assertRegex(shown, r"--knob ahead=\d+ .*\(\d+ to \d+\)")
+
+    def test_one_part(self):
+        self.assertNotIn("vgg16", self.well("list", "strategies"))
+        self.assertNotIn("swap_all", self.well("list", "networks"))
+
+    def test_machines_of_a_folder_join_the_built_in_ones(self):
+        machine = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8"))
+        folder = self.folder / "machines"
+        folder.mkdir()
+        (folder / "a.json").write_text(json.dumps({**machine, "name": "small", "device_bytes": 2**30}), encoding="utf-8")
+        shown = self.well("list", "machines", "--machines", folder)
+        self.assertIn("small", shown)
+        self.assertIn("p100-pcie3-16g", shown)
+        shown = self.well("run", "--network", "alexnet", "--batch", "2", "--strategy", "device",
+                          "--backend", "sim:small", "--machines", folder)
+        self.assertIn("budget     1.00 GiB", shown)
+
+
+class Env(InterfaceTest):
+    def test_for_people(self):
+        shown = self.well("env")
+        for word in ["umbench", "kernel", "cores", "memory", "GPU"]:
+            self.assertRegex(shown, rf"(?m)^{word} ")
+
+    def test_as_json(self):
+        line = json.loads(self.well("env", "--json"))
+        self.assertEqual(line["kind"], "environment")
+        self.assertGreaterEqual(line["host"]["cores"], 1)
+        self.assertGreater(line["host"]["memory_bytes"], 0)
+        self.assertRegex(line["umbench"], r"^\d+\.\d+\.\d+\+")
+        if not os.path.exists("/proc/driver/nvidia/version"):
+            self.assertIsNone(line["gpu"])
+
+
+class Run(InterfaceTest):
+    def test_a_summary_that_says_simulated(self):
+        shown = self.well("run", *RUN, "managed", "--ratio", "1.5")
+        self.assertTrue(shown.startswith("alexnet/b2/train/none/fp32/managed/x1.50/simulated/sim:h200\n"))
+        self.assertIn("simulated on machine file h200", shown)
+        for row in ["outcome    ok", "footprint ", "budget ", "arenas ", "iteration ", "operators ", "moved "]:
+            self.assertIn(row, shown)
+
+    def test_records_are_appended(self):
+        for strategy in ["device", "managed", "managed"]:
+            self.well("run", *RUN, strategy, "--ratio", "1", "--iterations", "3", "--out", "a.jsonl")
+        environments, records = entries(self.folder / "a.jsonl")
+        self.assertEqual(len(environments), 1)
+        self.assertEqual([record["strategy"] for record in records], ["device", "managed", "managed"])
+        self.assertEqual(records[1], records[2])
+        self.assertEqual(len(records[0]["samples_ns"]), 3)
+        self.assertIsNone(records[0]["timeline"])
+        self.assertTrue(all(record["simulated"] for record in records))
+
+    def test_the_budget_is_the_footprint_over_the_ratio(self):
+        self.well("run", *RUN, "managed", "--ratio", "1.5", "--out", "a.jsonl")
+        memory = entries(self.folder / "a.jsonl")[1][0]["memory"]
+        self.assertEqual(memory["budget_bytes"], int(memory["footprint_bytes"] / 1.5))
+        self.assertEqual(memory["footprint_bytes"], sum(memory["terms"].values()))
+
+    def test_a_budget_has_its_ratio_worked_out(self):
+        self.well("run", *RUN, "managed", "--budget", "300MiB", "--out", "a.jsonl")
+        record = entries(self.folder / "a.jsonl")[1][0]
+        self.assertAlmostEqual(record["ratio"], record["memory"]["footprint_bytes"] / (300 * 2**20))
+        self.assertIn(f"/{300 * 2**20}B/", record["key"])
+
+    def test_a_timeline_if_asked_for(self):
+        self.well("run", *RUN, "swap_all", "--ratio", "1", "--timeline", "--out", "a.jsonl")
+        record = entries(self.folder / "a.jsonl")[1][0]
+        timeline = record["timeline"]
+        self.assertEqual(timeline["iteration"], 4)
+        self.assertEqual({span["lane"] for span in timeline["spans"]}, {"compute", "to_device", "to_host"})
+        self.assertLessEqual(max(span["end_ns"] for span in timeline["spans"]), record["samples_ns"][-1])
+        self.assertTrue(timeline["resident"])
+
+    def test_capped_is_allowed_on_a_simulated_machine(self):
+        shown = self.well("run", *RUN, "managed", "--ratio", "1.5", "--mode", "capped")
+        self.assertIn("/capped/sim:h200", shown)
+        self.assertIn("outcome    ok", shown)
+
+
+class Plan(InterfaceTest):
+    def test_a_plan_runs_elsewhere_as_it_would_have_here(self):
+        for strategy, mode in [("swap_all", "simulated"), ("managed_prefetch", "simulated"), ("managed", "capped")]:
+            out = self.folder / f"{strategy}.jsonl"
+            shown = self.well("plan", *RUN, strategy, "--ratio", "1", "--mode", mode, "-o", "plan.json")
+            self.assertIn("computes", shown)
+            self.well("run", *RUN, strategy, "--ratio", "1", "--mode", mode, "--out", out)
+            self.well("run", "--plan", "plan.json", "--backend", "sim:h200", "--out", out)
+            direct, planned = entries(out)[1]
+            self.assertEqual(planned["strategy"], f"plan:{strategy}")
+            same = [field for field in direct if field not in ("key", "strategy")]
+            self.assertEqual({f: direct[f] for f in same}, {f: planned[f] for f in same})
+            self.well("run", "--plan", "plan.json", "--backend", "sim:p100-pcie3-16g")
+
+    def test_plan_and_graph_on_standard_output(self):
+        plan = json.loads(self.well("plan", *RUN, "swap_all", "-o", "-"))
+        self.assertEqual(plan["kind"], "plan")
+        graph = json.loads(self.well("plan", *RUN, "swap_all", "--graph", "-"))
+        self.assertEqual({tensor["name"] for tensor in graph["tensors"]}, set(plan["homes"]))
+
+
+class Sweep(InterfaceTest):
+    def test_a_dry_run_lists_the_cells_and_touches_nothing(self):
+        spec = self.spec()
+        lines = self.well("sweep", spec, "--dry-run").splitlines()
+        self.assertEqual(lines[0], "alexnet/b2/train/none/fp32/device/x0.50/simulated/sim:h200")
+        self.assertEqual(lines[-1], f"{CELLS} cells")
+        self.assertEqual(len(set(lines)), CELLS + 1)
+        self.assertEqual(list(self.folder.iterdir()), [spec])
+
+    def test_shards_share_the_cells(self):
+        spec = self.spec()
+        whole = self.well("sweep", spec, "--dry-run").splitlines()[:-1]
+        parts = [self.well("sweep", spec, "--dry-run", "--shard", f"{i}/5").splitlines()[:-1] for i in range(1, 6)]
+        self.assertEqual(sorted(sum(parts, [])), sorted(whole))
+
+    def test_records_progress_and_table(self):
+        done = self.umbench("sweep", self.spec())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        environments, records = entries(self.folder / "study.jsonl")
+        self.assertEqual(len(environments), 1)
+        progress = done.stderr.splitlines()
+        self.assertEqual(len(progress), CELLS)
+        for number, (line, record) in enumerate(zip(progress, records), start=1):
+            self.assertTrue(line.startswith(f"[{number:2}/{CELLS}] {record['key']} ... "), line)
+            self.assertRegex(line, r", \d\d:\d\d left$")
+        self.assertRegex(done.stdout, r"(?m)^  strategy +x0\.50 +x1\.00 +x1\.50 +x2\.00$")
+        self.assertRegex(done.stdout, r"(?m)^  device +1\.00 +1\.00 +- +-$")
+        self.assertIn("simulated on machine file h200", done.stdout)
+
+    def test_the_number_of_jobs_changes_nothing(self):
+        spec = self.spec()
+        for jobs in ["1", "2", "7"]:
+            self.well("sweep", spec, "--jobs", jobs, "--out", f"{jobs}.jsonl")
+        one, two, seven = (entries(self.folder / f"{jobs}.jsonl")[1] for jobs in ["1", "2", "7"])
+        self.assertEqual(one, two)
+        self.assertEqual(one, seven)
+
+    def test_resuming_a_finished_sweep_does_nothing(self):
+        spec = self.spec()
+        self.well("sweep", spec)
+        before = (self.folder / "study.jsonl").read_bytes()
+        done = self.umbench("sweep", spec, "--resume")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(f"{CELLS} of {CELLS} cells are in study.jsonl already", done.stderr)
+        self.assertIn("swap_all", done.stdout)
+        self.assertEqual((self.folder / "study.jsonl").read_bytes(), before)
+
+    def test_every_sweep_file_of_the_project_expands(self):
+        for spec in sorted((ROOT / "benchmarks/sweeps").glob("*.json")):
+            self.assertRegex(self.well("sweep", spec, "--dry-run"), r"\n\d+ cells\n$")
+
+    def test_the_small_study_is_as_large_as_it_should_be(self):
+        cells = self.well("sweep", ROOT / "benchmarks/sweeps/small.json", "--dry-run").splitlines()[:-1]
+        self.assertEqual(len(cells), 2 * 5 * 8 * 2)
+
+
+class Schema(InterfaceTest):
+    def test_lines_are_of_the_schema(self):
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("jsonschema is not installed")
+        schema = json.loads((ROOT / "results/record.schema.json").read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator.check_schema(schema)
+        validator = jsonschema.Draft202012Validator(schema)
+        grids = [{"network": "alexnet", "strategy": ["device", "swap_all", "managed"], "ratio": [1, 2],
+                  "timeline": True}]
+        done = self.umbench("sweep", self.spec(grids=grids), env={"UMBENCH_TEST_CELL": "abort:managed/x2"})
+        self.assertEqual(done.returncode, 1)
+        environments, records = entries(self.folder / "study.jsonl")
+        self.assertEqual({record["outcome"] for record in records}, {"ok", "infeasible", "crashed"})
+        for line in environments + records:
+            validator.validate(line)
+            self.assertFalse(validator.is_valid({**line, "surplus": 1}))
+            self.assertFalse(validator.is_valid({name: line[name] for name in line if name != "schema"}))
+
+    def test_machine_files_are_of_their_schema(self):
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("jsonschema is not installed")
+        schema = json.loads((ROOT / "results/machine.schema.json").read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "results/machines").glob("*.json")):
+            machine = json.loads(path.read_text(encoding="utf-8"))
+            jsonschema.validate(machine, schema)
+            self.assertEqual(machine["name"], path.stem)
+
+
+if __name__ == "__main__":
+    unittest.main()

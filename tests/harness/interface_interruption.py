@@ -1,0 +1,113 @@
+"""An interrupted sweep keeps what it has, and resumed it ends as if it had not been interrupted."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from interface import CELLS, InterfaceTest, entries
+
+
+def children_of(process):
+    return pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
+
+
+class Interruption(InterfaceTest):
+    def start(self, *arguments, hang):
+        environment = dict(os.environ, UMBENCH_TEST_CELL=f"hang:{hang}")
+        process = subprocess.Popen(self.command(*arguments), cwd=self.folder, env=environment, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.kill)
+        return process
+
+    def wait_for_records(self, path, count):
+        limit = time.monotonic() + 60
+        while not path.exists() or path.read_text(encoding="utf-8").count("\n") < count + 1:
+            self.assertLess(time.monotonic(), limit, "the sweep got nowhere")
+            time.sleep(0.02)
+
+    def interrupted(self, spec, number, code):
+        """A sweep stopped while its tenth cell hangs."""
+        path = self.folder / "a.jsonl"
+        sweep = self.start("sweep", spec, "--out", "a.jsonl", "--jobs", "2", hang="swap_all/x1.00")
+        self.wait_for_records(path, 9)
+        cells = children_of(sweep)
+        self.assertTrue(cells)
+        sweep.send_signal(number)
+        _, error = sweep.communicate(timeout=60)
+        self.assertEqual(sweep.returncode, code)
+        for cell in cells:
+            self.assertFalse(pathlib.Path(f"/proc/{cell}").exists())
+        return error.splitlines()[-1]
+
+    def test_resumed_it_equals_an_undisturbed_sweep(self):
+        spec = self.spec()
+        self.well("sweep", spec, "--out", "undisturbed.jsonl")
+        wanted = entries(self.folder / "undisturbed.jsonl")[1]
+        for number, code in [(signal.SIGINT, 130), (signal.SIGTERM, 143)]:
+            with self.subTest(signal=number.name):
+                said = self.interrupted(spec, number, code)
+                self.assertIn(number.name, said)
+                self.assertIn(f"9 of {CELLS} cells", said)
+                self.assertIn("--out a.jsonl --resume", said)
+                self.assertEqual(entries(self.folder / "a.jsonl")[1], wanted[:9])
+                self.well("sweep", spec, "--out", "a.jsonl", "--resume")
+                environments, records = entries(self.folder / "a.jsonl")
+                self.assertEqual(records, wanted)
+                self.assertEqual(len(environments), 1)
+                (self.folder / "a.jsonl").unlink()
+
+    def test_a_killed_sweep_leaves_no_cell_behind_and_resumes(self):
+        spec = self.spec()
+        self.well("sweep", spec, "--out", "undisturbed.jsonl")
+        path = self.folder / "a.jsonl"
+        sweep = self.start("sweep", spec, "--out", "a.jsonl", hang="swap_all/x1.00")
+        self.wait_for_records(path, 9)
+        cells = children_of(sweep)
+        sweep.kill()
+        sweep.communicate(timeout=60)
+        limit = time.monotonic() + 30
+        while any(self.runs(cell) for cell in cells):
+            self.assertLess(time.monotonic(), limit, "a cell outlived its sweep")
+            time.sleep(0.02)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("{\"kind\":\"record\",\"schema\":1,\"key\":\"ale")  # as a crash in the middle of a line
+        done = self.umbench("sweep", spec, "--out", "a.jsonl", "--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("torn", done.stderr)
+        self.assertEqual(entries(path)[1], entries(self.folder / "undisturbed.jsonl")[1])
+
+    def runs(self, process):
+        try:
+            stat = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        except OSError:
+            return False
+        return stat.rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+
+    def test_a_file_in_use_is_refused(self):
+        spec = self.spec()
+        sweep = self.start("sweep", spec, "--out", "a.jsonl", hang="device/x0.50")
+        self.wait_for_records(self.folder / "a.jsonl", 0)
+        self.refused("sweep", spec, "--out", "a.jsonl", "--resume", words=["a.jsonl", "another umbench"])
+        sweep.send_signal(signal.SIGINT)
+        sweep.communicate(timeout=60)
+        self.assertEqual(sweep.returncode, 130)
+
+    def test_an_interrupted_run_records_nothing(self):
+        run = self.start("run", "--network", "alexnet", "--strategy", "device", "--backend", "sim:h200", "--out",
+                         "a.jsonl", hang="device")
+        limit = time.monotonic() + 30
+        while not children_of(run):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        _, error = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, 130)
+        self.assertIn("nothing was recorded", error)
+        self.assertEqual((self.folder / "a.jsonl").read_text(encoding="utf-8"), "")
+
+
+if __name__ == "__main__":
+    unittest.main()

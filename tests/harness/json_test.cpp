@@ -1,0 +1,211 @@
+#include "harness/json.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/strategies.hpp"
+#include "harness/suggest.hpp"
+#include "samples.hpp"
+
+namespace um {
+namespace {
+
+// The one line that refuses, or "" if nothing was refused.
+template <class F>
+std::string refusal(F read) {
+  try {
+    read();
+  } catch (const input_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  const std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+
+void expect_mentions(const std::string& message, std::initializer_list<const char*> words) {
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
+}
+
+std::vector<network_spec> networks_to_try() {
+  std::vector<network_spec> all;
+  for (const network_family& f : networks()) {
+    all.push_back(completed(network_spec{f.name, 2, pass::train, true, {}}));
+    all.push_back(completed(network_spec{f.name, 1, pass::inference, false, {}}));
+  }
+  return all;
+}
+
+plan_file sample_plan() {
+  plan_file file;
+  file.network = completed(network_spec{"conv", 4, pass::train, false, {}});
+  file.strategy = "by-hand";
+  file.strategy_knobs = {{"ahead", 3}};
+  file.ratio = 1.25;
+  file.budget = 123456789;
+  file.mode = run_mode::capped;
+  file.placed_by = packer::first_fit;
+  const graph g = build(file.network);
+  file.plan.home.assign(g.tensors.size(), residence::managed);
+  file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {axis::batch, 1, 2}}};
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  return file;
+}
+
+TEST(GraphJson, EveryNetworkReadsBackEqual) {
+  for (const network_spec& spec : networks_to_try()) {
+    const graph g = build(spec);
+    const std::string text = to_json(g);
+    const graph back = graph_from_json(text, "g.json");
+    EXPECT_EQ(to_json(back), text) << spec.name;
+    ASSERT_EQ(back.ops.size(), g.ops.size());
+    for (std::size_t i = 0; i < g.ops.size(); ++i) {
+      EXPECT_EQ(back.ops[i].what, g.ops[i].what) << g.ops[i].name;
+      EXPECT_EQ(back.ops[i].in, g.ops[i].in);
+      EXPECT_EQ(back.ops[i].out, g.ops[i].out);
+      EXPECT_EQ(back.ops[i].alias, g.ops[i].alias);
+      EXPECT_EQ(back.ops[i].repeatable, g.ops[i].repeatable);
+    }
+    for (std::size_t t = 0; t < g.tensors.size(); ++t) {
+      EXPECT_EQ(back.tensors[t].shape, g.tensors[t].shape);
+      EXPECT_EQ(back.tensors[t].type, g.tensors[t].type);
+      EXPECT_EQ(back.tensors[t].use, g.tensors[t].use);
+    }
+  }
+}
+
+TEST(GraphJson, NamesWhatIsWrong) {
+  const std::string text = to_json(build(completed(network_spec{"conv", 1, pass::inference, false, {}})));
+  const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
+  expect_mentions(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
+  expect_mentions(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
+  expect_mentions(read(replaced(text, "\"repeatable\": true", "\"repeatable\": 1")),
+                  {"repeatable", "true nor"});
+  expect_mentions(read("{"), {"g.json", "not JSON", "line 1"});
+  expect_mentions(read("[]"), {"g.json", "not an object"});
+}
+
+TEST(PlanJson, ReadsBackEqual) {
+  const plan_file file = sample_plan();
+  const plan_file back = plan_from_json(to_json(file), "p.json");
+  EXPECT_EQ(back.plan, file.plan);
+  EXPECT_EQ(back.network.name, file.network.name);
+  EXPECT_EQ(back.network.knobs, file.network.knobs);
+  EXPECT_EQ(back.strategy, file.strategy);
+  EXPECT_EQ(back.strategy_knobs, file.strategy_knobs);
+  EXPECT_EQ(back.ratio, file.ratio);
+  EXPECT_EQ(back.budget, file.budget);
+  EXPECT_EQ(back.mode, file.mode);
+  EXPECT_EQ(back.placed_by, file.placed_by);
+}
+
+TEST(PlanJson, NamesWhatIsWrong) {
+  const std::string text = to_json(sample_plan());
+  const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
+  const graph g = build(sample_plan().network);
+  const std::string tensor = g.tensors[0].name, op_name = g.ops[0].name;
+  expect_mentions(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
+  expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": -1")),
+                  {"p.json", "budget_bytes", "-1"});
+  expect_mentions(
+      read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
+      {"budget_bytes", "9223372036854775808"});
+  expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 1e400")), {"p.json"});
+  expect_mentions(read(replaced(text, "\"part\": 1", "\"part\": 2")), {"actions[1]", "slice.part"});
+  expect_mentions(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
+                                "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
+                  {"actions[2].what", "no operator"});
+  expect_mentions(read(replaced(text, "\"schema\": 1", "\"schema\": 2")), {"schema", "reads 1"});
+  expect_mentions(read(replaced(text, "\"ratio\": 1.25", "\"ratio\": \"1.25\"")), {"ratio", "not a number"});
+  expect_mentions(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
+  expect_mentions(read(replaced(text, "\"kind\"", "\"extra\": 0, \"kind\"")), {"unknown field \"extra\""});
+  expect_mentions(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
+}
+
+TEST(PlanJson, RefusesAPlanThatComputesNothing) {
+  plan_file file = sample_plan();
+  file.plan.actions.pop_back();
+  expect_mentions(refusal([&] { plan_from_json(to_json(file), "p.json"); }), {"p.json", "the plan is wrong"});
+}
+
+TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
+  const auto machines = load_machines(std::nullopt);
+  ASSERT_GE(machines.size(), 2U);
+  for (const machine_file& m : machines) {
+    const std::string text = to_json(m);
+    EXPECT_EQ(to_json(machine_from_json(text, "m.json")), text);
+    EXPECT_GT(m.what.device_bytes, 0U);
+  }
+}
+
+TEST(MachineJson, NamesWhatIsWrong) {
+  const std::string text = to_json(load_machines(std::nullopt).front());
+  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  expect_mentions(read(replaced(text, "\"host_bytes\": ", "\"host_bytes\": -")), {"m.json", "host_bytes"});
+  expect_mentions(read(replaced(text, "\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ")),
+                  {"device_bytes", "0"});
+  expect_mentions(read(replaced(text, "\"calibrated\": false", "\"calibrated\": null")), {"calibrated"});
+  expect_mentions(read(replaced(text, "\"launch_ns\"", "\"lunch_ns\"")), {"\"launch_ns\" is missing"});
+  expect_mentions(read(replaced(text, "\"name\": \"", "\"name\": \"a/b ")), {"name", "lower-case"});
+  expect_mentions(read(replaced(text, "\"estimated\": [", "\"estimated\": [\"speed\",")),
+                  {"estimated[0]", "speed"});
+}
+
+TEST(RecordJson, ReadsBackEqual) {
+  const record r = sample_record();
+  const std::string line = to_json(r);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const record back = record_from_json(line, "line");
+  EXPECT_EQ(to_json(back), line);
+  EXPECT_EQ(back.samples, r.samples);
+  EXPECT_EQ(back.digest, r.digest);
+  EXPECT_EQ(back.timeline->spans[0].name, "evict x");
+  EXPECT_EQ(kind_of_line(line, "line"), line_kind::record);
+}
+
+TEST(RecordJson, WhatIsUnknownIsNull) {
+  record r = blank_record(sample_experiment());
+  r.result = outcome::crashed;
+  r.reason = "made up";
+  const std::string line = to_json(r);
+  for (const char* null : {R"("device":null)", R"("counters":null)", R"("digest":null)", R"("terms":null)",
+                           R"("timeline":null)", R"("calibrated":null)"}) {
+    EXPECT_NE(line.find(null), std::string::npos) << null;
+  }
+  EXPECT_EQ(to_json(record_from_json(line, "line")), line);
+}
+
+TEST(RecordJson, BytesThatAreNotUtf8DoNotBreakALine) {
+  record r = sample_record();
+  r.reason = "bad \xff byte";
+  EXPECT_NO_THROW(record_from_json(to_json(r), "line"));
+}
+
+TEST(EnvironmentJson, ReadsBackEqual) {
+  gpu_facts gpu;
+  gpu.name = "made up";
+  gpu.memory_bytes = 1;
+  environment e = collect_environment(gpu);
+  e.nvidia_uvm = std::map<std::string, std::string>{{"uvm_perf_prefetch_enable", "1"}};
+  const std::string line = to_json(e);
+  EXPECT_EQ(to_json(environment_from_json(line, "line")), line);
+  EXPECT_EQ(kind_of_line(line, "line"), line_kind::environment);
+  EXPECT_EQ(line.rfind(R"({"kind":"environment")", 0), 0U);
+}
+
+TEST(CellJson, ReadsBackEqual) {
+  cell work{sample_experiment(), load_machines(std::nullopt).front().what, sample_plan()};
+  work.what.budget = 77;
+  const std::string text = to_json(work);
+  const cell back = cell_from_json(text, "cell");
+  EXPECT_EQ(to_json(back), text);
+  EXPECT_TRUE(back.what == work.what);
+  EXPECT_EQ(back.plan->plan, work.plan->plan);
+}
+
+}  // namespace
+}  // namespace um

@@ -1,0 +1,35 @@
+// Records and experiments for the tests; their figures mean nothing.
+#pragma once
+
+#include "harness/record.hpp"
+
+namespace um {
+
+inline experiment sample_experiment() {
+  experiment e;
+  e.network = {"alexnet", 2, pass::train, false, {}};
+  e.strategy = "managed";
+  e.ratio = 1.5;
+  e.backend = "sim:h200";
+  return completed(e);
+}
+
+inline record sample_record() {
+  record r = blank_record(sample_experiment());
+  r.device = "h200";
+  r.samples = {300, 100, 120, 110};
+  r.first.emplace().faults = 7;
+  r.last.emplace().fault_to_device_bytes = 1234;
+  r.counters_reason = "made up";
+  r.memory.footprint = footprint_terms{1, 2, 3, 4, 5, 6, 7, 28};
+  r.memory.budget = 18;
+  r.memory.device_arena = 9;
+  r.compute = 99;
+  r.digest = 0x0123456789abcdef;
+  r.loss = 6.9;
+  r.calibrated = false;
+  r.timeline = timeline_figures{3, {{lane::to_host, "evict x", 5, 9}}, {{5, 4096}}};
+  return r;
+}
+
+}  // namespace um
