@@ -56,11 +56,11 @@ def _unique(items):
 
 
 def _row(group):
-    return group._replace(mode="", backend="", device="", simulated=False, calibrated=False)
+    return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False)
 
 
 def _column(group):
-    return group.mode, group.backend, group.device, group.simulated, group.calibrated
+    return group.mode, group.backend, group.device, group.simulated, group.calibrated, group.workspace_cap
 
 
 def _draw_panel(panel, group, cells, baseline, look):
@@ -79,8 +79,19 @@ def _draw_panel(panel, group, cells, baseline, look):
     panel.set_xlabel("oversubscription: footprint / budget")
     panel.set_ylabel("slowdown, log scale" if baseline else "ms per iteration, log scale\n(no device baseline)")
     panel.tick_params(labelbottom=True)
-    panel.set_title(f"{load.network_text(group)}\n{load.machine_text(group)}", loc="left")
+    panel.set_title(f"{_wrapped(load.network_text(group))}\n{_wrapped(load.machine_text(group))}", loc="left")
     return _draw_failures(panel, ends, look)
+
+
+def _wrapped(text, width=48):
+    """Broken at commas to fit a panel."""
+    lines = [""]
+    for part in text.split(", "):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines[-1] += ","
+            lines.append("")
+        lines[-1] += (", " if lines[-1] else "") + part
+    return "\n".join(lines)
 
 
 def _scales(panel, values, relative):

@@ -13,7 +13,8 @@ from collections import namedtuple
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
 # One set of comparable cells: same work on the same machine in the same mode.
-Group = namedtuple("Group", "network knobs batch phase sgd fusion precision workspace_cap mode backend device simulated calibrated")
+Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
+                            "workspace_cap mode backend device simulated calibrated")
 
 
 class BadInput(Exception):
@@ -96,7 +97,8 @@ def group_of(record):
     return Group(
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
         batch=record["batch"], phase=record["pass"], sgd=bool(record.get("sgd")),
-        fusion=record.get("fusion", "none"), precision=record.get("precision", "fp32"), workspace_cap=record.get("workspace_cap_bytes"),
+        fusion=record.get("fusion", "none"), precision=record.get("precision", "fp32"),
+        workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
         simulated=bool(record["simulated"]), calibrated=bool(record.get("calibrated")))
 
@@ -148,8 +150,13 @@ def provenance(group):
 
 
 def machine_text(group):
-    """'h200, simulated, estimated rates' or 'NVIDIA H200, measured, capped'."""
-    return f"{group.device}, {provenance(group)}" + ("" if group.mode == "simulated" else f", {group.mode}")
+    """'h200, simulated, estimated rates' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
+    parts = [group.device, provenance(group)]
+    if group.mode != "simulated":
+        parts.append(group.mode)
+    if group.workspace_cap is not None:
+        parts.append(f"workspaces up to {group.workspace_cap / 2**30:g} GiB")
+    return ", ".join(parts)
 
 
 def network_text(group):
@@ -161,8 +168,6 @@ def network_text(group):
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
     knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != ("insize", 224)]
     parts = [name, *knobs, f"batch {group.batch}", phase + (" with SGD" if group.sgd else ""), group.precision]
-    if group.workspace_cap is not None:
-        parts.append(f"workspaces up to {group.workspace_cap / 2**30:g} GiB")
     if group.fusion != "none":
         parts.append(f"fusion {group.fusion}")
     return ", ".join(parts)

@@ -43,6 +43,16 @@ def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
     assert "h200, simulated, estimated rates" in text and "NVIDIA H200, measured, capped" in text
 
 
+def test_a_network_keeps_its_row_whatever_ran_it():
+    import slowdown
+    from results import load
+
+    groups = [load.group_of(synthetic.record()), load.group_of(synthetic.record(backend="cuda:0")),
+              load.group_of(synthetic.record(backend="cuda:0", workspace_cap_bytes=1 << 28))]
+    assert len({slowdown._row(group) for group in groups}) == 1
+    assert len({slowdown._column(group) for group in groups}) == 3
+
+
 @pytest.mark.parametrize("outcome", ["timeout", "out_of_memory", "crashed", "unsupported", "wrong_result"])
 def test_other_failures_are_named_in_the_legend(script, tmp_path, outcome):
     records = [synthetic.record(ratio=1.0), synthetic.record(ratio=2.0, outcome=outcome),

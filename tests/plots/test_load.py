@@ -43,7 +43,7 @@ def test_titles_say_how_the_figures_came_about():
     calibrated = load.machine_text(load.group_of(synthetic.record(calibrated=True)))
     assert calibrated == "h200, simulated, calibrated rates"
     measured = synthetic.record(backend="cuda:0", device="NVIDIA H200")
-    assert load.machine_text(load.group_of(measured)) == "NVIDIA H200, measured, capped"
+    assert load.machine_text(load.group_of(measured)) == "NVIDIA H200, measured, capped, workspaces up to 2 GiB"
 
 
 def test_knobs_are_named_only_where_they_vary():
