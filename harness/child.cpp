@@ -281,8 +281,9 @@ void child_pool::kill_all() {
   }
 }
 
-void die_with_parent() {
+void die_with_parent(int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
 }
 
 std::string signal_name(int signal) {

@@ -68,8 +68,9 @@ class child_pool {
   std::vector<std::unique_ptr<child>> children_;
 };
 
-// Called first in a child's own code: it dies with its parent.
-void die_with_parent();
+// Called first in a child's own code: from here on it dies with its parent, and at once if `parent`
+// is its parent no more.
+void die_with_parent(int parent);
 
 // "SIGABRT".
 std::string signal_name(int signal);

@@ -61,7 +61,8 @@ record failed(const cell& work, outcome result, std::string reason) {
 }  // namespace
 
 void start_cell(child_pool& pool, std::size_t id, const cell& work) {
-  pool.start(id, {cell_command}, to_json(work), std::chrono::seconds{work.what.deadline_s});
+  pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
+             std::chrono::seconds{work.what.deadline_s});
 }
 
 record record_of(const cell& work, const child_report& report) {
@@ -79,8 +80,8 @@ record record_of(const cell& work, const child_report& report) {
   }
 }
 
-int run_cell_process() {
-  die_with_parent();
+int run_cell_process(int parent) {
+  die_with_parent(parent);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const cell work = cell_from_json(text, "standard input");
   fail_as_asked(key_of(work.what));
@@ -90,7 +91,7 @@ int run_cell_process() {
 
 gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   child_pool pool(signals);
-  pool.start(0, {gpu_command, std::to_string(device)}, "", gpu_deadline);
+  pool.start(0, {gpu_command, std::to_string(getpid()), std::to_string(device)}, "", gpu_deadline);
   const auto report = pool.wait();
   if (!report) throw input_error("interrupted while looking for the GPU");
   if (report->exit_code == 0) return gpu_from_json(report->output, "probe-gpu");
@@ -99,8 +100,8 @@ gpu_facts ask_for_gpu(signal_watch& signals, int device) {
                                 report->timed_out ? "had no answer in a minute" : how_it_ended(*report)));
 }
 
-int probe_gpu_process(int device) {
-  die_with_parent();
+int probe_gpu_process(int parent, int device) {
+  die_with_parent(parent);
   try {
     std::cout << to_json(probe_gpu(device)) << std::flush;
     return 0;

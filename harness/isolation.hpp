@@ -10,7 +10,8 @@
 
 namespace um {
 
-// The hidden subcommands that the children run.
+// The hidden subcommands that the children run; the first argument of each is the parent's process
+// number.
 inline constexpr const char* cell_command = "run-cell";
 inline constexpr const char* gpu_command = "probe-gpu";
 
@@ -23,13 +24,13 @@ record record_of(const cell& work, const child_report& report);
 // The body of `run-cell`: reads the cell from standard input, writes the record to standard output.
 // The environment variable UMBENCH_TEST_CELL, "abort:TEXT" or "hang:TEXT", makes the cells whose
 // key holds TEXT fail that way; the tests of isolation use it.
-int run_cell_process();
+int run_cell_process(int parent);
 
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
 // is no such GPU or no CUDA backend.
 gpu_facts ask_for_gpu(signal_watch& signals, int device);
 
 // The body of `probe-gpu`.
-int probe_gpu_process(int device);
+int probe_gpu_process(int parent, int device);
 
 }  // namespace um

@@ -83,7 +83,7 @@ void add_sweep(CLI::App& app, sweep_options& o) {
 struct command_line {
   std::string list_what, list_machines;
   bool env_json = false;
-  int probe_device = 0;
+  int parent = 0, probe_device = 0;
   run_options run;
   plan_options plan;
   sweep_options sweep;
@@ -103,8 +103,10 @@ void describe(CLI::App& app, command_line& c) {
   add_plan(app, c.plan);
   add_run(app, c.run);
   add_sweep(app, c.sweep);
-  app.add_subcommand(cell_command, "")->group("");
-  app.add_subcommand(gpu_command, "")->group("")->add_option("DEVICE", c.probe_device);
+  app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
+  CLI::App& probe = *app.add_subcommand(gpu_command, "")->group("");
+  probe.add_option("PARENT", c.parent)->required();
+  probe.add_option("DEVICE", c.probe_device)->required();
 }
 
 int dispatch(const CLI::App& app, const command_line& c) {
@@ -113,8 +115,8 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("plan")) return plan_command(c.plan);
   if (app.got_subcommand("run")) return run_command(c.run);
   if (app.got_subcommand("sweep")) return sweep_command(c.sweep);
-  if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.probe_device);
-  return run_cell_process();
+  if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.parent, c.probe_device);
+  return run_cell_process(c.parent);
 }
 
 int fail(int code, std::string_view what) {

@@ -96,10 +96,10 @@ int sweep_command(const sweep_options& options) {
   if (options.dry_run) return print_cells(cells);
 
   signal_watch signals;
+  const environment here = environment_for(cells, signals);
   const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   if (file.was_torn()) fmt::print(stderr, "{}: cut off a torn last line\n", out);
-  const environment here = environment_for(cells, signals);
   const sweep_result result = run_sweep(cells, jobs, file, here, signals, stderr);
   return finish(result, options, cells.size(), out);
 }
