@@ -57,6 +57,7 @@ record_file::~record_file() {
 }
 
 void record_file::lock() {
+  if (!size_of(descriptor_)) return;  // a device keeps nothing that two writers could spoil
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
   if (errno != EWOULDBLOCK) return;  // a file system without locks
   throw input_error(fmt::format("{}: another umbench is writing to it; wait for it or choose another --out",

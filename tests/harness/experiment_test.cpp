@@ -54,6 +54,22 @@ TEST(Completed, FillsInKnobsAndMode) {
   EXPECT_EQ(completed(with([](experiment& c) { c.backend = "cuda:1"; })).mode, run_mode::capped);
 }
 
+TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
+  const auto capped_at = [](const char* backend, std::optional<byte_count> cap) {
+    experiment e = with([](experiment&) {});
+    e.backend = backend;
+    e.workspace_cap = cap;
+    return completed(e);
+  };
+  EXPECT_FALSE(capped_at("sim:h200", std::nullopt).workspace_cap);
+  EXPECT_THROW(capped_at("sim:h200", MiB), input_error);
+  const experiment standard = capped_at("cuda:0", std::nullopt);
+  EXPECT_TRUE(standard.workspace_cap);
+  EXPECT_EQ(key_of(standard), "alexnet/b2/train/none/fp32/swap_all/x1.50/capped/cuda:0");
+  EXPECT_EQ(key_of(capped_at("cuda:0", MiB)),
+            "alexnet/b2/train/none/fp32,workspace=1048576B/swap_all/x1.50/capped/cuda:0");
+}
+
 TEST(Completed, RefusesWhatCannotBe) {
   const auto refused = [](void (*change)(experiment&)) {
     EXPECT_THROW(completed(with(change)), input_error);
