@@ -6,108 +6,13 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/layout.hpp"
 #include "core/lifetimes.hpp"
+#include "core/managed_map.hpp"
 #include "core/verify.hpp"
 
 namespace um {
 namespace {
-
-// --- addresses ---
-
-// Where every lifetime lies, and what the two arenas hold at each action.
-struct layout {
-  std::vector<byte_count> offset;  // one per lifetime
-  byte_count device_bytes = 0, managed_bytes = 0;
-  std::vector<byte_count> live_device;  // one per action
-  footprint_terms terms;
-};
-
-std::uint32_t root_of(const lifetime_table& table, std::uint32_t l) {
-  while (table.all[l].shares != none) l = table.all[l].shares;
-  return l;
-}
-
-byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
-  if (l.what == none) return terms.workspace;
-  switch (g.tensors[l.what].use) {
-    case role::input:
-    case role::label:
-      return terms.inputs;
-    case role::parameter:
-      return terms.parameters;
-    case role::parameter_gradient:
-      return terms.parameter_gradients;
-    case role::activation_gradient:
-      return terms.activation_gradients;
-    case role::activation:
-    case role::output:
-      return terms.activations;
-  }
-  return terms.activations;
-}
-
-// computes[i]: how many of the actions before i are computes. Managed blocks are packed on this
-// clock, so that movements a planner adds later leave every managed address as it was.
-std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
-  std::vector<std::uint32_t> computes{0};
-  for (const action& a : plan.actions)
-    computes.push_back(computes.back() + (std::holds_alternative<compute>(a) ? 1 : 0));
-  return computes;
-}
-
-layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how) {
-  const std::size_t actions = plan.actions.size();
-  const std::vector<std::uint32_t> computes = compute_clock(plan);
-  // Lifetimes that share an address are one block from the first's begin to the last's end.
-  std::vector<block> blocks(table.all.size());
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    const lifetime& held = table.all[l];
-    const std::uint32_t r = root_of(table, l);
-    if (l == r)
-      blocks[l] = {held.bytes, held.begin, std::max(held.end, blocks[l].end), held.alignment};
-    else
-      blocks[r].end = std::max(blocks[r].end, held.end);
-  }
-  layout result;
-  result.offset.assign(table.all.size(), 0);
-  for (const bool managed : {false, true}) {
-    std::vector<block> chosen;
-    std::vector<std::uint32_t> which;
-    for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-      if (table.all[l].shares != none || table.all[l].managed != managed) continue;
-      chosen.push_back(blocks[l]);
-      if (managed) {
-        chosen.back().begin = computes[blocks[l].begin];
-        chosen.back().end = computes[blocks[l].end];
-      }
-      which.push_back(l);
-    }
-    const packing placed = pack(chosen, how);
-    for (std::size_t i = 0; i < which.size(); ++i) result.offset[which[i]] = placed.offset[i];
-    (managed ? result.managed_bytes : result.device_bytes) =
-        round_up(placed.bytes, managed ? managed_block : arena_alignment);
-  }
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) result.offset[l] = result.offset[root_of(table, l)];
-
-  result.live_device.assign(actions, 0);
-  std::vector<byte_count> live(actions, 0);
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares != none) continue;
-    for (std::uint32_t i = blocks[l].begin; i < std::min<std::size_t>(blocks[l].end, actions); ++i) {
-      live[i] += blocks[l].bytes;
-      if (!table.all[l].managed) result.live_device[i] += blocks[l].bytes;
-    }
-  }
-  const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares == none && blocks[l].begin <= peak && peak < blocks[l].end) {
-      term_of(result.terms, g, table.all[l]) += blocks[l].bytes;
-    }
-  }
-  result.terms.total = result.device_bytes + result.managed_bytes;
-  result.terms.fragmentation = result.terms.total - (live.empty() ? 0 : live[peak]);
-  return result;
-}
 
 // --- hazards ---
 
@@ -135,7 +40,8 @@ class lowering {
         plan_(plan),
         cuts_(cuts_of(g_, plan)),
         table_(lifetimes_of(g_, p.costs, plan, cuts_)),
-        at_(lay_out(g_, table_, plan, how)) {
+        at_(lay_out(g_, table_, plan, how)),
+        managed_(g_, cuts_, table_, at_) {
     out_.home = plan.home;
     out_.device_arena_bytes = at_.device_bytes;
     out_.managed_arena_bytes = at_.managed_bytes;
@@ -146,7 +52,6 @@ class lowering {
     started_.assign(table_.all.size(), false);
     resident_.assign(at_.managed_bytes / managed_block, false);
     place_pinned();
-    find_takers();
   }
 
   execution_plan run() {
@@ -191,74 +96,6 @@ class lowering {
     }
   }
 
-  // Managed lifetimes whose addresses meet, per tensor: who may have taken a range over.
-  void find_takers() {
-    takers_.resize(g_.tensors.size());
-    for (std::uint32_t a = 0; a < table_.all.size(); ++a) {
-      for (std::uint32_t b = 0; b < table_.all.size(); ++b) {
-        if (a != b && table_.all[a].managed && table_.all[b].managed && meet(a, b)) {
-          takers_[table_.all[a].what].push_back(b);
-        }
-      }
-    }
-  }
-
-  bool meet(std::uint32_t a, std::uint32_t b) const {
-    return table_.all[a].managed == table_.all[b].managed &&
-           at_.offset[a] < at_.offset[b] + table_.all[b].bytes &&
-           at_.offset[b] < at_.offset[a] + table_.all[a].bytes;
-  }
-
-  const lifetime& managed_lifetime(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
-  byte_count managed_offset(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
-
-  // --- managed ranges ---
-
-  // The range of the managed arena that a part of a tensor covers. Inner borders are rounded down
-  // to whole blocks, so that the parts of a tensor tile its blocks.
-  range managed_range(tensor_id t, const slice& s) const {
-    if (table_.of_tensor[t].empty()) return {};
-    const lifetime& l = managed_lifetime(t);
-    const byte_count start = managed_offset(t);
-    if (!is_whole(s) && s.along != axis::batch) {
-      throw std::invalid_argument("tensor " + g_.tensors[t].name +
-                                  " is managed and can be moved by parts of its batch axis only");
-    }
-    const part_run run = parts_of(cuts_[t], s);
-    const byte_count unit = l.bytes < managed_block ? 1 : managed_block;
-    const byte_count from = round_down(first_byte_of(g_.tensors[t], cuts_[t], run.begin), unit);
-    const byte_count to =
-        run.end == cuts_[t].of ? l.bytes : round_down(first_byte_of(g_.tensors[t], cuts_[t], run.end), unit);
-    return {start + from, to - from};
-  }
-
-  // What of a range the tensor still owns at an action: a dead tensor's addresses may have been
-  // taken over since. Tensors below one block share blocks and are never given up alone.
-  std::vector<range> owned(tensor_id t, const range& whole, std::uint32_t action) const {
-    if (whole.bytes == 0 || managed_lifetime(t).bytes < managed_block) return {};
-    const std::uint32_t born = managed_lifetime(t).begin;
-    std::vector<range> left{whole};
-    for (const std::uint32_t k : takers_[t]) {
-      const std::uint32_t taken = table_.all[k].begin;
-      const bool since = action >= born ? born < taken && taken <= action : taken > born || taken <= action;
-      if (!since) continue;
-      std::vector<range> rest;
-      for (const range& r : left) {
-        const byte_count from = round_down(at_.offset[k], managed_block);
-        const byte_count to = round_up(at_.offset[k] + table_.all[k].bytes, managed_block);
-        const byte_count end = r.offset + r.bytes;
-        if (to <= r.offset || from >= end) {
-          rest.push_back(r);
-          continue;
-        }
-        if (from > r.offset) rest.push_back({r.offset, from - r.offset});
-        if (to < end) rest.push_back({to, end - to});
-      }
-      left = std::move(rest);
-    }
-    return left;
-  }
-
   // --- residency of managed blocks, in list order ---
 
   void mark(const range& r, bool resident, bool& fresh) {
@@ -281,7 +118,7 @@ class lowering {
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
       if (plan_.home[a.what] != residence::managed) continue;
       for (const range& r : runs_of(g_.tensors[a.what], a.where))
-        all.push_back({managed_offset(a.what) + r.offset, r.bytes});
+        all.push_back({managed_.offset_of(a.what) + r.offset, r.bytes});
     }
     return all;
   }
@@ -295,11 +132,11 @@ class lowering {
       if (const auto* c = std::get_if<compute>(&a)) {
         for (const range& r : touched(*c)) mark(r, true, fresh);
       } else if (const auto* f = std::get_if<prefetch>(&a); f && plan_.home[f->what] == residence::managed) {
-        mark(managed_range(f->what, f->part), true, fresh);
+        mark(managed_.range_of(f->what, f->part), true, fresh);
       } else if (const auto* e = std::get_if<evict>(&a); e && plan_.home[e->what] == residence::managed) {
-        for (const range& r : owned(e->what, managed_range(e->what, e->part), i)) mark(r, false, ignored);
+        for (const range& r : managed_.owned(e->what, e->part, i)) mark(r, false, ignored);
       } else if (const auto* d = std::get_if<discard>(&a); d && plan_.home[d->what] == residence::managed) {
-        for (const range& r : owned(d->what, managed_range(d->what, d->part), i)) mark(r, false, ignored);
+        for (const range& r : managed_.owned(d->what, d->part, i)) mark(r, false, ignored);
       }
       fresh_[i] = fresh;
       resident_blocks_[i] = resident_count_;
@@ -332,7 +169,7 @@ class lowering {
 
   void lower_action(step& s, const advise& x) {
     s.home = plan_.home[x.what];
-    const range whole = managed_range(x.what, {});
+    const range whole = managed_.range_of(x.what, {});
     if (whole.bytes > 0) s.moves.push_back({whole, 0});
     s.needed = !s.moves.empty();
   }
@@ -341,7 +178,7 @@ class lowering {
     s.where = lane::to_device;
     s.home = plan_.home[x.what];
     if (s.home == residence::managed) {
-      const range r = managed_range(x.what, x.part);
+      const range r = managed_.range_of(x.what, x.part);
       if (r.bytes > 0) s.moves.push_back({r, 0});
       s.needed = !s.moves.empty();
     } else {
@@ -358,7 +195,7 @@ class lowering {
     s.where = lane::to_host;
     s.home = plan_.home[x.what];
     if (s.home == residence::managed) {
-      for (const range& r : owned(x.what, managed_range(x.what, x.part), static_cast<std::uint32_t>(now_))) {
+      for (const range& r : managed_.owned(x.what, x.part, index())) {
         s.moves.push_back({r, 0});
       }
       s.needed = !s.moves.empty();
@@ -385,7 +222,7 @@ class lowering {
     s.home = plan_.home[x.what];
     s.needed = false;
     if (s.home == residence::managed) {
-      for (const range& r : owned(x.what, managed_range(x.what, x.part), static_cast<std::uint32_t>(now_))) {
+      for (const range& r : managed_.owned(x.what, x.part, index())) {
         s.moves.push_back({r, 0});
       }
       s.needed = !s.moves.empty();
@@ -470,7 +307,7 @@ class lowering {
     if (!started_[l]) {
       started_[l] = true;
       for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
-        if (k != l && started_[k] && meet(k, l)) merge(wait_, users_[k]);
+        if (k != l && started_[k] && meet(table_, at_, k, l)) merge(wait_, users_[k]);
       }
     }
     users_[l][static_cast<std::size_t>(where)] = now_;
@@ -516,15 +353,15 @@ class lowering {
   std::vector<cut> cuts_;
   lifetime_table table_;
   layout at_;
+  managed_map managed_;
   execution_plan out_;
-  std::vector<byte_count> pinned_;                  // per tensor: offset of its home
-  std::vector<std::vector<std::uint32_t>> takers_;  // per tensor
-  std::vector<std::vector<part_uses>> parts_;       // per tensor, per part
-  std::vector<last_steps> users_;                   // per lifetime
-  std::vector<bool> started_;                       // per lifetime
-  std::vector<bool> resident_;                      // per managed block
-  std::vector<bool> fresh_;                         // per action: makes blocks resident
-  std::vector<std::uint64_t> resident_blocks_;      // per action
+  std::vector<byte_count> pinned_;              // per tensor: offset of its home
+  std::vector<std::vector<part_uses>> parts_;   // per tensor, per part
+  std::vector<last_steps> users_;               // per lifetime
+  std::vector<bool> started_;                   // per lifetime
+  std::vector<bool> resident_;                  // per managed block
+  std::vector<bool> fresh_;                     // per action: makes blocks resident
+  std::vector<std::uint64_t> resident_blocks_;  // per action
   std::uint64_t resident_count_ = 0;
   last_steps wait_ = nobody;
   std::int32_t now_ = 0;
@@ -536,25 +373,6 @@ class lowering {
 execution_plan lower(const problem& p, const memory_plan& plan, packer how) {
   if (const auto wrong = defect_of(p.network, plan)) throw std::invalid_argument(*wrong);
   return lowering(p, plan, how).run();
-}
-
-std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how) {
-  const std::vector<cut> cuts = cuts_of(p.network, plan);
-  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cuts);
-  const layout at = lay_out(p.network, table, plan, how);
-  std::vector<range> result(p.network.tensors.size());
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    if (table.all[l].managed) result[table.all[l].what] = {at.offset[l], table.all[l].bytes};
-  }
-  return result;
-}
-
-footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
-  memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
-  for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
-  const lifetime_table table = lifetimes_of(g, costs, plan, cuts_of(g, plan));
-  return lay_out(g, table, plan, how).terms;
 }
 
 }  // namespace um

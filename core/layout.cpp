@@ -1,0 +1,137 @@
+#include "core/layout.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+std::uint32_t root_of(const lifetime_table& table, std::uint32_t l) {
+  while (table.all[l].shares != none) l = table.all[l].shares;
+  return l;
+}
+
+byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
+  if (l.what == none) return terms.workspace;
+  switch (g.tensors[l.what].use) {
+    case role::input:
+    case role::label:
+      return terms.inputs;
+    case role::parameter:
+      return terms.parameters;
+    case role::parameter_gradient:
+      return terms.parameter_gradients;
+    case role::activation_gradient:
+      return terms.activation_gradients;
+    case role::activation:
+    case role::output:
+      return terms.activations;
+  }
+  return terms.activations;
+}
+
+// computes[i]: how many of the actions before i are computes.
+std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
+  std::vector<std::uint32_t> computes{0};
+  for (const action& a : plan.actions)
+    computes.push_back(computes.back() + (std::holds_alternative<compute>(a) ? 1 : 0));
+  return computes;
+}
+
+// Lifetimes that share an address are one block from the first's begin to the last's end; the others
+// of such a chain stay empty.
+std::vector<block> blocks_of(const lifetime_table& table) {
+  std::vector<block> blocks(table.all.size());
+  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
+    const lifetime& held = table.all[l];
+    const std::uint32_t r = root_of(table, l);
+    if (l == r) {
+      blocks[l] = {held.bytes, held.begin, std::max(held.end, blocks[l].end), held.alignment};
+    } else {
+      blocks[r].end = std::max(blocks[r].end, held.end);
+    }
+  }
+  return blocks;
+}
+
+// Packs one of the arenas; how large it is.
+byte_count pack_arena(bool managed, const std::vector<block>& blocks, const lifetime_table& table,
+                      const std::vector<std::uint32_t>& computes, packer how,
+                      std::vector<byte_count>& offset) {
+  std::vector<block> chosen;
+  std::vector<std::uint32_t> which;
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+    if (table.all[l].shares != none || table.all[l].managed != managed) continue;
+    block b = blocks[l];
+    if (managed) {
+      b.begin = computes[b.begin];
+      b.end = computes[b.end];
+    }
+    chosen.push_back(b);
+    which.push_back(l);
+  }
+  const packing placed = pack(chosen, how);
+  for (std::size_t i = 0; i < which.size(); ++i) offset[which[i]] = placed.offset[i];
+  return round_up(placed.bytes, managed ? managed_block : arena_alignment);
+}
+
+// Bytes held at each action, in both arenas and in the device arena alone; terms at the peak.
+void account(layout& at, const graph& g, const std::vector<block>& blocks, const lifetime_table& table,
+             std::size_t actions) {
+  at.live_device.assign(actions, 0);
+  std::vector<byte_count> live(actions, 0);
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+    if (table.all[l].shares != none) continue;
+    for (std::uint32_t i = blocks[l].begin; i < std::min<std::size_t>(blocks[l].end, actions); ++i) {
+      live[i] += blocks[l].bytes;
+      if (!table.all[l].managed) at.live_device[i] += blocks[l].bytes;
+    }
+  }
+  const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+    if (table.all[l].shares == none && blocks[l].begin <= peak && peak < blocks[l].end) {
+      term_of(at.terms, g, table.all[l]) += blocks[l].bytes;
+    }
+  }
+  at.terms.total = at.device_bytes + at.managed_bytes;
+  at.terms.fragmentation = at.terms.total - (live.empty() ? 0 : live[peak]);
+}
+
+}  // namespace
+
+layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how) {
+  const std::vector<std::uint32_t> computes = compute_clock(plan);
+  const std::vector<block> blocks = blocks_of(table);
+  layout at;
+  at.offset.assign(table.all.size(), 0);
+  at.device_bytes = pack_arena(false, blocks, table, computes, how, at.offset);
+  at.managed_bytes = pack_arena(true, blocks, table, computes, how, at.offset);
+  for (std::uint32_t l = 0; l < blocks.size(); ++l) at.offset[l] = at.offset[root_of(table, l)];
+  account(at, g, blocks, table, plan.actions.size());
+  return at;
+}
+
+bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
+  return table.all[a].managed == table.all[b].managed && at.offset[a] < at.offset[b] + table.all[b].bytes &&
+         at.offset[b] < at.offset[a] + table.all[a].bytes;
+}
+
+std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how) {
+  const std::vector<cut> cuts = cuts_of(p.network, plan);
+  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cuts);
+  const layout at = lay_out(p.network, table, plan, how);
+  std::vector<range> result(p.network.tensors.size());
+  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
+    if (table.all[l].managed) result[table.all[l].what] = {at.offset[l], table.all[l].bytes};
+  }
+  return result;
+}
+
+footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), residence::device);
+  for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
+  const lifetime_table table = lifetimes_of(g, costs, plan, cuts_of(g, plan));
+  return lay_out(g, table, plan, how).terms;
+}
+
+}  // namespace um

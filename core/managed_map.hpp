@@ -1,0 +1,40 @@
+// The managed arena of a laid-out plan: which range a part of a tensor covers, and what of it the
+// tensor still owns once later tensors have taken its addresses over.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/layout.hpp"
+
+namespace um {
+
+class managed_map {
+ public:
+  // Keeps references: all four must outlive the map.
+  managed_map(const graph& g, const std::vector<cut>& cuts, const lifetime_table& table, const layout& at);
+
+  // Where a managed tensor that some compute touches lies.
+  byte_count offset_of(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
+
+  // The range that a part of a tensor covers; empty if no compute touches the tensor. Inner borders
+  // are rounded down to whole blocks, so that the parts of a tensor tile its blocks. Throws
+  // std::invalid_argument for a part along another axis than batch.
+  range range_of(tensor_id t, const slice& s) const;
+
+  // What of that range the tensor owns at action `now`. Tensors below one block share blocks and are
+  // never given up alone: they own nothing.
+  std::vector<range> owned(tensor_id t, const slice& s, std::uint32_t now) const;
+
+ private:
+  const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
+  bool took_over(std::uint32_t taker, tensor_id t, std::uint32_t now) const;
+
+  const graph& g_;
+  const std::vector<cut>& cuts_;
+  const lifetime_table& table_;
+  const layout& at_;
+  std::vector<std::vector<std::uint32_t>> takers_;  // per tensor: lifetimes whose addresses meet its own
+};
+
+}  // namespace um
