@@ -5,6 +5,7 @@
 #include "harness/json.hpp"
 #include "harness/json_fields.hpp"
 #include "harness/json_parts.hpp"
+#include "harness/numbers.hpp"
 #include "harness/suggest.hpp"
 
 namespace um {
@@ -43,9 +44,9 @@ void read_knobs(fields& f, std::string_view name, std::map<std::string, std::vec
 
 byte_count size_from(const json& value, const place& at) {
   if (!value.is_string()) return static_cast<byte_count>(as_integer(value, at, 1));
-  const auto bytes = parse_bytes(value.get<std::string>());
-  if (!bytes || *bytes == 0) {
-    refuse(at, fmt::format("\"{}\" is not a size; write for example \"4GiB\"",
+  const auto bytes = usable_size(value.get<std::string>());
+  if (!bytes) {
+    refuse(at, fmt::format("\"{}\" is not a size below 2^63 bytes; write for example \"4GiB\"",
                            one_line(value.get<std::string>())));
   }
   return *bytes;

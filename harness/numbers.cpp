@@ -39,11 +39,17 @@ double real_number(std::string_view option, std::string_view text, double least,
   return value;
 }
 
-byte_count size_in_bytes(std::string_view option, std::string_view text) {
+std::optional<byte_count> usable_size(std::string_view text) {
   const auto bytes = parse_bytes(text);
-  if (!bytes || *bytes == 0) {
-    throw input_error(
-        fmt::format("{}: {} is not a size; write for example 4GiB or 512MB", option, quoted(text)));
+  const bool good = bytes && *bytes > 0 && *bytes <= std::numeric_limits<std::int64_t>::max();
+  return good ? bytes : std::nullopt;
+}
+
+byte_count size_in_bytes(std::string_view option, std::string_view text) {
+  const auto bytes = usable_size(text);
+  if (!bytes) {
+    throw input_error(fmt::format("{}: {} is not a size below 2^63 bytes; write for example 4GiB or 512MB",
+                                  option, quoted(text)));
   }
   return *bytes;
 }

@@ -38,9 +38,11 @@ TEST(Numbers, RatiosAreNumbers) {
   }
 }
 
-TEST(Numbers, SizesNeedAtLeastOneByte) {
+TEST(Numbers, SizesAreFromOneByteTo2To63) {
   EXPECT_EQ(size_in_bytes("--budget", "1.5GiB"), 3 * GiB / 2);
-  for (const char* bad : {"", "0", "-1", "-1GiB", "16777216TiB", "9e99", "GiB", "1XB"}) {
+  EXPECT_EQ(size_in_bytes("--budget", "9223372036854775807"), (byte_count{1} << 63) - 1);
+  for (const char* bad :
+       {"", "0", "-1", "-1GiB", "16777216TiB", "9223372036854775808", "8388608TiB", "9e99", "GiB", "1XB"}) {
     EXPECT_THROW(size_in_bytes("--budget", bad), input_error) << bad;
   }
 }

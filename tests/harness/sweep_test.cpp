@@ -96,6 +96,7 @@ TEST(Expand, NamesTheGridAndTheField) {
   expect(refusal(grid_with(R"("ratio": 65)")), {"grids[1].ratio", "64"});
   expect(refusal(grid_with(R"("ratio": 1, "budget": "1GiB")")), {"grids[1]", "both"});
   expect(refusal(grid_with(R"("budget": "-1GiB")")), {"grids[1].budget", "-1GiB"});
+  expect(refusal(grid_with(R"("budget": "8388608TiB")")), {"grids[1].budget", "2^63"});
   expect(refusal(grid_with(R"("iterations": 0)")), {"grids[1].iterations"});
   expect(refusal(grid_with(R"("batchs": 1)")),
          {"grids[1]", "unknown field \"batchs\"", "did you mean batch?"});
