@@ -4,6 +4,12 @@
 #include <string>
 
 namespace um {
+namespace {
+
+// Three days: the clock multiplies times by 1000 and adds them up, which must stay below 2^63.
+constexpr nanoseconds longest = nanoseconds{1} << 48;
+
+}  // namespace
 
 nanoseconds time_for(std::uint64_t amount, std::uint64_t per_second, const machine& on,
                      std::string_view rate_name) {
@@ -12,7 +18,13 @@ nanoseconds time_for(std::uint64_t amount, std::uint64_t per_second, const machi
     throw std::invalid_argument("machine " + on.name + " has no " + std::string(rate_name) +
                                 ", which this plan needs: add it to the machine's file");
   }
-  return time_at(amount, per_second);
+  const nanoseconds time = time_at(amount, per_second);
+  if (time > longest) {
+    throw std::invalid_argument("machine " + on.name + ": at " + std::string(rate_name) + " = " +
+                                std::to_string(per_second) +
+                                " one step takes more than three days: correct the machine's file");
+  }
+  return time;
 }
 
 }  // namespace um

@@ -56,5 +56,12 @@ TEST(roofline, names_the_rate_a_machine_lacks) {
   }
 }
 
+TEST(roofline, refuses_times_beyond_the_clock) {
+  machine m = round_machine();
+  m.fp32_flops_per_s = 1;
+  EXPECT_GT(estimate(one_convolution(1), m).at(0).time, 1'000'000'000);
+  EXPECT_THROW(estimate(one_convolution(1 << 20), m), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace um
