@@ -46,7 +46,7 @@ struct discard {  // the value is dead
   slice part;
   friend bool operator==(const discard&, const discard&) = default;
 };
-struct compute {  // a second compute of an operator is a recompute, a sliced one a tile
+struct compute {  // again for the same operator: recomputation; of a slice: tiling
   op_id what = 0;
   slice part;
   friend bool operator==(const compute&, const compute&) = default;

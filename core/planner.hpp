@@ -1,4 +1,4 @@
-// A planner is a function from a problem to a plan; a strategy is a row of a table that names one.
+// A planner is a function from a problem to a plan; a strategy names one and lists its knobs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Evictions for mode `capped`: the plan gives up memory at operator boundaries, in the order in
-// which the driver would.
+// Evictions for mode `capped`: between operators the plan gives up what the driver would give up
+// next.
 #pragma once
 
 #include "core/planner.hpp"

@@ -1,5 +1,5 @@
-// Strategies for managed memory. A hint strategy is a planner: it gives every tensor the managed
-// residence and decides which hints go where.
+// Strategies that leave every tensor in managed memory and decide which hints the driver gets, and
+// when.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // Which engine was chosen for an operator, kept on disk: the choice is timed once per machine,
-// and every later process runs the same engine, so that results are equal to the bit and a
-// difference in time is a difference in memory management.
+// and every later process runs the same engine, so that results are equal to the bit and engines
+// never explain why one strategy is slower than another.
 //
 // One JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns}}}.
 // Safe against concurrent and interrupted writers: a write merges under a lock file, goes to a
