@@ -1,4 +1,4 @@
-# um_library(name SOURCES ... HEADERS ... DEPENDS ...): static library um_<name>, alias um::<name>.
+# um_library(name SOURCES ... DEPENDS ...): static library um_<name>, alias um::<name>.
 # Dependencies are PUBLIC and name the floors below only, so a missing edge fails to link.
 function(um_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
@@ -9,13 +9,18 @@ function(um_library name)
   target_link_libraries(um_${name} PUBLIC ${ARG_DEPENDS} PRIVATE um_warnings)
 endfunction()
 
-# um_test(name SOURCES ... DEPENDS ...): a GoogleTest executable, its cases found by CTest.
+# um_test(name SOURCES ... DEPENDS ... [LOCK resource]): a GoogleTest executable, its cases found by
+# CTest. Cases that lock the same resource never run at the same time.
 function(um_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LOCK" "SOURCES;DEPENDS" ${ARGN})
   if(NOT UM_TESTS)
     return()
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main um_warnings)
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+  set(lock "")
+  if(ARG_LOCK)
+    set(lock RESOURCE_LOCK ${ARG_LOCK})
+  endif()
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${lock})
 endfunction()
