@@ -5,6 +5,7 @@
 #include <limits>
 #include <new>
 #include <numeric>
+#include <stdexcept>
 
 #include "backends/backend.hpp"
 #include "backends/simulator_backend.hpp"
@@ -201,6 +202,10 @@ record run_cell(const cell& work) {
     fail(r, outcome::unsupported, e.what());
   } catch (const wrong_plan& e) {
     fail(r, outcome::wrong_result, e.what());
+  } catch (const std::invalid_argument& e) {  // a machine file that the backend cannot work with
+    fail(r, outcome::unsupported, e.what());
+  } catch (const std::overflow_error& e) {  // such as rates at which its clock runs over
+    fail(r, outcome::unsupported, e.what());
   }
   return r;
 }

@@ -6,7 +6,7 @@ import resource
 import subprocess
 import unittest
 
-from interface import InterfaceTest, entries
+from interface import ROOT, InterfaceTest, entries
 
 RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
 
@@ -156,6 +156,15 @@ class Files(InterfaceTest):
         folder.mkdir()
         (folder / "x.json").write_text("{\"schema\": 1, \"name\": \"x\"}", encoding="utf-8")
         self.refused("list", "--machines", folder, words=["x.json", "missing"])
+
+    def test_a_machine_too_slow_for_the_clock(self):
+        machine = json.loads((ROOT / "results" / "machines" / "h200.json").read_text(encoding="utf-8"))
+        machine.update(name="slow", fp32_flops_per_s=1)
+        (self.folder / "machines").mkdir()
+        self.write("machines/slow.json", machine)
+        self.refused("run", "--network", "vgg16", "--batch", 64, "--strategy", "managed", "--ratio", 1.5,
+                     "--backend", "sim:slow", "--machines", self.folder / "machines", code=1,
+                     words=["unsupported", "a time beyond 2^63 ns"])
 
     def test_places_that_cannot_be_written(self):
         self.refused(*RUN, "device", "--out", "/nonexistent/x.jsonl", words=["/nonexistent/x.jsonl", "--out"])
