@@ -5,12 +5,24 @@
 #include "harness/isolation.hpp"
 #include "harness/json.hpp"
 #include "harness/record_file.hpp"
+#include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
 #include "harness/summary.hpp"
 #include "harness/sweep_runner.hpp"
 
 namespace um {
 namespace {
+
+// Knobs of a strategy of ours must be its own; a plan made elsewhere may name what it likes.
+void check_knobs(const plan_file& plan, const std::string& source) {
+  const strategy* row = find(strategies(), plan.strategy);
+  if (row == nullptr) return;
+  try {
+    complete(*row, plan.strategy_knobs);
+  } catch (const std::invalid_argument& error) {
+    throw input_error(fmt::format("{}: strategy_knobs: {}", source, error.what()));
+  }
+}
 
 // The plan's file says what to run; the options say only where and how often.
 cell cell_from_plan(const run_options& options) {
@@ -29,6 +41,7 @@ cell cell_from_plan(const run_options& options) {
     if (given) throw input_error(fmt::format("{} is given, but --plan says it already; drop it", option));
   }
   plan_file plan = plan_from_json(read_file(options.plan), options.plan);
+  check_knobs(plan, options.plan);
   experiment_options rest = o;
   rest.network = plan.network.name;
   rest.strategy = plan.strategy;

@@ -140,6 +140,8 @@ class Files(InterfaceTest):
         broken(["homes", "missing"], homes={})
         broken(["network", "alexnett"], network={**plan["network"], "name": "alexnett"})
         broken(["2^63"], network={**plan["network"], "batch": 2**63 - 1})
+        broken(["strategy_knobs", "behind"], strategy_knobs={"behind": 1})
+        broken(["strategy_knobs", "ahead", "65"], strategy_knobs={"ahead": 65})
         broken(["the plan is wrong"], actions=plan["actions"][:-1])
         broken(["actions[0].what"], actions=[{"do": "compute", "what": "nothing"}])
         broken(["actions[0].do"], actions=[{"do": "dance", "what": "nothing"}])

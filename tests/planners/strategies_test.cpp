@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "backends/simulator_backend.hpp"
@@ -139,15 +140,15 @@ INSTANTIATE_TEST_SUITE_P(cells, every_strategy, ::testing::ValuesIn(cells()), []
          (row.param.under == pressure::plan ? "_by_plan" : "_by_driver");
 });
 
-TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
-  network_spec spec;
-  spec.name = "vgg11";
-  spec.batch = 16;
-  const graph g = build(spec);
-  const auto sim = open_simulator(small_machine());
-  const machine on = sim->describe();
-  const profile costs = sim->measure(g);
+struct swap_all : ::testing::Test {
+  graph g = build({"vgg11", 16, pass::train, false, {}});
+  std::unique_ptr<backend> sim = open_simulator(small_machine());
+  machine on = sim->describe();
+  profile costs = sim->measure(g);
   const strategy& by = *find(planners(), "swap_all");
+};
+
+TEST_F(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   const byte_count footprint = footprint_of(g, costs).total;
   const problem p{g, costs, on, footprint * 9 / 10, pressure::none, complete(by, {})};
   const memory_plan plan = by.plan(p);
@@ -175,15 +176,7 @@ TEST(swap_all, offloads_exactly_what_the_backward_pass_reads_again) {
   EXPECT_GT(written, 0U);
 }
 
-TEST(swap_all, with_room_a_deeper_look_ahead_hides_more) {
-  network_spec spec;
-  spec.name = "vgg16";
-  spec.batch = 4;
-  const graph g = build(spec);
-  const auto sim = open_simulator(small_machine());
-  const machine on = sim->describe();
-  const profile costs = sim->measure(g);
-  const strategy& by = *find(planners(), "swap_all");
+TEST_F(swap_all, with_room_a_deeper_look_ahead_hides_more) {
   nanoseconds before = std::numeric_limits<nanoseconds>::max();
   for (const std::int64_t ahead : {0, 2, 8}) {
     const problem p{g, costs, on, GiB * 64, pressure::none, complete(by, {{"ahead", ahead}})};
