@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/errors.hpp"
@@ -21,13 +23,21 @@ struct execution_request {
   std::uint32_t iterations = 1;  // each is timed on its own, the first one first
   bool timeline = false;         // fill trace::spans and trace::resident
   bool digest = false;           // hash the loss and all gradients after the last iteration
+  // Where to write every tensor that survives, after the last iteration, as NumPy files NAME.npy
+  // in the order n, c, h, w (bf16 widened to f32); empty: nowhere. The folder exists.
+  std::filesystem::path values;
 };
+
+// How a backend issued the work: recorded once and replayed, or call by call.
+enum class launch_way : std::uint8_t { simulated, streams, cuda_graph };
+std::string_view to_text(launch_way way);
 
 struct execution {
   std::vector<trace> iterations;
   // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
+  launch_way launched = launch_way::simulated;
 };
 
 class backend {

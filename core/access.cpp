@@ -16,7 +16,6 @@ enum class touch : std::uint8_t {
   whole,
   part,     // the same elements along the same axis
   filters,  // a part of channels is a part of the first extent
-  columns,  // a part of channels is a part of the second extent of a matrix
   windows,  // input rows that the windows of the slice's output rows cover
   meeting,  // output rows whose windows meet the slice's input rows
   sum,      // everything, written by part 0 and added to by later parts
@@ -37,6 +36,8 @@ struct cutting {
 constexpr by_axis everywhere{touch::part, touch::part, touch::part};
 constexpr by_axis batch_or_channel{touch::part, touch::part, touch::refused};
 constexpr by_axis batch_only{touch::part, touch::refused, touch::refused};
+constexpr by_axis all_of_it{touch::whole, touch::part, touch::whole};  // a vector over channels
+constexpr by_axis channel_only{touch::refused, touch::part, touch::refused};
 
 struct cutting_rules {
   const op& o;
@@ -65,12 +66,17 @@ struct cutting_rules {
   cutting operator()(const relu_backward&) const {
     return {{everywhere, everywhere}, {everywhere}, o.out[0]};
   }
-  cutting operator()(const max_pool&) const {
-    return {{{touch::part, touch::part, touch::windows}}, {everywhere, everywhere}, o.out[0]};
+  cutting operator()(const relu_bias_backward&) const {
+    return {{everywhere, everywhere}, {everywhere, {touch::sum, touch::part, touch::sum}}, o.out[0]};
   }
+  cutting operator()(const max_pool&) const {
+    return {{{touch::part, touch::part, touch::windows}, all_of_it}, {everywhere, everywhere}, o.out[0]};
+  }
+  // Windows that meet two parts' rows would be counted twice in a bias gradient.
   cutting operator()(const max_pool_backward&) const {
     constexpr by_axis gradient{touch::part, touch::part, touch::meeting};
-    return {{gradient, gradient}, {everywhere}, o.out[0]};
+    const by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
+    return {{gradient, gradient, gradient}, {dx, {touch::sum, touch::part, touch::refused}}, o.out[0]};
   }
   cutting operator()(const linear&) const {
     return {{{touch::part, touch::whole, touch::refused},
@@ -80,14 +86,38 @@ struct cutting_rules {
             o.out[0]};
   }
   cutting operator()(const linear_backward_data&) const {
-    return {{{touch::whole, touch::columns, touch::refused}, {touch::part, touch::whole, touch::refused}},
+    return {{{touch::whole, touch::part, touch::refused}, {touch::part, touch::whole, touch::refused}},
             {batch_or_channel},
             o.out[0]};
   }
   cutting operator()(const linear_backward_filter&) const {
     return {{{touch::part, touch::whole, touch::refused}, batch_or_channel},
-            {{touch::sum, touch::filters, touch::refused}},
+            {{touch::sum, touch::filters, touch::refused}, {touch::sum, touch::part, touch::refused}},
             o.in[1]};
+  }
+  // Statistics are of the whole batch.
+  cutting operator()(const batch_norm&) const {
+    return {{channel_only, channel_only, channel_only, channel_only},
+            {channel_only, channel_only, channel_only},
+            o.out[0]};
+  }
+  cutting operator()(const normalize&) const {
+    return {{everywhere, all_of_it, all_of_it, all_of_it, all_of_it, everywhere}, {everywhere}, o.out[0]};
+  }
+  cutting operator()(const batch_norm_backward&) const {
+    return {std::vector<by_axis>(o.in.size(), channel_only), std::vector<by_axis>(o.out.size(), channel_only),
+            o.out[0]};
+  }
+  cutting operator()(const add&) const { return {{everywhere, everywhere}, {everywhere}, o.out[0]}; }
+  cutting operator()(const global_average_pool&) const {
+    return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
+  }
+  cutting operator()(const global_average_pool_backward&) const {
+    return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
+  }
+  cutting operator()(const cast&) const { return {{batch_only}, {batch_only}, o.out[0]}; }
+  cutting operator()(const softmax_cross_entropy_gradient&) const {
+    return {{batch_only, batch_only}, {{touch::sum, touch::refused, touch::refused}, batch_only}, o.in[0]};
   }
   cutting operator()(const softmax_cross_entropy&) const {
     return {{batch_only, batch_only}, {{touch::sum, touch::refused, touch::refused}, batch_only}, o.in[0]};
@@ -155,10 +185,6 @@ region region_touched(const graph& g, const op& o, const dims& shape, touch how,
       return cut;
     case touch::filters:
       return {axis::batch, cut.begin, cut.end};
-    case touch::columns: {
-      const dims& dx = g.tensors[o.out[0]].shape;
-      return {axis::channel, cut.begin * dx.h * dx.w, cut.end * dx.h * dx.w};
-    }
     case touch::windows:
       return rows_under_windows(cut, row_window_of(g, o), shape.h);
     case touch::meeting:
@@ -218,7 +244,7 @@ std::uint64_t whole_flops(const graph& g, const op& o) {
     return product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
   };
   const auto multiplying = [&](tensor_id y, tensor_id w) {
-    return product(o, {2, elements(shape(y)), shape(w).c});
+    return product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
   };
   const auto biased = [&](std::uint64_t flops) {
     return o.in.size() > 2 ? sum(o, flops, each(o.out[0], 1)) : flops;
@@ -231,12 +257,19 @@ std::uint64_t whole_flops(const graph& g, const op& o) {
           [&](const bias_backward&) { return each(o.in[0], 1); },
           [&](const max_pool& a) { return each(o.out[0], std::int64_t{a.window} * std::int64_t{a.window}); },
           [&](const max_pool_backward&) { return each(o.in[0], 1); },
+          [&](const relu_bias_backward&) { return each(o.out[0], 2); },
+          // sum and sum of squares; subtract, scale, shift
+          [&](const batch_norm&) { return each(o.in[0], 6); },
+          [&](const normalize&) { return each(o.in[0], 3); },
+          [&](const batch_norm_backward&) { return each(o.in[0], 9); },
+          [&](const global_average_pool&) { return each(o.in[0], 1); },
           [&](const linear&) { return biased(multiplying(o.out[0], o.in[1])); },
           [&](const linear_backward_data&) { return multiplying(o.in[1], o.in[0]); },
           [&](const linear_backward_filter&) { return multiplying(o.in[1], o.out[0]); },
           // exponential, sum, division, logarithm; difference and mean
           [&](const softmax_cross_entropy&) { return each(o.in[0], 4); },
           [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
+          [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },
           [&](const sgd_update&) { return each(o.out[0], 2); },
           [&](const auto&) { return each(o.out[0], 1); }},
       o.what);
@@ -291,22 +324,28 @@ bool is_whole(const dims& shape, const region& r) {
 std::vector<range> runs_of(const tensor& t, const region& r) {
   if (is_whole(t.shape, r)) return {{0, bytes_of(t)}};
   const auto n = static_cast<byte_count>(t.shape.n), c = static_cast<byte_count>(t.shape.c);
-  const byte_count row = static_cast<byte_count>(t.shape.w) * size_of(t.type);
-  const byte_count plane = row * static_cast<byte_count>(t.shape.h);
+  const auto h = static_cast<byte_count>(t.shape.h), w = static_cast<byte_count>(t.shape.w);
+  const byte_count element = size_of(t.type), plane = h * w;
   const auto begin = static_cast<byte_count>(r.begin), size = static_cast<byte_count>(r.end - r.begin);
-  std::vector<range> runs;
+  // `count` runs of `bytes`, `stride` apart.
+  const auto spread = [&](byte_count count, byte_count stride, byte_count offset, byte_count bytes) {
+    std::vector<range> runs;
+    for (byte_count i = 0; i < count; ++i) {
+      runs.push_back({(i * stride + offset) * element, bytes * element});
+    }
+    return runs;
+  };
+  const bool last = t.order == memory_order::nhwc;  // channels last
   switch (r.along) {
     case axis::batch:
-      runs.push_back({begin * c * plane, size * c * plane});
-      break;
+      return spread(1, 0, begin * c * plane, size * c * plane);
     case axis::channel:
-      for (byte_count i = 0; i < n; ++i) runs.push_back({(i * c + begin) * plane, size * plane});
-      break;
+      return last ? spread(n * plane, c, begin, size) : spread(n, c * plane, begin * plane, size * plane);
     case axis::row:
-      for (byte_count i = 0; i < n * c; ++i) runs.push_back({i * plane + begin * row, size * row});
-      break;
+      return last ? spread(n, c * plane, begin * w * c, size * w * c)
+                  : spread(n * c, plane, begin * w, size * w);
   }
-  return runs;
+  return {};
 }
 
 byte_count bytes_of(const tensor& t, const region& r) {

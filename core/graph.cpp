@@ -21,17 +21,36 @@ struct operands {
 };
 
 struct arity {
-  std::size_t least_in, most_in, out;
+  std::size_t least_in, most_in, least_out, most_out;
 };
+constexpr arity exactly(std::size_t in, std::size_t out) {
+  return {in, in, out, out};
+}
 
 arity arity_of(const op_attributes& what) {
   return std::visit(
-      overloaded{[](const convolution&) { return arity{2, 3, 1}; },
-                 [](const linear&) { return arity{2, 3, 1}; },
-                 [](const bias_backward&) { return arity{1, 1, 1}; },
-                 [](const relu&) { return arity{1, 1, 1}; }, [](const max_pool&) { return arity{1, 1, 2}; },
-                 [](const softmax_cross_entropy&) { return arity{2, 2, 2}; },
-                 [](const auto&) { return arity{2, 2, 1}; }},
+      overloaded{[](const convolution&) { return arity{2, 3, 1, 1}; },
+                 [](const linear&) { return arity{2, 3, 1, 1}; },
+                 [](const linear_backward_filter&) { return arity{2, 2, 1, 2}; },
+                 [](const bias_backward&) { return exactly(1, 1); },
+                 [](const relu&) { return exactly(1, 1); }, [](const cast&) { return exactly(1, 1); },
+                 [](const global_average_pool&) { return exactly(1, 1); },
+                 [](const global_average_pool_backward&) { return exactly(1, 1); },
+                 [](const relu_bias_backward&) { return exactly(2, 2); },
+                 [](const max_pool& a) { return a.relu ? exactly(2, 2) : exactly(1, 2); },
+                 [](const max_pool_backward& a) {
+                   const std::size_t in = a.forward.relu ? 3 : 2;
+                   return arity{in, in, 1, 2};
+                 },
+                 [](const batch_norm&) { return arity{3, 4, 3, 3}; },
+                 [](const normalize&) { return arity{5, 6, 1, 1}; },
+                 [](const batch_norm_backward& a) {
+                   return exactly(6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
+                                  a.residual ? 4 : 3);
+                 },
+                 [](const softmax_cross_entropy&) { return exactly(2, 2); },
+                 [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
+                 [](const auto&) { return exactly(2, 1); }},
       what);
 }
 
@@ -54,11 +73,25 @@ defect first_of(std::initializer_list<defect> all) {
   return std::nullopt;
 }
 
-defect expect_floats(std::initializer_list<const tensor*> all) {
+defect expect_f32(std::initializer_list<const tensor*> all) {
   for (const tensor* t : all) {
     if (auto d = expect_type(*t, dtype::f32)) return d;
   }
   return std::nullopt;
+}
+
+// All of one floating type.
+defect expect_alike(std::initializer_list<const tensor*> all) {
+  const tensor& first = **all.begin();
+  if (!is_floating(first.type)) return expect_type(first, dtype::f32);
+  for (const tensor* t : all) {
+    if (auto d = expect_type(*t, first.type)) return d;
+  }
+  return std::nullopt;
+}
+
+defect expect_vector(const tensor& t, std::int64_t channels) {
+  return first_of({expect_f32({&t}), expect_shape(t, {1, channels, 1, 1})});
 }
 
 defect window_defect(std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h, std::int64_t pad_w) {
@@ -72,24 +105,42 @@ std::int64_t convolved(std::int64_t extent, std::int64_t window, std::int64_t st
   return room < 0 ? 0 : room / stride + 1;
 }
 
-// x * w -> y, for the forward operator and (with gradients in place of x, w, y) the backward ones.
-defect convolution_defect(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
+defect convolution_shapes(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
   if (auto d = window_defect(what.stride_h, what.stride_w, what.pad_h, what.pad_w)) return d;
   const dims wanted{x.shape.n, w.shape.n, convolved(x.shape.h, w.shape.h, what.stride_h, what.pad_h),
                     convolved(x.shape.w, w.shape.w, what.stride_w, what.pad_w)};
-  return first_of({expect_floats({&x, &w, &y}), expect_shape(w, {w.shape.n, x.shape.c, w.shape.h, w.shape.w}),
-                   expect_shape(y, wanted)});
+  return first_of({expect_shape(w, {w.shape.n, x.shape.c, w.shape.h, w.shape.w}), expect_shape(y, wanted)});
 }
 
-defect linear_defect(const tensor& x, const tensor& w, const tensor& y) {
-  const std::int64_t columns = x.shape.c * x.shape.h * x.shape.w;
-  return first_of({expect_floats({&x, &w, &y}), expect_shape(w, {w.shape.n, columns, 1, 1}),
+// x * w -> y, for the forward operator and (with gradients in place of x and y) the backward one.
+defect convolution_defect(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
+  return first_of({expect_alike({&x, &w, &y}), convolution_shapes(what, x, w, y)});
+}
+defect filter_defect(const convolution& what, const tensor& x, const tensor& dw, const tensor& dy) {
+  return first_of({expect_alike({&x, &dy}), expect_f32({&dw}), convolution_shapes(what, x, dw, dy)});
+}
+defect no_relu(const convolution& forward) {
+  if (forward.relu) return "is of the product alone and can have no ReLU";
+  return std::nullopt;
+}
+
+defect linear_shapes(const tensor& x, const tensor& w, const tensor& y) {
+  return first_of({expect_shape(w, {w.shape.n, x.shape.c, x.shape.h, x.shape.w}),
                    expect_shape(y, {x.shape.n, w.shape.n, 1, 1})});
+}
+defect linear_defect(const tensor& x, const tensor& w, const tensor& y) {
+  return first_of({expect_alike({&x, &w, &y}), linear_shapes(x, w, y)});
 }
 
 defect bias_defect(const operands& of) {
   if (of.o.in.size() < 3) return std::nullopt;
-  return first_of({expect_floats({&of.in(2)}), expect_shape(of.in(2), {1, of.out(0).shape.c, 1, 1})});
+  return expect_vector(of.in(2), of.out(0).shape.c);
+}
+
+defect linear_filter_defect(const operands& of) {
+  return first_of({expect_alike({&of.in(0), &of.in(1)}), expect_f32({&of.out(0)}),
+                   linear_shapes(of.in(0), of.out(0), of.in(1)),
+                   of.o.out.size() > 1 ? expect_vector(of.out(1), of.in(1).shape.c) : std::nullopt});
 }
 
 // Both rules for a last window that overhangs are right, as long as it meets the input.
@@ -108,17 +159,31 @@ defect pool_defect(const max_pool& what, const tensor& x, const tensor& y, const
     return x.name + " of " + to_text(x.shape) + " does not pool to " + to_text(y.shape);
   }
   const dtype index_type = what.window <= 16 ? dtype::u8 : dtype::u16;
-  return first_of({expect_floats({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w}),
+  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w}),
                    expect_type(index, index_type), expect_shape(index, y.shape)});
+}
+
+defect pool_forward_defect(const max_pool& what, const operands& of) {
+  return first_of({pool_defect(what, of.in(0), of.out(0), of.out(1)),
+                   what.relu ? expect_vector(of.in(1), of.in(0).shape.c) : std::nullopt});
+}
+
+defect pool_backward_defect(const max_pool_backward& what, const operands& of) {
+  const tensor& dy = of.in(0);
+  return first_of({pool_defect(what.forward, of.out(0), dy, of.in(1)),
+                   what.forward.relu ? expect_alike({&dy, &of.in(2)}) : std::nullopt,
+                   what.forward.relu ? expect_shape(of.in(2), dy.shape) : std::nullopt,
+                   of.o.out.size() > 1 ? expect_vector(of.out(1), dy.shape.c) : std::nullopt});
 }
 
 defect labels_defect(const tensor& labels, const tensor& logits) {
   return first_of({expect_type(labels, dtype::i32), expect_shape(labels, {logits.shape.n, 1, 1, 1})});
 }
 
+// logits, labels -> loss, and a tensor of the logits' shape.
 defect softmax_defect(const operands& of) {
   const tensor& logits = of.in(0);
-  return first_of({expect_floats({&logits, &of.out(0), &of.out(1)}),
+  return first_of({expect_alike({&logits, &of.out(1)}), expect_f32({&of.out(0)}),
                    expect_shape(logits, {logits.shape.n, logits.shape.c, 1, 1}),
                    labels_defect(of.in(1), logits), expect_shape(of.out(0), {1, 1, 1, 1}),
                    expect_shape(of.out(1), logits.shape)});
@@ -126,53 +191,130 @@ defect softmax_defect(const operands& of) {
 
 defect softmax_backward_defect(const operands& of) {
   const tensor& probabilities = of.in(0);
-  return first_of({expect_floats({&probabilities, &of.out(0)}), labels_defect(of.in(1), probabilities),
+  return first_of({expect_alike({&probabilities, &of.out(0)}), labels_defect(of.in(1), probabilities),
                    expect_shape(of.out(0), probabilities.shape)});
 }
 
 defect bias_backward_defect(const operands& of) {
-  return first_of(
-      {expect_floats({&of.in(0), &of.out(0)}), expect_shape(of.out(0), {1, of.in(0).shape.c, 1, 1})});
+  return first_of({expect_alike({&of.in(0)}), expect_vector(of.out(0), of.in(0).shape.c)});
 }
 
 defect pointwise_defect(const operands& of) {
-  for (std::size_t i = 0; i < of.o.in.size(); ++i) {
-    if (auto d = first_of({expect_floats({&of.in(i)}), expect_shape(of.in(i), of.out(0).shape)})) return d;
+  for (const tensor_id id : of.o.in) {
+    const tensor& t = of.g.tensors[id];
+    if (auto d = first_of({expect_alike({&of.out(0), &t}), expect_shape(t, of.out(0).shape)})) return d;
   }
-  return expect_floats({&of.out(0)});
+  return std::nullopt;
+}
+
+defect relu_bias_defect(const operands& of) {
+  return first_of({pointwise_defect(of), expect_vector(of.out(1), of.out(0).shape.c)});
+}
+
+// Operand `like` has x's type and shape.
+defect expect_like(const tensor& x, const tensor& like) {
+  return first_of({expect_alike({&x, &like}), expect_shape(like, x.shape)});
+}
+
+defect expect_vectors(const tensor& x, std::initializer_list<const tensor*> all) {
+  for (const tensor* t : all) {
+    if (auto d = expect_vector(*t, x.shape.c)) return d;
+  }
+  return std::nullopt;
+}
+
+defect batch_norm_defect(const operands& of) {
+  const tensor& x = of.in(0);
+  return first_of({expect_like(x, of.out(0)),
+                   expect_vectors(x, {&of.in(1), &of.in(2), &of.out(1), &of.out(2)}),
+                   of.o.in.size() > 3 ? expect_like(x, of.in(3)) : std::nullopt});
+}
+
+defect normalize_defect(const operands& of) {
+  const tensor& x = of.in(0);
+  return first_of({expect_like(x, of.out(0)), expect_vectors(x, {&of.in(1), &of.in(2), &of.in(3), &of.in(4)}),
+                   of.o.in.size() > 5 ? expect_like(x, of.in(5)) : std::nullopt});
+}
+
+defect batch_norm_backward_defect(const operands& of) {
+  const tensor& x = of.in(0);
+  for (std::size_t i = 5; i < of.o.in.size(); ++i) {
+    if (auto d = expect_like(x, of.in(i))) return d;
+  }
+  return first_of({expect_vectors(x, {&of.in(1), &of.in(2), &of.in(3), &of.in(4), &of.out(1), &of.out(2)}),
+                   expect_like(x, of.out(0)),
+                   of.o.out.size() > 3 ? expect_like(x, of.out(3)) : std::nullopt});
+}
+
+defect average_defect(const tensor& x, const tensor& y) {
+  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, 1, 1})});
+}
+
+defect cast_defect(const operands& of) {
+  for (const tensor* t : {&of.in(0), &of.out(0)}) {
+    if (!is_floating(t->type)) return expect_type(*t, dtype::f32);
+  }
+  return expect_shape(of.in(0), of.out(0).shape);
+}
+
+// Where extents lie beyond the channels, memory order matters, and has to be one.
+defect order_of_memory_defect(const operands& of) {
+  const tensor* first = nullptr;
+  for (const auto* side : {&of.o.in, &of.o.out}) {
+    for (const tensor_id id : *side) {
+      const tensor& t = of.g.tensors[id];
+      if (t.shape.c == 1 || t.shape.h * t.shape.w == 1) continue;
+      if (first == nullptr) first = &t;
+      if (t.order != first->order) {
+        return first->name + " lies in " + std::string(to_text(first->order)) + " and " + t.name + " in " +
+               std::string(to_text(t.order));
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 defect update_defect(const operands& of) {
   if (of.o.in[0] != of.o.out[0]) return "updates " + of.in(0).name + " but writes " + of.out(0).name;
   if (of.o.repeatable) return "updates in place, so it is not repeatable";
-  return pointwise_defect(of);
+  return first_of({expect_f32({&of.in(0), &of.in(1)}), pointwise_defect(of)});
 }
 
 defect operands_defect(const operands& of) {
   return std::visit(
-      overloaded{
-          [&](const convolution& a) {
-            return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
-          },
-          [&](const convolution_backward_data& a) {
-            return convolution_defect(a.forward, of.out(0), of.in(0), of.in(1));
-          },
-          [&](const convolution_backward_filter& a) {
-            return convolution_defect(a.forward, of.in(0), of.out(0), of.in(1));
-          },
-          [&](const bias_backward&) { return bias_backward_defect(of); },
-          [&](const relu&) { return pointwise_defect(of); },
-          [&](const relu_backward&) { return pointwise_defect(of); },
-          [&](const max_pool& a) { return pool_defect(a, of.in(0), of.out(0), of.out(1)); },
-          [&](const max_pool_backward& a) { return pool_defect(a.forward, of.out(0), of.in(0), of.in(1)); },
-          [&](const linear&) {
-            return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
-          },
-          [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
-          [&](const linear_backward_filter&) { return linear_defect(of.in(0), of.out(0), of.in(1)); },
-          [&](const softmax_cross_entropy&) { return softmax_defect(of); },
-          [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
-          [&](const sgd_update&) { return update_defect(of); }},
+      overloaded{[&](const convolution& a) {
+                   return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+                 },
+                 [&](const convolution_backward_data& a) {
+                   return first_of(
+                       {no_relu(a.forward), convolution_defect(a.forward, of.out(0), of.in(0), of.in(1))});
+                 },
+                 [&](const convolution_backward_filter& a) {
+                   return first_of(
+                       {no_relu(a.forward), filter_defect(a.forward, of.in(0), of.out(0), of.in(1))});
+                 },
+                 [&](const bias_backward&) { return bias_backward_defect(of); },
+                 [&](const relu&) { return pointwise_defect(of); },
+                 [&](const relu_backward&) { return pointwise_defect(of); },
+                 [&](const relu_bias_backward&) { return relu_bias_defect(of); },
+                 [&](const max_pool& a) { return pool_forward_defect(a, of); },
+                 [&](const max_pool_backward& a) { return pool_backward_defect(a, of); },
+                 [&](const linear&) {
+                   return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+                 },
+                 [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
+                 [&](const linear_backward_filter&) { return linear_filter_defect(of); },
+                 [&](const batch_norm&) { return batch_norm_defect(of); },
+                 [&](const normalize&) { return normalize_defect(of); },
+                 [&](const batch_norm_backward&) { return batch_norm_backward_defect(of); },
+                 [&](const add&) { return pointwise_defect(of); },
+                 [&](const global_average_pool&) { return average_defect(of.in(0), of.out(0)); },
+                 [&](const global_average_pool_backward&) { return average_defect(of.out(0), of.in(0)); },
+                 [&](const cast&) { return cast_defect(of); },
+                 [&](const softmax_cross_entropy&) { return softmax_defect(of); },
+                 [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
+                 [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
+                 [&](const sgd_update&) { return update_defect(of); }},
       of.o.what);
 }
 
@@ -199,10 +341,13 @@ defect tensors_defect(const graph& g) {
 
 defect arity_defect(const graph& g, const op& o) {
   const arity wanted = arity_of(o.what);
-  if (o.in.size() < wanted.least_in || o.in.size() > wanted.most_in || o.out.size() != wanted.out) {
-    return "takes " + std::to_string(wanted.least_in) +
-           (wanted.most_in > wanted.least_in ? " or " + std::to_string(wanted.most_in) : std::string()) +
-           " inputs and " + std::to_string(wanted.out) + " outputs, not " + std::to_string(o.in.size()) +
+  const auto counts = [](std::size_t least, std::size_t most) {
+    return std::to_string(least) + (most > least ? " or " + std::to_string(most) : std::string());
+  };
+  if (o.in.size() < wanted.least_in || o.in.size() > wanted.most_in || o.out.size() < wanted.least_out ||
+      o.out.size() > wanted.most_out) {
+    return "takes " + counts(wanted.least_in, wanted.most_in) + " inputs and " +
+           counts(wanted.least_out, wanted.most_out) + " outputs, not " + std::to_string(o.in.size()) +
            " and " + std::to_string(o.out.size());
   }
   for (const auto* ids : {&o.in, &o.out}) {
@@ -252,15 +397,29 @@ std::string_view kind_of(const op_attributes& what) {
       "bias_backward",
       "relu",
       "relu_backward",
+      "relu_bias_backward",
       "max_pool",
       "max_pool_backward",
       "linear",
       "linear_backward_data",
       "linear_backward_filter",
+      "batch_norm",
+      "normalize",
+      "batch_norm_backward",
+      "add",
+      "global_average_pool",
+      "global_average_pool_backward",
+      "cast",
       "softmax_cross_entropy",
       "softmax_cross_entropy_backward",
+      "softmax_cross_entropy_gradient",
       "sgd_update"};
   return kinds.at(what.index());
+}
+
+std::string_view to_text(precision arithmetic) {
+  constexpr std::array<std::string_view, 3> names{"fp32", "tf32", "bf16"};
+  return names.at(static_cast<std::size_t>(arithmetic));
 }
 
 std::optional<std::string> defect_of(const graph& g) {
@@ -271,6 +430,7 @@ std::optional<std::string> defect_of(const graph& g) {
     auto d = arity_defect(g, o);
     if (!d) d = order_defect(g, o, written);
     if (!d) d = operands_defect(of);
+    if (!d) d = order_of_memory_defect(of);
     if (!d) d = alias_defect(of);
     if (d) return "operator " + o.name + " (" + std::string(kind_of(o.what)) + "): " + *d;
   }

@@ -18,7 +18,8 @@ struct machine {
   byte_count host_bytes = 0;
 
   std::uint64_t fp32_flops_per_s = 0;
-  std::uint64_t device_bytes_per_s = 0;  // device memory bandwidth, reads plus writes
+  std::uint64_t tf32_flops_per_s = 0, bf16_flops_per_s = 0;  // dense matrix products; 0: not to be had
+  std::uint64_t device_bytes_per_s = 0;                      // device memory bandwidth, reads plus writes
 
   // Pinned copies over the link, each way alone, and the sum of both ways at once.
   std::uint64_t link_to_device_bytes_per_s = 0;

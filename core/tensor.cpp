@@ -12,6 +12,7 @@ byte_count size_of(dtype type) {
       return 4;
     case dtype::u8:
       return 1;
+    case dtype::bf16:
     case dtype::u16:
       return 2;
   }
@@ -39,10 +40,30 @@ byte_count bytes_of(const tensor& t) {
   return *bytes;
 }
 
+dims strides_of(const tensor& t) {
+  const dims& s = t.shape;
+  if (t.order == memory_order::nhwc) return {s.c * s.h * s.w, 1, s.w * s.c, s.c};
+  return {s.c * s.h * s.w, s.h * s.w, s.w, 1};
+}
+
+std::int64_t logical_index(const tensor& t, std::int64_t position) {
+  const dims& s = t.shape;
+  if (t.order == memory_order::nchw) return position;
+  const std::int64_t c = position % s.c, pixel = position / s.c;
+  const std::int64_t plane = s.h * s.w;
+  return (pixel / plane * s.c + c) * plane + pixel % plane;
+}
+
+std::string_view to_text(memory_order order) {
+  return order == memory_order::nchw ? "nchw" : "nhwc";
+}
+
 std::string_view to_text(dtype type) {
   switch (type) {
     case dtype::f32:
       return "f32";
+    case dtype::bf16:
+      return "bf16";
     case dtype::i32:
       return "i32";
     case dtype::u8:

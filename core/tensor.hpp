@@ -9,7 +9,16 @@
 
 namespace um {
 
-enum class dtype : std::uint8_t { f32, i32, u8, u16 };
+enum class dtype : std::uint8_t { f32, bf16, i32, u8, u16 };
+constexpr bool is_floating(dtype type) {
+  return type == dtype::f32 || type == dtype::bf16;
+}
+
+// In which order elements lie in memory; shapes are the same in both.
+enum class memory_order : std::uint8_t {
+  nchw,  // one channel's plane after the other
+  nhwc,  // all channels of one position together ("channels last"); filters lie as K, R, S, C
+};
 
 // What a tensor is for. Inputs, labels and parameters live across iterations and start on the
 // host; outputs and parameter gradients must hold their value when an iteration ends.
@@ -23,8 +32,8 @@ enum class role : std::uint8_t {
   output,
 };
 
-// Four extents, outermost first. Activations: N, C, H, W. Filters: K, C, R, S. Matrices of fully
-// connected layers: out, in, 1, 1. Vectors (biases): 1, C, 1, 1.
+// Four extents. Activations: N, C, H, W. Filters: K, C, R, S. Matrices of fully connected layers:
+// out, C, H, W of the input they read. Vectors (biases): 1, C, 1, 1.
 struct dims {
   std::int64_t n = 1, c = 1, h = 1, w = 1;
   friend bool operator==(const dims&, const dims&) = default;
@@ -35,6 +44,7 @@ struct tensor {
   dims shape;
   dtype type = dtype::f32;
   role use = role::activation;
+  memory_order order = memory_order::nchw;
 };
 
 using tensor_id = std::uint32_t;
@@ -43,7 +53,13 @@ byte_count size_of(dtype type);
 std::int64_t elements(const dims& shape);
 byte_count bytes_of(const tensor& t);
 
+// Elements between neighbours along each axis.
+dims strides_of(const tensor& t);
+// Which element, counted in the order n, c, h, w, lies at a position in memory.
+std::int64_t logical_index(const tensor& t, std::int64_t position);
+
 std::string_view to_text(dtype type);
+std::string_view to_text(memory_order order);
 std::string_view to_text(role use);
 std::string to_text(const dims& shape);
 

@@ -1,6 +1,6 @@
 // Puts a graph together layer by layer: forward operators with their shapes inferred, then the
 // loss, the backward operators and the updates. Layers take and give tensors, so a network may
-// branch as long as no tensor that needs a gradient is read twice (gradients are not added up).
+// branch: gradients of a tensor that is read several times are added up.
 //
 // Names: layer `conv1` writes `conv1.y` and owns `conv1.w` and `conv1.b`; the gradient of `conv1.w`
 // is `conv1.dw`. Every function throws std::invalid_argument, naming the layer or the tensor,
@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "core/graph.hpp"
+#include "networks/catalogue.hpp"
 
 namespace um {
 
@@ -23,23 +23,28 @@ enum class leftover : std::uint8_t {
 
 struct filters {
   std::int64_t count = 1, kernel = 1, stride = 1, pad = 0;
+  bool bias = true;
 };
 
 class builder {
  public:
-  explicit builder(std::string name);
+  builder(std::string name, pass mode);
 
   tensor_id input(const std::string& name, const dims& shape);
   tensor_id convolution(const std::string& name, tensor_id x, const filters& f);
   tensor_id relu(const std::string& name, tensor_id x);
   tensor_id max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
-                     leftover rest);
+                     leftover rest, std::int64_t pad = 0);
   tensor_id linear(const std::string& name, tensor_id x, std::int64_t outputs);
+  // Owns `NAME.scale` and `NAME.shift`. For inference the statistics are parameters, too.
+  tensor_id batch_norm(const std::string& name, tensor_id x);
+  tensor_id add(const std::string& name, tensor_id a, tensor_id b);
+  tensor_id global_average_pool(const std::string& name, tensor_id x);
 
-  // The finished graph. `y` becomes the output.
-  graph inference(tensor_id y) const;
+  // The finished graph, operators joined unless `joined` is none. `y` becomes the output.
+  graph inference(tensor_id y, fusion joined) const;
   // The loss of `logits` against labels becomes the output; gradients of all parameters follow.
-  graph training(tensor_id logits, bool sgd) const;
+  graph training(tensor_id logits, fusion joined, bool sgd) const;
 
   const graph& so_far() const { return graph_; }
 
@@ -55,8 +60,9 @@ tensor_id add(graph& g, tensor t);
 // Appends the operators that turn the gradient `dy` of `y` into the gradients of all parameters
 // that `y` depends on and of those inputs that are asked for. Last layer first; within a layer
 // the gradient of the data comes last, when what the others read is no longer needed.
-// A gradient of a parameter is a parameter_gradient, of an input an output.
-void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs);
+// A gradient of a parameter is a parameter_gradient, of an input an output. `joined`: bias
+// gradients come with the gradient they are the sum of, and normalisations add two gradients up.
+void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined);
 
 // Appends an update of every parameter that has a gradient, in the order of the parameters.
 void append_updates(graph& g);

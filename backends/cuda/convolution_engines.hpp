@@ -2,7 +2,8 @@
 // its graph class: only there can results be added to the output (beta = 1), which slices of a
 // filter gradient need, and can operands be bound once, before the first step.
 //
-// Single precision without TF32, deterministic engines only, NCHW.
+// Deterministic engines only. A problem whose fastest engine needs more workspace than allowed is cut
+// into parts along the batch, each within the cap (µ-cuDNN, Oyama et al. 2018).
 #pragma once
 
 #include <string>
@@ -18,9 +19,12 @@ enum class convolution_kind : std::uint8_t { forward, backward_data, backward_fi
 struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;
+  convolution how;    // with relu: forward alone, y = max(x * w [+ b], 0)
+  bool bias = false;  // forward alone
   bool accumulate = false;
-  std::int64_t alignment = 16;  // of all three operands, in bytes
+  precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
+  memory_order order = memory_order::nchw;
+  std::int64_t alignment = 16;  // of all operands, in bytes
 
   friend bool operator==(const convolution_problem&, const convolution_problem&) = default;
 };
@@ -32,7 +36,7 @@ std::string signature_of(const convolution_problem& problem);
 // filter gradient that it does not note as such, off by 1e-3 for 5x5 filters, as much as TF32 would
 // be. Throws unsupported if there is none.
 inline constexpr double accuracy = 1e-4;
-// Operands are bound in the order x, w, y, whichever of them is the result.
+// Operands are bound in the order x, w, y [, b], whichever of them is the result; b is f32.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap);
 
 }  // namespace um

@@ -2,7 +2,8 @@
 // and every later process runs the same engine, so that results are equal to the bit and engines
 // never explain why one strategy is slower than another.
 //
-// One JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns}}}.
+// One JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns,
+// parts}}}.
 // Safe against concurrent and interrupted writers: a write merges under a lock file, goes to a
 // temporary file and renames it; whoever stored a key first wins.
 #pragma once
@@ -20,7 +21,8 @@ struct engine_choice {
   std::string engine;         // the library's own name for it; enough to find it again
   std::int64_t position = 0;  // where it stood in the library's list of candidates
   byte_count workspace_bytes = 0;
-  nanoseconds time = 0;  // when it was chosen
+  nanoseconds time = 0;    // when it was chosen; of all parts
+  std::int64_t parts = 1;  // equal parts of the batch, computed one after the other
   friend bool operator==(const engine_choice&, const engine_choice&) = default;
 };
 

@@ -17,9 +17,18 @@ struct launch_site {
   int multiprocessors = 1;
 };
 
+// What a kernel must know of a tensor; elements are f32 or bf16, arithmetic is fp32.
+struct form {
+  dims shape;
+  dtype type = dtype::f32;
+  memory_order order = memory_order::nchw;
+};
+
 // --- elementwise.cu ---
-// y[n, c, i] += b[c]; shape is y's.
-void bias_add(launch_site where, float* y, const float* b, const dims& shape);
+// y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
+void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);
+// Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
+void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 void relu(launch_site where, const float* x, float* y, std::int64_t count);
 void relu_backward(launch_site where, const float* y, const float* dy, float* dx, std::int64_t count);
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count);

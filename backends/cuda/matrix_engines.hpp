@@ -1,4 +1,5 @@
-// The matrix products of fully connected layers on cuBLASLt, single precision without TF32.
+// The matrix products of fully connected layers on cuBLASLt, with bias, ReLU and bias gradient in the
+// product's epilogue.
 #pragma once
 
 #include <string>
@@ -17,14 +18,17 @@ enum class matrix_kind : std::uint8_t { forward, backward_data, backward_filter 
 struct matrix_problem {
   matrix_kind kind = matrix_kind::forward;
   std::int64_t n = 1, in = 1, out = 1;
-  bool bias = false;
+  bool bias = false;  // forward: y = x w' + b; backward_filter: also b = sum of y
+  bool relu = false;  // forward alone
   bool accumulate = false;
-  std::uint32_t alignment = 16;  // of all operands, in bytes
+  precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but a result w is f32
+  std::uint32_t alignment = 16;            // of all operands, in bytes
 };
 std::string signature_of(const matrix_problem& problem);
 
 // The fastest algorithm within `workspace_cap` of those cuBLASLt proposes, chosen once as for
-// convolutions. Operands are bound in the order x, w, y [, b]. Throws unsupported if there is none.
+// convolutions. Operands are bound in the order x, w, y [, b]; b
+// is f32. Throws unsupported if there is none.
 engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap);
 
 }  // namespace um

@@ -1,0 +1,16 @@
+// Precision and memory order: a pass over a finished graph.
+#pragma once
+
+#include "core/graph.hpp"
+
+namespace um {
+
+// The same graph computed in `arithmetic`, with tensors in `order`. What is kept in which type:
+//   fp32, tf32  everything f32
+//   bf16        inputs, activations and their gradients bf16; parameters, their gradients,
+//               statistics of normalisations and the loss f32. Each filter and matrix is cast to
+//               bf16 once per iteration, just before its first use (`NAME.bf16`).
+// Index and label tensors keep their types.
+graph stored(const graph& g, precision arithmetic, memory_order order);
+
+}  // namespace um
