@@ -25,6 +25,10 @@ class simulator_backend final : public backend {
   profile measure(const graph& g) override { return estimate(g, on_); }
 
   execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
+    if (!how.values.empty()) {
+      throw unsupported("a simulated machine computes no values: none can be written to " +
+                        how.values.string());
+    }
     refuse_beyond(plan.device_arena_bytes, on_.device_bytes, "the device arena", on_.name);
     refuse_beyond(plan.pinned_arena_bytes, on_.host_bytes, "the pinned arena", on_.name + "'s host");
     const profile costs = estimate(g, on_);
