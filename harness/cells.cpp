@@ -50,6 +50,15 @@ network_spec network_of(const experiment_options& o) {
   if (!o.batch.empty()) n.batch = whole_number("--batch", o.batch, 1, most_batch);
   if (!o.pass.empty()) n.mode = choice_of("--pass", o.pass, {pass::inference, pass::train});
   n.sgd = o.sgd;
+  if (!o.fusion.empty()) {
+    n.joined = choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean});
+  }
+  if (!o.precision.empty()) {
+    n.arithmetic = choice_of("--precision", o.precision, {precision::fp32, precision::tf32, precision::bf16});
+  }
+  if (!o.memory_order.empty()) {
+    n.order = choice_of("--memory-order", o.memory_order, {memory_order::nchw, memory_order::nhwc});
+  }
   n.knobs = knobs_of("--set", o.network_knobs);
   if (!o.insize.empty()) n.knobs["insize"] = whole_number("--insize", o.insize, 1, most_batch);
   return n;
@@ -88,7 +97,8 @@ std::vector<machine_file> machines_in(const std::string& folder) {
 
 cell cell_of(experiment completed, const std::vector<machine_file>& machines) {
   const backend_name backend = parse_backend(completed.backend);
-  cell work{std::move(completed), std::nullopt, std::nullopt};
+  cell work;
+  work.what = std::move(completed);
   if (backend.simulated) work.on = machine_named(machines, backend.machine).what;
   return work;
 }

@@ -11,8 +11,8 @@ namespace um {
 
 // Options as the user wrote them; "" is not given.
 struct experiment_options {
-  std::string network, batch, insize, pass, strategy, ratio, budget, backend, mode, workspace_cap, iterations,
-      deadline;
+  std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
+      mode, workspace_cap, iterations, deadline;
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
   bool sgd = false, timeline = false, allow_native = false;
   std::string machines;
@@ -20,7 +20,7 @@ struct experiment_options {
 
 struct run_options {
   experiment_options what;
-  std::string plan, out;
+  std::string plan, out, values;
 };
 struct plan_options {
   experiment_options what;

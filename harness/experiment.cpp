@@ -113,7 +113,8 @@ std::string amount_text(const experiment& e) {
 
 bool operator==(const experiment& a, const experiment& b) {
   const auto network = [](const experiment& e) {
-    return std::tie(e.network.name, e.network.batch, e.network.mode, e.network.sgd, e.network.knobs);
+    const network_spec& n = e.network;
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.joined, n.arithmetic, n.order, n.knobs);
   };
   const auto rest = [](const experiment& e) {
     return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
@@ -151,6 +152,7 @@ network_spec completed(network_spec spec) {
     }
   }
   for (const network_knob& k : family.knobs) spec.knobs.emplace(k.name, k.standard);
+  spec.order = spec.order.value_or(standard_order(spec.arithmetic));
   if (spec.sgd && spec.mode != pass::train) {
     throw input_error("sgd needs pass train; inference has no gradients");
   }
@@ -175,6 +177,12 @@ experiment completed_on_known_network(experiment e) {
   return e;
 }
 
+std::string storage_text(const network_spec& n) {
+  const memory_order standard = standard_order(n.arithmetic), order = n.order.value_or(standard);
+  return fmt::format("{}{}", to_text(n.arithmetic),
+                     order == standard ? "" : fmt::format(",{}", to_text(order)));
+}
+
 // ",workspace=268435456B" where the cap is not the standard one.
 std::string workspace_text(const experiment& e) {
   const byte_count cap = e.workspace_cap.value_or(standard_workspace_cap);
@@ -186,9 +194,9 @@ std::string key_of(const experiment& e) {
   const bool from_file = e.strategy.starts_with(plan_prefix);
   const strategy* row = from_file ? nullptr : &strategy_named(e.strategy);
   const std::vector<knob> none;
-  return fmt::format("{}{}/b{}/{}{}/none/fp32{}/{}{}/{}/{}/{}", n.name,
+  return fmt::format("{}{}/b{}/{}{}/{}/{}{}/{}{}/{}/{}/{}", n.name,
                      changed_knobs(family_named(n.name).knobs, n.knobs), n.batch, to_text(n.mode),
-                     n.sgd ? "+sgd" : "", workspace_text(e), e.strategy,
+                     n.sgd ? "+sgd" : "", to_text(n.joined), storage_text(n), workspace_text(e), e.strategy,
                      changed_knobs(row ? row->knobs : none, e.strategy_knobs), amount_text(e),
                      to_text(e.mode.value()), e.backend);
 }

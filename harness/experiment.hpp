@@ -48,9 +48,12 @@ experiment completed(experiment e);
 // The same for an experiment whose network is completed already: spares building it anew.
 experiment completed_on_known_network(experiment e);
 
-// Completes the network's knobs and builds it once, so that a size no network can have is refused
-// before anything runs.
+// Completes the network's knobs and memory order and builds it once, so that a size no network can have is
+// refused before anything runs.
 network_spec completed(network_spec spec);
+
+// "bf16", or "bf16,nchw" where the memory order is not the standard one of that precision.
+std::string storage_text(const network_spec& n);
 
 // Identifies a completed experiment in a file: every field that changes what is measured. Knobs
 // appear where they differ from their defaults.
@@ -63,6 +66,7 @@ struct cell {
   experiment what;
   std::optional<machine> on;  // simulated backends
   std::optional<plan_file> plan;
+  std::string values;  // folder for the tensors that survive (execution_request::values); "": none
 };
 
 }  // namespace um

@@ -115,8 +115,10 @@ void note_engines(record& r, const setting& s) {
   if (r.simulated) return;
   r.engines.emplace();
   for (std::size_t i = 0; i < s.costs.size(); ++i) {
-    r.engines->push_back(
-        {s.network.ops[i].name, s.costs[i].engine, s.costs[i].time, s.costs[i].workspace_bytes});
+    const op& o = s.network.ops[i];
+    const op_cost& c = s.costs[i];
+    const work w = work_of(s.network, o);
+    r.engines->push_back({o.name, c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.parts});
   }
 }
 
@@ -150,6 +152,7 @@ void note_execution(record& r, const execution& done) {
       r.counters_reason = fmt::format("{} does not observe the counters that are null", r.backend);
     }
   }
+  if (done.launched != launch_way::simulated) r.launch = done.launched;
   r.digest = done.digest;
   r.loss = done.loss;
 }
@@ -176,7 +179,7 @@ void fill(record& r, const cell& work) {
   note_memory(r, plan);
   check_host_holds(plan, s.on);
 
-  const execution done = s.runs_on->execute(s.network, plan, {e.iterations, e.timeline, true});
+  const execution done = s.runs_on->execute(s.network, plan, {e.iterations, e.timeline, true, work.values});
   note_execution(r, done);
   if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(s.network, plan, done);
 }

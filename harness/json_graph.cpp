@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "harness/json.hpp"
 #include "harness/json_fields.hpp"
+#include "harness/json_parts.hpp"
 
 namespace um {
 namespace {
@@ -20,6 +22,7 @@ std::int32_t small(fields& f, std::string_view name, std::int64_t least) {
 void write(json& out, const convolution& c) {
   out["stride"] = {c.stride_h, c.stride_w};
   out["pad"] = {c.pad_h, c.pad_w};
+  out["relu"] = c.relu;
 }
 std::pair<std::int32_t, std::int32_t> pair_from(fields& f, std::string_view name, std::int64_t least) {
   const auto values = f.list(name);
@@ -32,17 +35,54 @@ std::pair<std::int32_t, std::int32_t> pair_from(fields& f, std::string_view name
 void read(fields& f, convolution& c) {
   std::tie(c.stride_h, c.stride_w) = pair_from(f, "stride", 1);
   std::tie(c.pad_h, c.pad_w) = pair_from(f, "pad", 0);
+  c.relu = f.boolean("relu");
 }
 
 void write(json& out, const max_pool& p) {
   out["window"] = p.window;
   out["stride"] = p.stride;
   out["pad"] = p.pad;
+  out["relu"] = p.relu;
 }
 void read(fields& f, max_pool& p) {
   p.window = small(f, "window", 1);
   p.stride = small(f, "stride", 1);
   p.pad = small(f, "pad", 0);
+  p.relu = f.boolean("relu");
+}
+
+void write(json& out, const linear& l) {
+  out["relu"] = l.relu;
+}
+void read(fields& f, linear& l) {
+  l.relu = f.boolean("relu");
+}
+
+void write(json& out, const batch_norm& b) {
+  out["epsilon"] = b.epsilon;
+  out["relu"] = b.relu;
+}
+void read(fields& f, batch_norm& b) {
+  b.epsilon = static_cast<float>(f.number("epsilon", 0, 1));
+  b.relu = f.boolean("relu");
+}
+
+void write(json& out, const normalize& n) {
+  out["relu"] = n.relu;
+}
+void read(fields& f, normalize& n) {
+  n.relu = f.boolean("relu");
+}
+
+void write(json& out, const batch_norm_backward& b) {
+  out["relu"] = b.relu;
+  out["residual"] = b.residual;
+  out["two_gradients"] = b.two_gradients;
+}
+void read(fields& f, batch_norm_backward& b) {
+  b.relu = f.boolean("relu");
+  b.residual = f.boolean("residual");
+  b.two_gradients = f.boolean("two_gradients");
 }
 
 void write(json& out, const sgd_update& u) {
@@ -55,11 +95,19 @@ void read(fields& f, sgd_update& u) {
 // Backward operators carry their forward operator's attributes; the others have none.
 template <class T>
 void write(json& out, const T& t) {
-  if constexpr (requires { t.forward; }) write(out, t.forward);
+  if constexpr (requires { t.forward; }) {
+    write(out, t.forward);
+  } else {
+    static_assert(std::is_empty_v<T>, "an operator with attributes needs a writer of its own");
+  }
 }
 template <class T>
 void read(fields& f, T& t) {
-  if constexpr (requires { t.forward; }) read(f, t.forward);
+  if constexpr (requires { t.forward; }) {
+    read(f, t.forward);
+  } else {
+    static_assert(std::is_empty_v<T>, "an operator with attributes needs a reader of its own");
+  }
 }
 
 template <std::size_t... I>
@@ -82,6 +130,7 @@ json json_of(const tensor& t) {
   return {{"name", t.name},
           {"shape", {t.shape.n, t.shape.c, t.shape.h, t.shape.w}},
           {"type", to_text(t.type)},
+          {"order", to_text(t.order)},
           {"use", to_text(t.use)}};
 }
 
@@ -93,7 +142,9 @@ tensor tensor_from(const json& value, const place& at) {
   if (shape.size() != 4) refuse(f.where("shape"), "wants four extents");
   const auto extent = [&](std::size_t i) { return as_integer(*shape[i].first, shape[i].second, 1); };
   t.shape = {extent(0), extent(1), extent(2), extent(3)};
-  t.type = as_choice(f.at("type"), f.where("type"), {dtype::f32, dtype::i32, dtype::u8, dtype::u16});
+  t.type =
+      as_choice(f.at("type"), f.where("type"), {dtype::f32, dtype::bf16, dtype::i32, dtype::u8, dtype::u16});
+  t.order = memory_order_from(f.at("order"), f.where("order"));
   t.use = as_choice(f.at("use"), f.where("use"),
                     {role::input, role::label, role::parameter, role::parameter_gradient, role::activation,
                      role::activation_gradient, role::output});
@@ -160,6 +211,7 @@ std::string to_json(const graph& g) {
   return dump_indented({{"schema", 1},
                         {"kind", "graph"},
                         {"name", g.name},
+                        {"precision", to_text(g.arithmetic)},
                         {"tensors", std::move(tensors)},
                         {"ops", std::move(ops)}});
 }
@@ -171,6 +223,7 @@ graph graph_from_json(std::string_view text, const std::string& source) {
   as_one_of(f.at("kind"), f.where("kind"), {"graph"});
   graph g;
   g.name = f.text("name");
+  g.arithmetic = precision_from(f.at("precision"), f.where("precision"));
   tensor_ids ids;
   for (const auto& [value, at] : f.list("tensors")) {
     g.tensors.push_back(tensor_from(*value, at));

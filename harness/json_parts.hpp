@@ -24,9 +24,18 @@ machine_file machine_file_from(const json& value, const place& at);
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);
 
-// Reading completes the knobs and checks that the network can be built.
+// Reading completes the knobs and checks that the network can be built. Files written before there
+// were levels of fusion lack "fusion", "precision" and "memory_order": they mean none, fp32, nchw.
 json network_json(const network_spec& n);
 network_spec network_from(const json& value, const place& at);
+
+// The fields "fusion", "precision", "memory_order".
+void read_storage(fields& f, network_spec& n);
+
+pass pass_from(const json& value, const place& at);
+fusion fusion_from(const json& value, const place& at);
+precision precision_from(const json& value, const place& at);
+memory_order memory_order_from(const json& value, const place& at);
 
 // {"name": whole number, ...}
 json knobs_json(const std::map<std::string, std::int64_t>& knobs);

@@ -132,7 +132,32 @@ json network_json(const network_spec& n) {
           {"batch", n.batch},
           {"pass", to_text(n.mode)},
           {"sgd", n.sgd},
+          {"fusion", to_text(n.joined)},
+          {"precision", to_text(n.arithmetic)},
+          {"memory_order", to_text(n.order.value_or(standard_order(n.arithmetic)))},
           {"knobs", knobs_json(n.knobs)}};
+}
+
+pass pass_from(const json& value, const place& at) {
+  return as_choice(value, at, {pass::inference, pass::train});
+}
+fusion fusion_from(const json& value, const place& at) {
+  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean});
+}
+precision precision_from(const json& value, const place& at) {
+  return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});
+}
+memory_order memory_order_from(const json& value, const place& at) {
+  return as_choice(value, at, {memory_order::nchw, memory_order::nhwc});
+}
+
+void read_storage(fields& f, network_spec& n) {
+  const auto read = [&](const char* name, auto before, auto from) {
+    return f.has(name) ? from(f.at(name), f.where(name)) : before;
+  };
+  n.joined = read("fusion", fusion::none, fusion_from);
+  n.arithmetic = read("precision", precision::fp32, precision_from);
+  n.order = read("memory_order", memory_order::nchw, memory_order_from);
 }
 
 network_spec network_from(const json& value, const place& at) {
@@ -140,8 +165,9 @@ network_spec network_from(const json& value, const place& at) {
   network_spec n;
   n.name = f.text("name");
   n.batch = f.integer("batch", 1);
-  n.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
+  n.mode = pass_from(f.at("pass"), f.where("pass"));
   n.sgd = f.boolean("sgd");
+  read_storage(f, n);
   n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
   f.finish();
   try {

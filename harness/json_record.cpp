@@ -101,14 +101,24 @@ memory_figures memory_from(const json& value, const place& at) {
 // --- engines, timeline ---
 
 json json_of(const engine_figure& e) {
-  return {{"op", e.op}, {"engine", e.engine}, {"time_ns", e.time}, {"workspace_bytes", e.workspace_bytes}};
+  return {{"op", e.op},
+          {"engine", e.engine},
+          {"time_ns", e.time},
+          {"workspace_bytes", e.workspace_bytes},
+          {"flops", or_null(e.flops)},
+          {"bytes", or_null(e.bytes)},
+          {"parts", e.parts}};
 }
 
 std::vector<engine_figure> engines_from(const json& value, const place& at) {
   std::vector<engine_figure> engines;
   for (const auto& [element, where] : as_list(value, at)) {
     fields f(*element, where);
-    engines.push_back({f.text("op"), f.text("engine"), f.integer("time_ns"), f.count("workspace_bytes")});
+    engine_figure& e = engines.emplace_back();
+    e = {f.text("op"), f.text("engine"), f.integer("time_ns"), f.count("workspace_bytes"), {}, {}, 1};
+    if (f.has("flops")) e.flops = f.count_or_null("flops");
+    if (f.has("bytes")) e.bytes = f.count_or_null("bytes");
+    if (f.has("parts")) e.parts = f.integer("parts", 1);
     f.finish();
   }
   return engines;
@@ -163,8 +173,9 @@ void write_identity(json& out, const record& r) {
   out["pass"] = to_text(r.network.mode);
   out["sgd"] = r.network.sgd;
   out["network_knobs"] = knobs_json(r.network.knobs);
-  out["fusion"] = r.fusion;
-  out["precision"] = r.precision;
+  out["fusion"] = to_text(r.network.joined);
+  out["precision"] = to_text(r.network.arithmetic);
+  out["memory_order"] = to_text(r.network.order.value_or(standard_order(r.network.arithmetic)));
   out["workspace_cap_bytes"] = or_null(r.workspace_cap);
   out["strategy"] = r.strategy;
   out["strategy_knobs"] = knobs_json(r.strategy_knobs);
@@ -179,11 +190,10 @@ void read_identity(fields& f, record& r) {
   r.key = f.text("key");
   r.network.name = f.text("network");
   r.network.batch = f.integer("batch", 1);
-  r.network.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
+  r.network.mode = pass_from(f.at("pass"), f.where("pass"));
   r.network.sgd = f.boolean("sgd");
   r.network.knobs = knobs_from(f.at("network_knobs"), f.where("network_knobs"));
-  r.fusion = f.text("fusion");
-  r.precision = f.text("precision");
+  read_storage(f, r.network);
   r.workspace_cap = f.count_or_null("workspace_cap_bytes");
   r.strategy = f.text("strategy");
   r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
@@ -231,6 +241,7 @@ void read_result(fields& f, record& r) {
 void write_origin(json& out, const record& r) {
   out["simulated"] = r.simulated;
   out["calibrated"] = or_null(r.calibrated);
+  out["launch"] = r.launch ? json(to_text(*r.launch)) : json(nullptr);
   out["engines"] = nullptr;
   if (r.engines) {
     out["engines"] = json::array();
@@ -242,6 +253,9 @@ void write_origin(json& out, const record& r) {
 void read_origin(fields& f, record& r) {
   r.simulated = f.boolean("simulated");
   r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
+  if (f.has("launch") && !f.is_null("launch")) {
+    r.launch = as_choice(f.at("launch"), f.where("launch"), {launch_way::streams, launch_way::cuda_graph});
+  }
   r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
   r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);
 }

@@ -54,7 +54,6 @@ byte_count size_from(const json& value, const place& at) {
 
 void read_axes(fields& f, grid& g) {
   const auto integer_from_one = [](auto& v, auto& at) { return as_integer(v, at, 1); };
-  const auto pass_from = [](auto& v, auto& at) { return as_choice(v, at, {pass::inference, pass::train}); };
   const auto ratio_from = [](auto& v, auto& at) { return as_number(v, at, least_ratio, most_ratio); };
   const auto mode_from = [](auto& v, auto& at) {
     return as_choice(v, at, {run_mode::simulated, run_mode::capped, run_mode::native});
@@ -63,6 +62,9 @@ void read_axes(fields& f, grid& g) {
   read_list(f, "batch", g.batches, integer_from_one);
   read_list(f, "pass", g.passes, pass_from);
   read_list(f, "sgd", g.sgd, as_boolean);
+  read_list(f, "fusion", g.fusions, fusion_from);
+  read_list(f, "precision", g.precisions, precision_from);
+  read_list(f, "memory_order", g.orders, memory_order_from);
   read_list(f, "strategy", g.strategies, as_text);
   read_list(f, "ratio", g.ratios, ratio_from);
   read_list(f, "budget", g.budgets, size_from);

@@ -40,6 +40,9 @@ void add_experiment(CLI::App& command, experiment_options& o) {
       .allow_extra_args(false);
   option(command, "--pass", o.pass, "train or inference (train)");
   command.add_flag("--sgd", o.sgd, "Update the parameters as well");
+  option(command, "--fusion", o.fusion, "How far operators are joined: none, fused or lean (fused)");
+  option(command, "--precision", o.precision, "What products are computed in: fp32, tf32 or bf16 (fp32)");
+  option(command, "--memory-order", o.memory_order, "nchw or nhwc (nchw for fp32, nhwc for tf32 and bf16)");
   option(command, "--strategy", o.strategy, "Strategy; `umbench list strategies`");
   option(command, "--knob", o.strategy_knobs, "Knob of the strategy, name=value; may be repeated")
       .allow_extra_args(false);
@@ -57,6 +60,8 @@ void add_run(CLI::App& app, run_options& o) {
   option(run, "--iterations", o.what.iterations, "Iterations, each timed on its own (5)");
   option(run, "--deadline", o.what.deadline, "Seconds after which the run is killed (300)");
   run.add_flag("--timeline", o.what.timeline, "Keep spans and resident bytes of the last iteration");
+  option(run, "--values", o.values,
+         "Write parameters, inputs, gradients and outputs to this folder as NumPy files, cuda:N only");
   option(run, "--out", o.out, "Append the record to this JSON Lines file");
 }
 

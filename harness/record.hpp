@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/backend.hpp"
 #include "core/lower.hpp"
 #include "core/trace.hpp"
 #include "harness/experiment.hpp"
@@ -39,6 +40,9 @@ struct engine_figure {
   std::string op, engine;
   nanoseconds time = 0;
   byte_count workspace_bytes = 0;
+  std::optional<std::uint64_t> flops;  // nothing: read from a file that did not keep it
+  std::optional<byte_count> bytes;     // read and written, each operand byte once
+  std::int64_t parts = 1;
 };
 
 struct timeline_span {
@@ -55,7 +59,6 @@ struct timeline_figures {
 struct record {
   std::string key;
   network_spec network;
-  std::string fusion = "none", precision = "fp32";
   std::optional<byte_count> workspace_cap;  // on a GPU
   std::string strategy;
   knob_values strategy_knobs;
@@ -74,6 +77,7 @@ struct record {
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
+  std::optional<launch_way> launch;  // nothing: simulated, or not kept, or nothing ran
   std::optional<bool> calibrated;
   std::optional<std::vector<engine_figure>> engines;
   std::optional<timeline_figures> timeline;

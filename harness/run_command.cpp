@@ -1,4 +1,9 @@
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "harness/cells.hpp"
 #include "harness/digests.hpp"
@@ -32,6 +37,9 @@ cell cell_from_plan(const run_options& options) {
                                       {"--insize", !o.insize.empty()},
                                       {"--pass", !o.pass.empty()},
                                       {"--sgd", o.sgd},
+                                      {"--fusion", !o.fusion.empty()},
+                                      {"--precision", !o.precision.empty()},
+                                      {"--memory-order", !o.memory_order.empty()},
                                       {"--set", !o.network_knobs.empty()},
                                       {"--strategy", !o.strategy.empty()},
                                       {"--knob", !o.strategy_knobs.empty()},
@@ -58,7 +66,10 @@ cell cell_from_plan(const run_options& options) {
     throw input_error(fmt::format("{}: the plan was made for mode {}, which cannot run here: {}",
                                   options.plan, to_text(plan.mode), error.what()));
   }
-  return {std::move(e), std::nullopt, std::move(plan)};
+  cell work;
+  work.what = std::move(e);
+  work.plan = std::move(plan);
+  return work;
 }
 
 cell cell_for(const run_options& options) {
@@ -69,10 +80,30 @@ cell cell_for(const run_options& options) {
   return work;
 }
 
+// The folder, made if it is not there.
+std::string folder_for_values(const std::string& folder, const cell& work) {
+  if (folder.empty()) return folder;
+  if (all_simulated(std::span(&work, 1))) {
+    throw input_error(fmt::format("--values: nothing is computed on {}, so there are no values; use cuda:N",
+                                  work.what.backend));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder))
+    error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (error) {
+    throw input_error(fmt::format("--values: {}: cannot write there: {}; choose another folder",
+                                  one_line(folder), error.message()));
+  }
+  return folder;
+}
+
 }  // namespace
 
 int run_command(const run_options& options) {
-  const cell work = cell_for(options);
+  cell work = cell_for(options);
+  work.values = folder_for_values(options.values, work);
   signal_watch signals;
   const environment here = environment_for(std::span(&work, 1), signals);
   std::optional<record_file> file;

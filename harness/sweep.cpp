@@ -39,7 +39,8 @@ void check_size(const grid& g) {
   };
   for (const std::size_t n :
        {g.networks.size(), g.batches.size(), g.passes.size(), g.sgd.size(), g.strategies.size(),
-        g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size(), g.workspace_caps.size()}) {
+        g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size(), g.workspace_caps.size(),
+        g.fusions.size(), g.precisions.size(), g.orders.size()}) {
     times(n);
   }
   for (const auto& [name, values] : g.network_knobs) times(values.size());
@@ -49,17 +50,30 @@ void check_size(const grid& g) {
   }
 }
 
-std::vector<network_spec> networks_of(const grid& g) {
-  std::vector<network_spec> all;
-  for (const std::string& name : g.networks) {
-    for (const knob_map& knobs : choices(g.network_knobs)) {
-      for (const std::int64_t batch : g.batches) {
-        for (const pass p : g.passes) {
-          for (const bool sgd : g.sgd) all.push_back(completed(network_spec{name, batch, p, sgd, knobs}));
-        }
-      }
+// Every network of `all` with every value of one more axis; the last axis varies fastest.
+template <class T, class Member>
+void vary(std::vector<network_spec>& all, Member network_spec::* axis, const std::vector<T>& values) {
+  std::vector<network_spec> longer;
+  for (const network_spec& before : all) {
+    for (const T& value : values) {
+      longer.push_back(before);
+      longer.back().*axis = value;
     }
   }
+  all = std::move(longer);
+}
+
+std::vector<network_spec> networks_of(const grid& g) {
+  std::vector<network_spec> all(1);
+  vary(all, &network_spec::name, g.networks);
+  vary(all, &network_spec::knobs, choices(g.network_knobs));
+  vary(all, &network_spec::batch, g.batches);
+  vary(all, &network_spec::mode, g.passes);
+  vary(all, &network_spec::sgd, g.sgd);
+  vary(all, &network_spec::joined, g.fusions);
+  vary(all, &network_spec::arithmetic, g.precisions);
+  if (!g.orders.empty()) vary(all, &network_spec::order, g.orders);
+  for (network_spec& spec : all) spec = completed(std::move(spec));
   return all;
 }
 

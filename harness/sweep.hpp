@@ -15,6 +15,9 @@ struct grid {
   std::vector<std::int64_t> batches{1};
   std::vector<pass> passes{pass::train};
   std::vector<bool> sgd{false};
+  std::vector<fusion> fusions{fusion::fused};
+  std::vector<precision> precisions{precision::fp32};
+  std::vector<memory_order> orders;  // none: the standard one of each precision
   std::map<std::string, std::vector<std::int64_t>> network_knobs;
   std::vector<std::string> strategies;
   // Apply to those strategies of the grid that have such a knob, and at least one must.
@@ -35,8 +38,8 @@ struct sweep_spec {
 
 inline constexpr std::size_t most_cells = 100'000;
 
-// Completed experiments in the order in which they run: backend, network and its knobs, strategy
-// and its knobs, then ratio or budget. `device` goes before the other strategies, because their
+// Completed experiments in the order in which they run: backend, network with its knobs, precision and so on,
+// strategy and its knobs, then ratio or budget. `device` goes before the other strategies, because their
 // results and times are held against it. The same cell asked for twice runs once, with a timeline
 // if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
 // would refuse, for too many cells, and for one cell asked for in two ways.
