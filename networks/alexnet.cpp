@@ -17,7 +17,7 @@ graph build_alexnet(const network_spec& spec) {
                                 " is not a multiple of " + std::to_string(unit));
   }
   const std::int64_t times = insize / unit;
-  builder b(spec.name);
+  builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
   x = b.relu("relu1", b.convolution("conv1", x, {64, 11, 4, 2}));
   x = b.max_pool("pool1", x, 3, 2, leftover::pooled);
@@ -30,7 +30,7 @@ graph build_alexnet(const network_spec& spec) {
   x = b.relu("relu6", b.linear("fc6", x, 4096));
   x = b.relu("relu7", b.linear("fc7", x, 4096));
   x = b.linear("fc8", x, 1000);
-  return spec.mode == pass::train ? b.training(x, spec.sgd) : b.inference(x);
+  return spec.mode == pass::train ? b.training(x, spec.joined, spec.sgd) : b.inference(x, spec.joined);
 }
 
 }  // namespace um

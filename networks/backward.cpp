@@ -86,7 +86,8 @@ class backward_pass {
     if (gradient_[of]) {
       throw std::invalid_argument("tensor " + t.name + " is read twice: gradients are not added up");
     }
-    const tensor_id out = add(graph_, {gradient_name(t.name), t.shape, dtype::f32, gradient_role(t.use)});
+    const tensor_id out =
+        append_tensor(graph_, {gradient_name(t.name), t.shape, dtype::f32, gradient_role(t.use)});
     gradient_[of] = out;
     graph_.ops.push_back({forward.name + suffix, what, std::move(in), {out}, true, alias});
   }
@@ -106,7 +107,7 @@ std::optional<tensor_id> tensor_named(const graph& g, const std::string& name) {
 
 }  // namespace
 
-void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs) {
+void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool) {
   backward_pass(g, inputs).run(y, dy);
 }
 

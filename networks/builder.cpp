@@ -32,7 +32,7 @@ std::int64_t windows_in(const std::string& layer, std::int64_t extent, std::int6
 
 }  // namespace
 
-tensor_id add(graph& g, tensor t) {
+tensor_id append_tensor(graph& g, tensor t) {
   for (const std::int64_t extent : {t.shape.n, t.shape.c, t.shape.h, t.shape.w}) {
     if (extent < 1) {
       throw std::invalid_argument("tensor " + t.name + " of shape " + to_text(t.shape) +
@@ -49,17 +49,17 @@ tensor_id add(graph& g, tensor t) {
   return static_cast<tensor_id>(g.tensors.size() - 1);
 }
 
-builder::builder(std::string name) {
+builder::builder(std::string name, pass mode) : mode_(mode) {
   graph_.name = std::move(name);
 }
 
 tensor_id builder::input(const std::string& name, const dims& shape) {
-  return add(graph_, {name, shape, dtype::f32, role::input});
+  return append_tensor(graph_, {name, shape, dtype::f32, role::input});
 }
 
 tensor_id builder::layer(const std::string& name, op_attributes what, std::vector<tensor_id> in,
                          const dims& y) {
-  const tensor_id out = add(graph_, {name + ".y", y, dtype::f32, role::activation});
+  const tensor_id out = append_tensor(graph_, {name + ".y", y, dtype::f32, role::activation});
   graph_.ops.push_back({name, what, std::move(in), {out}, true, std::nullopt});
   return out;
 }
@@ -70,9 +70,9 @@ tensor_id builder::convolution(const std::string& name, tensor_id x, const filte
   const std::int32_t pad = narrow(name, "padding", f.pad);
   const dims y{shape.n, f.count, windows_in(name, shape.h, f.kernel, stride, pad, leftover::dropped),
                windows_in(name, shape.w, f.kernel, stride, pad, leftover::dropped)};
-  const tensor_id w =
-      add(graph_, {name + ".w", {f.count, shape.c, f.kernel, f.kernel}, dtype::f32, role::parameter});
-  const tensor_id b = add(graph_, {name + ".b", {1, f.count, 1, 1}, dtype::f32, role::parameter});
+  const tensor_id w = append_tensor(
+      graph_, {name + ".w", {f.count, shape.c, f.kernel, f.kernel}, dtype::f32, role::parameter});
+  const tensor_id b = append_tensor(graph_, {name + ".b", {1, f.count, 1, 1}, dtype::f32, role::parameter});
   return layer(name, um::convolution{stride, stride, pad, pad}, {x, w, b}, y);
 }
 
@@ -83,47 +83,49 @@ tensor_id builder::relu(const std::string& name, tensor_id x) {
 }
 
 tensor_id builder::max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
-                            leftover rest) {
+                            leftover rest, std::int64_t pad) {
   const dims shape = graph_.tensors[x].shape;
-  const dims pooled{shape.n, shape.c, windows_in(name, shape.h, window, stride, 0, rest),
-                    windows_in(name, shape.w, window, stride, 0, rest)};
-  const um::max_pool what{narrow(name, "window", window), narrow(name, "stride", stride), 0};
+  const dims pooled{shape.n, shape.c, windows_in(name, shape.h, window, stride, pad, rest),
+                    windows_in(name, shape.w, window, stride, pad, rest)};
+  const um::max_pool what{narrow(name, "window", window), narrow(name, "stride", stride),
+                          narrow(name, "padding", pad)};
   const tensor_id y = layer(name, what, {x}, pooled);
   const dtype index_type = window <= 16 ? dtype::u8 : dtype::u16;
-  graph_.ops.back().out.push_back(add(graph_, {name + ".index", pooled, index_type, role::activation}));
+  graph_.ops.back().out.push_back(
+      append_tensor(graph_, {name + ".index", pooled, index_type, role::activation}));
   return y;
 }
 
 tensor_id builder::linear(const std::string& name, tensor_id x, std::int64_t outputs) {
   const dims shape = graph_.tensors[x].shape;
-  const std::int64_t columns = shape.c * shape.h * shape.w;
-  const tensor_id w = add(graph_, {name + ".w", {outputs, columns, 1, 1}, dtype::f32, role::parameter});
-  const tensor_id b = add(graph_, {name + ".b", {1, outputs, 1, 1}, dtype::f32, role::parameter});
+  const tensor_id w =
+      append_tensor(graph_, {name + ".w", {outputs, shape.c, shape.h, shape.w}, dtype::f32, role::parameter});
+  const tensor_id b = append_tensor(graph_, {name + ".b", {1, outputs, 1, 1}, dtype::f32, role::parameter});
   return layer(name, um::linear{}, {x, w, b}, {shape.n, outputs, 1, 1});
 }
 
-graph builder::inference(tensor_id y) const {
+graph builder::inference(tensor_id y, fusion) const {
   graph g = graph_;
   g.tensors.at(y).use = role::output;
   return g;
 }
 
-graph builder::training(tensor_id logits, bool sgd) const {
+graph builder::training(tensor_id logits, fusion, bool sgd) const {
   graph g = graph_;
   const dims shape = g.tensors.at(logits).shape;
-  const tensor_id labels = add(g, {"labels", {shape.n, 1, 1, 1}, dtype::i32, role::label});
-  const tensor_id loss = add(g, {"loss", {1, 1, 1, 1}, dtype::f32, role::output});
-  const tensor_id probabilities = add(g, {"probabilities", shape, dtype::f32, role::activation});
+  const tensor_id labels = append_tensor(g, {"labels", {shape.n, 1, 1, 1}, dtype::i32, role::label});
+  const tensor_id loss = append_tensor(g, {"loss", {1, 1, 1, 1}, dtype::f32, role::output});
+  const tensor_id probabilities = append_tensor(g, {"probabilities", shape, dtype::f32, role::activation});
   g.ops.push_back(
       {"loss", softmax_cross_entropy{}, {logits, labels}, {loss, probabilities}, true, std::nullopt});
-  const tensor_id dlogits = add(g, {"dlogits", shape, dtype::f32, role::activation_gradient});
+  const tensor_id dlogits = append_tensor(g, {"dlogits", shape, dtype::f32, role::activation_gradient});
   g.ops.push_back({"loss.backward",
                    softmax_cross_entropy_backward{},
                    {probabilities, labels},
                    {dlogits},
                    true,
                    std::nullopt});
-  append_backward(g, logits, dlogits, {});
+  append_backward(g, logits, dlogits, {}, false);
   if (sgd) append_updates(g);
   return g;
 }

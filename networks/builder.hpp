@@ -52,10 +52,11 @@ class builder {
   tensor_id layer(const std::string& name, op_attributes what, std::vector<tensor_id> in, const dims& y);
 
   graph graph_;
+  pass mode_;
 };
 
 // Appends a tensor whose extents are at least 1 and whose bytes fit in 2^63.
-tensor_id add(graph& g, tensor t);
+tensor_id append_tensor(graph& g, tensor t);
 
 // Appends the operators that turn the gradient `dy` of `y` into the gradients of all parameters
 // that `y` depends on and of those inputs that are asked for. Last layer first; within a layer

@@ -18,7 +18,7 @@ graph build_vgg(const network_spec& spec, const stages& depth) {
     throw std::invalid_argument("network " + spec.name + ": insize " + std::to_string(insize) +
                                 " is not a multiple of " + std::to_string(reduction));
   }
-  builder b(spec.name);
+  builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
   for (std::size_t stage = 0; stage < depth.size(); ++stage) {
     const std::string number = std::to_string(stage + 1);
@@ -31,7 +31,7 @@ graph build_vgg(const network_spec& spec, const stages& depth) {
   x = b.relu("relu6", b.linear("fc6", x, 4096));
   x = b.relu("relu7", b.linear("fc7", x, 4096));
   x = b.linear("fc8", x, 1000);
-  return spec.mode == pass::train ? b.training(x, spec.sgd) : b.inference(x);
+  return spec.mode == pass::train ? b.training(x, spec.joined, spec.sgd) : b.inference(x, spec.joined);
 }
 
 }  // namespace

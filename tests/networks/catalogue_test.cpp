@@ -175,9 +175,9 @@ TEST(Builder, RefusesToAddGradientsUp) {
   const tensor_id left = b.relu("left", x);
   const tensor_id right = b.relu("right", x);
   graph g = b.inference(right);
-  const tensor_id y = add(g, {"y", {4, 4, 1, 1}, dtype::f32, role::output});
+  const tensor_id y = append_tensor(g, {"y", {4, 4, 1, 1}, dtype::f32, role::output});
   g.ops.push_back({"product", linear{}, {left, right}, {y}, true, std::nullopt});
-  const tensor_id dy = add(g, {"dy", {4, 4, 1, 1}, dtype::f32, role::input});
+  const tensor_id dy = append_tensor(g, {"dy", {4, 4, 1, 1}, dtype::f32, role::input});
   ASSERT_EQ(defect_of(g), std::nullopt);
   try {
     append_backward(g, y, dy, {});
