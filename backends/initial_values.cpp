@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+
+#include "backends/bf16.hpp"
 
 namespace um {
 namespace {
@@ -30,40 +35,95 @@ float uniform_at(std::uint64_t seed, std::uint64_t index) {
   return static_cast<float>(top - (1 << 23)) / static_cast<float>(1 << 23);
 }
 
-bool is_bias(const graph& g, tensor_id what) {
-  return std::any_of(g.ops.begin(), g.ops.end(), [&](const op& o) {
-    const bool takes_bias =
-        std::holds_alternative<convolution>(o.what) || std::holds_alternative<linear>(o.what);
-    return takes_bias && o.in.size() == 3 && o.in[2] == what;
-  });
+// What is added to `half` times a uniform value in [-1, 1). Half-widths around 1 are powers of two:
+// their products are exact, so that a fused multiply-add gives the same bits.
+struct distribution {
+  float centre = 0, half = 1;
+};
+constexpr distribution small{0.0F, 0.1F}, near_one{1.0F, 0.125F};
+
+// What a parameter is to one of its readers, if that tells: vectors are told apart by operand.
+std::optional<distribution> as_operand(const op_attributes& what, std::size_t operand) {
+  const auto vectors = [operand](std::initializer_list<distribution> from_second) {
+    const bool among = operand >= 1 && operand <= from_second.size();
+    return among ? std::optional(from_second.begin()[operand - 1]) : std::nullopt;
+  };
+  const auto bias_at = [operand](std::size_t place) {
+    return operand == place ? std::optional(small) : std::nullopt;
+  };
+  return std::visit(
+      overloaded{[&](const convolution&) { return bias_at(2); }, [&](const linear&) { return bias_at(2); },
+                 [&](const max_pool&) { return bias_at(1); },
+                 [&](const batch_norm&) { return vectors({near_one, small}); },
+                 [&](const normalize&) { return vectors({near_one, small, small, near_one}); },
+                 [](const auto&) { return std::optional<distribution>(); }},
+      what);
 }
 
-// Half-width of the uniform distribution.
-float scale_of(const graph& g, tensor_id what) {
+distribution distribution_of(const graph& g, tensor_id what) {
   const tensor& t = g.tensors[what];
-  if (t.use != role::parameter) return 1.0F;
-  if (is_bias(g, what)) return 0.1F;
+  if (t.use != role::parameter) return {};
+  for (const op& o : g.ops) {
+    for (std::size_t i = 0; i < o.in.size(); ++i) {
+      if (o.in[i] != what) continue;
+      if (const auto told = as_operand(o.what, i)) return *told;
+    }
+  }
   const std::int64_t fan_in = t.shape.c * t.shape.h * t.shape.w;
-  return std::sqrt(6.0F / static_cast<float>(std::max<std::int64_t>(fan_in, 1)));
+  return {0.0F, std::sqrt(6.0F / static_cast<float>(std::max<std::int64_t>(fan_in, 1)))};
 }
 
 // Number of classes of the loss that reads these labels; 1 if none does.
 std::uint64_t classes_of(const graph& g, tensor_id labels) {
   for (const op& o : g.ops) {
-    if (!std::holds_alternative<softmax_cross_entropy>(o.what) || o.in.at(1) != labels) continue;
+    const bool is_loss = std::holds_alternative<softmax_cross_entropy>(o.what) ||
+                         std::holds_alternative<softmax_cross_entropy_gradient>(o.what);
+    if (!is_loss || o.in.at(1) != labels) continue;
     const dims& logits = g.tensors[o.in[0]].shape;
     return static_cast<std::uint64_t>(logits.c * logits.h * logits.w);
   }
   return 1;
 }
 
-template <class Value, class Make>
-void write_as(std::span<std::byte> to, std::int64_t first, Make make) {
-  const std::size_t count = to.size() / sizeof(Value);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Value value = make(static_cast<std::uint64_t>(first) + i);
-    std::memcpy(to.data() + i * sizeof(Value), &value, sizeof(Value));
+// f(place, index) for each of `count` elements from a position in memory on: its place after that
+// position and its logical index. One division a run of channels, none in between.
+template <class F>
+void for_elements(const tensor& t, std::int64_t first, std::int64_t count, F f) {
+  const bool channels_first = t.order == memory_order::nchw;
+  const std::int64_t length = channels_first ? elements(t.shape) : t.shape.c;
+  const std::int64_t apart = channels_first ? 1 : t.shape.h * t.shape.w;
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t position = first + done, index = logical_index(t, position);
+    const std::int64_t run = std::min(length - position % length, count - done);
+    for (std::int64_t i = 0; i < run; ++i) f(done + i, static_cast<std::uint64_t>(index + i * apart));
+    done += run;
   }
+}
+
+// f(begin, end) for parts of [0, count), on as many threads as there are cores and work for.
+template <class F>
+void in_parallel(std::int64_t count, F f) {
+  constexpr std::int64_t worth_a_thread = 1 << 19;
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  const std::int64_t parts =
+      std::clamp<std::int64_t>(count / worth_a_thread, 1, std::min<std::int64_t>(cores, 16));
+  std::vector<std::jthread> helpers;
+  for (std::int64_t p = 1; p < parts; ++p) {
+    helpers.emplace_back([=] { f(count * p / parts, count * (p + 1) / parts); });
+  }
+  f(0, count / parts);
+}
+
+template <class Value, class Make>
+void write_as(const tensor& t, std::int64_t first, std::span<std::byte> to, Make make) {
+  in_parallel(static_cast<std::int64_t>(to.size() / sizeof(Value)),
+              [&](std::int64_t begin, std::int64_t end) {
+                std::byte* const out = to.data() + begin * static_cast<std::int64_t>(sizeof(Value));
+                for_elements(t, first + begin, end - begin, [&](std::int64_t place, std::uint64_t index) {
+                  const Value value = make(index);
+                  std::memcpy(out + place * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
+                });
+              });
 }
 
 }  // namespace
@@ -71,15 +131,20 @@ void write_as(std::span<std::byte> to, std::int64_t first, Make make) {
 void write_initial_values(const graph& g, tensor_id what, std::int64_t first, std::span<std::byte> to) {
   const tensor& t = g.tensors.at(what);
   const std::uint64_t seed = hash_of(t.name);
-  if (t.type == dtype::f32) {
-    const float scale = scale_of(g, what);
-    write_as<float>(to, first, [&](std::uint64_t i) { return scale * uniform_at(seed, i); });
-  } else if (t.type == dtype::i32) {
-    const std::uint64_t classes = classes_of(g, what);
-    write_as<std::int32_t>(
-        to, first, [&](std::uint64_t i) { return static_cast<std::int32_t>(bits_at(seed, i) % classes); });
-  } else {
-    throw std::invalid_argument("tensor " + t.name + " cannot be given values: it is neither f32 nor i32");
+  const distribution from = distribution_of(g, what);
+  const auto floating = [&](std::uint64_t i) { return from.centre + from.half * uniform_at(seed, i); };
+  switch (t.type) {
+    case dtype::f32:
+      return write_as<float>(t, first, to, floating);
+    case dtype::bf16:
+      return write_as<std::uint16_t>(t, first, to, [&](std::uint64_t i) { return to_bf16(floating(i)); });
+    case dtype::i32:
+      return write_as<std::int32_t>(t, first, to, [&, classes = classes_of(g, what)](std::uint64_t i) {
+        return static_cast<std::int32_t>(bits_at(seed, i) % classes);
+      });
+    default:
+      throw std::invalid_argument("tensor " + t.name + " of type " + std::string(to_text(t.type)) +
+                                  " cannot be given values: only f32, bf16 and i32 can");
   }
 }
 

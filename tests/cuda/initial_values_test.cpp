@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
+#include "backends/bf16.hpp"
 #include "backends/digest.hpp"
 
 namespace um {
@@ -27,11 +30,29 @@ graph classifier() {
   return g;
 }
 
-std::vector<float> floats_of(const graph& g, tensor_id t) {
+// A tensor that is read by one operator, as its operand number `operand`.
+graph reader(const op_attributes& what, std::size_t operand, const tensor& read) {
+  graph g;
+  op o{"reader", what, {}, {}, true, {}};
+  for (std::size_t i = 0; i <= operand; ++i) {
+    o.in.push_back(static_cast<tensor_id>(i));
+    g.tensors.push_back({"other" + std::to_string(i), {2, 3, 1, 1}, dtype::f32, role::activation});
+  }
+  g.tensors.back() = read;
+  g.ops = {o};
+  return g;
+}
+
+template <class Value>
+std::vector<Value> values_of(const graph& g, tensor_id t) {
   const std::vector<std::byte> bytes = initial_values(g, t);
-  std::vector<float> values(bytes.size() / sizeof(float));
+  std::vector<Value> values(bytes.size() / sizeof(Value));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
+}
+
+std::vector<float> floats_of(const graph& g, tensor_id t) {
+  return values_of<float>(g, t);
 }
 
 TEST(initial_values, are_the_same_in_pieces) {
@@ -68,6 +89,93 @@ TEST(initial_values, label_with_classes_of_the_loss) {
     EXPECT_GE(label, 0);
     EXPECT_LT(label, 7);
   }
+}
+
+TEST(initial_values, label_for_the_loss_that_gives_its_gradient) {
+  graph g = classifier();
+  g.ops.back().what = softmax_cross_entropy_gradient{};
+  EXPECT_EQ(initial_values(g, 4), initial_values(classifier(), 4));
+}
+
+TEST(initial_values, follow_the_logical_index_in_every_order) {
+  graph rows, channels;
+  rows.tensors = {{"x", {3, 5, 4, 7}, dtype::f32, role::input, memory_order::nchw}};
+  channels.tensors = {{"x", {3, 5, 4, 7}, dtype::f32, role::input, memory_order::nhwc}};
+  const std::vector<float> expected = floats_of(rows, 0), out = floats_of(channels, 0);
+  EXPECT_NE(expected, out);
+  for (std::int64_t at = 0; at < elements(rows.tensors[0].shape); ++at) {
+    const std::int64_t logical = logical_index(channels.tensors[0], at);
+    ASSERT_EQ(out[static_cast<std::size_t>(at)], expected[static_cast<std::size_t>(logical)]) << at;
+  }
+}
+
+TEST(initial_values, of_many_elements_are_the_same_in_pieces) {
+  for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+    graph g;  // enough for several threads, and no multiple of anything
+    g.tensors = {{"x", {3, 67, 101, 103}, dtype::f32, role::input, order}};
+    const std::vector<std::byte> whole = initial_values(g, 0);
+    std::vector<std::byte> pieces(whole.size());
+    constexpr std::size_t piece = 123'457;
+    for (std::size_t at = 0; at < pieces.size() / sizeof(float); at += piece) {
+      const std::size_t count = std::min(piece, pieces.size() / sizeof(float) - at);
+      const auto to = std::span(pieces).subspan(at * sizeof(float), count * sizeof(float));
+      write_initial_values(g, 0, static_cast<std::int64_t>(at), to);
+    }
+    EXPECT_TRUE(whole == pieces) << to_text(order);
+  }
+}
+
+TEST(initial_values, of_bf16_are_those_of_f32_rounded) {
+  graph wide, narrow;
+  wide.tensors = {{"x", {9, 11, 13, 5}, dtype::f32, role::input}};
+  narrow.tensors = {{"x", {9, 11, 13, 5}, dtype::bf16, role::input}};
+  const std::vector<float> expected = floats_of(wide, 0);
+  const auto out = values_of<std::uint16_t>(narrow, 0);
+  ASSERT_EQ(out.size(), expected.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    EXPECT_EQ(out[i], to_bf16(expected[i]));
+    EXPECT_LE(std::abs(from_bf16(out[i]) - expected[i]), std::abs(expected[i]) / 256);
+  }
+}
+
+TEST(bf16, rounds_to_nearest_and_ties_to_even) {
+  const auto rounded = [](float v) { return from_bf16(to_bf16(v)); };
+  EXPECT_EQ(rounded(1.0F), 1.0F);
+  EXPECT_EQ(rounded(1.0F + 1.0F / 256), 1.0F);               // a tie, 1 is even
+  EXPECT_EQ(rounded(1.0F + 3.0F / 256), 1.0F + 4.0F / 256);  // a tie, upwards
+  EXPECT_EQ(rounded(1.0F + 1.01F / 256), 1.0F + 2.0F / 256);
+  EXPECT_EQ(rounded(-1.0F - 0.99F / 256), -1.0F);
+  EXPECT_EQ(rounded(0.0F), 0.0F);
+}
+
+TEST(initial_values, of_normalisations_are_told_apart_by_their_reader) {
+  const tensor v{"v", {1, 500, 1, 1}, dtype::f32, role::parameter};
+  const auto range = [&](const op_attributes& what, std::size_t operand) {
+    const std::vector<float> values = floats_of(reader(what, operand, v), static_cast<tensor_id>(operand));
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    return std::pair(*least, *most);
+  };
+  const auto expect_near_one = [](std::pair<float, float> r) {
+    EXPECT_GE(r.first, 0.875F);
+    EXPECT_LT(r.first, 0.9F);
+    EXPECT_GT(r.second, 1.1F);
+    EXPECT_LE(r.second, 1.125F);
+  };
+  const auto expect_small = [](std::pair<float, float> r) {
+    EXPECT_GE(r.first, -0.1F);
+    EXPECT_LT(r.first, -0.08F);
+    EXPECT_GT(r.second, 0.08F);
+    EXPECT_LE(r.second, 0.1F);
+  };
+  expect_near_one(range(batch_norm{}, 1));
+  expect_small(range(batch_norm{}, 2));
+  expect_near_one(range(normalize{}, 1));
+  expect_small(range(normalize{}, 2));
+  expect_small(range(normalize{}, 3));
+  expect_near_one(range(normalize{}, 4));
+  expect_small(range(convolution{}, 2));
+  expect_small(range(linear{}, 2));
+  expect_small(range(max_pool{}, 1));
 }
 
 TEST(initial_values, refuse_types_without_any) {
