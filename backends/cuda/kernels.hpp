@@ -38,7 +38,7 @@ void fill(launch_site where, float* to, std::int64_t count, std::uint32_t seed);
 // --- difference.cu ---
 // ||a - b|| / ||b||, summed in double precision. Waits for the stream; for choosing engines, not
 // for runs. Not a number if a holds one.
-double relative_difference(launch_site where, const float* a, const float* b, std::int64_t count);
+double relative_difference(launch_site where, const void* a, const void* b, std::int64_t count, dtype type);
 
 // --- bias_backward.cu ---
 // db[c] = sum of dy over all but c; added to db if `accumulate`. `shape` is dy's.

@@ -1,3 +1,5 @@
+#include <cuda_bf16.h>
+
 #include <cmath>
 #include <vector>
 
@@ -11,26 +13,41 @@ struct squares {
   double difference, reference;
 };
 
+__device__ double widened(float value) {
+  return value;
+}
+__device__ double widened(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+
 // One pair of sums per thread: the host adds them up.
+template <class Value>
 __global__ void __launch_bounds__(block_threads)
-    sum_squares(const float* a, const float* b, std::int64_t count, squares* sums) {
+    sum_squares(const Value* a, const Value* b, std::int64_t count, squares* sums) {
   squares mine{0, 0};
   for (auto i = thread_index<std::int64_t>(); i < count; i += grid_stride<std::int64_t>()) {
-    const double difference = static_cast<double>(a[i]) - b[i];
+    const double reference = widened(b[i]);
+    const double difference = widened(a[i]) - reference;
     mine.difference += difference * difference;
-    mine.reference += static_cast<double>(b[i]) * b[i];
+    mine.reference += reference * reference;
   }
   sums[thread_index<std::int64_t>()] = mine;
 }
 
 }  // namespace
 
-double relative_difference(launch_site where, const float* a, const float* b, std::int64_t count) {
+double relative_difference(launch_site where, const void* a, const void* b, std::int64_t count, dtype type) {
   const int grid = std::min(grid_for(where, count), where.multiprocessors);
   std::vector<squares> sums(static_cast<std::size_t>(grid) * block_threads);
   const arena partial = device_arena(sums.size() * sizeof(squares));
   auto* const data = reinterpret_cast<squares*>(partial.data());
-  sum_squares<<<grid, block_threads, 0, where.stream>>>(a, b, count, data);
+  if (type == dtype::bf16) {
+    sum_squares<<<grid, block_threads, 0, where.stream>>>(static_cast<const __nv_bfloat16*>(a),
+                                                          static_cast<const __nv_bfloat16*>(b), count, data);
+  } else {
+    sum_squares<<<grid, block_threads, 0, where.stream>>>(static_cast<const float*>(a),
+                                                          static_cast<const float*>(b), count, data);
+  }
   check(cudaGetLastError());
   check(cudaMemcpyAsync(sums.data(), data, partial.bytes(), cudaMemcpyDeviceToHost, where.stream));
   check(cudaStreamSynchronize(where.stream));
