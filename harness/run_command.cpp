@@ -91,7 +91,7 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
   std::filesystem::create_directories(folder, error);
   if (!error && !std::filesystem::is_directory(folder))
     error = std::make_error_code(std::errc::not_a_directory);
-  if (!error && access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
   if (error) {
     throw input_error(fmt::format("--values: {}: cannot write there: {}; choose another folder",
                                   one_line(folder), error.message()));

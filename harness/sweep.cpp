@@ -161,7 +161,7 @@ std::vector<experiment> expand(const grid& g, bool allow_native) {
 }
 
 // Adds a completed cell unless it is there; `seen` maps keys to indices of `all`.
-void add(std::vector<experiment>& all, std::map<std::string, std::size_t>& seen, experiment e) {
+void add_cell(std::vector<experiment>& all, std::map<std::string, std::size_t>& seen, experiment e) {
   const std::string key = key_of(e);
   const auto [at, is_new] = seen.emplace(key, all.size());
   if (is_new) {
@@ -184,7 +184,7 @@ std::vector<experiment> expand(const sweep_spec& spec, const std::string& source
   for (std::size_t i = 0; i < spec.grids.size(); ++i) {
     try {
       for (experiment& e : expand(spec.grids[i], allow_native)) {
-        add(all, seen, completed_on_known_network(std::move(e)));
+        add_cell(all, seen, completed_on_known_network(std::move(e)));
       }
       if (all.size() > most_cells) {
         throw input_error(fmt::format("more than {} cells; split the sweep", most_cells));
