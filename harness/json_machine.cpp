@@ -15,6 +15,7 @@ struct quantity {
   const char* name;
   std::variant<std::uint64_t machine::*, nanoseconds machine::*> member;
   bool may_be_zero = false;
+  bool may_be_absent = false;  // then 0: files written before there was such a field, or no such units
 };
 
 const std::vector<quantity>& quantities() {
@@ -22,6 +23,8 @@ const std::vector<quantity>& quantities() {
       {"device_bytes", &machine::device_bytes},
       {"host_bytes", &machine::host_bytes},
       {"fp32_flops_per_s", &machine::fp32_flops_per_s},
+      {"tf32_flops_per_s", &machine::tf32_flops_per_s, true, true},
+      {"bf16_flops_per_s", &machine::bf16_flops_per_s, true, true},
       {"device_bytes_per_s", &machine::device_bytes_per_s},
       {"link_to_device_bytes_per_s", &machine::link_to_device_bytes_per_s},
       {"link_to_host_bytes_per_s", &machine::link_to_host_bytes_per_s},
@@ -75,6 +78,7 @@ machine_file machine_file_from(const json& value, const place& at) {
   file.what.source = f.text("source");
   file.what.calibrated = f.boolean("calibrated");
   for (const quantity& q : quantities()) {
+    if (q.may_be_absent && !f.has(q.name)) continue;
     const std::int64_t number = f.integer(q.name, q.may_be_zero ? 0 : 1);
     std::visit(
         overloaded{[&](std::uint64_t machine::* m) { file.what.*m = static_cast<std::uint64_t>(number); },

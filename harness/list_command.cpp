@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "harness/cells.hpp"
 #include "harness/strategies.hpp"
@@ -17,12 +18,37 @@ void print_knobs(const std::vector<Knob>& knobs, const char* option) {
   }
 }
 
+struct level {
+  std::string_view option, value, meaning;
+};
+
+// What every network can be built with; the first value of an option is its default.
+void list_levels() {
+  const std::array<level, 8> levels{{
+      {"--fusion", to_text(fusion::fused),
+       "operators joined wherever one pass over the data does for several"},
+      {"", to_text(fusion::none),
+       "convolution, bias, ReLU, normalisation and pool apart, as in the papers' frameworks"},
+      {"", to_text(fusion::lean),
+       "as fused, and cheap tensors are computed again where that lowers the peak"},
+      {"--precision", to_text(precision::fp32), "no TF32"},
+      {"", to_text(precision::tf32), "operands of products rounded to TF32"},
+      {"", to_text(precision::bf16),
+       "inputs, activations and their gradients are bfloat16; weights, their gradients and sums fp32"},
+      {"--memory-order", to_text(memory_order::nchw), "the default for fp32"},
+      {"", to_text(memory_order::nhwc), "the default for tf32 and bf16"},
+  }};
+  fmt::print("each of them with\n");
+  for (const level& l : levels) fmt::print("  {:<17} {:<6} {}\n", l.option, l.value, l.meaning);
+}
+
 void list_networks() {
   fmt::print("networks (--network)\n");
   for (const network_family& f : networks()) {
     fmt::print("  {:<17} {}\n", f.name, f.summary);
     print_knobs(f.knobs, "--set");
   }
+  list_levels();
 }
 
 void list_strategies() {

@@ -11,12 +11,22 @@ std::string row(std::string_view label, const std::string& text) {
   return fmt::format("  {:<11}{}\n", label, text);
 }
 
-std::string footprint_text(const footprint_terms& f) {
-  return fmt::format(
-      "{} (parameters {}, their gradients {}, activations {}, their gradients {}, inputs {}, "
-      "workspace {}, fragmentation {})",
-      to_text(f.total), to_text(f.parameters), to_text(f.parameter_gradients), to_text(f.activations),
-      to_text(f.activation_gradients), to_text(f.inputs), to_text(f.workspace), to_text(f.fragmentation));
+// The footprint, then a row a term: what is live at the peak, and what packing adds to it.
+std::string footprint_rows(const footprint_terms& f) {
+  const byte_count live = f.total - f.fragmentation;
+  std::string text = row(
+      "footprint", fmt::format("{}, {:.3f} of what is live at the peak", to_text(f.total),
+                               live == 0 ? 1.0 : static_cast<double>(f.total) / static_cast<double>(live)));
+  for (const auto& [name, bytes] : {std::pair{"weights", f.parameters},
+                                    {"gradients of weights", f.parameter_gradients},
+                                    {"activations", f.activations},
+                                    {"gradients of activations", f.activation_gradients},
+                                    {"inputs and labels", f.inputs},
+                                    {"workspace", f.workspace},
+                                    {"fragmentation", f.fragmentation}}) {
+    text += row("", fmt::format("{:<26}{}", name, to_text(bytes)));
+  }
+  return text;
 }
 
 std::string bytes_or_unknown(std::initializer_list<std::optional<byte_count>> parts) {
@@ -37,7 +47,7 @@ std::string moved_text(const counters& c) {
 
 std::string memory_rows(const memory_figures& m) {
   std::string text;
-  if (m.footprint) text += row("footprint", footprint_text(*m.footprint));
+  if (m.footprint) text += footprint_rows(*m.footprint);
   if (m.budget) text += row("budget", to_text(*m.budget));
   if (m.device_arena && m.managed_arena && m.pinned_arena) {
     text += row("arenas", fmt::format("device {}, managed {}, pinned host {}", to_text(*m.device_arena),
@@ -96,6 +106,8 @@ std::string summary(const record& r) {
     text += row("operators",
                 fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
   }
+  if (r.launch)
+    text += row("launched", *r.launch == launch_way::cuda_graph ? "as one CUDA graph" : "call by call");
   if (r.last) text += row("moved", moved_text(*r.last) + " in the last iteration");
   if (r.loss) text += row("loss", fmt::format("{}", *r.loss));
   return text;
@@ -103,9 +115,9 @@ std::string summary(const record& r) {
 
 std::string summary(const planned& p) {
   const memory_plan& plan = p.file.plan;
-  std::string text =
-      fmt::format("{} on {} batch {}, mode {}, budget {}\n", p.file.strategy, p.file.network.name,
-                  p.file.network.batch, to_text(p.file.mode), to_text(p.file.budget));
+  std::string text = fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
+                                 p.file.network.name, p.file.network.batch, to_text(p.file.network.joined),
+                                 storage_text(p.file.network), to_text(p.file.mode), to_text(p.file.budget));
   text += row("tensors", homes_text(plan));
   text += row("actions", fmt::format("{} computes, {} prefetches, {} evictions, {} discards, {} advices",
                                      count_of(plan, 4), count_of(plan, 1), count_of(plan, 2),

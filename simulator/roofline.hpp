@@ -7,10 +7,13 @@
 
 namespace um {
 
-// Per operator: one launch plus the longer of its arithmetic at fp32_flops_per_s and its memory
-// traffic at device_bytes_per_s, each operand byte moved once; no workspace. No efficiency enters:
-// the machine's rates are sustained ones, so a real kernel that wastes either is slower.
-// Throws std::invalid_argument, naming the machine, where it lacks a rate that is needed.
+// Per operator: one launch plus the longer of its arithmetic and its memory traffic at
+// device_bytes_per_s, each operand byte moved once; no workspace. Convolutions and fully connected
+// layers compute at the rate of the graph's precision (fp32_flops_per_s, tf32_flops_per_s,
+// bf16_flops_per_s), everything else at fp32_flops_per_s. No efficiency enters: the machine's rates
+// are sustained ones, so a real kernel that wastes either is slower.
+// Throws unsupported, naming machine and precision, where it has no units for that precision, and
+// std::invalid_argument, naming the machine, where it lacks another rate that is needed.
 profile estimate(const graph& g, const machine& on);
 
 }  // namespace um
