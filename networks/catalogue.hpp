@@ -31,8 +31,8 @@ struct network_spec {
   bool sgd = false;  // append an SGD update of every parameter
   fusion joined = fusion::fused;
   precision arithmetic = precision::fp32;
-  std::optional<memory_order> order;  // nothing: standard_order(arithmetic)
-  std::map<std::string, std::int64_t> knobs;
+  std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
+  std::map<std::string, std::int64_t> knobs = {};
 };
 
 // The faster order on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.
