@@ -68,6 +68,12 @@ byte_count room_for(const graph& g, const op& o) {
   return bytes;
 }
 
+// What an operand may hold: numbers of its type; zeros where a number says a class or a position.
+void fill_for_timing(session& on, const tensor& t, std::byte* at, std::uint32_t seed) {
+  if (is_floating(t.type)) return kernels::fill(on.compute(), at, elements(t.shape), t.type, seed);
+  check(cudaMemsetAsync(at, 0, bytes_of(t), on.compute().stream));
+}
+
 class cuda_backend final : public backend {
  public:
   cuda_backend(int device, const cuda_options& options) : on_(device, options) {}
@@ -99,11 +105,12 @@ class cuda_backend final : public backend {
     bound_operands bound{{}, at + operands};
     for (const auto* side : {&o.in, &o.out}) {
       for (const tensor_id t : *side) {
+        fill_for_timing(on_, g.tensors[t], at, t + 1);
         bound.data.push_back(at);
         at += round_up(bytes_of(g.tensors[t]), arena_alignment);
       }
     }
-    return {time_of(on_, chosen.bind(bound)), workspace, chosen.choice.engine};
+    return {time_of(on_, chosen.bind(bound)), workspace, chosen.choice.engine, chosen.choice.parts};
   }
 
   session on_;

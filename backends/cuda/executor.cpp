@@ -93,6 +93,7 @@ void executor::allocate() {
 
 void executor::make_events(bool timeline) {
   start_ = make_event(event_use::timing);
+  fork_ = make_event(event_use::ordering);
   for (const step& s : plan_.steps) {
     for (const std::int32_t other : s.after) {
       if (other == no_step) continue;
@@ -111,40 +112,53 @@ execution executor::run(const execution_request& how) {
   make_events(how.timeline);
   set_initial_state();
   execution result;
-  result.iterations = run_iterations(how);
+  result.launched = launch_way::streams;
+  const bool may_record = plan_.managed_arena_bytes == 0 && !how.timeline && how.iterations > 1;
+  const std::uint32_t issued = may_record ? 1 : how.iterations;
+  issue_iterations(0, issued, how.timeline, result.iterations);
+  if (issued < how.iterations) {
+    const recording all = record(on_.compute().stream, [this] { issue_in_list_order(); });
+    if (all) {
+      result.launched = launch_way::cuda_graph;
+      launch_iterations(all, how.iterations - issued, result.iterations);
+    } else {
+      issue_iterations(issued, how.iterations, how.timeline, result.iterations);
+    }
+  }
   if (how.digest) result.digest = digest_of_results();
   result.loss = loss();
+  if (!how.values.empty()) write_values(how.values);
   return result;
 }
 
 // Helpers pass the gate together with the caller, before and after every iteration, and once more
 // to be told to stop. Nothing between the gates throws: failures are kept and thrown at the end.
-std::vector<trace> executor::run_iterations(const execution_request& how) {
+void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline,
+                                std::vector<trace>& traces) {
   std::vector<lane> helped;  // lanes with a thread of their own
   for (const lane l : {lane::to_device, lane::to_host}) {
     if (!lanes_[index_of(l)].steps.empty()) helped.push_back(l);
   }
   std::barrier<> gate(static_cast<std::ptrdiff_t>(helped.size()) + 1);
-  std::uint32_t iteration = 0;
+  std::uint32_t iteration = first;
   bool stop = false;
   std::vector<std::jthread> helpers;
   for (const lane l : helped) {
     helpers.emplace_back([&, l] {
       for (gate.arrive_and_wait(); !stop; gate.arrive_and_wait()) {
-        run_lane(l, iteration, how.timeline);
+        run_lane(l, iteration, timeline);
         gate.arrive_and_wait();
       }
     });
   }
-  std::vector<trace> traces;
-  for (; iteration < how.iterations && !failed_; ++iteration) {
+  for (; iteration < end && !failed_; ++iteration) {
     for (lane_work& l : lanes_) l.issued = no_step;
-    const auto begin = std::chrono::steady_clock::now();
+    const auto began = std::chrono::steady_clock::now();
     gate.arrive_and_wait();
-    run_lane(lane::compute, iteration, how.timeline);
+    run_lane(lane::compute, iteration, timeline);
     gate.arrive_and_wait();
-    const auto end = std::chrono::steady_clock::now();
-    if (!failed_) add_trace(traces, end - begin, how.timeline);
+    const auto ended = std::chrono::steady_clock::now();
+    if (!failed_) keep_trace(traces, ended - began, timeline);
   }
   stop = true;
   gate.arrive_and_wait();
@@ -152,16 +166,11 @@ std::vector<trace> executor::run_iterations(const execution_request& how) {
   for (const lane_work& l : lanes_) {
     if (l.failure) std::rethrow_exception(l.failure);
   }
-  return traces;
 }
 
-void executor::add_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline) {
+void executor::keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline) {
   try {
-    trace t;
-    t.duration = duration.count();
-    fill_counters(t.moved);
-    if (timeline) fill_timeline(t);
-    traces.push_back(std::move(t));
+    traces.push_back(trace_of(duration, timeline));
   } catch (...) {
     lanes_[index_of(lane::compute)].failure = std::current_exception();
     failed_ = true;
@@ -244,44 +253,6 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
   }
 }
 
-void executor::fill_timeline(trace& t) const {
-  const auto since_start = [&](const event& e) {
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, start_.get(), e.get()));
-    return std::max<nanoseconds>(static_cast<nanoseconds>(static_cast<double>(ms) * 1e6), 0);
-  };
-  for (std::uint32_t i = 0; i < plan_.steps.size(); ++i) {
-    const span s{i, plan_.steps[i].where, since_start(work_[i].begin), since_start(work_[i].end)};
-    t.spans.push_back(s);
-    t.resident.push_back({s.end, plan_.steps[i].resident_bytes});
-  }
-  std::stable_sort(t.resident.begin(), t.resident.end(),
-                   [](const resident_sample& a, const resident_sample& b) { return a.at < b.at; });
-}
-
-// Copies and evictions are as the plan has them. A prefetch of managed memory may find some of it
-// in place or nowhere yet, so what it moved goes unobserved here.
-void executor::fill_counters(counters& moved) const {
-  byte_count copied_in = 0, copied_out = 0, prefetched = 0, evicted = 0;
-  for (const step& s : plan_.steps) {
-    if (!s.needed) continue;
-    byte_count bytes = 0;
-    for (const movement& m : s.moves) bytes += m.device.bytes;
-    const bool managed = s.home == residence::managed;
-    if (std::holds_alternative<prefetch>(s.what)) (managed ? prefetched : copied_in) += bytes;
-    if (std::holds_alternative<evict>(s.what)) (managed ? evicted : copied_out) += bytes;
-  }
-  moved.copy_to_device_bytes = copied_in;
-  moved.copy_to_host_bytes = copied_out;
-  if (prefetched == 0) moved.prefetch_to_device_bytes = 0;
-  moved.plan_evict_bytes = evicted;
-  if (plan_.managed_arena_bytes > 0) return;  // faults and the driver's evictions go unobserved
-  moved.faults = 0;
-  moved.fault_to_device_bytes = 0;
-  moved.driver_evict_bytes = 0;
-  moved.evicted_blocks = 0;
-}
-
 std::byte* executor::base_of(space where) const {
   switch (where) {
     case space::device:
@@ -301,12 +272,15 @@ std::byte* executor::address_of(const operand& o) const {
   return base_of(o.at.where) + offset;
 }
 
+// The largest of 16, 4, 2 and 1 bytes that every operand's address is a multiple of.
 std::uint32_t executor::alignment_of(const step& s) const {
-  constexpr std::uint32_t vector = 16, element = 4;
-  const bool aligned = std::all_of(s.operands.begin(), s.operands.end(), [&](const operand& o) {
-    return (o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where)) % vector == 0;
-  });
-  return aligned ? vector : element;
+  byte_count all = 16;
+  for (const operand& o : s.operands)
+    all |= o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where);
+  for (const std::uint32_t multiple : {16U, 4U, 2U}) {
+    if (all % multiple == 0) return multiple;
+  }
+  return 1;
 }
 
 }  // namespace um

@@ -9,19 +9,26 @@
 // Steps wait only for steps before them in the list, so the lanes cannot wait for each other in a
 // circle. All lanes are idle between iterations.
 //
-// Engines, operands, events and memory are all made before the first step.
+// A plan without managed memory is issued like that once; then its lanes are recorded, by one thread
+// in list order, as a CUDA graph that the further iterations launch. Where a timeline is asked for,
+// or an engine cannot be recorded, all iterations are issued.
+//
+// Engines, operands, events and memory are all made before the first step; the graph is made between
+// the first iteration and the second.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "backends/backend.hpp"
 #include "backends/cuda/engine.hpp"
+#include "backends/cuda/recording.hpp"
 #include "backends/cuda/session.hpp"
 
 namespace um {
@@ -57,11 +64,14 @@ class executor {
   void make_events(bool timeline);
   void set_initial_state();
 
-  std::vector<trace> run_iterations(const execution_request& how);
+  void issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline, std::vector<trace>& traces);
   void run_lane(lane which, std::uint32_t iteration, bool timeline);
   bool wait_for_others(const step& s, lane which);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
-  void add_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline);
+  void issue_in_list_order();
+  void launch_iterations(const recording& all, std::uint32_t count, std::vector<trace>& traces);
+  void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline);
+  trace trace_of(std::chrono::nanoseconds duration, bool timeline) const;
   void fill_timeline(trace& t) const;
   void fill_counters(counters& moved) const;
 
@@ -69,6 +79,7 @@ class executor {
   std::byte* address_of(const operand& o) const;
   std::uint32_t alignment_of(const step& s) const;
   void read(address from, byte_count offset, std::span<std::byte> to) const;
+  void write_values(const std::filesystem::path& folder) const;
   std::uint64_t digest_of_results() const;
   std::optional<double> loss() const;
 
@@ -77,7 +88,7 @@ class executor {
   const execution_plan& plan_;
   arena ballast_, device_, pinned_, managed_;
   stream to_device_, to_host_;
-  event start_;
+  event start_, fork_;
   std::array<lane_work, lane_count> lanes_;
   std::vector<engine> engines_;  // one per step; empty but for computes
   std::vector<step_work> work_;  // one per step

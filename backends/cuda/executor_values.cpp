@@ -5,6 +5,7 @@
 #include "backends/cuda/executor.hpp"
 #include "backends/digest.hpp"
 #include "backends/initial_values.hpp"
+#include "backends/npy.hpp"
 
 namespace um {
 namespace {
@@ -49,6 +50,13 @@ std::vector<std::byte> executor::value_of(tensor_id what) const {
   std::vector<std::byte> value(bytes_of(g_.tensors[what]));
   read(plan_.at_end[what], 0, value);
   return value;
+}
+
+void executor::write_values(const std::filesystem::path& folder) const {
+  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+    if (!survives(g_.tensors[t].use)) continue;
+    write_npy(folder / (g_.tensors[t].name + ".npy"), g_.tensors[t], value_of(t));
+  }
 }
 
 std::uint64_t executor::digest_of_results() const {

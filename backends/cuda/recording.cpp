@@ -1,0 +1,43 @@
+#include "backends/cuda/recording.hpp"
+
+#include <stdexcept>
+
+namespace um {
+namespace {
+
+using recorded_graph = handle<cudaGraph_t, &cudaGraphDestroy>;
+
+// Ends the capture, whatever became of it; no graph if it was spoilt.
+recorded_graph end_capture(cudaStream_t on) {
+  cudaGraph_t raw = nullptr;
+  const cudaError_t status = cudaStreamEndCapture(on, &raw);
+  recorded_graph graph(raw);
+  if (status == cudaSuccess) return graph;
+  static_cast<void>(cudaGetLastError());
+  return {};
+}
+
+}  // namespace
+
+recording record(cudaStream_t on, const std::function<void()>& issue) {
+  check(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal));
+  bool whole = true;
+  try {
+    issue();
+  } catch (const std::runtime_error&) {  // what check() and the libraries' wrappers throw
+    whole = false;
+  }
+  const recorded_graph graph = end_capture(on);
+  if (!whole || !graph) return {};
+  cudaGraphExec_t raw = nullptr;
+  if (cudaGraphInstantiate(&raw, graph.get(), 0) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {};
+  }
+  recording made(raw);
+  check(cudaGraphUpload(made.get(), on));
+  check(cudaStreamSynchronize(on));
+  return made;
+}
+
+}  // namespace um
