@@ -1,6 +1,7 @@
 #include "tests/reference/operators.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace um::reference {
@@ -42,10 +43,11 @@ void for_each_product(const convolution& a, const dims& x, const dims& w, const 
 // The same for x [n, in], w [out, in], y [n, out].
 template <class Visit>
 void for_each_product(const dims& w, const dims& y, const Visit& visit) {
+  const std::int64_t in = w.c * w.h * w.w;
   for (std::int64_t n = 0; n < y.n; ++n) {
     for (std::int64_t k = 0; k < w.n; ++k) {
-      for (std::int64_t c = 0; c < w.c; ++c) {
-        visit(static_cast<std::size_t>(n * w.c + c), static_cast<std::size_t>(k * w.c + c),
+      for (std::int64_t c = 0; c < in; ++c) {
+        visit(static_cast<std::size_t>(n * in + c), static_cast<std::size_t>(k * in + c),
               static_cast<std::size_t>(n * w.n + k));
       }
     }
@@ -67,12 +69,70 @@ std::size_t as_index(double whole) {
   return static_cast<std::size_t>(std::llround(whole));
 }
 
+void rectify(values& y) {
+  for (double& value : y) value = std::max(value, 0.0);
+}
+
+// Nothing passes where y is 0.
+void mask(values& dy, const values& y) {
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    if (!(y[i] > 0)) dy[i] = 0;
+  }
+}
+
+values channel_sums(const values& of, const dims& shape) {
+  values sums(static_cast<std::size_t>(shape.c));
+  for_each(shape, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    sums[static_cast<std::size_t>(c)] += of[place(shape, n, c, h, w)];
+  });
+  return sums;
+}
+
+// Visits the place of every element together with its channel.
+template <class Visit>
+void for_each_element(const dims& shape, const Visit& visit) {
+  for_each(shape, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    visit(place(shape, n, c, h, w), static_cast<std::size_t>(c));
+  });
+}
+
+values normalized(const values& x, const dims& shape, const values& mean, const values& inverse_deviation) {
+  values result(x.size());
+  for_each_element(
+      shape, [&](std::size_t i, std::size_t c) { result[i] = (x[i] - mean[c]) * inverse_deviation[c]; });
+  return result;
+}
+
+values scaled(values x, const dims& shape, const values& scale, const values& shift) {
+  for_each_element(shape, [&](std::size_t i, std::size_t c) { x[i] = scale[c] * x[i] + shift[c]; });
+  return x;
+}
+
+values added(values a, const values& b) {
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+values channel_means(const values& of, const dims& shape) {
+  values means = channel_sums(of, shape);
+  for (double& mean : means) mean /= static_cast<double>(shape.n * shape.h * shape.w);
+  return means;
+}
+
+// To the nearest number with 8 bits of mantissa, the even one of two.
+double rounded_to_bf16(double value) {
+  int exponent = 0;
+  const double mantissa = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+}
+
 }  // namespace
 
 std::vector<values> apply(const convolution& what, const arguments& of) {
   values y = biases(of);
   for_each_product(what, of.in_shape(0), of.in_shape(1), of.out_shape(0),
                    [&](std::size_t x, std::size_t w, std::size_t at) { y[at] += of.in[0][x] * of.in[1][w]; });
+  if (what.relu) rectify(y);
   return {std::move(y)};
 }
 
@@ -93,26 +153,26 @@ std::vector<values> apply(const convolution_backward_filter& what, const argumen
 }
 
 std::vector<values> apply(const bias_backward&, const arguments& of) {
-  values db = zeros(of.out_shape(0));
-  const dims& shape = of.in_shape(0);
-  for_each(shape, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
-    db[static_cast<std::size_t>(c)] += of.in[0][place(shape, n, c, h, w)];
-  });
-  return {std::move(db)};
+  return {channel_sums(of.in[0], of.in_shape(0))};
 }
 
 std::vector<values> apply(const relu&, const arguments& of) {
   values y = of.in[0];
-  for (double& value : y) value = std::max(value, 0.0);
+  rectify(y);
   return {std::move(y)};
 }
 
 std::vector<values> apply(const relu_backward&, const arguments& of) {
   values dx = of.in[1];
-  for (std::size_t i = 0; i < dx.size(); ++i) {
-    if (!(of.in[0][i] > 0)) dx[i] = 0;
-  }
+  mask(dx, of.in[0]);
   return {std::move(dx)};
+}
+
+std::vector<values> apply(const relu_bias_backward&, const arguments& of) {
+  values dx = of.in[1];
+  mask(dx, of.in[0]);
+  values db = channel_sums(dx, of.out_shape(0));
+  return {std::move(dx), std::move(db)};
 }
 
 std::vector<values> apply(const max_pool& what, const arguments& of) {
@@ -135,6 +195,10 @@ std::vector<values> apply(const max_pool& what, const arguments& of) {
       }
     }
   });
+  if (what.relu) {
+    for_each_element(y, [&](std::size_t at, std::size_t c) { largest[at] += of.in[1][c]; });
+    rectify(largest);
+  }
   return {std::move(largest), std::move(index)};
 }
 
@@ -142,21 +206,26 @@ std::vector<values> apply(const max_pool_backward& what, const arguments& of) {
   const dims& y = of.in_shape(0);
   const dims& x = of.out_shape(0);
   const max_pool& pool = what.forward;
+  values dy = of.in[0];
+  if (pool.relu) mask(dy, of.in[2]);
   values dx = zeros(x);
   for_each(y, [&](std::int64_t n, std::int64_t c, std::int64_t i, std::int64_t j) {
     const std::size_t at = place(y, n, c, i, j);
     const std::int64_t index = std::llround(of.in[1][at]);
     const std::int64_t h = i * pool.stride - pool.pad + index / pool.window;
     const std::int64_t w = j * pool.stride - pool.pad + index % pool.window;
-    dx[place(x, n, c, h, w)] += of.in[0][at];
+    dx[place(x, n, c, h, w)] += dy[at];
   });
-  return {std::move(dx)};
+  std::vector<values> all{std::move(dx)};
+  if (of.o.out.size() > 1) all.push_back(channel_sums(dy, y));
+  return all;
 }
 
-std::vector<values> apply(const linear&, const arguments& of) {
+std::vector<values> apply(const linear& what, const arguments& of) {
   values y = biases(of);
   for_each_product(of.in_shape(1), of.out_shape(0),
                    [&](std::size_t x, std::size_t w, std::size_t at) { y[at] += of.in[0][x] * of.in[1][w]; });
+  if (what.relu) rectify(y);
   return {std::move(y)};
 }
 
@@ -173,7 +242,82 @@ std::vector<values> apply(const linear_backward_filter&, const arguments& of) {
   for_each_product(of.out_shape(0), of.in_shape(1), [&](std::size_t x, std::size_t at, std::size_t dy) {
     dw[at] += of.in[0][x] * of.in[1][dy];
   });
-  return {std::move(dw)};
+  std::vector<values> all{std::move(dw)};
+  if (of.o.out.size() > 1) all.push_back(channel_sums(of.in[1], of.in_shape(1)));
+  return all;
+}
+
+std::vector<values> apply(const batch_norm& what, const arguments& of) {
+  const dims& shape = of.in_shape(0);
+  const values& x = of.in[0];
+  values mean = channel_means(x, shape);
+  values squares(x.size());
+  for_each_element(shape, [&](std::size_t i, std::size_t c) { squares[i] = std::pow(x[i] - mean[c], 2); });
+  values inverse_deviation = channel_means(squares, shape);
+  for (double& v : inverse_deviation) v = 1 / std::sqrt(v + double{what.epsilon});
+  values y = scaled(normalized(x, shape, mean, inverse_deviation), shape, of.in[1], of.in[2]);
+  if (of.in.size() > 3) y = added(std::move(y), of.in[3]);
+  if (what.relu) rectify(y);
+  return {std::move(y), std::move(mean), std::move(inverse_deviation)};
+}
+
+std::vector<values> apply(const normalize& what, const arguments& of) {
+  const dims& shape = of.in_shape(0);
+  values y = scaled(normalized(of.in[0], shape, of.in[3], of.in[4]), shape, of.in[1], of.in[2]);
+  if (of.in.size() > 5) y = added(std::move(y), of.in[5]);
+  if (what.relu) rectify(y);
+  return {std::move(y)};
+}
+
+std::vector<values> apply(const batch_norm_backward& what, const arguments& of) {
+  const dims& shape = of.in_shape(0);
+  const values &scale = of.in[1], &inverse_deviation = of.in[4];
+  const values unit = normalized(of.in[0], shape, of.in[3], inverse_deviation);
+  values dy = what.two_gradients ? added(of.in[5], of.in[6]) : of.in[5];
+  if (what.relu) mask(dy, what.residual ? of.in.back() : scaled(unit, shape, scale, of.in[2]));
+  values products(dy.size());
+  for (std::size_t i = 0; i < dy.size(); ++i) products[i] = dy[i] * unit[i];
+  const values mean_dy = channel_means(dy, shape), mean_product = channel_means(products, shape);
+  values dx(dy.size());
+  for_each_element(shape, [&](std::size_t i, std::size_t c) {
+    dx[i] = scale[c] * inverse_deviation[c] * (dy[i] - mean_dy[c] - unit[i] * mean_product[c]);
+  });
+  std::vector<values> all{std::move(dx), channel_sums(products, shape), channel_sums(dy, shape)};
+  if (what.residual) all.push_back(std::move(dy));
+  return all;
+}
+
+std::vector<values> apply(const add&, const arguments& of) {
+  return {added(of.in[0], of.in[1])};
+}
+
+std::vector<values> apply(const global_average_pool&, const arguments& of) {
+  const dims& x = of.in_shape(0);
+  const dims& y = of.out_shape(0);
+  values means = zeros(y);
+  for_each(x, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    means[place(y, n, c, 0, 0)] += of.in[0][place(x, n, c, h, w)];
+  });
+  for (double& mean : means) mean /= static_cast<double>(x.h * x.w);
+  return {std::move(means)};
+}
+
+std::vector<values> apply(const global_average_pool_backward&, const arguments& of) {
+  const dims& y = of.in_shape(0);
+  const dims& x = of.out_shape(0);
+  values dx = zeros(x);
+  for_each(x, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    dx[place(x, n, c, h, w)] = of.in[0][place(y, n, c, 0, 0)] / static_cast<double>(x.h * x.w);
+  });
+  return {std::move(dx)};
+}
+
+std::vector<values> apply(const cast&, const arguments& of) {
+  values y = of.in[0];
+  if (of.g.tensors[of.o.out[0]].type == dtype::bf16) {
+    for (double& value : y) value = rounded_to_bf16(value);
+  }
+  return {std::move(y)};
 }
 
 std::vector<values> apply(const softmax_cross_entropy&, const arguments& of) {
@@ -202,6 +346,14 @@ std::vector<values> apply(const softmax_cross_entropy_backward&, const arguments
   }
   for (double& value : dlogits) value /= static_cast<double>(shape.n);
   return {std::move(dlogits)};
+}
+
+std::vector<values> apply(const softmax_cross_entropy_gradient&, const arguments& of) {
+  std::vector<values> all = apply(softmax_cross_entropy{}, of);
+  values& probabilities = all[1];
+  const std::array<values, 2> in{std::move(probabilities), of.in[1]};
+  probabilities = std::move(apply(softmax_cross_entropy_backward{}, {of.g, of.o, in})[0]);
+  return all;
 }
 
 std::vector<values> apply(const sgd_update& what, const arguments& of) {

@@ -24,13 +24,22 @@ std::vector<values> apply(const convolution_backward_filter& what, const argumen
 std::vector<values> apply(const bias_backward& what, const arguments& of);
 std::vector<values> apply(const relu& what, const arguments& of);
 std::vector<values> apply(const relu_backward& what, const arguments& of);
+std::vector<values> apply(const relu_bias_backward& what, const arguments& of);
 std::vector<values> apply(const max_pool& what, const arguments& of);
 std::vector<values> apply(const max_pool_backward& what, const arguments& of);
 std::vector<values> apply(const linear& what, const arguments& of);
 std::vector<values> apply(const linear_backward_data& what, const arguments& of);
 std::vector<values> apply(const linear_backward_filter& what, const arguments& of);
+std::vector<values> apply(const batch_norm& what, const arguments& of);
+std::vector<values> apply(const normalize& what, const arguments& of);
+std::vector<values> apply(const batch_norm_backward& what, const arguments& of);
+std::vector<values> apply(const add& what, const arguments& of);
+std::vector<values> apply(const global_average_pool& what, const arguments& of);
+std::vector<values> apply(const global_average_pool_backward& what, const arguments& of);
+std::vector<values> apply(const cast& what, const arguments& of);
 std::vector<values> apply(const softmax_cross_entropy& what, const arguments& of);
 std::vector<values> apply(const softmax_cross_entropy_backward& what, const arguments& of);
+std::vector<values> apply(const softmax_cross_entropy_gradient& what, const arguments& of);
 std::vector<values> apply(const sgd_update& what, const arguments& of);
 
 }  // namespace um::reference

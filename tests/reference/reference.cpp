@@ -20,30 +20,56 @@ constexpr double grain = 1.0 / (1 << 20);
 
 // How a tensor that is given is filled.
 struct filling {
-  double limit = 1;           // values in (-limit, limit)
+  double limit = 1;  // values in (middle - limit, middle + limit)
+  double middle = 0;
   std::uint64_t classes = 0;  // if not 0: whole numbers below it
 };
 
 double number(const filling& how, std::uint64_t bits) {
   if (how.classes != 0) return static_cast<double>(bits % how.classes);
   const double unit = static_cast<double>(bits >> 11U) / static_cast<double>(1ULL << 53U);
-  return std::trunc((2 * unit - 1) * how.limit / grain) * grain;
+  return std::trunc((how.middle + (2 * unit - 1) * how.limit) / grain) * grain;
 }
 
+// What is given is told by the operator that reads it, through casts: readers come first.
 std::vector<filling> fillings_of(const graph& g) {
   std::vector<filling> all(g.tensors.size());
-  for (const op& o : g.ops) {
-    const bool weighs = std::holds_alternative<convolution>(o.what) || std::holds_alternative<linear>(o.what);
-    if (weighs) {
-      const dims& w = g.tensors[o.in[1]].shape;
-      all[o.in[1]].limit = std::sqrt(6.0 / static_cast<double>(w.c * w.h * w.w));
-      if (o.in.size() > 2) all[o.in[2]].limit = 0.1;
-    }
-    if (std::holds_alternative<softmax_cross_entropy>(o.what)) {
-      all[o.in[1]].classes = static_cast<std::uint64_t>(g.tensors[o.in[0]].shape.c);
-    }
+  const filling small{0.1}, positive{0.5, 1};
+  const auto weigh = [&](const op& o) {
+    const dims& w = g.tensors[o.in[1]].shape;
+    all[o.in[1]] = {std::sqrt(6.0 / static_cast<double>(w.c * w.h * w.w))};
+    if (o.in.size() > 2) all[o.in[2]] = small;
+  };
+  const auto classify = [&](const op& o) {
+    all[o.in[1]] = {.classes = static_cast<std::uint64_t>(g.tensors[o.in[0]].shape.c)};
+  };
+  const auto scale = [&](const op& o) {
+    all[o.in[1]] = positive;
+    all[o.in[2]] = small;
+  };
+  for (auto o = g.ops.rbegin(); o != g.ops.rend(); ++o) {
+    std::visit(overloaded{[&](const convolution&) { weigh(*o); }, [&](const linear&) { weigh(*o); },
+                          [&](const max_pool& a) {
+                            if (a.relu) all[o->in[1]] = small;
+                          },
+                          [&](const batch_norm&) { scale(*o); },
+                          [&](const normalize&) {
+                            scale(*o);
+                            all[o->in[3]] = small;
+                            all[o->in[4]] = positive;
+                          },
+                          [&](const cast&) { all[o->in[0]] = all[o->out[0]]; },
+                          [&](const softmax_cross_entropy&) { classify(*o); },
+                          [&](const softmax_cross_entropy_gradient&) { classify(*o); }, [](const auto&) {}},
+               o->what);
   }
   return all;
+}
+
+std::uint64_t hash_of(const std::string& name) {  // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
 }
 
 void expect_size(const tensor& t, const values& v) {
@@ -94,7 +120,7 @@ std::map<tensor_id, values> numbers_for(const graph& g, std::uint64_t seed) {
   for (tensor_id id = 0; id < g.tensors.size(); ++id) {
     if (!persists(g.tensors[id].use)) continue;
     values v(static_cast<std::size_t>(elements(g.tensors[id].shape)));
-    const std::uint64_t start = mixed(mixed(seed) ^ id);
+    const std::uint64_t start = mixed(mixed(seed) ^ hash_of(g.tensors[id].name));
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = number(how[id], mixed(start + i));
     all[id] = std::move(v);
   }
