@@ -25,7 +25,7 @@ struct execution_request {
   bool digest = false;           // hash the loss and all gradients after the last iteration
   // Where to write every tensor that survives, after the last iteration, as NumPy files NAME.npy
   // in the order n, c, h, w (bf16 widened to f32); empty: nowhere. The folder exists.
-  std::filesystem::path values;
+  std::filesystem::path values = {};
 };
 
 // How a backend issued the work: recorded once and replayed, or call by call.

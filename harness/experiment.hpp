@@ -66,7 +66,7 @@ struct cell {
   experiment what;
   std::optional<machine> on;  // simulated backends
   std::optional<plan_file> plan;
-  std::string values;  // folder for the tensors that survive (execution_request::values); "": none
+  std::string values = {};  // folder for the tensors that survive (execution_request::values); "": none
 };
 
 }  // namespace um

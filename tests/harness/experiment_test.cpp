@@ -10,7 +10,7 @@ namespace {
 
 experiment with(void (*change)(experiment&)) {
   experiment e;
-  e.network = {"alexnet", 2, pass::train, false, {}};
+  e.network = {.name = "alexnet", .batch = 2};
   e.strategy = "swap_all";
   e.ratio = 1.5;
   e.backend = "sim:h200";
@@ -23,15 +23,32 @@ std::string key_with(void (*change)(experiment&)) {
 }
 
 TEST(Key, HoldsWhatDiffersFromTheDefaults) {
-  EXPECT_EQ(key_with([](experiment&) {}), "alexnet/b2/train/none/fp32/swap_all/x1.50/simulated/sim:h200");
+  EXPECT_EQ(key_with([](experiment&) {}), "alexnet/b2/train/fused/fp32/swap_all/x1.50/simulated/sim:h200");
   EXPECT_EQ(key_with([](experiment& e) {
               e.network.knobs["insize"] = 448;
               e.network.sgd = true;
               e.strategy_knobs["ahead"] = 5;
               e.mode = run_mode::capped;
             }),
-            "alexnet,insize=448/b2/train+sgd/none/fp32/swap_all,ahead=5/x1.50/capped/sim:h200");
+            "alexnet,insize=448/b2/train+sgd/fused/fp32/swap_all,ahead=5/x1.50/capped/sim:h200");
   EXPECT_EQ(key_with([](experiment& e) { e.strategy_knobs["ahead"] = 2; }), key_with([](experiment&) {}));
+}
+
+TEST(Key, SaysWhatIsJoinedAndStored) {
+  EXPECT_EQ(key_with([](experiment& e) {
+              e.network.joined = fusion::lean;
+              e.network.arithmetic = precision::bf16;
+            }),
+            "alexnet/b2/train/lean/bf16/swap_all/x1.50/simulated/sim:h200");
+  EXPECT_EQ(key_with([](experiment& e) {
+              e.network.arithmetic = precision::tf32;
+              e.network.order = memory_order::nchw;
+            }),
+            "alexnet/b2/train/fused/tf32,nchw/swap_all/x1.50/simulated/sim:h200");
+  EXPECT_EQ(key_with([](experiment& e) { e.network.order = memory_order::nchw; }),
+            key_with([](experiment&) {}));
+  EXPECT_EQ(key_with([](experiment& e) { e.network.order = memory_order::nhwc; }),
+            "alexnet/b2/train/fused/fp32,nhwc/swap_all/x1.50/simulated/sim:h200");
 }
 
 TEST(Key, RatiosKeepTheirDigits) {
@@ -54,6 +71,12 @@ TEST(Completed, FillsInKnobsAndMode) {
   EXPECT_EQ(completed(with([](experiment& c) { c.backend = "cuda:1"; })).mode, run_mode::capped);
 }
 
+TEST(Completed, ThePrecisionChoosesTheMemoryOrder) {
+  EXPECT_EQ(completed(with([](experiment&) {})).network.order, memory_order::nchw);
+  EXPECT_EQ(completed(with([](experiment& e) { e.network.arithmetic = precision::bf16; })).network.order,
+            memory_order::nhwc);
+}
+
 TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
   const auto capped_at = [](const char* backend, std::optional<byte_count> cap) {
     experiment e = with([](experiment&) {});
@@ -65,9 +88,9 @@ TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
   EXPECT_THROW(capped_at("sim:h200", MiB), input_error);
   const experiment standard = capped_at("cuda:0", std::nullopt);
   EXPECT_TRUE(standard.workspace_cap);
-  EXPECT_EQ(key_of(standard), "alexnet/b2/train/none/fp32/swap_all/x1.50/capped/cuda:0");
+  EXPECT_EQ(key_of(standard), "alexnet/b2/train/fused/fp32/swap_all/x1.50/capped/cuda:0");
   EXPECT_EQ(key_of(capped_at("cuda:0", MiB)),
-            "alexnet/b2/train/none/fp32,workspace=1048576B/swap_all/x1.50/capped/cuda:0");
+            "alexnet/b2/train/fused/fp32,workspace=1048576B/swap_all/x1.50/capped/cuda:0");
 }
 
 TEST(Completed, RefusesWhatCannotBe) {
@@ -78,7 +101,7 @@ TEST(Completed, RefusesWhatCannotBe) {
   refused([](experiment& e) { e.network.knobs["insze"] = 224; });
   refused([](experiment& e) { e.network.batch = 0; });
   refused([](experiment& e) { e.network.batch = std::numeric_limits<std::int64_t>::max(); });
-  refused([](experiment& e) { e.network = {"alexnet", 1, pass::inference, true, {}}; });
+  refused([](experiment& e) { e.network.mode = pass::inference, e.network.sgd = true; });
   refused([](experiment& e) { e.strategy = "swap"; });
   refused([](experiment& e) { e.strategy_knobs["ahead"] = -1; });
   refused([](experiment& e) { e.ratio = 0.09; });

@@ -55,7 +55,7 @@ class Env(InterfaceTest):
 class Run(InterfaceTest):
     def test_a_summary_that_says_simulated(self):
         shown = self.well("run", *RUN, "managed", "--ratio", "1.5")
-        self.assertTrue(shown.startswith("alexnet/b2/train/none/fp32/managed/x1.50/simulated/sim:h200\n"))
+        self.assertTrue(shown.startswith("alexnet/b2/train/fused/fp32/managed/x1.50/simulated/sim:h200\n"))
         self.assertIn("simulated on machine file h200", shown)
         for row in ["outcome    ok", "footprint ", "budget ", "arenas ", "iteration ", "operators ", "moved "]:
             self.assertIn(row, shown)
@@ -123,7 +123,7 @@ class Sweep(InterfaceTest):
     def test_a_dry_run_lists_the_cells_and_touches_nothing(self):
         spec = self.spec()
         lines = self.well("sweep", spec, "--dry-run").splitlines()
-        self.assertEqual(lines[0], "alexnet/b2/train/none/fp32/device/x0.50/simulated/sim:h200")
+        self.assertEqual(lines[0], "alexnet/b2/train/fused/fp32/device/x0.50/simulated/sim:h200")
         self.assertEqual(lines[-1], f"{CELLS} cells")
         self.assertEqual(len(set(lines)), CELLS + 1)
         self.assertEqual(list(self.folder.iterdir()), [spec])

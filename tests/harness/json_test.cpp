@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
 #include "samples.hpp"
@@ -31,18 +33,24 @@ void expect_mentions(const std::string& message, std::initializer_list<const cha
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
 }
 
+// The catalogue at every level of fusion and precision, in the standard order and in the other one.
 std::vector<network_spec> networks_to_try() {
   std::vector<network_spec> all;
   for (const network_family& f : networks()) {
-    all.push_back(completed(network_spec{f.name, 2, pass::train, true, {}}));
-    all.push_back(completed(network_spec{f.name, 1, pass::inference, false, {}}));
+    for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
+      for (const precision p : {precision::fp32, precision::tf32, precision::bf16}) {
+        all.push_back({.name = f.name, .batch = 2, .sgd = true, .joined = joined, .arithmetic = p});
+        all.push_back({.name = f.name, .mode = pass::inference, .joined = joined, .arithmetic = p});
+      }
+    }
+    all.push_back({.name = f.name, .batch = 2, .order = memory_order::nhwc});
   }
   return all;
 }
 
 plan_file sample_plan() {
   plan_file file;
-  file.network = completed(network_spec{"conv", 4, pass::train, false, {}});
+  file.network = completed({.name = "conv", .batch = 4});
   file.strategy = "by-hand";
   file.strategy_knobs = {{"ahead", 3}};
   file.ratio = 1.25;
@@ -62,6 +70,7 @@ TEST(GraphJson, EveryNetworkReadsBackEqual) {
     const std::string text = to_json(g);
     const graph back = graph_from_json(text, "g.json");
     EXPECT_EQ(to_json(back), text) << spec.name;
+    EXPECT_EQ(back.arithmetic, g.arithmetic);
     ASSERT_EQ(back.ops.size(), g.ops.size());
     for (std::size_t i = 0; i < g.ops.size(); ++i) {
       EXPECT_EQ(back.ops[i].what, g.ops[i].what) << g.ops[i].name;
@@ -74,17 +83,34 @@ TEST(GraphJson, EveryNetworkReadsBackEqual) {
       EXPECT_EQ(back.tensors[t].shape, g.tensors[t].shape);
       EXPECT_EQ(back.tensors[t].type, g.tensors[t].type);
       EXPECT_EQ(back.tensors[t].use, g.tensors[t].use);
+      EXPECT_EQ(back.tensors[t].order, g.tensors[t].order);
     }
   }
 }
 
+// So that the test above has tried every writer and reader.
+TEST(GraphJson, TheCatalogueHasEveryKindOfOperator) {
+  std::set<std::size_t> kinds;
+  for (const network_spec& spec : networks_to_try()) {
+    for (const op& o : build(spec).ops) kinds.insert(o.what.index());
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<op_attributes>);
+}
+
 TEST(GraphJson, NamesWhatIsWrong) {
-  const std::string text = to_json(build(completed(network_spec{"conv", 1, pass::inference, false, {}})));
+  const std::string text = to_json(build(completed({.name = "conv", .mode = pass::inference})));
   const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
   expect_mentions(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
   expect_mentions(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
   expect_mentions(read(replaced(text, "\"repeatable\": true", "\"repeatable\": 1")),
                   {"repeatable", "true nor"});
+  expect_mentions(read(replaced(text, "\"relu\": false", "\"relu\": 0")), {"ops[0].relu", "true nor"});
+  expect_mentions(read(replaced(text, "\"order\": \"nchw\"", "\"order\": \"nhcw\"")),
+                  {"tensors[0].order", "did you mean"});
+  expect_mentions(read(replaced(text, "\"precision\": \"fp32\"", "\"precision\": \"fp23\"")),
+                  {"precision", "did you mean fp32?"});
+  expect_mentions(read(replaced(text, "\"type\": \"f32\"", "\"type\": \"f33\"")),
+                  {"tensors[0].type", "did you mean f32?"});
   expect_mentions(read("{"), {"g.json", "not JSON", "line 1"});
   expect_mentions(read("[]"), {"g.json", "not an object"});
 }
@@ -126,6 +152,43 @@ TEST(PlanJson, NamesWhatIsWrong) {
   expect_mentions(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
 }
 
+TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
+  plan_file file = sample_plan();
+  file.network.joined = fusion::none;
+  file.network.arithmetic = precision::bf16;
+  file.network.order = memory_order::nchw;
+  const graph g = build(file.network);
+  file.plan.home.assign(g.tensors.size(), residence::managed);
+  file.plan.actions.clear();
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  const std::string text = to_json(file);
+  const plan_file back = plan_from_json(text, "p.json");
+  EXPECT_EQ(back.network.joined, fusion::none);
+  EXPECT_EQ(back.network.arithmetic, precision::bf16);
+  EXPECT_EQ(back.network.order, memory_order::nchw);
+  expect_mentions(refusal([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
+                  {"network.precision", "did you mean"});
+}
+
+// As all of them did before there was a choice.
+TEST(PlanJson, WithoutTheFieldsItIsPlain) {
+  plan_file file = sample_plan();
+  file.network.joined = fusion::none;
+  const graph g = build(file.network);
+  file.plan.home.assign(g.tensors.size(), residence::device);
+  file.plan.actions.clear();
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  std::string text = to_json(file);
+  for (const char* field :
+       {"  \"fusion\": \"none\",\n", "  \"precision\": \"fp32\",\n", "  \"memory_order\": \"nchw\",\n"}) {
+    text = replaced(text, field, "");
+  }
+  const network_spec n = plan_from_json(text, "p.json").network;
+  EXPECT_EQ(n.joined, fusion::none);
+  EXPECT_EQ(n.arithmetic, precision::fp32);
+  EXPECT_EQ(n.order, memory_order::nchw);
+}
+
 TEST(PlanJson, RefusesAPlanThatComputesNothing) {
   plan_file file = sample_plan();
   file.plan.actions.pop_back();
@@ -155,6 +218,15 @@ TEST(MachineJson, NamesWhatIsWrong) {
                   {"estimated[0]", "speed"});
 }
 
+TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
+  machine_file m = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  EXPECT_EQ(m.what.tf32_flops_per_s, 0U);
+  const std::string text = replaced(to_json(m), " \"tf32_flops_per_s\": 0,\n", "");
+  EXPECT_EQ(machine_from_json(text, "m.json").what.tf32_flops_per_s, 0U);
+  m.what.bf16_flops_per_s = 5;
+  EXPECT_EQ(machine_from_json(to_json(m), "m.json").what.bf16_flops_per_s, 5U);
+}
+
 TEST(RecordJson, ReadsBackEqual) {
   const record r = sample_record();
   const std::string line = to_json(r);
@@ -164,6 +236,13 @@ TEST(RecordJson, ReadsBackEqual) {
   EXPECT_EQ(back.samples, r.samples);
   EXPECT_EQ(back.digest, r.digest);
   EXPECT_EQ(back.timeline->spans[0].name, "evict x");
+  EXPECT_EQ(back.network.joined, fusion::lean);
+  EXPECT_EQ(back.network.arithmetic, precision::bf16);
+  EXPECT_EQ(back.network.order, memory_order::nchw);
+  EXPECT_EQ(back.launch, launch_way::cuda_graph);
+  EXPECT_EQ(back.engines->at(0).flops, 1000U);
+  EXPECT_EQ(back.engines->at(0).bytes, 100U);
+  EXPECT_EQ(back.engines->at(0).parts, 4);
   EXPECT_EQ(kind_of_line(line, "line"), line_kind::record);
 }
 
@@ -177,6 +256,34 @@ TEST(RecordJson, WhatIsUnknownIsNull) {
     EXPECT_NE(line.find(null), std::string::npos) << null;
   }
   EXPECT_EQ(to_json(record_from_json(line, "line")), line);
+}
+
+// Records of before there was a choice of storage and launch.
+TEST(RecordJson, OldRecordsAreReadForWhatTheyWere) {
+  record r = sample_record();
+  r.network.joined = fusion::none;
+  r.network.arithmetic = precision::fp32;
+  std::string line = to_json(r);
+  for (const char* field :
+       {R"("memory_order":"nchw",)", R"("launch":"cuda_graph",)", R"(,"flops":1000,"bytes":100,"parts":4)"}) {
+    line = replaced(line, field, "");
+  }
+  const record back = record_from_json(line, "line");
+  EXPECT_EQ(back.network.joined, fusion::none);
+  EXPECT_EQ(back.network.arithmetic, precision::fp32);
+  EXPECT_EQ(back.network.order, memory_order::nchw);
+  EXPECT_FALSE(back.launch);
+  EXPECT_FALSE(back.engines->at(0).flops);
+  EXPECT_EQ(back.engines->at(0).parts, 1);
+}
+
+TEST(RecordJson, ASimulatedRunWasNotLaunched) {
+  const std::string line = to_json(sample_record());
+  expect_mentions(refusal([&] {
+                    record_from_json(replaced(line, R"("launch":"cuda_graph")", R"("launch":"simulated")"),
+                                     "l");
+                  }),
+                  {"launch", "simulated", "streams"});
 }
 
 TEST(RecordJson, BytesThatAreNotUtf8DoNotBreakALine) {
@@ -200,11 +307,13 @@ TEST(EnvironmentJson, ReadsBackEqual) {
 TEST(CellJson, ReadsBackEqual) {
   cell work{sample_experiment(), load_machines(std::nullopt).front().what, sample_plan()};
   work.what.budget = 77;
+  work.values = "folder";
   const std::string text = to_json(work);
   const cell back = cell_from_json(text, "cell");
   EXPECT_EQ(to_json(back), text);
   EXPECT_TRUE(back.what == work.what);
   EXPECT_EQ(back.plan->plan, work.plan->plan);
+  EXPECT_EQ(back.values, "folder");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace um {
 
 inline experiment sample_experiment() {
   experiment e;
-  e.network = {"alexnet", 2, pass::train, false, {}};
+  e.network = {.name = "alexnet", .batch = 2};
   e.strategy = "managed";
   e.ratio = 1.5;
   e.backend = "sim:h200";
@@ -15,7 +15,11 @@ inline experiment sample_experiment() {
 }
 
 inline record sample_record() {
-  record r = blank_record(sample_experiment());
+  experiment e = sample_experiment();
+  e.network.joined = fusion::lean;
+  e.network.arithmetic = precision::bf16;
+  e.network.order = memory_order::nchw;
+  record r = blank_record(completed(e));
   r.device = "h200";
   r.samples = {300, 100, 120, 110};
   r.first.emplace().faults = 7;
@@ -28,6 +32,8 @@ inline record sample_record() {
   r.digest = 0x0123456789abcdef;
   r.loss = 6.9;
   r.calibrated = false;
+  r.launch = launch_way::cuda_graph;
+  r.engines = {{"conv1", "eng5", 50, 60, 1000, 100, 4}};
   r.timeline = timeline_figures{3, {{lane::to_host, "evict x", 5, 9}}, {{5, 4096}}};
   return r;
 }

@@ -34,9 +34,28 @@ TEST(Expand, IsTheProductOfItsLists) {
       cells_of(R"({"network": ["alexnet", "conv"], "batch": [1, 2, 4], "strategy": ["device", "managed"],
                                   "ratio": [0.5, 1, 1.5, 2], "backend": "sim:h200"})");
   EXPECT_EQ(cells.size(), 2U * 3 * 2 * 4);
-  EXPECT_EQ(key_of(cells[0]), "alexnet/b1/train/none/fp32/device/x0.50/simulated/sim:h200");
-  EXPECT_EQ(key_of(cells[1]), "alexnet/b1/train/none/fp32/device/x1.00/simulated/sim:h200");
-  EXPECT_EQ(key_of(cells.back()), "conv/b4/train/none/fp32/managed/x2.00/simulated/sim:h200");
+  EXPECT_EQ(key_of(cells[0]), "alexnet/b1/train/fused/fp32/device/x0.50/simulated/sim:h200");
+  EXPECT_EQ(key_of(cells[1]), "alexnet/b1/train/fused/fp32/device/x1.00/simulated/sim:h200");
+  EXPECT_EQ(key_of(cells.back()), "conv/b4/train/fused/fp32/managed/x2.00/simulated/sim:h200");
+}
+
+TEST(Expand, FusionPrecisionAndOrderAreAxes) {
+  const auto cells = cells_of(
+      R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "fusion": ["none", "fused", "lean"],
+          "precision": ["fp32", "tf32", "bf16"], "memory_order": ["nchw", "nhwc"]})");
+  ASSERT_EQ(cells.size(), 3U * 3 * 2);
+  EXPECT_EQ(key_of(cells[0]), "conv/b1/train/none/fp32/device/whole/simulated/sim:h200");
+  EXPECT_EQ(key_of(cells[1]), "conv/b1/train/none/fp32,nhwc/device/whole/simulated/sim:h200");
+  EXPECT_EQ(key_of(cells.back()), "conv/b1/train/lean/bf16/device/whole/simulated/sim:h200");
+}
+
+TEST(Expand, EachPrecisionHasItsOwnStandardOrder) {
+  const auto cells = cells_of(
+      R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "precision": ["fp32", "bf16"]})");
+  ASSERT_EQ(cells.size(), 2U);
+  EXPECT_EQ(cells[0].network.order, memory_order::nchw);
+  EXPECT_EQ(cells[1].network.order, memory_order::nhwc);
+  EXPECT_EQ(cells[0].network.joined, fusion::fused);
 }
 
 TEST(Expand, PutsDeviceFirst) {
@@ -104,6 +123,11 @@ TEST(Expand, NamesTheGridAndTheField) {
   expect(refusal(grid_with(R"("network_knobs": {"q": 1})")), {"grids[1]", "\"q\""});
   expect(refusal(grid_with(R"("mode": "real")")), {"grids[1].mode", "real"});
   expect(refusal(grid_with(R"("pass": "training")")), {"grids[1].pass"});
+  expect(refusal(grid_with(R"("fusion": "fussed")")), {"grids[1].fusion", "did you mean fused?"});
+  expect(refusal(grid_with(R"("fusion": true)")), {"grids[1].fusion", "not a text"});
+  expect(refusal(grid_with(R"("precision": ["fp32", "bf61"])")), {"grids[1].precision[1]", "did you mean"});
+  expect(refusal(grid_with(R"("memory_order": [])")), {"grids[1].memory_order", "empty"});
+  expect(refusal(grid_with(R"("memory_order": "hwcn")")), {"grids[1].memory_order", "known: nchw, nhwc"});
   expect(refusal(R"({"network": "conv", "strategy": "device"})"), {"grids[0]", "\"backend\" is missing"});
   expect(refusal(""), {"t.json: grids: the list is empty"});
 }
@@ -114,6 +138,16 @@ TEST(Expand, RefusesMoreCellsThanAnyoneWaitsFor) {
   const std::string message =
       refusal(R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "batch": [)" + numbers +
               R"(], "network_knobs": {"k": [)" + numbers + "]}}");
+  EXPECT_NE(message.find("more than 100000 cells"), std::string::npos) << message;
+}
+
+TEST(Expand, CountsEveryAxisBeforeItBuildsAnything) {
+  std::string numbers = "1";
+  for (int i = 2; i <= 20'000; ++i) numbers += "," + std::to_string(i);
+  const std::string message = refusal(
+      R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "fusion": ["none", "fused", "lean"],
+          "precision": ["fp32", "tf32"], "batch": [)" +
+      numbers + "]}");
   EXPECT_NE(message.find("more than 100000 cells"), std::string::npos) << message;
 }
 

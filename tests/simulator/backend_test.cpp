@@ -25,7 +25,7 @@ nanoseconds sum_of(const profile& p) {
 
 class simulated_alexnet : public testing::Test {
  protected:
-  graph g = build({"alexnet", 16, pass::train, false, {}});
+  graph g = build({.name = "alexnet", .batch = 16});
   std::unique_ptr<backend> b = open_simulator(round_machine());
   machine on = b->describe();
   profile costs = b->measure(g);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/access.hpp"
+#include "core/errors.hpp"
 #include "networks/catalogue.hpp"
 #include "tests/simulator/fixtures.hpp"
 
@@ -37,8 +38,51 @@ TEST(roofline, takes_the_longer_of_arithmetic_and_traffic_and_one_launch) {
   EXPECT_EQ(estimate(g, m).at(0).engine, "roofline");
 }
 
+TEST(roofline, products_take_the_rate_of_their_precision) {
+  machine m = round_machine();
+  m.fp32_flops_per_s = 1'000'000'000;
+  m.tf32_flops_per_s = 2'000'000'000;
+  m.bf16_flops_per_s = 4'000'000'000;
+  m.device_bytes_per_s *= 1000;
+  graph g = one_convolution(32);
+  const nanoseconds fp32 = estimate(g, m).at(0).time;
+  g.arithmetic = precision::tf32;
+  EXPECT_EQ(estimate(g, m).at(0).time, fp32 / 2);
+  g.arithmetic = precision::bf16;
+  EXPECT_EQ(estimate(g, m).at(0).time, fp32 / 4);
+}
+
+TEST(roofline, what_is_no_product_takes_the_plain_rate_in_every_precision) {
+  machine m = round_machine();
+  m.fp32_flops_per_s = 1'000'000;
+  m.bf16_flops_per_s = 1'000'000'000'000;
+  graph g;
+  g.name = "one";
+  g.tensors = {{"x", {2, 4, 8, 8}, dtype::bf16, role::input}, {"y", {2, 4, 8, 8}, dtype::bf16, role::output}};
+  g.ops = {{"relu", relu{}, {0}, {1}, true, {}}};
+  const nanoseconds plain = estimate(g, m).at(0).time;
+  EXPECT_GT(plain, 100'000);
+  g.arithmetic = precision::bf16;
+  EXPECT_EQ(estimate(g, m).at(0).time, plain);
+}
+
+TEST(roofline, a_precision_without_units_is_not_supported) {
+  machine m = round_machine();
+  m.tf32_flops_per_s = 1;
+  graph g = one_convolution(1);
+  g.arithmetic = precision::bf16;
+  try {
+    estimate(g, m);
+    FAIL() << "no rate, yet a time";
+  } catch (const unsupported& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("machine round does not compute in bf16"), std::string::npos) << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos);
+  }
+}
+
 TEST(roofline, covers_every_operator_of_a_network) {
-  const graph g = build({"alexnet", 4, pass::train, true, {}});
+  const graph g = build({.name = "alexnet", .batch = 4, .sgd = true});
   const profile p = estimate(g, round_machine());
   ASSERT_EQ(p.size(), g.ops.size());
   for (const op_cost& c : p) EXPECT_GT(c.time, 0);
