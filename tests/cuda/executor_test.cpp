@@ -1,16 +1,30 @@
 // The executor: every residence computes the same bits, movements happen, waits hold, the trace
 // tells what was done.
-#include <algorithm>
-#include <iostream>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "backends/cuda/recording.hpp"
+#include "backends/npy.hpp"
 #include "networks/catalogue.hpp"
 #include "tests/cuda/gpu.hpp"
+#include "um_allocators/arena.hpp"
 
 namespace um::gpu_tests {
 namespace {
 
+network_spec small_vgg(bool sgd = false) {
+  return {.name = "vgg11", .batch = 4, .sgd = sgd, .knobs = {{"insize", 32}}};
+}
+
 graph small_network(bool sgd = false) {
-  return build({"vgg11", 4, pass::train, sgd, {{"insize", 32}}});
+  return build(small_vgg(sgd));
 }
 
 // Every staged tensor is fetched right before and stored right after each operator.
@@ -66,7 +80,7 @@ TEST_F(executors, every_residence_gives_the_same_bits) {
 
 TEST_F(executors, iterations_continue_from_each_other) {
   const graph g = small_network(true);
-  const execution_request three{3, false, true}, one{1, false, true};
+  const execution_request three{.iterations = 3, .digest = true}, one{.iterations = 1, .digest = true};
   const execution device = execute(g, everything_on_device(g), three);
   ASSERT_EQ(device.iterations.size(), 3U);
   EXPECT_NE(device.digest, execute(g, everything_on_device(g), one).digest) << "the update had no effect";
@@ -75,11 +89,133 @@ TEST_F(executors, iterations_continue_from_each_other) {
   EXPECT_TRUE(device.loss.has_value());
 }
 
+// A timeline keeps the executor from recording.
+TEST_F(executors, replay_a_recording_to_the_same_bits) {
+  const graph g = small_network(true);
+  const execution_request issued{.iterations = 4, .timeline = true, .digest = true};
+  const execution_request recorded{.iterations = 4, .digest = true};
+  for (const memory_plan& plan :
+       {everything_on_device(g), everything(g, residence::host), staged_throughout(g), cut_into(g, 2)}) {
+    const execution expected = execute(g, plan, issued), out = execute(g, plan, recorded);
+    EXPECT_EQ(expected.launched, launch_way::streams);
+    EXPECT_EQ(out.launched, launch_way::cuda_graph);
+    EXPECT_EQ(out.digest, expected.digest);
+    EXPECT_EQ(out.loss, expected.loss);
+    ASSERT_EQ(out.iterations.size(), 4U);
+    for (const trace& t : out.iterations) {
+      EXPECT_GT(t.duration, 0);
+      EXPECT_EQ(t.moved.copy_to_device_bytes, expected.iterations[0].moved.copy_to_device_bytes);
+    }
+  }
+}
+
+TEST_F(executors, record_only_what_can_be_replayed) {
+  const graph g = small_network();
+  const execution_request three{.iterations = 3};
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launched, launch_way::streams);
+  EXPECT_EQ(execute(g, everything_on_device(g), {.iterations = 1}).launched, launch_way::streams);
+  EXPECT_EQ(execute(g, everything_on_device(g), three).launched, launch_way::cuda_graph);
+}
+
+TEST_F(executors, run_again_after_a_recording) {
+  const graph g = small_network(true);
+  const execution_plan steps = lowered(g, workspaces_of(gpu(), g), staged_throughout(g));
+  executor runs(gpu(), g, steps);
+  const execution_request three{.iterations = 3, .digest = true};
+  const execution first = runs.run(three);
+  EXPECT_EQ(runs.run(three).digest, first.digest) << "a run starts from the initial state";
+}
+
+TEST_F(executors, what_cannot_be_recorded_leaves_the_stream_as_it_was) {
+  const cudaStream_t on = gpu().compute().stream;
+  const arena memory = device_arena(MiB);
+  const auto fill = [&](int value) { check(cudaMemsetAsync(memory.data(), value, MiB, on)); };
+  const auto last = [&] {
+    std::byte value{};
+    check(cudaMemcpy(&value, memory.data() + MiB - 1, 1, cudaMemcpyDefault));
+    return std::to_integer<int>(value);
+  };
+  fill(1);
+  check(cudaStreamSynchronize(on));
+  EXPECT_FALSE(record(on, [&] {
+    fill(2);
+    check(cudaStreamSynchronize(on));  // not while recording
+  }));
+  EXPECT_FALSE(record(on, [&] { throw unsupported("an engine that gives up"); }));
+  EXPECT_EQ(last(), 1) << "something ran while it was recorded";
+  const recording good = record(on, [&] { fill(3); });
+  ASSERT_TRUE(good);
+  EXPECT_EQ(last(), 1);
+  check(cudaGraphLaunch(good.get(), on));
+  check(cudaStreamSynchronize(on));
+  EXPECT_EQ(last(), 3);
+  fill(4);
+  check(cudaStreamSynchronize(on));
+  EXPECT_EQ(last(), 4);
+}
+
+TEST_F(executors, write_every_value_that_survives) {
+  const auto folder = std::filesystem::temp_directory_path() / ("umbench_values_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const graph g = small_network();
+  const execution_plan steps = lowered(g, workspaces_of(gpu(), g), everything_on_device(g));
+  executor runs(gpu(), g, steps);
+  runs.run({.iterations = 2, .values = folder});
+  std::size_t files = 0;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    if (!survives(g.tensors[t].use)) continue;
+    std::ifstream in(folder / (g.tensors[t].name + ".npy"), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::vector<std::byte> expected = npy_elements(g.tensors[t], runs.value_of(t));
+    const std::size_t header = npy_header(g.tensors[t]).size();
+    ASSERT_EQ(text.size(), header + expected.size()) << g.tensors[t].name;
+    EXPECT_EQ(std::memcmp(text.data() + header, expected.data(), expected.size()), 0) << g.tensors[t].name;
+    ++files;
+  }
+  const std::filesystem::directory_iterator all(folder), none;
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(files), std::distance(all, none));
+  std::filesystem::remove_all(folder);
+}
+
+// Parameters hold the same values whatever the order in memory; sums differ in their rounding.
+TEST_F(executors, orders_and_fusions_agree) {
+  std::optional<double> expected;
+  for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
+    for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+      network_spec spec = small_vgg();
+      spec.joined = joined;
+      spec.order = order;
+      const graph g = build(spec);
+      const execution done = execute(g, everything_on_device(g), {.iterations = 2});
+      ASSERT_TRUE(done.loss.has_value());
+      if (!expected) expected = done.loss;
+      EXPECT_NEAR(*done.loss, *expected, 1e-4 * *expected) << to_text(joined) << ' ' << to_text(order);
+    }
+  }
+}
+
+TEST_F(executors, every_residence_gives_the_same_bits_in_every_precision) {
+  for (const precision arithmetic : {precision::fp32, precision::tf32, precision::bf16}) {
+    for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
+      network_spec spec = small_vgg();
+      spec.arithmetic = arithmetic;
+      spec.joined = joined;
+      const graph g = build(spec);
+      const execution_request twice{.iterations = 2, .digest = true};
+      const execution device = execute(g, everything_on_device(g), twice);
+      const std::string which = std::string(to_text(arithmetic)) + " " + std::string(to_text(joined));
+      EXPECT_TRUE(std::isfinite(device.loss.value_or(NAN))) << which;
+      EXPECT_EQ(device.digest, execute(g, staged_throughout(g), twice).digest) << which;
+      EXPECT_EQ(device.digest, execute(g, managed_to_and_fro(g), twice).digest) << which;
+    }
+  }
+}
+
 TEST_F(executors, trace_counts_copies_and_orders_spans) {
   const graph g = small_network();
   const memory_plan plan = staged_throughout(g);
   const execution_plan steps = lowered(g, workspaces_of(gpu(), g), plan);
-  const execution done = executor(gpu(), g, steps).run({2, true, false});
+  const execution done = executor(gpu(), g, steps).run({.iterations = 2, .timeline = true});
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
     for (const movement& m : s.moves) {

@@ -24,12 +24,12 @@ class strategies : public on_gpu, public ::testing::WithParamInterface<std::stri
     problem its = p;
     its.knobs = complete(s, {});
     const execution_plan steps = lower(its, s.plan(its), s.placed_by);
-    return executor(gpu(), p.network, steps).run({iterations, false, true});
+    return executor(gpu(), p.network, steps).run({.iterations = iterations, .digest = true});
   }
 };
 
 TEST_P(strategies, give_the_same_bits) {
-  const graph g = build({GetParam(), 8, pass::train, false, {}});
+  const graph g = build({.name = GetParam(), .batch = 8});
   const profile costs = workspaces_of(gpu(), g);
   machine on;
   const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
