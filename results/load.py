@@ -14,7 +14,7 @@ EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
 # One set of comparable cells: same work on the same machine in the same mode.
 Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
-                            "workspace_cap mode backend device simulated calibrated")
+                            "memory_order workspace_cap mode backend device simulated calibrated")
 
 
 class BadInput(Exception):
@@ -98,6 +98,7 @@ def group_of(record):
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
         batch=record["batch"], phase=record["pass"], sgd=bool(record.get("sgd")),
         fusion=record.get("fusion", "none"), precision=record.get("precision", "fp32"),
+        memory_order=record.get("memory_order", "nchw"),
         workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
         simulated=bool(record["simulated"]), calibrated=bool(record.get("calibrated")))
@@ -160,16 +161,18 @@ def machine_text(group):
 
 
 def network_text(group):
-    """'VGG-16, batch 64, training, fp32'."""
+    """'VGG-16, batch 64, training, fp32, fused'; the memory order where it is not the precision's own."""
     names = {"alexnet": "AlexNet", "conv": "convolution"}
     name = names.get(group.network, group.network)
-    if name.startswith("vgg"):
-        name = "VGG-" + name[3:]
+    for short, long in (("vgg", "VGG-"), ("resnet", "ResNet-")):
+        if name.startswith(short):
+            name = long + name[len(short):]
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
     knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != ("insize", 224)]
     parts = [name, *knobs, f"batch {group.batch}", phase + (" with SGD" if group.sgd else ""), group.precision]
-    if group.fusion != "none":
-        parts.append(f"fusion {group.fusion}")
+    if group.memory_order != ("nchw" if group.precision == "fp32" else "nhwc"):
+        parts.append(group.memory_order.upper())
+    parts.append({"none": "not fused"}.get(group.fusion, group.fusion))
     return ", ".join(parts)
 
 

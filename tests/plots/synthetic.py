@@ -22,9 +22,9 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
     footprint = 8 * GIB
     result = {
         "kind": "record", "schema": 1,
-        "key": f"{network}/b{batch}/train/none/fp32/{strategy}/x{ratio:.2f}/{mode}/{backend}",
+        "key": f"{network}/b{batch}/train/fused/fp32/{strategy}/x{ratio:.2f}/{mode}/{backend}",
         "network": network, "batch": batch, "pass": "train", "sgd": False, "network_knobs": {"insize": 224},
-        "fusion": "none", "precision": "fp32",
+        "fusion": "fused", "precision": "fp32", "memory_order": "nchw",
         "workspace_cap_bytes": None if simulated else 2 * GIB, "strategy": strategy, "strategy_knobs": {}, "ratio": ratio,
         "mode": mode, "backend": backend, "device": device, "iterations": 5, "outcome": outcome,
         "reason": None if outcome == "ok" else "made up",
@@ -37,8 +37,14 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
             "device_arena_bytes": GIB, "managed_arena_bytes": 7 * GIB, "pinned_arena_bytes": 0,
             "peak_device_bytes": int(footprint / max(ratio, 1))},
         "compute_ns": 100_000_000, "digest": None, "loss": None, "simulated": simulated, "calibrated": False,
-        "engines": None, "timeline": None}
+        "launch": None if simulated or outcome != "ok" else "cuda_graph", "engines": None, "timeline": None}
     return result | changes
+
+
+def old(entry):
+    """The record as it was written before there were levels of fusion, precisions and memory orders."""
+    assert entry["fusion"] == "none" and entry["precision"] == "fp32"
+    return {name: value for name, value in entry.items() if name not in ("memory_order", "launch")}
 
 
 def slow(strategy, ratio):

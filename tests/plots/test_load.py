@@ -37,6 +37,33 @@ def test_simulated_and_measured_never_share_a_group():
     assert load.baseline_ns(load.group_of(measured), [synthetic.record("vgg16", "device", 1.0)]) is None
 
 
+@pytest.mark.parametrize("change", [{"fusion": "lean"}, {"precision": "tf32"}, {"memory_order": "nhwc"}])
+def test_levels_never_share_a_group_or_a_baseline(change):
+    device, other = synthetic.record(strategy="device", ratio=1.0), synthetic.record(**change)
+    assert len(load.groups([device, other])) == 2
+    assert load.baseline_ns(load.group_of(other), [device, other]) is None
+
+
+def test_records_of_before_the_levels_are_plain_fp32(tmp_path):
+    today = synthetic.record(strategy="device", ratio=1.0, fusion="none", time_ns=10)
+    old = synthetic.old(synthetic.record(fusion="none"))
+    _, (device, managed) = load.read(synthetic.write(tmp_path / "old.jsonl", [today, old]))
+    assert load.group_of(device) == load.group_of(managed)
+    assert load.baseline_ns(load.group_of(managed), [device, managed]) == load.steady_ns(device)
+
+
+def test_titles_say_what_is_computed():
+    def text(**change):
+        return load.network_text(load.group_of(synthetic.record(**change)))
+
+    assert text() == "VGG-16, batch 64, training, fp32, fused"
+    assert text(fusion="none") == "VGG-16, batch 64, training, fp32, not fused"
+    assert text(precision="bf16", memory_order="nhwc", fusion="lean") == "VGG-16, batch 64, training, bf16, lean"
+    assert text(precision="tf32", memory_order="nchw") == "VGG-16, batch 64, training, tf32, NCHW, fused"
+    assert text(memory_order="nhwc") == "VGG-16, batch 64, training, fp32, NHWC, fused"
+    assert text(network="resnet50") == "ResNet-50, batch 128, training, fp32, fused"
+
+
 def test_titles_say_how_the_figures_came_about():
     text = load.machine_text(load.group_of(synthetic.record()))
     assert text == "h200, simulated, estimated rates"

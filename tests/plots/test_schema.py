@@ -19,15 +19,40 @@ def schema():
 
 
 @pytest.mark.parametrize("entry", [synthetic.record(), synthetic.record(outcome="infeasible"),
-                                   synthetic.record(timeline=synthetic.timeline())])
+                                   synthetic.record(timeline=synthetic.timeline()),
+                                   synthetic.record(fusion="lean", precision="bf16", memory_order="nhwc"),
+                                   synthetic.record(backend="cuda:0", engines=[{
+                                       "op": "conv1", "engine": "made up", "time_ns": 1, "workspace_bytes": 2,
+                                       "flops": 3, "bytes": 4, "parts": 5}]),
+                                   synthetic.old(synthetic.record(fusion="none")),
+                                   synthetic.old(synthetic.record(fusion="none", backend="cuda:0", engines=[{
+                                       "op": "conv1", "engine": "made up", "time_ns": 1, "workspace_bytes": 2}]))])
 def test_the_records_of_these_tests_are_of_the_schema(schema, entry):
     schema.validate(entry)
 
 
 @pytest.mark.parametrize("change", [{"outcome": "fine"}, {"samples_ns": ["1"]}, {"ratio": None}, {"schema": 2},
-                                    {"mode": "real"}, {"kind": "note"}])
+                                    {"mode": "real"}, {"kind": "note"}, {"fusion": "fussed"}, {"precision": "fp16"},
+                                    {"memory_order": "hwcn"}, {"memory_order": None}, {"launch": "streams"},
+                                    {"launch": "simulated"}])
 def test_the_schema_refuses_what_is_not_a_record(schema, change):
     assert not schema.is_valid(synthetic.record() | change)
+
+
+def test_a_record_of_today_says_how_it_was_stored(schema):
+    for missing in ("memory_order", "launch"):
+        record = synthetic.record(fusion="none")
+        del record[missing]
+        assert not schema.is_valid(record)
+    assert not schema.is_valid(synthetic.old(synthetic.record(fusion="none")) | {"fusion": "fused"})
+
+
+@pytest.mark.parametrize("path", sorted((conftest.ROOT / "results/measured").glob("h200_capped*.jsonl")), ids=lambda p: p.stem)
+def test_kept_measurements_are_of_the_schema_and_readable(schema, path):
+    for line in path.read_text(encoding="utf-8").splitlines():
+        schema.validate(json.loads(line))
+    _, records = load.read(path)
+    assert records and all(load.group_of(record).memory_order in ("nchw", "nhwc") for record in records)
 
 
 def test_what_the_tool_writes_is_of_the_schema_and_readable(schema, umbench, tmp_path):
