@@ -1,6 +1,4 @@
-// Convolutions on cuDNN through cudnn-frontend. The descriptor layer of the frontend is used, not
-// its graph class: only there can results be added to the output (beta = 1), which slices of a
-// filter gradient need, and can operands be bound once, before the first step.
+// Convolutions on cuDNN.
 //
 // Deterministic engines only. A problem whose fastest engine needs more workspace than allowed is cut
 // into parts along the batch, each within the cap (µ-cuDNN, Oyama et al. 2018).
@@ -8,13 +6,12 @@
 
 #include <string>
 
+#include "backends/cuda/cudnn_plans.hpp"
 #include "backends/cuda/engine.hpp"
 #include "backends/cuda/session.hpp"
 #include "core/graph.hpp"
 
 namespace um {
-
-enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
 
 struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;

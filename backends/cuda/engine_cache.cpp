@@ -24,7 +24,8 @@ std::map<std::string, engine_choice> read(const std::filesystem::path& file) {
   for (const auto& [key, value] : found->items()) {
     try {
       engines[key] = {value.at("engine").get<std::string>(), value.at("position").get<std::int64_t>(),
-                      value.at("workspace_bytes").get<byte_count>(), value.at("time_ns").get<nanoseconds>()};
+                      value.at("workspace_bytes").get<byte_count>(), value.at("time_ns").get<nanoseconds>(),
+                      value.value("parts", std::int64_t{1})};
     } catch (const nlohmann::json::exception&) {
       continue;  // an entry that cannot be read is chosen anew
     }
@@ -44,7 +45,8 @@ void write(const std::filesystem::path& file, const std::map<std::string, engine
     json["engines"][key] = {{"engine", e.engine},
                             {"position", e.position},
                             {"workspace_bytes", e.workspace_bytes},
-                            {"time_ns", e.time}};
+                            {"time_ns", e.time},
+                            {"parts", e.parts}};
   }
   const std::filesystem::path temporary = file.string() + '.' + std::to_string(getpid());
   {

@@ -27,10 +27,11 @@ void set(const matmul_preference& to, cublasLtMatmulPreferenceAttributes_t what,
   check(cublasLtMatmulPreferenceSetAttribute(to.get(), what, &value, sizeof value));
 }
 
-matrix_layout make_layout(std::int64_t rows, std::int64_t columns) {
+matrix_layout make_layout(dtype type, std::int64_t rows, std::int64_t columns) {
   cublasLtMatrixLayout_t raw = nullptr;
-  check(cublasLtMatrixLayoutCreate(&raw, CUDA_R_32F, static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), rows));
+  check(cublasLtMatrixLayoutCreate(&raw, type == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F,
+                                   static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+                                   rows));
   return matrix_layout(raw);
 }
 
@@ -43,11 +44,37 @@ struct product {
   float beta = 0.0F;
 };
 
-product describe(const matrix_problem& p) {
+dtype operand_type(const matrix_problem& p) {
+  return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
+}
+dtype filter_type(const matrix_problem& p) {
+  return p.kind == matrix_kind::backward_filter ? dtype::f32 : operand_type(p);
+}
+
+bool has_epilogue(const matrix_problem& p) {
+  return p.bias || p.relu;
+}
+
+// cuBLASLt cannot add to a bias gradient.
+bool epilogue_may_be_joined(const matrix_problem& p) {
+  return has_epilogue(p) && !(p.kind == matrix_kind::backward_filter && p.accumulate);
+}
+
+cublasLtEpilogue_t epilogue_of(const matrix_problem& p) {
+  if (p.kind == matrix_kind::backward_filter) return CUBLASLT_EPILOGUE_BGRADB;
+  if (!p.relu) return CUBLASLT_EPILOGUE_BIAS;
+  return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+}
+
+// `joined`: bias, ReLU or bias gradient are the product's epilogue, not a pass of their own.
+product describe(const matrix_problem& p, bool joined) {
   cublasLtMatmulDesc_t raw = nullptr;
-  check(cublasLtMatmulDescCreate(&raw, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const auto multiplied = p.arithmetic == precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  check(cublasLtMatmulDescCreate(&raw, multiplied, CUDA_R_32F));
+  const dtype type = operand_type(p);
   product made{matmul_description(raw),
-               {make_layout(p.in, p.n), make_layout(p.in, p.out), make_layout(p.out, p.n)}};
+               {make_layout(type, p.in, p.n), make_layout(filter_type(p), p.in, p.out),
+                make_layout(type, p.out, p.n)}};
   made.beta = p.accumulate ? 1.0F : 0.0F;
   constexpr std::size_t x = 0, w = 1, y = 2;
   switch (p.kind) {
@@ -63,16 +90,27 @@ product describe(const matrix_problem& p) {
       made.a = x, made.b = y, made.d = w;
       break;
   }
-  if (p.bias) set(made.how, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  if (joined) {
+    set(made.how, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
+    if (p.bias) set(made.how, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+  }
   return made;
 }
 
 using algorithm = cublasLtMatmulAlgo_t;
 
-// cuBLASLt lets an algorithm be stored and restored as it is, for the same version of the library.
-std::string text_of(const algorithm& a) {
-  std::string text = "cublaslt";
-  for (const std::uint64_t word : a.data) {
+// How a choice is written: cuBLASLt lets an algorithm be stored and restored as it is, for the same
+// version of the library.
+struct named_algorithm {
+  algorithm how{};
+  bool joined = false;
+};
+constexpr const char* plain_name = "cublaslt";
+constexpr const char* joined_name = "cublaslt+epilogue";
+
+std::string text_of(const named_algorithm& a) {
+  std::string text = a.joined ? joined_name : plain_name;
+  for (const std::uint64_t word : a.how.data) {
     std::array<char, 20> hex{};
     std::snprintf(hex.data(), hex.size(), " %llx", static_cast<unsigned long long>(word));
     text += hex.data();
@@ -80,12 +118,13 @@ std::string text_of(const algorithm& a) {
   return text;
 }
 
-std::optional<algorithm> parse_algorithm(const std::string& text) {
-  constexpr const char* name = "cublaslt";
+std::optional<named_algorithm> parse_algorithm(const std::string& text) {
+  named_algorithm a;
+  a.joined = text.rfind(joined_name, 0) == 0;
+  const char* const name = a.joined ? joined_name : plain_name;
   if (text.rfind(name, 0) != 0) return {};
-  algorithm a{};
   const char* at = text.c_str() + std::strlen(name);
-  for (std::uint64_t& word : a.data) {
+  for (std::uint64_t& word : a.how.data) {
     char* end = nullptr;
     word = std::strtoull(at, &end, 16);
     if (end == at) return {};
@@ -94,15 +133,36 @@ std::optional<algorithm> parse_algorithm(const std::string& text) {
   return a;
 }
 
-kernel_call bind_product(session& on, const matrix_problem& p, const algorithm& how,
+// Bias, ReLU or bias gradient as a pass of its own; its workspace is the product's, which has
+// ended.
+byte_count pass_workspace(const matrix_problem& p) {
+  if (!p.bias || p.kind != matrix_kind::backward_filter) return 0;
+  return kernels::bias_backward_workspace({{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw});
+}
+
+kernel_call bind_pass(session& on, const matrix_problem& p, const bound_operands& operands) {
+  const kernels::form of{{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw};
+  auto* const b = p.bias ? reinterpret_cast<float*>(operands.data.at(3)) : nullptr;
+  if (p.kind == matrix_kind::backward_filter) {
+    return [where = on.compute(), dy = operands.data.at(2), b, of, adds = p.accumulate,
+            workspace = reinterpret_cast<float*>(operands.workspace)] {
+      kernels::bias_backward(where, dy, b, of, adds, workspace);
+    };
+  }
+  return [where = on.compute(), y = operands.data.at(2), b, of, relu = p.relu] {
+    kernels::bias_relu(where, y, b, relu, of);
+  };
+}
+
+kernel_call bind_product(session& on, const matrix_problem& p, const named_algorithm& chosen,
                          byte_count workspace_bytes, const bound_operands& operands) {
-  auto made = std::make_shared<product>(describe(p));
-  if (p.bias) {
+  auto made = std::make_shared<product>(describe(p, chosen.joined));
+  if (chosen.joined && p.bias) {
     const void* const bias = operands.data.at(3);
     set(made->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
   const std::array<std::byte*, 3> at{operands.data.at(0), operands.data.at(1), operands.data.at(2)};
-  return [made, how, at, workspace_bytes, workspace = operands.workspace, library = on.cublas(),
+  return [made, how = chosen.how, at, workspace_bytes, workspace = operands.workspace, library = on.cublas(),
           stream = on.compute().stream] {
     const float alpha = 1.0F;
     const auto& layout = made->layout;
@@ -110,6 +170,16 @@ kernel_call bind_product(session& on, const matrix_problem& p, const algorithm& 
     check(cublasLtMatmul(library, made->how.get(), &alpha, at[made->a], layout[made->a].get(), at[made->b],
                          layout[made->b].get(), &made->beta, at[d], layout[d].get(), at[d], layout[d].get(),
                          &how, workspace, workspace_bytes, stream));
+  };
+}
+
+kernel_call bind_all(session& on, const matrix_problem& p, const named_algorithm& chosen,
+                     byte_count workspace_bytes, const bound_operands& operands) {
+  kernel_call product = bind_product(on, p, chosen, workspace_bytes, operands);
+  if (chosen.joined || !has_epilogue(p)) return product;
+  return [product = std::move(product), pass = bind_pass(on, p, operands)] {
+    product();
+    pass();
   };
 }
 
@@ -121,11 +191,17 @@ bound_operands scratch_operands(session& on, const matrix_problem& p, byte_count
     const auto bytes = static_cast<byte_count>(counts[i]) * sizeof(float);
     offset[i + 1] = offset[i] + round_up(bytes, arena_alignment);
   }
-  std::byte* base = on.scratch(offset[4] + workspace);
+  std::byte* base = on.scratch(offset[4] + workspace, operand_type(p));
   return {{base, base + offset[1], base + offset[2], base + offset[3]}, base + offset[4]};
 }
 
-std::vector<cublasLtMatmulHeuristicResult_t> proposals(session& on, const matrix_problem& p, byte_count cap) {
+struct proposal {
+  named_algorithm how;
+  byte_count workspace_bytes = 0;
+};
+
+void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool joined,
+                      std::vector<proposal>& to) {
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw));
   const matmul_preference preference(raw);
@@ -135,39 +211,52 @@ std::vector<cublasLtMatmulHeuristicResult_t> proposals(session& on, const matrix
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     set(preference, operand, p.alignment);
   }
-  const product made = describe(p);
-  std::vector<cublasLtMatmulHeuristicResult_t> found(32);
+  const product made = describe(p, joined);
+  std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       on.cublas(), made.how.get(), made.layout[made.a].get(), made.layout[made.b].get(),
       made.layout[made.d].get(), made.layout[made.d].get(), preference.get(), static_cast<int>(found.size()),
       found.data(), &count);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status);
-  found.resize(static_cast<std::size_t>(count));
-  return found;
+  // An epilogue that these types cannot have is an invalid value to it.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (joined && status == CUBLAS_STATUS_INVALID_VALUE)) return;
+  check(status);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    if (found[i].state != CUBLAS_STATUS_SUCCESS || found[i].workspaceSize > cap) continue;
+    to.push_back({{found[i].algo, joined}, found[i].workspaceSize});
+  }
+}
+
+// Those with a joined epilogue first.
+std::vector<proposal> proposals(session& on, const matrix_problem& p, byte_count cap) {
+  std::vector<proposal> all;
+  if (epilogue_may_be_joined(p)) append_proposals(on, p, cap, true, all);
+  append_proposals(on, p, cap, false, all);
+  for (proposal& one : all) {
+    if (!one.how.joined) one.workspace_bytes = std::max(one.workspace_bytes, pass_workspace(p));
+  }
+  return all;
 }
 
 engine_choice fastest(session& on, const matrix_problem& problem, byte_count cap) {
   const auto proposed = proposals(on, problem, cap);
-  std::size_t workspace = 0;
-  for (const auto& proposal : proposed) workspace = std::max(workspace, proposal.workspaceSize);
-  const bound_operands operands = scratch_operands(on, problem, std::min<byte_count>(workspace, cap));
+  byte_count workspace = 0;
+  for (const proposal& one : proposed) workspace = std::max(workspace, one.workspace_bytes);
+  const bound_operands operands = scratch_operands(on, problem, workspace);
   engine_choice best{{}, 0, 0, std::numeric_limits<nanoseconds>::max()};
   std::int64_t position = 0;
-  for (const auto& proposal : proposed) {
+  for (const proposal& one : proposed) {
     const std::int64_t here = position++;
-    if (proposal.state != CUBLAS_STATUS_SUCCESS || proposal.workspaceSize > cap) continue;
     try {
-      const nanoseconds time =
-          time_of(on, bind_product(on, problem, proposal.algo, proposal.workspaceSize, operands));
-      if (time < best.time) best = {text_of(proposal.algo), here, proposal.workspaceSize, time};
+      const nanoseconds time = time_of(on, bind_all(on, problem, one.how, one.workspace_bytes, operands));
+      if (time < best.time) best = {text_of(one.how), here, one.workspace_bytes, time};
     } catch (const cuda_error&) {
       continue;  // proposed, but refused when called
     }
   }
   if (best.engine.empty()) {
-    throw unsupported("cuBLASLt has no single-precision algorithm for " + signature_of(problem) + " within " +
-                      to_text(cap) + " of workspace");
+    throw unsupported("cuBLASLt has no algorithm for " + signature_of(problem) + " within " + to_text(cap) +
+                      " of workspace");
   }
   return best;
 }
@@ -177,7 +266,8 @@ engine_choice fastest(session& on, const matrix_problem& problem, byte_count cap
 std::string signature_of(const matrix_problem& p) {
   constexpr std::array<const char*, 3> names{"linear", "linear_backward_data", "linear_backward_filter"};
   return std::string(names.at(static_cast<std::size_t>(p.kind))) + " n " + std::to_string(p.n) + " in " +
-         std::to_string(p.in) + " out " + std::to_string(p.out) + (p.bias ? " bias" : "") + " f32" +
+         std::to_string(p.in) + " out " + std::to_string(p.out) + (p.bias ? " bias" : "") +
+         (p.relu ? " relu" : "") + ' ' + std::string(to_text(p.arithmetic)) +
          (p.accumulate ? " accumulate" : "") + " align " + std::to_string(p.alignment);
 }
 
@@ -192,7 +282,7 @@ engine choose_engine(session& on, const matrix_problem& problem, byte_count work
   if (!how) throw unsupported("algorithm " + choice->engine + " of the engine cache cannot be read");
   return {*choice,
           [&on, problem, how = *how, bytes = choice->workspace_bytes](const bound_operands& operands) {
-            return bind_product(on, problem, how, bytes, operands);
+            return bind_all(on, problem, how, bytes, operands);
           }};
 }
 

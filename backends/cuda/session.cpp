@@ -80,13 +80,12 @@ session::session(int device, const cuda_options& options)
                   std::to_string(cublasLtGetVersion()) + " | "),
       engines_(options.engine_cache.empty() ? standard_engine_cache() : options.engine_cache) {}
 
-std::byte* session::scratch(byte_count bytes) {
+std::byte* session::scratch(byte_count bytes, dtype type) {
   if (scratch_.bytes() < bytes) {
     scratch_ = {};
     scratch_ = device_arena(round_up(bytes, managed_block));
   }
-  kernels::fill(compute(), reinterpret_cast<float*>(scratch_.data()),
-                static_cast<std::int64_t>(bytes / sizeof(float)), 1);
+  kernels::fill(compute(), scratch_.data(), static_cast<std::int64_t>(bytes / size_of(type)), type, 1);
   return scratch_.data();
 }
 

@@ -34,9 +34,9 @@ class session {
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
 
-  // Device memory filled with pseudo-random floats, to time candidates on; the contents are lost
-  // with the next call. Throws out_of_memory.
-  std::byte* scratch(byte_count bytes);
+  // Device memory filled with pseudo-random values of a floating type, to time candidates on; the
+  // contents are lost with the next call. Throws out_of_memory.
+  std::byte* scratch(byte_count bytes, dtype type = dtype::f32);
   void release_scratch() { scratch_ = {}; }
 
  private:

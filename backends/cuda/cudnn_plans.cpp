@@ -1,0 +1,221 @@
+#include "backends/cuda/cudnn_plans.hpp"
+
+#include <cudnn_frontend.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "backends/cuda/library_check.hpp"
+
+namespace um {
+namespace {
+
+namespace fe = cudnn_frontend;
+using fe_type = fe::DescriptorType_t;
+
+// Ids of tensors: of the operands in the order in which they are bound, and of what lies between
+// product and epilogue.
+constexpr std::array<std::int64_t, 4> operand_ids{'x', 'w', 'y', 'b'};
+constexpr std::int64_t product_id = 'p', sum_id = 's';
+
+cudnnDataType_t cudnn_type(dtype type) {
+  return type == dtype::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+// `between`: a tensor that lies between operations and is never written to memory.
+fe::Tensor describe(const dims& shape, std::int64_t id, dtype type, const cudnn_convolution& in,
+                    bool between = false) {
+  const dims strides = strides_of({{}, shape, type, role::activation, in.order});
+  const std::array<std::int64_t, 4> extent{shape.n, shape.c, shape.h, shape.w};
+  const std::array<std::int64_t, 4> stride{strides.n, strides.c, strides.h, strides.w};
+  return fe::TensorBuilder()
+      .setDim(4, extent.data())
+      .setStride(4, stride.data())
+      .setId(id)
+      .setAlignment(in.alignment)
+      .setDataType(cudnn_type(type))
+      .setVirtual(between)
+      .build();
+}
+
+fe::ConvDesc describe(const convolution& how) {
+  const std::array<std::int64_t, 2> pad{how.pad_h, how.pad_w};
+  const std::array<std::int64_t, 2> stride{how.stride_h, how.stride_w};
+  const std::array<std::int64_t, 2> dilation{1, 1};
+  return fe::ConvDescBuilder()
+      .setComputeType(CUDNN_DATA_FLOAT)
+      .setMathMode(CUDNN_CROSS_CORRELATION)
+      .setSpatialDimCount(2)
+      .setSpatialStride(2, stride.data())
+      .setPrePadding(2, pad.data())
+      .setPostPadding(2, pad.data())
+      .setDilation(2, dilation.data())
+      .build();
+}
+
+bool has_epilogue(const cudnn_convolution& p) {
+  return p.bias || p.how.relu;
+}
+
+fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) {
+  using kind = convolution_kind;
+  const fe::Tensor x =
+      describe(p.x, operand_ids[0], p.kind == kind::backward_data ? p.result : p.operands, p);
+  const fe::Tensor w =
+      describe(p.w, operand_ids[1], p.kind == kind::backward_filter ? p.result : p.operands, p);
+  const std::array<fe_type, 3> types{fe_type::OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                     fe_type::OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                     fe_type::OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR};
+  fe::OperationBuilder made(types.at(static_cast<std::size_t>(p.kind)));
+  made.setcDesc(describe(p.how)).setAlpha(1.0F).setBeta(p.accumulate ? 1.0F : 0.0F);
+  switch (p.kind) {
+    case kind::forward:
+      return made.setxDesc(x).setwDesc(w).setyDesc(y).build();
+    case kind::backward_data:
+      return made.setdxDesc(x).setwDesc(w).setdyDesc(y).build();
+    case kind::backward_filter:
+      return made.setxDesc(x).setdwDesc(w).setdyDesc(y).build();
+  }
+  throw unsupported("a convolution of unknown kind");
+}
+
+fe::Operation describe_pointwise(cudnnPointwiseMode_t mode, const fe::Tensor& in, const fe::Tensor* second,
+                                 const fe::Tensor& out) {
+  const auto how = fe::PointWiseDescBuilder().setMode(mode).setComputeType(CUDNN_DATA_FLOAT).build();
+  fe::OperationBuilder made(fe_type::OPERATION_POINTWISE_DESCRIPTOR);
+  made.setxDesc(in).setyDesc(out).setpwDesc(how);
+  if (second != nullptr) made.setbDesc(*second);
+  return made.build();
+}
+
+fe::OperationGraph graph_of(session& on, const cudnn_convolution& p) {
+  const dtype y_type = p.kind == convolution_kind::forward ? p.result : p.operands;
+  const fe::Tensor y = describe(p.y, operand_ids[2], y_type, p);
+  std::vector<fe::Operation> operations;
+  if (!has_epilogue(p)) {
+    operations.push_back(describe_product(p, y));
+  } else {
+    const fe::Tensor product = describe(p.y, product_id, dtype::f32, p, true);
+    const fe::Tensor sum = describe(p.y, sum_id, dtype::f32, p, true);
+    operations.push_back(describe_product(p, product));
+    if (p.bias) {
+      const fe::Tensor b = describe({1, p.y.c, 1, 1}, operand_ids[3], dtype::f32, p);
+      operations.push_back(describe_pointwise(CUDNN_POINTWISE_ADD, product, &b, p.how.relu ? sum : y));
+    }
+    if (p.how.relu)
+      operations.push_back(describe_pointwise(CUDNN_POINTWISE_RELU_FWD, p.bias ? sum : product, nullptr, y));
+  }
+  std::vector<const fe::Operation*> pointers;
+  for (const fe::Operation& o : operations) pointers.push_back(&o);
+  return fe::OperationGraphBuilder()
+      .setHandle(on.cudnn())
+      .setOperationGraph(static_cast<std::int64_t>(pointers.size()), pointers.data())
+      .build();
+}
+
+// Engines whose sums depend on timing or are rounded on the way, and those that leave fp32 unasked.
+bool is_unwanted(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
+  if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(config) ||
+      fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION>(config)) {
+    return true;
+  }
+  if (p.operands == dtype::bf16) return false;
+  return fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS>(config) ||
+         (!p.tensor_cores && fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_TENSOR_CORE>(config));
+}
+
+}  // namespace
+
+struct cudnn_plan::compiled {
+  fe::ExecutionPlan plan;
+  std::string name;
+  std::size_t operands = 3;
+};
+
+const std::string& cudnn_plan::name() const {
+  return compiled_->name;
+}
+
+byte_count cudnn_plan::workspace_bytes() const {
+  return static_cast<byte_count>(compiled_->plan.getWorkspaceSize());
+}
+
+kernel_call cudnn_plan::bind(session& on, const bound_operands& operands) const {
+  std::array<void*, 4> pointers{};
+  const std::size_t count = compiled_->operands;
+  for (std::size_t i = 0; i < count; ++i) pointers.at(i) = operands.data.at(i);
+  auto pack = std::make_shared<const fe::VariantPack>(
+      fe::VariantPackBuilder()
+          .setDataPointers(static_cast<std::int64_t>(count), pointers.data())
+          .setUids(static_cast<std::int64_t>(count), operand_ids.data())
+          .setWorkspacePointer(operands.workspace)
+          .build());
+  return [handle = on.cudnn(), compiled = compiled_, pack] {
+    check(cudnnBackendExecute(handle, compiled->plan.get_raw_desc(), pack->get_raw_desc()));
+  };
+}
+
+struct cudnn_candidates::list {
+  cudnnHandle_t handle;
+  std::size_t operands;
+  fe::OperationGraph graph;
+  fe::EngineConfigList configs;
+};
+
+cudnn_candidates::cudnn_candidates(session& on, const cudnn_convolution& problem) {
+  try {
+    list_.reset(
+        new list{on.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(on, problem), {}});
+  } catch (const fe::cudnnException&) {
+    return;  // cuDNN knows no such graph: no candidates
+  }
+  const std::vector<std::string> modes{"heuristics_mode_a", "heuristics_mode_b", "heuristics_fallback"};
+  const auto unwanted = [&](cudnnBackendDescriptor_t config) { return is_unwanted(config, problem); };
+  fe::get_heuristics_list(modes, list_->graph, unwanted, list_->configs, /*evaluate_all=*/true);
+}
+
+cudnn_candidates::~cudnn_candidates() = default;
+cudnn_candidates::cudnn_candidates(cudnn_candidates&&) noexcept = default;
+cudnn_candidates& cudnn_candidates::operator=(cudnn_candidates&&) noexcept = default;
+
+std::size_t cudnn_candidates::size() const {
+  return list_ ? list_->configs.size() : 0;
+}
+
+std::optional<cudnn_plan> cudnn_candidates::build(std::size_t position) const {
+  if (position >= size()) return {};
+  try {
+    fe::ExecutionPlan plan = fe::ExecutionPlanBuilder()
+                                 .setHandle(list_->handle)
+                                 .setEngineConfig(list_->configs[position], list_->graph.getTag())
+                                 .build();
+    const std::string name = plan.getTag();
+    return cudnn_plan(std::make_shared<const cudnn_plan::compiled>(
+        cudnn_plan::compiled{std::move(plan), name, list_->operands}));
+  } catch (const fe::cudnnException&) {
+    return {};
+  }
+}
+
+std::vector<cudnn_candidates::found> cudnn_candidates::build_all(byte_count cap) const {
+  std::vector<found> all;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const auto plan = build(i);
+    if (!plan || plan->workspace_bytes() > cap) continue;
+    const bool seen = std::any_of(all.begin(), all.end(),
+                                  [&](const found& other) { return other.plan.name() == plan->name(); });
+    if (!seen) all.push_back({*plan, i});
+  }
+  return all;
+}
+
+std::optional<cudnn_plan> cudnn_candidates::find(const std::string& name, std::size_t position) const {
+  if (const auto there = build(position); there && there->name() == name) return there;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (const auto plan = build(i); plan && plan->name() == name) return plan;
+  }
+  return {};
+}
+
+}  // namespace um

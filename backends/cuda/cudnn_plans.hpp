@@ -1,0 +1,76 @@
+// cuDNN's execution plans for one convolution: the only place that speaks cudnn-frontend. The
+// frontend's descriptor layer is used, not its graph class: only there can results be added to the
+// output (beta = 1), which parts and slices of a filter gradient need, and can operands be bound once.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/engine.hpp"
+#include "backends/cuda/session.hpp"
+#include "core/graph.hpp"
+
+namespace um {
+
+enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
+
+// One product as cuDNN is asked for it. With bias or relu, product and epilogue are one operation
+// graph, y = max(x * w + b, 0) without a tensor in between; forward alone.
+struct cudnn_convolution {
+  convolution_kind kind = convolution_kind::forward;
+  dims x, w, y;
+  convolution how;  // how.relu is the epilogue's
+  bool bias = false;
+  dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, of what is written
+  memory_order order = memory_order::nchw;
+  bool tensor_cores = false;  // f32 operands may be rounded to TF32
+  bool accumulate = false;
+  std::int64_t alignment = 16;  // of all operands, in bytes
+
+  friend bool operator==(const cudnn_convolution&, const cudnn_convolution&) = default;
+};
+
+// Something that cuDNN can run. Cheap to copy.
+class cudnn_plan {
+ public:
+  struct compiled;
+  explicit cudnn_plan(std::shared_ptr<const compiled> from) : compiled_(std::move(from)) {}
+
+  const std::string& name() const;
+  byte_count workspace_bytes() const;
+  // Data in the order x, w, y [, b].
+  kernel_call bind(session& on, const bound_operands& operands) const;
+
+ private:
+  std::shared_ptr<const compiled> compiled_;
+};
+
+// cuDNN's candidates for a convolution, its best guesses first; deterministic engines only, and
+// none that leaves fp32 unless asked to. Plans are built one by one, since some take a second.
+class cudnn_candidates {
+ public:
+  cudnn_candidates(session& on, const cudnn_convolution& problem);
+  ~cudnn_candidates();
+  cudnn_candidates(cudnn_candidates&&) noexcept;
+  cudnn_candidates& operator=(cudnn_candidates&&) noexcept;
+
+  std::size_t size() const;
+  // Nothing if cuDNN cannot build this one here.
+  std::optional<cudnn_plan> build(std::size_t position) const;
+  // All that can be built and need no more workspace than `cap`, each name once.
+  struct found {
+    cudnn_plan plan;
+    std::size_t position = 0;
+  };
+  std::vector<found> build_all(byte_count cap) const;
+  // The plan of that name, first looked for where it stood when it was chosen.
+  std::optional<cudnn_plan> find(const std::string& name, std::size_t position) const;
+
+ private:
+  struct list;
+  std::unique_ptr<list> list_;
+};
+
+}  // namespace um
