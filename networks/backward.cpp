@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
 
 #include "networks/builder.hpp"
@@ -26,11 +27,17 @@ role gradient_role(role use) {
   }
 }
 
-// Walks the forward operators from the last to the first and appends what each contributes.
+// Walks the forward operators from the last to the first and appends what each contributes. A
+// tensor that is read several times gets as many parts of its gradient; they are added up as they
+// come, except for the last two where the operator that takes them adds them itself.
 class backward_pass {
  public:
-  backward_pass(graph& g, std::span<const tensor_id> inputs)
-      : graph_(g), forward_ops_(g.ops.size()), wanted_(g.tensors.size()), gradient_(g.tensors.size()) {
+  backward_pass(graph& g, std::span<const tensor_id> inputs, bool joined)
+      : graph_(g),
+        joined_(joined),
+        forward_ops_(g.ops.size()),
+        wanted_(g.tensors.size()),
+        of_(g.tensors.size()) {
     for (const tensor_id id : inputs) wanted_.at(id) = true;
     for (std::size_t id = 0; id < g.tensors.size(); ++id) {
       if (g.tensors[id].use == role::parameter) wanted_[id] = true;
@@ -42,83 +49,199 @@ class backward_pass {
   }
 
   void run(tensor_id y, tensor_id dy) {
-    gradient_.at(y) = dy;
+    expect_parts(y);
+    of_.at(y).parts.assign(1, dy);
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op forward = graph_.ops[i];  // a copy: appending moves the list
-      if (!gradient_[forward.out[0]]) continue;
-      std::visit([&](const auto& what) { differentiate(forward, what, *gradient_[forward.out[0]]); },
-                 forward.what);
+      if (of_[forward.out[0]].parts.empty()) continue;
+      std::visit([&](const auto& what) { differentiate(forward, what); }, forward.what);
     }
   }
 
  private:
-  void differentiate(const op& o, const convolution& what, tensor_id dy) {
-    append(o, ".backward_filter", convolution_backward_filter{what}, {o.in[0], dy}, o.in[1]);
-    if (o.in.size() > 2) append(o, ".backward_bias", bias_backward{}, {dy}, o.in[2]);
-    append(o, ".backward_data", convolution_backward_data{what}, {o.in[1], dy}, o.in[0]);
+  struct gradient {
+    std::vector<tensor_id> parts;          // that have come and are not added up yet
+    int expected = 0, come = 0, made = 0;  // parts in all, so far, and with a tensor of their own
+    std::size_t room = 1;                  // how many parts its reader takes at once
+  };
+
+  // How many parts each gradient will have.
+  void expect_parts(tensor_id y) {
+    std::vector<bool> reached(of_.size());
+    reached.at(y) = true;
+    for (std::size_t i = forward_ops_; i-- > 0;) {
+      const op& o = graph_.ops[i];
+      if (!reached[o.out[0]]) continue;
+      if (joined_ && std::holds_alternative<batch_norm>(o.what)) of_[o.out[0]].room = 2;
+      for (const tensor_id id : o.in) {
+        if (!wanted_[id]) continue;
+        reached[id] = true;
+        ++of_[id].expected;
+      }
+    }
   }
 
-  void differentiate(const op& o, const linear&, tensor_id dy) {
-    append(o, ".backward_filter", linear_backward_filter{}, {o.in[0], dy}, o.in[1]);
-    if (o.in.size() > 2) append(o, ".backward_bias", bias_backward{}, {dy}, o.in[2]);
-    append(o, ".backward_data", linear_backward_data{}, {o.in[1], dy}, o.in[0]);
+  void differentiate(const op& o, const convolution& what) {
+    const bool biased = o.in.size() > 2;
+    tensor_id dy = gradient_of(o);
+    if (what.relu) dy = before_relu(o, dy);
+    um::convolution product = what;
+    product.relu = false;
+    append(o, ".backward_filter", convolution_backward_filter{product}, {o.in[0], dy}, {o.in[1]});
+    if (biased && !(what.relu && joined_)) append(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
+    append(o, ".backward_data", convolution_backward_data{product}, {o.in[1], dy}, {o.in[0]});
   }
 
-  void differentiate(const op& o, const relu&, tensor_id dy) {
-    append(o, ".backward", relu_backward{}, {o.out[0], dy}, o.in[0], may_alias{1, 0});
+  void differentiate(const op& o, const linear& what) {
+    const bool biased = o.in.size() > 2;
+    tensor_id dy = gradient_of(o);
+    if (what.relu) dy = before_relu(o, dy);
+    const bool together = biased && joined_ && !what.relu;
+    std::vector<tensor_id> of{o.in[1]};
+    if (together) of.push_back(o.in[2]);
+    append(o, ".backward_filter", linear_backward_filter{}, {o.in[0], dy}, of);
+    if (biased && !joined_) append(o, ".backward_bias", bias_backward{}, {dy}, {o.in[2]});
+    append(o, ".backward_data", linear_backward_data{}, {o.in[1], dy}, {o.in[0]});
   }
 
-  void differentiate(const op& o, const max_pool& what, tensor_id dy) {
-    append(o, ".backward", max_pool_backward{what}, {dy, o.out[1]}, o.in[0]);
+  // The gradient in front of the ReLU that was joined to `o`; with it, if joined, that of the bias.
+  tensor_id before_relu(const op& o, tensor_id dy) {
+    const tensor_id y = o.out[0];
+    const tensor_id dx = append_tensor(
+        graph_, {o.name + ".dy", graph_.tensors[y].shape, dtype::f32, role::activation_gradient});
+    if (joined_ && o.in.size() > 2) {
+      const tensor_id db = part_for(o.in[2]);
+      push(o, ".backward_relu", relu_bias_backward{}, {y, dy}, {dx, db}, may_alias{1, 0});
+      came(o.in[2], db);
+    } else {
+      push(o, ".backward_relu", relu_backward{}, {y, dy}, {dx}, may_alias{1, 0});
+    }
+    return dx;
+  }
+
+  void differentiate(const op& o, const relu&) {
+    append(o, ".backward", relu_backward{}, {o.out[0], gradient_of(o)}, {o.in[0]}, may_alias{1, 0});
+  }
+
+  void differentiate(const op& o, const max_pool& what) {
+    std::vector<tensor_id> in{gradient_of(o), o.out[1]}, of{o.in[0]};
+    if (what.relu) {
+      in.push_back(o.out[0]);
+      of.push_back(o.in[1]);
+    }
+    append(o, ".backward", max_pool_backward{what}, in, of);
+  }
+
+  void differentiate(const op& o, const batch_norm& what) {
+    const std::vector<tensor_id> dy = of_[o.out[0]].parts;
+    batch_norm_backward backward{what.relu, o.in.size() > 3, dy.size() > 1};
+    // What passes unchanged needs no tensor of its own.
+    const bool passed = backward.residual && !backward.relu && !backward.two_gradients;
+    if (passed) backward.residual = false;
+    std::vector<tensor_id> in{o.in[0], o.in[1], o.in[2], o.out[1], o.out[2]};
+    in.insert(in.end(), dy.begin(), dy.end());
+    if (backward.relu && backward.residual) in.push_back(o.out[0]);
+    std::vector<tensor_id> of{o.in[0], o.in[1], o.in[2]};
+    if (backward.residual) of.push_back(o.in[3]);
+    append(o, ".backward", backward, in, of, may_alias{5, backward.residual ? 3U : 0U});
+    if (passed) pass_on(o.in[3], dy[0]);
+  }
+
+  void differentiate(const op& o, const um::add&) {
+    const tensor_id dy = gradient_of(o);
+    for (const tensor_id id : o.in) pass_on(id, dy);
+  }
+
+  void differentiate(const op& o, const global_average_pool&) {
+    append(o, ".backward", global_average_pool_backward{}, {gradient_of(o)}, {o.in[0]});
   }
 
   template <class Other>
-  void differentiate(const op& o, const Other&, tensor_id) {
+  void differentiate(const op& o, const Other&) {
     throw std::invalid_argument("operator " + o.name + " (" + std::string(kind_of(o.what)) +
                                 ") has no gradient");
   }
 
-  // An operator that computes the gradient of `of`, if that is wanted.
+  tensor_id gradient_of(const op& o) const { return of_[o.out[0]].parts.at(0); }
+
+  // An operator that computes parts of the gradients of `of`, unless none of them is wanted.
   void append(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
-              tensor_id of, std::optional<may_alias> alias = std::nullopt) {
-    if (!wanted_[of]) return;
-    const tensor t = graph_.tensors[of];
-    if (gradient_[of]) {
-      throw std::invalid_argument("tensor " + t.name + " is read twice: gradients are not added up");
+              const std::vector<tensor_id>& of, std::optional<may_alias> alias = std::nullopt) {
+    if (std::ranges::none_of(of, [&](tensor_id id) { return bool{wanted_[id]}; })) return;
+    std::vector<tensor_id> out;
+    for (const tensor_id id : of) out.push_back(part_for(id));
+    push(forward, suffix, what, std::move(in), out, alias);
+    for (std::size_t i = 0; i < of.size(); ++i) came(of[i], out[i]);
+  }
+
+  void push(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
+            std::vector<tensor_id> out, std::optional<may_alias> alias) {
+    graph_.ops.push_back({forward.name + suffix, what, std::move(in), std::move(out), true, alias});
+  }
+
+  // A tensor for the next part of a gradient: the gradient itself where there is one part.
+  tensor_id part_for(tensor_id id) {
+    gradient& d = of_[id];
+    if (!wanted_[id]) return tensor_for(id, "", role::activation_gradient);
+    if (d.expected <= 1) return tensor_for(id, "", gradient_role(graph_.tensors[id].use));
+    return tensor_for(id, "." + std::to_string(++d.made), role::activation_gradient);
+  }
+
+  tensor_id tensor_for(tensor_id id, const std::string& suffix, role use) {
+    const tensor& t = graph_.tensors[id];
+    return append_tensor(graph_, {gradient_name(t.name) + suffix, t.shape, dtype::f32, use});
+  }
+
+  void pass_on(tensor_id id, tensor_id part) {
+    const tensor& t = graph_.tensors[id];
+    if (wanted_[id] && of_[id].expected == 1 && persists(t.use)) {
+      throw std::invalid_argument("tensor " + t.name +
+                                  " is added to another and read nowhere else: its gradient has no tensor");
     }
-    const tensor_id out =
-        append_tensor(graph_, {gradient_name(t.name), t.shape, dtype::f32, gradient_role(t.use)});
-    gradient_[of] = out;
-    graph_.ops.push_back({forward.name + suffix, what, std::move(in), {out}, true, alias});
+    came(id, part);
+  }
+
+  void came(tensor_id id, tensor_id part) {
+    if (!wanted_[id]) return;
+    gradient& d = of_[id];
+    ++d.come;
+    d.parts.push_back(part);
+    const bool last = d.come == d.expected;
+    if (d.parts.size() < 2 || (last && d.parts.size() <= d.room)) return;
+    const tensor_id sum = last ? tensor_for(id, "", gradient_role(graph_.tensors[id].use))
+                               : tensor_for(id, "." + std::to_string(++d.made), role::activation_gradient);
+    graph_.ops.push_back(
+        {graph_.tensors[sum].name, um::add{}, {d.parts[0], d.parts[1]}, {sum}, true, may_alias{0, 0}});
+    d.parts.assign(1, sum);
   }
 
   graph& graph_;
+  bool joined_;
   std::size_t forward_ops_;
   std::vector<bool> wanted_;
-  std::vector<std::optional<tensor_id>> gradient_;
+  std::vector<gradient> of_;  // per tensor of the forward operators
 };
-
-std::optional<tensor_id> tensor_named(const graph& g, const std::string& name) {
-  for (std::size_t id = 0; id < g.tensors.size(); ++id) {
-    if (g.tensors[id].name == name) return static_cast<tensor_id>(id);
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
-void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool) {
-  backward_pass(g, inputs).run(y, dy);
+void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined) {
+  backward_pass(g, inputs, joined).run(y, dy);
 }
 
 void append_updates(graph& g) {
+  std::unordered_map<std::string, tensor_id> gradients;
+  for (std::size_t id = 0; id < g.tensors.size(); ++id) {
+    if (g.tensors[id].use == role::parameter_gradient) {
+      gradients[g.tensors[id].name] = static_cast<tensor_id>(id);
+    }
+  }
   for (std::size_t id = 0; id < g.tensors.size(); ++id) {
     if (g.tensors[id].use != role::parameter) continue;
-    const std::string name = g.tensors[id].name;
-    const auto gradient = tensor_named(g, gradient_name(name));
-    if (!gradient || g.tensors[*gradient].use != role::parameter_gradient) continue;
+    const auto gradient = gradients.find(gradient_name(g.tensors[id].name));
+    if (gradient == gradients.end()) continue;
     const auto w = static_cast<tensor_id>(id);
-    g.ops.push_back({name + ".update", sgd_update{}, {w, *gradient}, {w}, false, std::nullopt});
+    g.ops.push_back(
+        {g.tensors[id].name + ".update", sgd_update{}, {w, gradient->second}, {w}, false, std::nullopt});
   }
 }
 

@@ -1,9 +1,11 @@
 #include "networks/builder.hpp"
 
-#include <array>
+#include <algorithm>
 #include <limits>
 #include <stdexcept>
 #include <utility>
+
+#include "networks/fusion.hpp"
 
 namespace um {
 namespace {
@@ -28,6 +30,33 @@ std::int64_t windows_in(const std::string& layer, std::int64_t extent, std::int6
                                 std::to_string(pad) + " on each side");
   }
   return (rest == leftover::pooled ? room + stride - 1 : room) / stride + 1;
+}
+
+// Appends the loss of `logits` and what its gradient takes; which tensor that gradient is.
+tensor_id append_loss(graph& g, tensor_id logits, bool joined) {
+  const dims shape = g.tensors[logits].shape;
+  const tensor_id labels = append_tensor(g, {"labels", {shape.n, 1, 1, 1}, dtype::i32, role::label});
+  const tensor_id loss = append_tensor(g, {"loss", {1, 1, 1, 1}, dtype::f32, role::output});
+  const auto gradient = [&] {
+    return append_tensor(g, {"dlogits", shape, dtype::f32, role::activation_gradient});
+  };
+  if (joined) {
+    const tensor_id dlogits = gradient();
+    g.ops.push_back(
+        {"loss", softmax_cross_entropy_gradient{}, {logits, labels}, {loss, dlogits}, true, may_alias{0, 1}});
+    return dlogits;
+  }
+  const tensor_id probabilities = append_tensor(g, {"probabilities", shape, dtype::f32, role::activation});
+  g.ops.push_back(
+      {"loss", softmax_cross_entropy{}, {logits, labels}, {loss, probabilities}, true, std::nullopt});
+  const tensor_id dlogits = gradient();
+  g.ops.push_back({"loss.backward",
+                   softmax_cross_entropy_backward{},
+                   {probabilities, labels},
+                   {dlogits},
+                   true,
+                   std::nullopt});
+  return dlogits;
 }
 
 }  // namespace
@@ -64,16 +93,19 @@ tensor_id builder::layer(const std::string& name, op_attributes what, std::vecto
   return out;
 }
 
+tensor_id builder::parameter(const std::string& name, const dims& shape) {
+  return append_tensor(graph_, {name, shape, dtype::f32, role::parameter});
+}
+
 tensor_id builder::convolution(const std::string& name, tensor_id x, const filters& f) {
   const dims shape = graph_.tensors[x].shape;
   const std::int32_t stride = narrow(name, "stride", f.stride);
   const std::int32_t pad = narrow(name, "padding", f.pad);
   const dims y{shape.n, f.count, windows_in(name, shape.h, f.kernel, stride, pad, leftover::dropped),
                windows_in(name, shape.w, f.kernel, stride, pad, leftover::dropped)};
-  const tensor_id w = append_tensor(
-      graph_, {name + ".w", {f.count, shape.c, f.kernel, f.kernel}, dtype::f32, role::parameter});
-  const tensor_id b = append_tensor(graph_, {name + ".b", {1, f.count, 1, 1}, dtype::f32, role::parameter});
-  return layer(name, um::convolution{stride, stride, pad, pad}, {x, w, b}, y);
+  std::vector<tensor_id> in{x, parameter(name + ".w", {f.count, shape.c, f.kernel, f.kernel})};
+  if (f.bias) in.push_back(parameter(name + ".b", {1, f.count, 1, 1}));
+  return layer(name, um::convolution{stride, stride, pad, pad}, std::move(in), y);
 }
 
 tensor_id builder::relu(const std::string& name, tensor_id x) {
@@ -91,41 +123,67 @@ tensor_id builder::max_pool(const std::string& name, tensor_id x, std::int64_t w
                           narrow(name, "padding", pad)};
   const tensor_id y = layer(name, what, {x}, pooled);
   const dtype index_type = window <= 16 ? dtype::u8 : dtype::u16;
-  graph_.ops.back().out.push_back(
-      append_tensor(graph_, {name + ".index", pooled, index_type, role::activation}));
+  also_writes({name + ".index", pooled, index_type, role::activation});
   return y;
 }
 
 tensor_id builder::linear(const std::string& name, tensor_id x, std::int64_t outputs) {
   const dims shape = graph_.tensors[x].shape;
-  const tensor_id w =
-      append_tensor(graph_, {name + ".w", {outputs, shape.c, shape.h, shape.w}, dtype::f32, role::parameter});
-  const tensor_id b = append_tensor(graph_, {name + ".b", {1, outputs, 1, 1}, dtype::f32, role::parameter});
+  const tensor_id w = parameter(name + ".w", {outputs, shape.c, shape.h, shape.w});
+  const tensor_id b = parameter(name + ".b", {1, outputs, 1, 1});
   return layer(name, um::linear{}, {x, w, b}, {shape.n, outputs, 1, 1});
 }
 
-graph builder::inference(tensor_id y, fusion) const {
-  graph g = graph_;
-  g.tensors.at(y).use = role::output;
-  return g;
+tensor_id builder::batch_norm(const std::string& name, tensor_id x) {
+  const dims shape = graph_.tensors[x].shape;
+  const dims vector{1, shape.c, 1, 1};
+  std::vector<tensor_id> in{x, parameter(name + ".scale", vector), parameter(name + ".shift", vector)};
+  if (mode_ == pass::inference) {
+    for (const char* statistic : {".mean", ".inverse_deviation"}) {
+      in.push_back(parameter(name + statistic, vector));
+    }
+    return layer(name, normalize{}, std::move(in), shape);
+  }
+  const tensor_id y = layer(name, um::batch_norm{}, std::move(in), shape);
+  for (const char* statistic : {".mean", ".inverse_deviation"}) {
+    also_writes({name + statistic, vector, dtype::f32, role::activation});
+  }
+  return y;
 }
 
-graph builder::training(tensor_id logits, fusion, bool sgd) const {
+tensor_id builder::add(const std::string& name, tensor_id a, tensor_id b) {
+  const dims left = graph_.tensors[a].shape, right = graph_.tensors[b].shape;
+  if (left != right) {
+    throw std::invalid_argument("layer " + name + ": cannot add " + to_text(right) + " to " + to_text(left));
+  }
+  const tensor_id y = layer(name, um::add{}, {a, b}, left);
+  graph_.ops.back().alias = may_alias{0, 0};
+  return y;
+}
+
+tensor_id builder::global_average_pool(const std::string& name, tensor_id x) {
+  const dims shape = graph_.tensors[x].shape;
+  return layer(name, um::global_average_pool{}, {x}, {shape.n, shape.c, 1, 1});
+}
+
+void builder::also_writes(tensor t) {
+  const tensor_id id = append_tensor(graph_, std::move(t));
+  graph_.ops.back().out.push_back(id);
+}
+
+graph builder::inference(tensor_id y, fusion joined) const {
   graph g = graph_;
-  const dims shape = g.tensors.at(logits).shape;
-  const tensor_id labels = append_tensor(g, {"labels", {shape.n, 1, 1, 1}, dtype::i32, role::label});
-  const tensor_id loss = append_tensor(g, {"loss", {1, 1, 1, 1}, dtype::f32, role::output});
-  const tensor_id probabilities = append_tensor(g, {"probabilities", shape, dtype::f32, role::activation});
-  g.ops.push_back(
-      {"loss", softmax_cross_entropy{}, {logits, labels}, {loss, probabilities}, true, std::nullopt});
-  const tensor_id dlogits = append_tensor(g, {"dlogits", shape, dtype::f32, role::activation_gradient});
-  g.ops.push_back({"loss.backward",
-                   softmax_cross_entropy_backward{},
-                   {probabilities, labels},
-                   {dlogits},
-                   true,
-                   std::nullopt});
-  append_backward(g, logits, dlogits, {}, false);
+  g.tensors.at(y).use = role::output;
+  return joined == fusion::none ? g : fuse(g);
+}
+
+graph builder::training(tensor_id logits, fusion joined, bool sgd) const {
+  graph g = inference(logits, joined);
+  const auto found = std::ranges::find(g.tensors, role::output, &tensor::use);
+  found->use = role::activation;
+  const auto y = static_cast<tensor_id>(found - g.tensors.begin());
+  const tensor_id dlogits = append_loss(g, y, joined != fusion::none);
+  append_backward(g, y, dlogits, {}, joined != fusion::none);
   if (sgd) append_updates(g);
   return g;
 }

@@ -49,7 +49,9 @@ class builder {
   const graph& so_far() const { return graph_; }
 
  private:
+  tensor_id parameter(const std::string& name, const dims& shape);
   tensor_id layer(const std::string& name, op_attributes what, std::vector<tensor_id> in, const dims& y);
+  void also_writes(tensor t);  // a further output of the last operator
 
   graph graph_;
   pass mode_;

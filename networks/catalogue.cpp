@@ -7,6 +7,8 @@
 
 #include "core/access.hpp"
 #include "networks/families.hpp"
+#include "networks/recompute.hpp"
+#include "networks/storage.hpp"
 
 namespace um {
 namespace {
@@ -14,11 +16,15 @@ namespace {
 constexpr std::int64_t int32_most = std::numeric_limits<std::int32_t>::max();
 // Beyond this, a position in the last pool's window no longer fits in 16 bits.
 constexpr std::int64_t alexnet_most = 85 * 224;
-constexpr std::int64_t vgg_most = 1 << 20;
+constexpr std::int64_t insize_most = 1 << 20;
 
 const std::vector<network_family>& table() {
   const network_knob vgg_insize{"insize", "height and width of an image, a multiple of 32", 224, 32,
-                                vgg_most};
+                                insize_most};
+  const network_knob resnet_insize{"insize", "height and width of an image", 224, 1, insize_most};
+  const network_knob cifar_insize{"insize", "height and width of an image", 32, 1, insize_most};
+  const network_knob vgg_cifar_insize{"insize", "height and width of an image, a multiple of 32", 32, 32,
+                                      insize_most};
   static const std::vector<network_family> families{
       {"alexnet",
        "AlexNet in one column, 5 convolutions and 3 fully connected layers",
@@ -28,6 +34,63 @@ const std::vector<network_family>& table() {
       {"vgg13", "VGG configuration B, 10 convolutions", build_vgg13, {vgg_insize}},
       {"vgg16", "VGG configuration D, 13 convolutions", build_vgg16, {vgg_insize}},
       {"vgg19", "VGG configuration E, 16 convolutions", build_vgg19, {vgg_insize}},
+      {"resnet18", "ResNet of 8 blocks of two 3 x 3 convolutions", build_resnet18, {resnet_insize}},
+      {"resnet34", "ResNet of 16 blocks of two 3 x 3 convolutions", build_resnet34, {resnet_insize}},
+      {"resnet50", "ResNet of 16 bottlenecks", build_resnet50, {resnet_insize}},
+      {"resnet101", "ResNet of 33 bottlenecks", build_resnet101, {resnet_insize}},
+      {"resnet152", "ResNet of 50 bottlenecks", build_resnet152, {resnet_insize}},
+      {"vgg11_cifar",
+       "vgg11 for CIFAR-10: normalised, two small fully connected layers",
+       build_vgg11_cifar,
+       {vgg_cifar_insize}},
+      {"vgg13_cifar",
+       "vgg13 for CIFAR-10: normalised, two small fully connected layers",
+       build_vgg13_cifar,
+       {vgg_cifar_insize}},
+      {"vgg16_cifar",
+       "vgg16 for CIFAR-10: normalised, two small fully connected layers",
+       build_vgg16_cifar,
+       {vgg_cifar_insize}},
+      {"vgg19_cifar",
+       "vgg19 for CIFAR-10: normalised, two small fully connected layers",
+       build_vgg19_cifar,
+       {vgg_cifar_insize}},
+      {"resnet18_cifar",
+       "resnet18 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
+       build_resnet18_cifar,
+       {cifar_insize}},
+      {"resnet34_cifar",
+       "resnet34 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
+       build_resnet34_cifar,
+       {cifar_insize}},
+      {"resnet50_cifar",
+       "resnet50 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
+       build_resnet50_cifar,
+       {cifar_insize}},
+      {"resnet101_cifar",
+       "resnet101 for CIFAR-10: 3 x 3 stem, nothing halved before the blocks",
+       build_resnet101_cifar,
+       {cifar_insize}},
+      {"resnet20_cifar",
+       "CIFAR-10 ResNet of 3 stages of 3 blocks, shortcuts projected",
+       build_resnet20_cifar,
+       {cifar_insize}},
+      {"resnet32_cifar",
+       "CIFAR-10 ResNet of 3 stages of 5 blocks, shortcuts projected",
+       build_resnet32_cifar,
+       {cifar_insize}},
+      {"resnet44_cifar",
+       "CIFAR-10 ResNet of 3 stages of 7 blocks, shortcuts projected",
+       build_resnet44_cifar,
+       {cifar_insize}},
+      {"resnet56_cifar",
+       "CIFAR-10 ResNet of 3 stages of 9 blocks, shortcuts projected",
+       build_resnet56_cifar,
+       {cifar_insize}},
+      {"resnet110_cifar",
+       "CIFAR-10 ResNet of 3 stages of 18 blocks, shortcuts projected",
+       build_resnet110_cifar,
+       {cifar_insize}},
       {"conv",
        "one convolution with a bias; trained with a given gradient of its output",
        build_conv,
@@ -101,7 +164,9 @@ graph build(const network_spec& spec) {
   const network_family& family = family_of(spec.name);
   const network_spec complete = completed(spec, family);
   try {
-    graph g = family.build(complete);
+    const memory_order order = complete.order.value_or(standard_order(complete.arithmetic));
+    graph g = stored(family.build(complete), complete.arithmetic, order);
+    if (complete.joined == fusion::lean && complete.mode == pass::train) g = recompute_cheap(g);
     if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
     for (const op& o : g.ops) work_of(g, o);
     return g;

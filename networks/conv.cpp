@@ -13,7 +13,7 @@ graph build_conv(const network_spec& spec) {
   graph g = b.inference(y, spec.joined);
   if (spec.mode == pass::inference) return g;
   const tensor_id dy = append_tensor(g, {"conv.dy", g.tensors[y].shape, dtype::f32, role::input});
-  append_backward(g, y, dy, std::array{x}, false);
+  append_backward(g, y, dy, std::array{x}, spec.joined != fusion::none);
   if (spec.sgd) append_updates(g);
   return g;
 }

@@ -19,6 +19,36 @@ graph build_vgg13(const network_spec& spec);
 graph build_vgg16(const network_spec& spec);
 graph build_vgg19(const network_spec& spec);
 
+// The same for CIFAR-10: a batch normalisation after every convolution (which then has no bias), and
+// fully connected layers of 512 and 10.
+graph build_vgg11_cifar(const network_spec& spec);
+graph build_vgg13_cifar(const network_spec& spec);
+graph build_vgg16_cifar(const network_spec& spec);
+graph build_vgg19_cifar(const network_spec& spec);
+
+// ResNets (He, Zhang, Ren and Sun 2015) with projections where a shortcut changes its shape. A
+// bottleneck that halves the image does so in its 3 x 3 convolution, as torchvision's do; layers are
+// named as torchvision names them.
+graph build_resnet18(const network_spec& spec);
+graph build_resnet34(const network_spec& spec);
+graph build_resnet50(const network_spec& spec);
+graph build_resnet101(const network_spec& spec);
+graph build_resnet152(const network_spec& spec);
+
+// The same four stages on CIFAR-10 images, behind a 3 x 3 convolution that halves nothing.
+graph build_resnet18_cifar(const network_spec& spec);
+graph build_resnet34_cifar(const network_spec& spec);
+graph build_resnet50_cifar(const network_spec& spec);
+graph build_resnet101_cifar(const network_spec& spec);
+
+// The CIFAR-10 networks of the paper's section 4.2: three stages of 16, 32 and 64 channels. There the
+// two shortcuts that change their shape are padded with zeros, here they are projected.
+graph build_resnet20_cifar(const network_spec& spec);
+graph build_resnet32_cifar(const network_spec& spec);
+graph build_resnet44_cifar(const network_spec& spec);
+graph build_resnet56_cifar(const network_spec& spec);
+graph build_resnet110_cifar(const network_spec& spec);
+
 // One convolution with a bias. Its output is the network's output; there is no loss. Training
 // takes the output's gradient as an input and also gives the gradient of the data.
 graph build_conv(const network_spec& spec);

@@ -1,0 +1,121 @@
+#include "networks/fusion.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace um {
+namespace {
+
+// Works on a copy whose tensors keep their ids; what nobody names any more is dropped at the end.
+class joining {
+ public:
+  explicit joining(const graph& g)
+      : graph_(g), gone_(g.ops.size()), writer_(g.tensors.size()), reads_(g.tensors.size()) {
+    for (std::size_t i = 0; i < g.ops.size(); ++i) {
+      for (const tensor_id id : g.ops[i].in) reads_[id].push_back(i);
+      for (const tensor_id id : g.ops[i].out) writer_[id] = i;
+    }
+  }
+
+  graph run() {
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (gone_[i]) continue;
+      op& o = graph_.ops[i];
+      std::visit(overloaded{[&](convolution& what) {
+                              if (!join_pool(o, what)) join_relu(o, what);
+                            },
+                            [&](linear& what) { join_relu(o, what); },
+                            [&](batch_norm& what) { join_residual(i, what); },
+                            [&](normalize& what) { join_residual(i, what); }, [](auto&) {}},
+                 o.what);
+    }
+    return compacted();
+  }
+
+ private:
+  // The operator of kind `Kind` that alone reads a tensor nobody else needs.
+  template <class Kind>
+  op* sole_reader(tensor_id what) {
+    if (reads_[what].size() != 1 || graph_.tensors[what].use != role::activation) return nullptr;
+    op& reader = graph_.ops[reads_[what][0]];
+    return std::holds_alternative<Kind>(reader.what) ? &reader : nullptr;
+  }
+
+  void remove(const op& o) { gone_[static_cast<std::size_t>(&o - graph_.ops.data())] = true; }
+
+  bool join_pool(op& o, const convolution& what) {
+    if (what.relu || o.in.size() < 3) return false;
+    op* const rectifier = sole_reader<relu>(o.out[0]);
+    if (rectifier == nullptr) return false;
+    op* const pool = sole_reader<max_pool>(rectifier->out[0]);
+    if (pool == nullptr || std::get<max_pool>(pool->what).relu) return false;
+    std::get<max_pool>(pool->what).relu = true;
+    pool->in = {o.out[0], o.in[2]};
+    o.in.pop_back();
+    remove(*rectifier);
+    return true;
+  }
+
+  template <class Kind>
+  void join_relu(op& o, Kind& what) {
+    if (what.relu) return;
+    op* const rectifier = sole_reader<relu>(o.out[0]);
+    if (rectifier == nullptr) return;
+    what.relu = true;
+    o.out[0] = rectifier->out[0];
+    remove(*rectifier);
+  }
+
+  template <class Kind>
+  void join_residual(std::size_t i, Kind& what) {
+    op& o = graph_.ops[i];
+    if (what.relu) return;
+    if (op* const sum = sole_reader<add>(o.out[0])) {
+      const tensor_id other = sum->in[0] == o.out[0] ? sum->in[1] : sum->in[0];
+      const bool there = !writer_[other] || *writer_[other] < i;
+      if (!there) return;
+      o.in.push_back(other);
+      o.out[0] = sum->out[0];
+      remove(*sum);
+    }
+    join_relu(o, what);
+  }
+
+  graph compacted() const {
+    graph result{graph_.name, {}, {}, graph_.arithmetic};
+    std::vector<std::optional<tensor_id>> renamed(graph_.tensors.size());
+    std::vector<bool> named(graph_.tensors.size());
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (gone_[i]) continue;
+      result.ops.push_back(graph_.ops[i]);
+      for (const auto* ids : {&graph_.ops[i].in, &graph_.ops[i].out}) {
+        for (const tensor_id id : *ids) named[id] = true;
+      }
+    }
+    for (std::size_t id = 0; id < named.size(); ++id) {
+      if (!named[id]) continue;
+      renamed[id] = static_cast<tensor_id>(result.tensors.size());
+      result.tensors.push_back(graph_.tensors[id]);
+    }
+    for (op& o : result.ops) {
+      for (auto* ids : {&o.in, &o.out}) {
+        for (tensor_id& id : *ids) id = *renamed[id];
+      }
+    }
+    return result;
+  }
+
+  graph graph_;
+  std::vector<bool> gone_;
+  std::vector<std::optional<std::size_t>> writer_;  // nothing: given
+  std::vector<std::vector<std::size_t>> reads_;     // per tensor, one entry an operand
+};
+
+}  // namespace
+
+graph fuse(const graph& g) {
+  return joining(g).run();
+}
+
+}  // namespace um

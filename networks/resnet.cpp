@@ -1,0 +1,125 @@
+#include <array>
+#include <string>
+
+#include "networks/builder.hpp"
+#include "networks/families.hpp"
+
+namespace um {
+namespace {
+
+enum class stem : std::uint8_t {
+  imagenet,  // 7 x 7 with stride 2, then a 3 x 3 pool with stride 2
+  cifar,     // 3 x 3, nothing halved
+};
+
+struct architecture {
+  stem first = stem::imagenet;
+  std::array<int, 4> blocks{};  // in each stage; 0: there is no such stage
+  bool bottleneck = false;
+  std::int64_t width = 64;  // channels of the first stage, doubled by each further one
+  std::int64_t classes = 1000;
+};
+
+constexpr std::int64_t expansion = 4;
+
+tensor_id normalized(builder& b, const std::string& convolution, const std::string& norm, tensor_id x,
+                     std::int64_t count, std::int64_t kernel, std::int64_t stride) {
+  const filters f{count, kernel, stride, kernel / 2, false};
+  return b.batch_norm(norm, b.convolution(convolution, x, f));
+}
+
+// What is added at the end of a block: its input, or a projection of it.
+tensor_id shortcut(builder& b, const std::string& block, tensor_id x, std::int64_t count,
+                   std::int64_t stride) {
+  if (stride == 1 && b.so_far().tensors[x].shape.c == count) return x;
+  return normalized(b, block + ".downsample.0", block + ".downsample.1", x, count, 1, stride);
+}
+
+// The last normalisation comes after the shortcut, so that it can take the sum and the ReLU with it.
+tensor_id residual_block(builder& b, const std::string& name, tensor_id x, std::int64_t width,
+                         std::int64_t stride, bool bottleneck) {
+  const auto part = [&](const char* kind, int i) { return name + "." + kind + std::to_string(i); };
+  const std::int64_t count = bottleneck ? expansion * width : width;
+  const int last = bottleneck ? 3 : 2;
+  tensor_id y = x;
+  if (bottleneck) y = b.relu(part("relu", 1), normalized(b, part("conv", 1), part("bn", 1), y, width, 1, 1));
+  y = b.relu(part("relu", last - 1),
+             normalized(b, part("conv", last - 1), part("bn", last - 1), y, width, 3, stride));
+  y = b.convolution(part("conv", last), y, {count, bottleneck ? 1 : 3, 1, bottleneck ? 0 : 1, false});
+  const tensor_id beside = shortcut(b, name, x, count, stride);
+  y = b.add(name + ".add", b.batch_norm(part("bn", last), y), beside);
+  return b.relu(part("relu", last), y);
+}
+
+graph build_resnet(const network_spec& spec, const architecture& a) {
+  const std::int64_t insize = spec.knobs.at("insize");
+  builder b(spec.name, spec.mode);
+  tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
+  const bool large = a.first == stem::imagenet;
+  x = b.relu("relu1", normalized(b, "conv1", "bn1", x, a.width, large ? 7 : 3, large ? 2 : 1));
+  if (large) x = b.max_pool("pool1", x, 3, 2, leftover::dropped, 1);
+  std::int64_t width = a.width;
+  for (std::size_t stage = 0; stage < a.blocks.size(); ++stage) {
+    for (int i = 0; i < a.blocks[stage]; ++i) {
+      const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(i);
+      x = residual_block(b, name, x, width, stage > 0 && i == 0 ? 2 : 1, a.bottleneck);
+    }
+    width *= 2;
+  }
+  x = b.linear("fc", b.global_average_pool("average", x), a.classes);
+  return spec.mode == pass::train ? b.training(x, spec.joined, spec.sgd) : b.inference(x, spec.joined);
+}
+
+architecture on_cifar(int depth) {
+  const int blocks = (depth - 2) / 6;
+  return {stem::cifar, {blocks, blocks, blocks, 0}, false, 16, 10};
+}
+
+}  // namespace
+
+graph build_resnet18(const network_spec& spec) {
+  return build_resnet(spec, {stem::imagenet, {2, 2, 2, 2}, false});
+}
+graph build_resnet34(const network_spec& spec) {
+  return build_resnet(spec, {stem::imagenet, {3, 4, 6, 3}, false});
+}
+graph build_resnet50(const network_spec& spec) {
+  return build_resnet(spec, {stem::imagenet, {3, 4, 6, 3}, true});
+}
+graph build_resnet101(const network_spec& spec) {
+  return build_resnet(spec, {stem::imagenet, {3, 4, 23, 3}, true});
+}
+graph build_resnet152(const network_spec& spec) {
+  return build_resnet(spec, {stem::imagenet, {3, 8, 36, 3}, true});
+}
+
+graph build_resnet18_cifar(const network_spec& spec) {
+  return build_resnet(spec, {stem::cifar, {2, 2, 2, 2}, false, 64, 10});
+}
+graph build_resnet34_cifar(const network_spec& spec) {
+  return build_resnet(spec, {stem::cifar, {3, 4, 6, 3}, false, 64, 10});
+}
+graph build_resnet50_cifar(const network_spec& spec) {
+  return build_resnet(spec, {stem::cifar, {3, 4, 6, 3}, true, 64, 10});
+}
+graph build_resnet101_cifar(const network_spec& spec) {
+  return build_resnet(spec, {stem::cifar, {3, 4, 23, 3}, true, 64, 10});
+}
+
+graph build_resnet20_cifar(const network_spec& spec) {
+  return build_resnet(spec, on_cifar(20));
+}
+graph build_resnet32_cifar(const network_spec& spec) {
+  return build_resnet(spec, on_cifar(32));
+}
+graph build_resnet44_cifar(const network_spec& spec) {
+  return build_resnet(spec, on_cifar(44));
+}
+graph build_resnet56_cifar(const network_spec& spec) {
+  return build_resnet(spec, on_cifar(56));
+}
+graph build_resnet110_cifar(const network_spec& spec) {
+  return build_resnet(spec, on_cifar(110));
+}
+
+}  // namespace um

@@ -1,0 +1,80 @@
+#include "networks/storage.hpp"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace um {
+namespace {
+
+// Operands that are f32 in every precision: vectors over channels, and what is summed over the batch.
+std::vector<bool> kept_whole(const graph& g) {
+  std::vector<bool> whole(g.tensors.size());
+  const auto mark = [&](const std::vector<tensor_id>& operands, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end && i < operands.size(); ++i) whole[operands[i]] = true;
+  };
+  for (const op& o : g.ops) {
+    std::visit(
+        overloaded{[&](const batch_norm&) { mark(o.out, 1, 3); }, [&](const normalize&) { mark(o.in, 1, 5); },
+                   [&](const softmax_cross_entropy&) { mark(o.out, 0, 1); },
+                   [&](const softmax_cross_entropy_gradient&) { mark(o.out, 0, 1); }, [](const auto&) {}},
+        o.what);
+  }
+  for (std::size_t id = 0; id < whole.size(); ++id) {
+    const role use = g.tensors[id].use;
+    if (use == role::parameter || use == role::parameter_gradient) whole[id] = true;
+  }
+  return whole;
+}
+
+// Which operand of a product is a filter or a matrix.
+std::optional<std::size_t> weights_of(const op_attributes& what) {
+  return std::visit(overloaded{[](const convolution&) { return std::optional<std::size_t>(1); },
+                               [](const linear&) { return std::optional<std::size_t>(1); },
+                               [](const convolution_backward_data&) { return std::optional<std::size_t>(0); },
+                               [](const linear_backward_data&) { return std::optional<std::size_t>(0); },
+                               [](const auto&) { return std::optional<std::size_t>(); }},
+                    what);
+}
+
+// Products read casts of their weights, each made before its first use.
+void cast_weights(graph& g) {
+  std::vector<op> ops;
+  std::vector<std::optional<tensor_id>> narrow(g.tensors.size());
+  for (op& o : g.ops) {
+    const auto at = weights_of(o.what);
+    if (at && g.tensors[o.in[*at]].type == dtype::f32) {
+      std::optional<tensor_id>& cast_to = narrow[o.in[*at]];
+      if (!cast_to) {
+        tensor t = g.tensors[o.in[*at]];
+        t.name += ".bf16";
+        t.type = dtype::bf16;
+        t.use = role::activation;
+        cast_to = static_cast<tensor_id>(g.tensors.size());
+        ops.push_back({t.name, cast{}, {o.in[*at]}, {*cast_to}, true, std::nullopt});
+        g.tensors.push_back(std::move(t));
+      }
+      o.in[*at] = *cast_to;
+    }
+    ops.push_back(std::move(o));
+  }
+  g.ops = std::move(ops);
+}
+
+}  // namespace
+
+graph stored(const graph& g, precision arithmetic, memory_order order) {
+  graph result = g;
+  result.arithmetic = arithmetic;
+  for (tensor& t : result.tensors) t.order = order;
+  if (arithmetic != precision::bf16) return result;
+  const std::vector<bool> whole = kept_whole(g);
+  for (std::size_t id = 0; id < whole.size(); ++id) {
+    tensor& t = result.tensors[id];
+    if (t.type == dtype::f32 && !whole[id]) t.type = dtype::bf16;
+  }
+  cast_weights(result);
+  return result;
+}
+
+}  // namespace um
