@@ -4,10 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "networks/compact.hpp"
+
 namespace um {
 namespace {
 
-// Works on a copy whose tensors keep their ids; what nobody names any more is dropped at the end.
+// Works on a copy whose tensors and operators keep their places; what is gone is dropped at the end.
 class joining {
  public:
   explicit joining(const graph& g)
@@ -30,7 +32,7 @@ class joining {
                             [&](normalize& what) { join_residual(i, what); }, [](auto&) {}},
                  o.what);
     }
-    return compacted();
+    return finished();
   }
 
  private:
@@ -82,28 +84,12 @@ class joining {
     join_relu(o, what);
   }
 
-  graph compacted() const {
-    graph result{graph_.name, {}, {}, graph_.arithmetic};
-    std::vector<std::optional<tensor_id>> renamed(graph_.tensors.size());
-    std::vector<bool> named(graph_.tensors.size());
+  graph finished() const {
+    graph result{graph_.name, graph_.tensors, {}, graph_.arithmetic};
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (gone_[i]) continue;
-      result.ops.push_back(graph_.ops[i]);
-      for (const auto* ids : {&graph_.ops[i].in, &graph_.ops[i].out}) {
-        for (const tensor_id id : *ids) named[id] = true;
-      }
+      if (!gone_[i]) result.ops.push_back(graph_.ops[i]);
     }
-    for (std::size_t id = 0; id < named.size(); ++id) {
-      if (!named[id]) continue;
-      renamed[id] = static_cast<tensor_id>(result.tensors.size());
-      result.tensors.push_back(graph_.tensors[id]);
-    }
-    for (op& o : result.ops) {
-      for (auto* ids : {&o.in, &o.out}) {
-        for (tensor_id& id : *ids) id = *renamed[id];
-      }
-    }
-    return result;
+    return compacted(result);
   }
 
   graph graph_;
