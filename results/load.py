@@ -167,8 +167,10 @@ def network_text(group):
     for short, long in (("vgg", "VGG-"), ("resnet", "ResNet-")):
         if name.startswith(short):
             name = long + name[len(short):]
+    name = name.replace("_cifar", " (CIFAR-10)")
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
-    knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != ("insize", 224)]
+    usual = ("insize", 32 if group.network.endswith("_cifar") else 224)
+    knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != usual]
     parts = [name, *knobs, f"batch {group.batch}", phase + (" with SGD" if group.sgd else ""), group.precision]
     if group.memory_order != ("nchw" if group.precision == "fp32" else "nhwc"):
         parts.append(group.memory_order.upper())

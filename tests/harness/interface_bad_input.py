@@ -36,6 +36,36 @@ class CommandLine(InterfaceTest):
         self.refused(*RUN, "swap_all", "--knob", "ahead", words=["ahead", "name=value"])
         self.refused(*RUN, "swap_all", "--knob", "ahead=1", "--knob", "ahead=2", words=["twice"])
 
+    def test_levels_that_are_none(self):
+        self.refused(*RUN, "device", "--fusion", "fussed", words=["--fusion", "\"fussed\"", "did you mean fused?", "lean"])
+        self.refused(*RUN, "device", "--precision", "fp16", words=["--precision", "\"fp16\"", "did you mean", "bf16"])
+        self.refused(*RUN, "device", "--memory-order", "hcwn", words=["--memory-order", "\"hcwn\"", "nchw, nhwc"])
+        for option in ["--fusion", "--precision", "--memory-order"]:
+            self.refused(*RUN, "device", option, "", words=[option])
+            self.refused(*RUN, "device", option, "NONE", words=[option])
+            self.refused("plan", *RUN[1:], "device", option, "x", words=[option])
+
+    def test_a_precision_that_a_machine_lacks(self):
+        run = without(RUN, "--backend")
+        for precision in ["tf32", "bf16"]:
+            on = ["--backend", "sim:p100-pcie3-16g", "--precision", precision]
+            words = ["unsupported", "p100-pcie3-16g", precision]
+            self.refused(*run, "device", *on, "--out", "a.jsonl", code=1, words=words)
+            self.refused("plan", *run[1:], "device", *on, code=1, words=words)
+        records = entries(self.folder / "a.jsonl")[1]
+        self.assertEqual([record["outcome"] for record in records], ["unsupported"] * 2)
+        self.assertTrue(all(record["samples_ns"] == [] for record in records))
+
+    def test_values_where_there_are_none_or_no_place_for_them(self):
+        self.refused(*RUN, "device", "--values", "v", words=["--values", "sim:h200", "cuda:N"])
+        self.assertFalse((self.folder / "v").exists())
+        run = [*without(RUN, "--backend"), "device", "--backend", "cuda:0", "--values"]
+        self.refused(*run, self.write("file", "x"), words=["--values", "file"])
+        self.refused(*run, self.folder / "file" / "v", words=["--values", "file/v"])
+        self.refused(*run, "/proc/v", words=["--values", "/proc/v"])
+        self.refused(*run, "", words=["--values"])
+        self.refused("plan", *RUN[1:], "device", "--values", "v")
+
     def test_missing_and_surplus_words(self):
         self.refused()
         self.refused("run", words=["--network"])
@@ -114,7 +144,8 @@ class Files(InterfaceTest):
         self.refused("sweep", self.spec(name="../x"), words=["name"])
         for field, value in [("batch", -1), ("batch", 0), ("batch", 2**63), ("ratio", 0), ("iterations", -5),
                              ("deadline_s", 0), ("strategy", "manged"), ("network", "alexnett"),
-                             ("backend", "sim:h20"), ("strategy_knobs", {"ahed": 1}), ("network_knobs", {"q": 1})]:
+                             ("fusion", "fussed"), ("fusion", []), ("precision", "fp16"), ("precision", 16),
+                             ("memory_order", "hwcn"), ("memory_order", None), ("backend", "sim:h20"), ("strategy_knobs", {"ahed": 1}), ("network_knobs", {"q": 1})]:
             grid = {"network": "alexnet", "strategy": "device", "backend": "sim:h200", field: value}
             self.refused("sweep", self.write("a.json", {"schema": 1, "name": "a", "grids": [grid]}))
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.json", "study.json"])
@@ -139,6 +170,10 @@ class Files(InterfaceTest):
         broken(["budget_bytes"], budget_bytes=2**63)
         broken(["homes", "missing"], homes={})
         broken(["network", "alexnett"], network={**plan["network"], "name": "alexnett"})
+        broken(["network.fusion", "did you mean fused?"], network={**plan["network"], "fusion": "fussed"})
+        broken(["network.precision", "bf16"], network={**plan["network"], "precision": "bf17"})
+        broken(["network.memory_order", "not a text"], network={**plan["network"], "memory_order": 1})
+        broken(["homes", "missing"], network={**plan["network"], "fusion": "none"})
         broken(["2^63"], network={**plan["network"], "batch": 2**63 - 1})
         broken(["strategy_knobs", "behind"], strategy_knobs={"behind": 1})
         broken(["strategy_knobs", "ahead", "65"], strategy_knobs={"ahead": 65})
@@ -150,6 +185,8 @@ class Files(InterfaceTest):
         self.refused(*run, "absent.json", words=["absent.json"])
         self.refused(*run, "plan.json", "--ratio", "2", words=["--ratio", "--plan"])
         self.refused(*run, "plan.json", "--batch", "2", words=["--batch", "--plan"])
+        for option, value in [("--fusion", "fused"), ("--precision", "fp32"), ("--memory-order", "nchw")]:
+            self.refused(*run, "plan.json", option, value, words=[option, "--plan"])
         self.refused("run", "--backend", "cuda:0", "--plan", "plan.json", words=["plan.json", "mode simulated"])
 
     def test_machines(self):

@@ -5,7 +5,7 @@ import os
 import re
 import unittest
 
-from interface import CELLS, ROOT, InterfaceTest, entries
+from interface import CELLS, ROOT, SPEC, InterfaceTest, entries
 
 RUN = ["--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
 
@@ -98,6 +98,86 @@ class Run(InterfaceTest):
         self.assertIn("outcome    ok", shown)
 
 
+class Levels(InterfaceTest):
+    """Fusion, precision and memory order."""
+
+    def test_a_record_says_which(self):
+        for given, key, stored in [
+                ([], "fused/fp32", ("fused", "fp32", "nchw")),
+                (["--fusion", "none", "--precision", "tf32"], "none/tf32", ("none", "tf32", "nhwc")),
+                (["--fusion", "lean", "--precision", "bf16", "--memory-order", "nchw"], "lean/bf16,nchw",
+                 ("lean", "bf16", "nchw"))]:
+            shown = self.well("run", *RUN, "managed", "--ratio", "1.5", *given, "--out", "a.jsonl")
+            self.assertTrue(shown.startswith(f"alexnet/b2/train/{key}/managed/x1.50/"), shown)
+            record = entries(self.folder / "a.jsonl")[1][-1]
+            self.assertEqual((record["fusion"], record["precision"], record["memory_order"]), stored)
+            self.assertIsNone(record["launch"])
+
+    def test_they_change_what_is_simulated(self):
+        def run(*given):
+            self.well("run", "--network", "vgg16", "--batch", "64", "--backend", "sim:h200", "--strategy", "device",
+                      *given, "--out", "a.jsonl")
+            record = entries(self.folder / "a.jsonl")[1][-1]
+            return record["samples_ns"][-1], record["memory"]["footprint_bytes"]
+
+        apart, fused = run("--fusion", "none"), run()
+        tf32, bf16 = run("--precision", "tf32"), run("--precision", "bf16")
+        self.assertTrue(fused[0] < apart[0] and fused[1] < apart[1])
+        self.assertLess(tf32[0], fused[0])
+        self.assertTrue(bf16[0] < tf32[0] and bf16[1] < tf32[1])
+
+    def test_branching_networks_run_at_every_level(self):
+        spec = self.spec(grids=[{"network": ["resnet18", "resnet20_cifar"], "batch": 8, "fusion": ["none", "fused", "lean"],
+                                 "precision": ["fp32", "bf16"], "ratio": [1, 1.5], "mode": ["simulated", "capped"],
+                                 "strategy": ["device", "swap_all", "managed", "managed_advise", "managed_prefetch"]}])
+        self.well("sweep", spec)
+        records = entries(self.folder / "study.jsonl")[1]
+        self.assertEqual(len(records), 2 * 3 * 2 * 2 * 2 * 5)
+        for record in records:
+            self.assertIn(record["outcome"], ["ok", "infeasible"])
+            if (record["strategy"], record["mode"]) == ("managed", "simulated"):
+                self.assertEqual(record["outcome"], "ok", record["key"])
+
+    def test_a_plan_keeps_them(self):
+        levels = ["--fusion", "lean", "--precision", "bf16", "--memory-order", "nchw"]
+        shown = self.well("plan", *RUN, "swap_all", *levels, "-o", "plan.json", "--graph", "graph.json")
+        self.assertIn("lean, bf16,nchw", shown)
+        network = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))["network"]
+        self.assertEqual((network["fusion"], network["precision"], network["memory_order"]), ("lean", "bf16", "nchw"))
+        graph = json.loads((self.folder / "graph.json").read_text(encoding="utf-8"))
+        self.assertEqual(graph["precision"], "bf16")
+        self.assertIn("bf16", {tensor["type"] for tensor in graph["tensors"]})
+        self.assertEqual({tensor["order"] for tensor in graph["tensors"]}, {"nchw"})
+        shown = self.well("run", "--plan", "plan.json", "--backend", "sim:h200")
+        self.assertTrue(shown.startswith("alexnet/b2/train/lean/bf16,nchw/plan:swap_all,"), shown)
+
+    def test_a_plan_of_before_there_were_any_is_plain(self):
+        self.well("plan", *RUN, "managed", "--fusion", "none", "-o", "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        for field in ["fusion", "precision", "memory_order"]:
+            del plan["network"][field]
+        shown = self.well("run", "--plan", self.write("old.json", plan), "--backend", "sim:h200")
+        self.assertTrue(shown.startswith("alexnet/b2/train/none/fp32/plan:managed/"), shown)
+
+    def test_a_sweep_goes_on_with_a_file_of_before_there_were_any(self):
+        spec = self.spec(common={**SPEC["common"], "fusion": "none"})
+        self.well("sweep", spec)
+        path = self.folder / "study.jsonl"
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        old = [{name: line[name] for name in line if name not in ("memory_order", "launch")} for line in lines]
+        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in old), encoding="utf-8")
+        done = self.umbench("sweep", spec, "--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"{CELLS} of {CELLS} cells are in study.jsonl already", done.stderr)
+        self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), CELLS + 1)
+
+    def test_the_list_shows_them(self):
+        shown = self.well("list", "networks")
+        for row in [r"--fusion +fused ", r" +none ", r" +lean ", r"--precision +fp32 ", r" +tf32 ", r" +bf16 ",
+                    r"--memory-order +nchw ", r" +nhwc "]:
+            self.assertRegex(shown, rf"(?m)^  {row}")
+
+
 class Plan(InterfaceTest):
     def test_a_plan_runs_elsewhere_as_it_would_have_here(self):
         for strategy, mode in [("swap_all", "simulated"), ("managed_prefetch", "simulated"), ("managed", "capped")]:
@@ -185,7 +265,7 @@ class Schema(InterfaceTest):
         jsonschema.Draft202012Validator.check_schema(schema)
         validator = jsonschema.Draft202012Validator(schema)
         grids = [{"network": "alexnet", "strategy": ["device", "swap_all", "managed"], "ratio": [1, 2],
-                  "timeline": True}]
+                  "precision": ["fp32", "bf16"], "timeline": True}]
         done = self.umbench("sweep", self.spec(grids=grids), env={"UMBENCH_TEST_CELL": "abort:managed/x2"})
         self.assertEqual(done.returncode, 1)
         environments, records = entries(self.folder / "study.jsonl")

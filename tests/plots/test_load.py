@@ -61,6 +61,7 @@ def test_titles_say_what_is_computed():
     assert text(precision="bf16", memory_order="nhwc", fusion="lean") == "VGG-16, batch 64, training, bf16, lean"
     assert text(precision="tf32", memory_order="nchw") == "VGG-16, batch 64, training, tf32, NCHW, fused"
     assert text(memory_order="nhwc") == "VGG-16, batch 64, training, fp32, NHWC, fused"
+    assert text(network="resnet20_cifar", network_knobs={"insize": 32}) == "ResNet-20 (CIFAR-10), batch 128, training, fp32, fused"
     assert text(network="resnet50") == "ResNet-50, batch 128, training, fp32, fused"
 
 
