@@ -1,6 +1,8 @@
 // Launchers of our own kernels: everything that cuDNN and cuBLASLt do not do better. All are
-// deterministic (no atomics; sums in an order that depends on shapes alone), accept more than
-// 2^31 elements and any alignment of floats, and are asynchronous on `where.stream`.
+// deterministic (no atomics; sums in an order that depends on shapes alone), are asynchronous on
+// `where.stream`, and accept more than 2^31 elements, in planes of fewer than 2^30. Elements are f32
+// or bf16 where a `dtype` says so, arithmetic is fp32. Any alignment of elements does; addresses that
+// are multiples of 16 bytes are fast. Workspaces are in bytes and need the alignment of floats.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,54 +19,103 @@ struct launch_site {
   int multiprocessors = 1;
 };
 
-// What a kernel must know of a tensor; elements are f32 or bf16, arithmetic is fp32.
+// What a kernel must know of a tensor.
 struct form {
   dims shape;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
 };
 
-// --- elementwise.cu ---
-// y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
-void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);
-// Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
-void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
-void relu(launch_site where, const float* x, float* y, std::int64_t count);
-void relu_backward(launch_site where, const float* y, const float* dy, float* dx, std::int64_t count);
+// --- elementwise.cu --- outputs may take the place of inputs of the same type.
+void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type);
+void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count,
+                   dtype type);
+void add(launch_site where, const void* a, const void* b, void* y, std::int64_t count, dtype type);
+// Rounds to nearest even; not in place.
+void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count);
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count);
 // Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
-void fill(launch_site where, float* to, std::int64_t count, std::uint32_t seed);
+void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
 // --- difference.cu ---
 // ||a - b|| / ||b||, summed in double precision. Waits for the stream; for choosing engines, not
 // for runs. Not a number if a holds one.
-double relative_difference(launch_site where, const void* a, const void* b, std::int64_t count, dtype type);
+double relative_difference(launch_site where, const void* a, const void* b, std::int64_t count,
+                           dtype type = dtype::f32);
 
-// --- bias_backward.cu ---
-// db[c] = sum of dy over all but c; added to db if `accumulate`. `shape` is dy's.
-std::size_t bias_backward_workspace(const dims& shape);
-void bias_backward(launch_site where, const float* dy, float* db, const dims& shape, bool accumulate,
+// --- bias.cu ---
+// y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
+void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);
+// db[c] = sum of dy over all but c; added to db if `accumulate`.
+std::size_t bias_backward_workspace(const form& of);
+void bias_backward(launch_site where, const void* dy, float* db, const form& of, bool accumulate,
                    float* workspace);
+// dx = dy where y > 0, else 0, and db = sum of dx; dx may be dy. Workspace as for bias_backward.
+void relu_bias_backward(launch_site where, const void* y, const void* dy, void* dx, float* db, const form& of,
+                        bool accumulate, float* workspace);
 
-// --- max_pool.cu --- `Index` as the operator's index tensor has it: 1 or 2 bytes wide.
-struct pool_shape {
+// --- max_pool.cu, max_pool_backward.cu --- `index` is 1 or 2 bytes wide.
+struct pool_problem {
   dims x, y;
   max_pool how;
+  dtype type = dtype::f32;
+  memory_order order = memory_order::nchw;
   int index_bytes = 1;
 };
-void max_pool_forward(launch_site where, const float* x, float* y, void* index, const pool_shape& shape);
-void max_pool_backward(launch_site where, const float* dy, const void* index, float* dx,
-                       const pool_shape& shape);
+// b may be null. With how.relu, y = max(maximum + b, 0).
+void max_pool_forward(launch_site where, const void* x, const float* b, void* y, void* index,
+                      const pool_problem& problem);
+// y is read if how.relu; db and its workspace may be null; db is added to if `accumulate`.
+std::size_t max_pool_backward_workspace(const pool_problem& problem);
+void max_pool_backward(launch_site where, const void* dy, const void* index, const void* y, void* dx,
+                       float* db, const pool_problem& problem, bool accumulate, float* workspace);
+
+// --- batch_norm.cu, batch_norm_backward.cu ---
+// Mean and 1 / sqrt(biased variance + epsilon) of every channel.
+std::size_t batch_statistics_workspace(const form& of);
+void batch_statistics(launch_site where, const void* x, float epsilon, float* mean, float* inverse_deviation,
+                      const form& of, float* workspace);
+struct normalization {
+  const void* x = nullptr;
+  const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
+  const void* residual = nullptr;  // or null
+  void* y = nullptr;
+  bool relu = false;
+};
+void normalize(launch_site where, const normalization& what, const form& of);
+// Operands as core/graph.hpp has them; those that are not given are null.
+struct normalization_gradient {
+  const void* x = nullptr;
+  const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
+  const void *dy = nullptr, *dy2 = nullptr, *y = nullptr;
+  void* dx = nullptr;
+  float *dscale = nullptr, *dshift = nullptr;
+  void* dresidual = nullptr;
+  bool relu = false;
+};
+std::size_t batch_norm_backward_workspace(const form& of);
+void batch_norm_backward(launch_site where, const normalization_gradient& what, const form& of,
+                         float* workspace);
+
+// --- global_average_pool.cu --- `of` is x's.
+void global_average_pool(launch_site where, const void* x, void* y, const form& of);
+void global_average_pool_backward(launch_site where, const void* dy, void* dx, const form& of);
 
 // --- softmax.cu --- rows of `classes` logits; the mean is over `batch`, of which `rows` are here.
-struct softmax_shape {
+struct softmax_problem {
   std::int64_t rows = 0, classes = 0, batch = 0;
+  dtype type = dtype::f32;
 };
-std::size_t softmax_workspace(const softmax_shape& shape);
-void softmax_cross_entropy(launch_site where, const float* logits, const std::int32_t* labels, float* loss,
-                           float* probabilities, const softmax_shape& shape, bool accumulate,
+std::size_t softmax_workspace(const softmax_problem& problem);
+// Loss, and probabilities; the loss is added to if `accumulate`.
+void softmax_cross_entropy(launch_site where, const void* logits, const std::int32_t* labels, float* loss,
+                           void* probabilities, const softmax_problem& problem, bool accumulate,
                            float* workspace);
-void softmax_cross_entropy_backward(launch_site where, const float* probabilities, const std::int32_t* labels,
-                                    float* dlogits, const softmax_shape& shape);
+void softmax_cross_entropy_backward(launch_site where, const void* probabilities, const std::int32_t* labels,
+                                    void* dlogits, const softmax_problem& problem);
+// Loss and its gradient; dlogits may be logits. Workspace as for softmax_cross_entropy.
+void softmax_cross_entropy_gradient(launch_site where, const void* logits, const std::int32_t* labels,
+                                    float* loss, void* dlogits, const softmax_problem& problem,
+                                    bool accumulate, float* workspace);
 
 }  // namespace um::kernels

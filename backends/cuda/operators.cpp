@@ -41,18 +41,54 @@ struct site {
     if (r.along == axis::batch) part.n = r.end - r.begin;
     return part;
   }
+  kernels::form form_of(std::size_t operand) const {
+    return {shape(operand), whole(operand).type, whole(operand).order};
+  }
+  std::int64_t count(std::size_t operand) const { return elements(shape(operand)); }
   bool accumulates(std::size_t operand) const { return touched[operand].mode == access_mode::accumulate; }
-  bool has_bias() const { return o.in.size() == 3; }
+  std::size_t inputs() const { return o.in.size(); }
+  std::size_t operands() const { return touched.size(); }
 };
+
+// The order that two tensors share: of the one whose planes are larger than a point, if any.
+memory_order order_of(const tensor& a, const tensor& b) {
+  return a.shape.h * a.shape.w > 1 && a.shape.c > 1 ? a.order : b.order;
+}
 
 convolution_problem problem_of(const site& at, convolution_kind kind, const convolution& how, std::size_t x,
                                std::size_t w, std::size_t y) {
-  return {kind, at.shape(x), at.shape(w), at.shape(y), how, false, at.alignment};
+  convolution_problem problem;
+  problem.kind = kind;
+  problem.x = at.shape(x);
+  problem.w = at.shape(w);
+  problem.y = at.shape(y);
+  problem.how = how;
+  problem.arithmetic = at.g.arithmetic;
+  problem.order = order_of(at.whole(x), at.whole(y));
+  problem.alignment = at.alignment;
+  return problem;
 }
 
 matrix_problem problem_of(const site& at, matrix_kind kind, std::size_t x, std::size_t w) {
   const dims input = at.shape(x);
-  return {kind, input.n, input.c * input.h * input.w, at.shape(w).n, false, false, at.alignment};
+  matrix_problem problem;
+  problem.kind = kind;
+  problem.n = input.n;
+  problem.in = input.c * input.h * input.w;
+  problem.out = at.shape(w).n;
+  problem.arithmetic = at.g.arithmetic;
+  problem.alignment = at.alignment;
+  return problem;
+}
+
+kernels::pool_problem problem_of(const site& at, const max_pool& how, std::size_t x, std::size_t y,
+                                 std::size_t index) {
+  return {at.shape(x),
+          at.shape(y),
+          how,
+          at.whole(x).type,
+          order_of(at.whole(x), at.whole(y)),
+          static_cast<int>(size_of(at.whole(index).type))};
 }
 
 // `order[i]` is the operator's operand that the engine takes as its i-th.
@@ -65,27 +101,16 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
           }};
 }
 
-// The bias is added in place after the product: cuDNN's fused engines are for tensor cores.
-engine with_bias_add(const site& at, engine inner, std::size_t bias, std::size_t y) {
-  return {inner.choice,
-          [where = at.on.compute(), shape = at.shape(y), bind = std::move(inner.bind), bias,
-           y](const bound_operands& operands) -> kernel_call {
-            return [product = bind(operands), where, shape, to = floats(operands.data.at(y)),
-                    from = floats(operands.data.at(bias))] {
-              product();
-              kernels::bias_add(where, to, from, shape);
-            };
-          }};
-}
-
 struct chooser {
   const site& at;
 
   engine operator()(const convolution& how) const {
-    const std::size_t y = at.o.in.size();
-    const auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
-    engine product = reordered(choose_engine(at.on, problem, at.workspace_cap), {0, 1, y});
-    return at.has_bias() ? with_bias_add(at, std::move(product), 2, y) : product;
+    const std::size_t y = at.inputs();
+    auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
+    problem.bias = at.inputs() > 2;
+    std::vector<std::size_t> order{0, 1, y};
+    if (problem.bias) order.push_back(2);
+    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
   }
   engine operator()(const convolution_backward_data& how) const {  // w, dy -> dx
     const auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
@@ -97,41 +122,57 @@ struct chooser {
     return reordered(choose_engine(at.on, problem, at.workspace_cap), {0, 2, 1});
   }
   engine operator()(const bias_backward&) const {
-    const dims shape = at.shape(0);
-    return own_kernel(kernels::bias_backward_workspace(shape),
-                      [where = at.on.compute(), shape, adds = at.accumulates(1)](const bound_operands& to) {
-                        kernels::bias_backward(where, floats(to.data[0]), floats(to.data[1]), shape, adds,
+    const kernels::form of = at.form_of(0);
+    return own_kernel(kernels::bias_backward_workspace(of),
+                      [where = at.on.compute(), of, adds = at.accumulates(1)](const bound_operands& to) {
+                        kernels::bias_backward(where, to.data[0], floats(to.data[1]), of, adds,
                                                floats(to.workspace));
                       });
   }
   engine operator()(const relu&) const {
-    return own_kernel(0, [where = at.on.compute(), count = elements(at.shape(0))](const bound_operands& to) {
-      kernels::relu(where, floats(to.data[0]), floats(to.data[1]), count);
+    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
+      kernels::relu(where, to.data[0], to.data[1], elements(of.shape), of.type);
     });
   }
   engine operator()(const relu_backward&) const {
-    return own_kernel(0, [where = at.on.compute(), count = elements(at.shape(0))](const bound_operands& to) {
-      kernels::relu_backward(where, floats(to.data[0]), floats(to.data[1]), floats(to.data[2]), count);
+    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
+      kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type);
     });
   }
-  engine operator()(const max_pool& how) const {  // x -> y, index
-    const kernels::pool_shape shape{at.shape(0), at.shape(1), how,
-                                    static_cast<int>(size_of(at.whole(2).type))};
-    return own_kernel(0, [where = at.on.compute(), shape](const bound_operands& to) {
-      kernels::max_pool_forward(where, floats(to.data[0]), floats(to.data[1]), to.data[2], shape);
+  engine operator()(const relu_bias_backward&) const {  // y, dy -> dx, db
+    const kernels::form of = at.form_of(0);
+    return own_kernel(kernels::bias_backward_workspace(of),
+                      [where = at.on.compute(), of, adds = at.accumulates(3)](const bound_operands& to) {
+                        kernels::relu_bias_backward(where, to.data[0], to.data[1], to.data[2],
+                                                    floats(to.data[3]), of, adds, floats(to.workspace));
+                      });
+  }
+  engine operator()(const max_pool& how) const {  // x [, b] -> y, index
+    const std::size_t y = at.inputs();
+    const auto problem = problem_of(at, how, 0, y, y + 1);
+    return own_kernel(0, [where = at.on.compute(), problem, y](const bound_operands& to) {
+      const float* const b = y > 1 ? floats(to.data[1]) : nullptr;
+      kernels::max_pool_forward(where, to.data[0], b, to.data[y], to.data[y + 1], problem);
     });
   }
-  engine operator()(const max_pool_backward& how) const {  // dy, index -> dx
-    const kernels::pool_shape shape{at.shape(2), at.shape(0), how.forward,
-                                    static_cast<int>(size_of(at.whole(1).type))};
-    return own_kernel(0, [where = at.on.compute(), shape](const bound_operands& to) {
-      kernels::max_pool_backward(where, floats(to.data[0]), to.data[1], floats(to.data[2]), shape);
+  engine operator()(const max_pool_backward& how) const {  // dy, index [, y] -> dx [, db]
+    const std::size_t dx = at.inputs();
+    const auto problem = problem_of(at, how.forward, dx, 0, 1);
+    const bool sums = at.operands() > dx + 1;
+    const byte_count workspace = sums ? kernels::max_pool_backward_workspace(problem) : 0;
+    return own_kernel(workspace, [where = at.on.compute(), problem, dx, sums,
+                                  adds = sums && at.accumulates(dx + 1)](const bound_operands& to) {
+      const void* const y = dx > 2 ? to.data[2] : nullptr;
+      float* const db = sums ? floats(to.data[dx + 1]) : nullptr;
+      kernels::max_pool_backward(where, to.data[0], to.data[1], y, to.data[dx], db, problem, adds,
+                                 floats(to.workspace));
     });
   }
-  engine operator()(const linear&) const {
-    const std::size_t y = at.o.in.size();
+  engine operator()(const linear& how) const {
+    const std::size_t y = at.inputs();
     auto problem = problem_of(at, matrix_kind::forward, 0, 1);
-    problem.bias = at.has_bias();
+    problem.bias = at.inputs() > 2;
+    problem.relu = how.relu;
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
     return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
@@ -140,36 +181,110 @@ struct chooser {
     const auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
     return reordered(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
   }
-  engine operator()(const linear_backward_filter&) const {  // x, dy -> dw
+  engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
     auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
     problem.accumulate = at.accumulates(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), {0, 2, 1});
+    problem.bias = at.operands() > 3;
+    std::vector<std::size_t> order{0, 2, 1};
+    if (problem.bias) order.push_back(3);
+    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
   }
-  engine operator()(const softmax_cross_entropy&) const {  // logits, labels -> loss, probabilities
-    const kernels::softmax_shape shape = rows_of(0);
-    return own_kernel(kernels::softmax_workspace(shape),
-                      [where = at.on.compute(), shape, adds = at.accumulates(2)](const bound_operands& to) {
-                        kernels::softmax_cross_entropy(where, floats(to.data[0]), integers(to.data[1]),
-                                                       floats(to.data[2]), floats(to.data[3]), shape, adds,
-                                                       floats(to.workspace));
+  // x, scale, shift [, residual] -> y, mean, inverse_deviation
+  engine operator()(const batch_norm& how) const {
+    const kernels::form of = at.form_of(0);
+    return own_kernel(kernels::batch_statistics_workspace(of), [where = at.on.compute(), of, how,
+                                                                y = at.inputs()](const bound_operands& to) {
+      float *const mean = floats(to.data[y + 1]), *const inverse_deviation = floats(to.data[y + 2]);
+      kernels::batch_statistics(where, to.data[0], how.epsilon, mean, inverse_deviation, of,
+                                floats(to.workspace));
+      const void* const residual = y > 3 ? to.data[3] : nullptr;
+      kernels::normalize(where,
+                         {to.data[0], floats(to.data[1]), floats(to.data[2]), mean, inverse_deviation,
+                          residual, to.data[y], how.relu},
+                         of);
+    });
+  }
+  // x, scale, shift, mean, inverse_deviation [, residual] -> y
+  engine operator()(const normalize& how) const {
+    return own_kernel(
+        0, [where = at.on.compute(), of = at.form_of(0), how, y = at.inputs()](const bound_operands& to) {
+          const void* const residual = y > 5 ? to.data[5] : nullptr;
+          kernels::normalize(where,
+                             {to.data[0], floats(to.data[1]), floats(to.data[2]), floats(to.data[3]),
+                              floats(to.data[4]), residual, to.data[y], how.relu},
+                             of);
+        });
+  }
+  // x, scale, shift, mean, inverse_deviation, dy [, dy2] [, y] -> dx, dscale, dshift [, dresidual]
+  engine operator()(const batch_norm_backward& how) const {
+    const kernels::form of = at.form_of(0);
+    return own_kernel(kernels::batch_norm_backward_workspace(of),
+                      [where = at.on.compute(), of, how, dx = at.inputs()](const bound_operands& to) {
+                        kernels::normalization_gradient what{to.data[0],         floats(to.data[1]),
+                                                             floats(to.data[2]), floats(to.data[3]),
+                                                             floats(to.data[4]), to.data[5]};
+                        if (how.two_gradients) what.dy2 = to.data[6];
+                        if (how.relu && how.residual) what.y = to.data[how.two_gradients ? 7 : 6];
+                        what.dx = to.data[dx];
+                        what.dscale = floats(to.data[dx + 1]);
+                        what.dshift = floats(to.data[dx + 2]);
+                        if (how.residual) what.dresidual = to.data[dx + 3];
+                        what.relu = how.relu;
+                        kernels::batch_norm_backward(where, what, of, floats(to.workspace));
                       });
   }
+  engine operator()(const add&) const {
+    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
+      kernels::add(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type);
+    });
+  }
+  engine operator()(const global_average_pool&) const {
+    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
+      kernels::global_average_pool(where, to.data[0], to.data[1], of);
+    });
+  }
+  engine operator()(const global_average_pool_backward&) const {
+    return own_kernel(0, [where = at.on.compute(), of = at.form_of(1)](const bound_operands& to) {
+      kernels::global_average_pool_backward(where, to.data[0], to.data[1], of);
+    });
+  }
+  engine operator()(const cast&) const {
+    return own_kernel(0, [where = at.on.compute(), count = at.count(0), from = at.whole(0).type,
+                          type = at.whole(1).type](const bound_operands& to) {
+      kernels::cast(where, to.data[0], from, to.data[1], type, count);
+    });
+  }
+  engine operator()(const softmax_cross_entropy&) const {  // logits, labels -> loss, probabilities
+    const kernels::softmax_problem rows = rows_of(0);
+    return own_kernel(kernels::softmax_workspace(rows), [where = at.on.compute(), rows,
+                                                         adds = at.accumulates(2)](const bound_operands& to) {
+      kernels::softmax_cross_entropy(where, to.data[0], integers(to.data[1]), floats(to.data[2]), to.data[3],
+                                     rows, adds, floats(to.workspace));
+    });
+  }
   engine operator()(const softmax_cross_entropy_backward&) const {  // probabilities, labels -> dlogits
-    return own_kernel(0, [where = at.on.compute(), shape = rows_of(0)](const bound_operands& to) {
-      kernels::softmax_cross_entropy_backward(where, floats(to.data[0]), integers(to.data[1]),
-                                              floats(to.data[2]), shape);
+    return own_kernel(0, [where = at.on.compute(), rows = rows_of(0)](const bound_operands& to) {
+      kernels::softmax_cross_entropy_backward(where, to.data[0], integers(to.data[1]), to.data[2], rows);
+    });
+  }
+  engine operator()(const softmax_cross_entropy_gradient&) const {  // logits, labels -> loss, dlogits
+    const kernels::softmax_problem rows = rows_of(0);
+    return own_kernel(kernels::softmax_workspace(rows), [where = at.on.compute(), rows,
+                                                         adds = at.accumulates(2)](const bound_operands& to) {
+      kernels::softmax_cross_entropy_gradient(where, to.data[0], integers(to.data[1]), floats(to.data[2]),
+                                              to.data[3], rows, adds, floats(to.workspace));
     });
   }
   engine operator()(const sgd_update& how) const {  // w, dw -> w
-    return own_kernel(0, [where = at.on.compute(), count = elements(at.shape(0)),
+    return own_kernel(0, [where = at.on.compute(), count = at.count(0),
                           rate = how.learning_rate](const bound_operands& to) {
       kernels::sgd_update(where, floats(to.data[0]), floats(to.data[1]), rate, count);
     });
   }
 
-  kernels::softmax_shape rows_of(std::size_t operand) const {
+  kernels::softmax_problem rows_of(std::size_t operand) const {
     const dims part = at.shape(operand);
-    return {part.n, part.c * part.h * part.w, at.whole(operand).shape.n};
+    return {part.n, part.c * part.h * part.w, at.whole(operand).shape.n, at.whole(operand).type};
   }
 };
 
@@ -191,12 +306,13 @@ byte_count first_byte_of(const tensor& t, const region& r) {
 }
 
 bool same_work(const graph& g, const op& a, const op& b) {
-  const auto same_shapes = [&](const std::vector<tensor_id>& left, const std::vector<tensor_id>& right) {
+  const auto alike = [&](const std::vector<tensor_id>& left, const std::vector<tensor_id>& right) {
     return std::equal(left.begin(), left.end(), right.begin(), right.end(), [&](tensor_id l, tensor_id r) {
-      return g.tensors[l].shape == g.tensors[r].shape && g.tensors[l].type == g.tensors[r].type;
+      const tensor &s = g.tensors[l], &t = g.tensors[r];
+      return s.shape == t.shape && s.type == t.type && s.order == t.order;
     });
   };
-  return a.what == b.what && same_shapes(a.in, b.in) && same_shapes(a.out, b.out);
+  return a.what == b.what && alike(a.in, b.in) && alike(a.out, b.out);
 }
 
 }  // namespace um

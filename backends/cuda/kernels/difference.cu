@@ -1,9 +1,8 @@
-#include <cuda_bf16.h>
-
 #include <cmath>
 #include <vector>
 
 #include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/values.cuh"
 #include "um_allocators/arena.hpp"
 
 namespace um::kernels {
@@ -13,21 +12,16 @@ struct squares {
   double difference, reference;
 };
 
-__device__ double widened(float value) {
-  return value;
-}
-__device__ double widened(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-
 // One pair of sums per thread: the host adds them up.
-template <class Value>
+template <class T>
 __global__ void __launch_bounds__(block_threads)
-    sum_squares(const Value* a, const Value* b, std::int64_t count, squares* sums) {
+    sum_squares(const T* a, const T* b, std::int64_t count, squares* sums) {
   squares mine{0, 0};
   for (auto i = thread_index<std::int64_t>(); i < count; i += grid_stride<std::int64_t>()) {
-    const double reference = widened(b[i]);
-    const double difference = widened(a[i]) - reference;
+    float left[1], right[1];
+    unpack<T, 1>(load<1>(a + i), left);
+    unpack<T, 1>(load<1>(b + i), right);
+    const double reference = right[0], difference = left[0] - reference;
     mine.difference += difference * difference;
     mine.reference += reference * reference;
   }
@@ -41,14 +35,12 @@ double relative_difference(launch_site where, const void* a, const void* b, std:
   std::vector<squares> sums(static_cast<std::size_t>(grid) * block_threads);
   const arena partial = device_arena(sums.size() * sizeof(squares));
   auto* const data = reinterpret_cast<squares*>(partial.data());
-  if (type == dtype::bf16) {
-    sum_squares<<<grid, block_threads, 0, where.stream>>>(static_cast<const __nv_bfloat16*>(a),
-                                                          static_cast<const __nv_bfloat16*>(b), count, data);
-  } else {
-    sum_squares<<<grid, block_threads, 0, where.stream>>>(static_cast<const float*>(a),
-                                                          static_cast<const float*>(b), count, data);
-  }
-  check(cudaGetLastError());
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    sum_squares<<<grid, block_threads, 0, where.stream>>>(static_cast<const T*>(a), static_cast<const T*>(b),
+                                                          count, data);
+    check(cudaGetLastError());
+  });
   check(cudaMemcpyAsync(sums.data(), data, partial.bytes(), cudaMemcpyDeviceToHost, where.stream));
   check(cudaStreamSynchronize(where.stream));
   squares total{0, 0};

@@ -1,133 +1,145 @@
 #include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/values.cuh"
 
 namespace um::kernels {
 namespace {
 
-// out[i] = f(a[i], b[i]). a, b and out may be the same memory. Four elements at a time where all
-// three are aligned; what is left over, one by one.
-template <class F>
+// out[i] = f(a[i], b[i]), or f(a[i]) where F takes one operand. A block computes `Unroll` vectors of
+// N elements a thread; the elements behind the last vector fall to block 0. a, b and out may be the
+// same memory where their types are the same.
+template <int N, int Unroll, class In, class Out, class F>
 __global__ void __launch_bounds__(block_threads)
-    map_vectors(const float* a, const float* b, float* out, std::int64_t count, F f) {
-  const std::int64_t vectors = count / 4;
-  const auto* a4 = reinterpret_cast<const float4*>(a);
-  const auto* b4 = reinterpret_cast<const float4*>(b);
-  auto* out4 = reinterpret_cast<float4*>(out);
-  const auto first = thread_index<std::int64_t>();
-  for (std::int64_t i = first; i < vectors; i += grid_stride<std::int64_t>()) {
-    const float4 u = a4[i];
-    const float4 v = b4[i];
-    out4[i] = make_float4(f(u.x, v.x), f(u.y, v.y), f(u.z, v.z), f(u.w, v.w));
+    map_elements(const In* a, const In* b, Out* out, std::int64_t count, F f) {
+  constexpr bool two = F::operands == 2;
+  const std::int64_t vectors = count / N;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * (block_threads * Unroll) + threadIdx.x;
+  bits<In, N> left[Unroll], right[Unroll];
+#pragma unroll
+  for (int u = 0; u < Unroll; ++u) {
+    const std::int64_t i = first + u * block_threads;
+    if (i >= vectors) break;
+    left[u] = load<N>(a + i * N);
+    if constexpr (two) right[u] = load<N>(b + i * N);
   }
-  if (first < count % 4) {
-    const std::int64_t i = vectors * 4 + first;
-    out[i] = f(a[i], b[i]);
+#pragma unroll
+  for (int u = 0; u < Unroll; ++u) {
+    const std::int64_t i = first + u * block_threads;
+    if (i >= vectors) break;
+    float x[N], y[N], result[N];
+    unpack<In, N>(left[u], x);
+    if constexpr (two) unpack<In, N>(right[u], y);
+#pragma unroll
+    for (int j = 0; j < N; ++j) result[j] = f(x[j], two ? y[j] : 0.0F);
+    store<N>(out + i * N, pack<Out, N>(result));
+  }
+  if (N > 1 && first < count % N) {
+    const std::int64_t i = vectors * N + first;
+    float x[1], y[1];
+    unpack<In, 1>(load<1>(a + i), x);
+    if constexpr (two) unpack<In, 1>(load<1>(b + i), y);
+    const float result[1] = {f(x[0], two ? y[0] : 0.0F)};
+    store<1>(out + i, pack<Out, 1>(result));
   }
 }
 
-template <class F>
-__global__ void __launch_bounds__(block_threads)
-    map_scalars(const float* a, const float* b, float* out, std::int64_t count, F f) {
-  for (auto i = thread_index<std::int64_t>(); i < count; i += grid_stride<std::int64_t>()) {
-    out[i] = f(a[i], b[i]);
-  }
-}
-
-template <class F>
-void map(launch_site where, const float* a, const float* b, float* out, std::int64_t count, F f) {
-  if (count == 0) return;
-  if (aligned_16(a, b, out)) {
-    map_vectors<<<grid_for(where, count / 4), block_threads, 0, where.stream>>>(a, b, out, count, f);
-  } else {
-    map_scalars<<<grid_for(where, count), block_threads, 0, where.stream>>>(a, b, out, count, f);
-  }
+template <int N, int Unroll, class In, class Out, class F>
+void launch_elements(launch_site where, const In* a, const In* b, Out* out, std::int64_t count, F f) {
+  const std::int64_t blocks = divide_up(std::max<std::int64_t>(count / N, 1), block_threads * Unroll);
+  map_elements<N, Unroll>
+      <<<static_cast<unsigned>(blocks), block_threads, 0, where.stream>>>(a, b, out, count, f);
   check(cudaGetLastError());
 }
 
+template <class In, class Out, class F>
+void map(launch_site where, const void* a, const void* b, void* out, std::int64_t count, F f) {
+  if (count == 0) return;
+  const auto* const left = static_cast<const In*>(a);
+  const auto* const right = static_cast<const In*>(b);
+  auto* const to = static_cast<Out*>(out);
+  constexpr int wide = std::max(vector_of<In>, vector_of<Out>);
+  if (aligned_to(16, a, b, out)) {
+    launch_elements<wide, 2>(where, left, right, to, count, f);
+  } else {
+    launch_elements<1, 8>(where, left, right, to, count, f);
+  }
+}
+
 struct rectify {
+  static constexpr int operands = 1;
   __device__ float operator()(float x, float) const { return x > 0.0F ? x : 0.0F; }
 };
 struct pass_if_positive {
+  static constexpr int operands = 2;
   __device__ float operator()(float y, float dy) const { return y > 0.0F ? dy : 0.0F; }
 };
+struct plus {
+  static constexpr int operands = 2;
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct same {
+  static constexpr int operands = 1;
+  __device__ float operator()(float x, float) const { return x; }
+};
 struct descend {
+  static constexpr int operands = 2;
   float rate;
   __device__ float operator()(float w, float dw) const { return fmaf(-rate, dw, w); }
 };
 
-// `plane` vectors of Value per channel and sample.
-template <class Index, class Value, class Add>
-__global__ void __launch_bounds__(block_threads)
-    add_per_channel(Value* y, const float* b, Index count, Index plane, Index channels, Add add) {
-  for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
-    y[i] = add(y[i], __ldg(b + i / plane % channels));
-  }
-}
-
-struct add_scalar {
-  __device__ float operator()(float y, float b) const { return y + b; }
-};
-struct add_vector {
-  __device__ float4 operator()(float4 y, float b) const {
-    return make_float4(y.x + b, y.y + b, y.z + b, y.w + b);
-  }
-};
-
-template <class Value, class Add>
-void launch_bias_add(launch_site where, Value* y, const float* b, std::int64_t count, std::int64_t plane,
-                     std::int64_t channels, Add add) {
-  const int grid = grid_for(where, count);
-  if (fits_32_bits(count)) {
-    add_per_channel<<<grid, block_threads, 0, where.stream>>>(y, b, static_cast<std::uint32_t>(count),
-                                                              static_cast<std::uint32_t>(plane),
-                                                              static_cast<std::uint32_t>(channels), add);
-  } else {
-    add_per_channel<<<grid, block_threads, 0, where.stream>>>(y, b, static_cast<std::uint64_t>(count),
-                                                              static_cast<std::uint64_t>(plane),
-                                                              static_cast<std::uint64_t>(channels), add);
-  }
-  check(cudaGetLastError());
-}
-
-__global__ void __launch_bounds__(block_threads)
-    fill_random(float* to, std::int64_t count, std::uint32_t seed) {
+template <class T>
+__global__ void __launch_bounds__(block_threads) fill_random(T* to, std::int64_t count, std::uint32_t seed) {
   for (auto i = thread_index<std::int64_t>(); i < count; i += grid_stride<std::int64_t>()) {
     std::uint32_t z = static_cast<std::uint32_t>(i) * 0x9e3779b9U + seed;
     z = (z ^ (z >> 16)) * 0x85ebca6bU;
     z = (z ^ (z >> 13)) * 0xc2b2ae35U;
     z ^= z >> 16;
-    to[i] = static_cast<float>(static_cast<std::int32_t>(z >> 8) - (1 << 23)) / static_cast<float>(1 << 23);
+    const float value[1] = {static_cast<float>(static_cast<std::int32_t>(z >> 8) - (1 << 23)) /
+                            static_cast<float>(1 << 23)};
+    store<1>(to + i, pack<T, 1>(value));
   }
 }
 
 }  // namespace
 
-void bias_add(launch_site where, float* y, const float* b, const dims& shape) {
-  const std::int64_t plane = shape.h * shape.w;
-  const std::int64_t count = shape.n * shape.c * plane;
-  if (count == 0) return;
-  if (plane % 4 == 0 && aligned_16(y)) {
-    launch_bias_add(where, reinterpret_cast<float4*>(y), b, count / 4, plane / 4, shape.c, add_vector{});
-  } else {
-    launch_bias_add(where, y, b, count, plane, shape.c, add_scalar{});
-  }
+void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    map<T, T>(where, x, nullptr, y, count, rectify{});
+  });
 }
 
-void relu(launch_site where, const float* x, float* y, std::int64_t count) {
-  map(where, x, x, y, count, rectify{});
+void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count,
+                   dtype type) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    map<T, T>(where, y, dy, dx, count, pass_if_positive{});
+  });
 }
 
-void relu_backward(launch_site where, const float* y, const float* dy, float* dx, std::int64_t count) {
-  map(where, y, dy, dx, count, pass_if_positive{});
+void add(launch_site where, const void* a, const void* b, void* y, std::int64_t count, dtype type) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    map<T, T>(where, a, b, y, count, plus{});
+  });
+}
+
+void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count) {
+  with_type(from, [&](auto in) {
+    with_type(to, [&](auto out) { map<decltype(in), decltype(out)>(where, x, nullptr, y, count, same{}); });
+  });
 }
 
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count) {
-  map(where, w, dw, w, count, descend{learning_rate});
+  map<float, float>(where, w, dw, w, count, descend{learning_rate});
 }
 
-void fill(launch_site where, float* to, std::int64_t count, std::uint32_t seed) {
+void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed) {
   if (count == 0) return;
-  fill_random<<<grid_for(where, count), block_threads, 0, where.stream>>>(to, count, seed);
-  check(cudaGetLastError());
+  with_type(type, [&](auto zero) {
+    fill_random<<<grid_for(where, count), block_threads, 0, where.stream>>>(static_cast<decltype(zero)*>(to),
+                                                                            count, seed);
+    check(cudaGetLastError());
+  });
 }
 
 }  // namespace um::kernels

@@ -1,9 +1,10 @@
-// What the kernels share: grids that fill the device, 16-byte access, block-wide sums.
+// What the kernels share: grids, alignment, divisions by a constant, block-wide sums.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 
@@ -13,24 +14,45 @@
 namespace um::kernels {
 
 inline constexpr int block_threads = 256;
-inline constexpr int blocks_per_multiprocessor = 8;  // 2048 threads: full occupancy
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Enough blocks for `items`, one per thread, but no more than are resident at once: kernels stride.
 inline int grid_for(launch_site where, std::int64_t items) {
-  const std::int64_t wanted = (items + block_threads - 1) / block_threads;
+  constexpr int blocks_per_multiprocessor = 8;  // 2048 threads: full occupancy
   const std::int64_t most = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
-  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, most));
+  return static_cast<int>(std::clamp<std::int64_t>(divide_up(items, block_threads), 1, most));
 }
 
+// Null pointers count as aligned.
 template <class... Pointers>
-bool aligned_16(const Pointers*... pointers) {
-  return ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);
+bool aligned_to(std::uintptr_t bytes, const Pointers*... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % bytes == 0) && ...);
 }
 
-// 32-bit index arithmetic is several times cheaper; the margin keeps index + stride from wrapping.
-inline bool fits_32_bits(std::int64_t count) {
-  return count < std::int64_t{1} << 31;
-}
+// Division of numbers below 2^31 by a number that a launch fixes: a multiplication and a shift
+// (Granlund and Montgomery 1994).
+struct divisor {
+  std::uint32_t by = 1, factor = 0, shift = 0;
+
+  explicit divisor(std::int64_t value) : by(static_cast<std::uint32_t>(value)) {
+    if (by == 1) return;
+    const auto power = 31U + static_cast<unsigned>(std::bit_width(by - 1));
+    factor = static_cast<std::uint32_t>(((std::uint64_t{1} << power) + by - 1) / by);
+    shift = power - 32;
+  }
+  __device__ std::uint32_t quotient(std::uint32_t of) const {
+    return by == 1 ? of : __umulhi(of, factor) >> shift;
+  }
+  // Leaves the quotient in `of` and returns the remainder.
+  __device__ std::uint32_t split(std::uint32_t& of) const {
+    const std::uint32_t whole = of;
+    of = quotient(whole);
+    return whole - of * by;
+  }
+};
 
 template <class Index>
 __device__ Index thread_index() {

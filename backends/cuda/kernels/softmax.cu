@@ -1,30 +1,49 @@
 #include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/values.cuh"
 
 namespace um::kernels {
 namespace {
 
-// A block per row: maximum, sum of exponentials, probabilities, and the row's own loss.
+template <class T>
+__device__ float value_at(const T* from, std::int64_t i) {
+  float value[1];
+  unpack<T, 1>(load<1>(from + i), value);
+  return value[0];
+}
+template <class T>
+__device__ void put_at(T* to, std::int64_t i, float value) {
+  const float values[1] = {value};
+  store<1>(to + i, pack<T, 1>(values));
+}
+
+// A block per row: maximum, sum of exponentials, the row's own loss, and probabilities or, with
+// `Gradient`, (probabilities - 1 at the label) / batch. out may be logits: each element is written
+// by the thread that read it last, the label's is read before the first is written.
+template <bool Gradient, class T>
 __global__ void __launch_bounds__(block_threads)
-    softmax_rows(const float* logits, const std::int32_t* labels, float* probabilities, float* row_loss,
-                 std::int64_t classes) {
+    softmax_rows(const T* logits, const std::int32_t* labels, T* out, float* row_loss, std::int64_t classes,
+                 float batch) {
   const std::int64_t row = blockIdx.x;
-  const float* in = logits + row * classes;
-  float* out = probabilities + row * classes;
+  const T* const in = logits + row * classes;
   float most = -INFINITY;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) most = fmaxf(most, in[i]);
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) most = fmaxf(most, value_at(in, i));
   most = block_max(most);
   float sum = 0.0F;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) sum += expf(in[i] - most);
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) sum += expf(value_at(in, i) - most);
   __shared__ float total;
   sum = block_sum(sum);
-  if (threadIdx.x == 0) total = sum;
+  const std::int32_t label = labels[row];
+  if (threadIdx.x == 0) {
+    total = sum;
+    const bool valid = label >= 0 && label < classes;  // a bad label shows in the loss, not as a fault
+    row_loss[row] = valid ? logf(sum) - (value_at(in, label) - most) : NAN;
+  }
   __syncthreads();
   const float scale = 1.0F / total;
-  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) out[i] = expf(in[i] - most) * scale;
-  if (threadIdx.x == 0) {
-    const std::int32_t label = labels[row];
-    const bool valid = label >= 0 && label < classes;  // a bad label shows in the loss, not as a fault
-    row_loss[row] = valid ? logf(total) - (in[label] - most) : NAN;
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) {
+    const float probability = expf(value_at(in, i) - most) * scale;
+    const float gradient = (probability - (i == label ? 1.0F : 0.0F)) / batch;
+    put_at(out + row * classes, i, Gradient ? gradient : probability);
   }
 }
 
@@ -36,38 +55,59 @@ __global__ void __launch_bounds__(block_threads)
   if (threadIdx.x == 0) *loss = (accumulate ? *loss : 0.0F) + sum / batch;
 }
 
+template <class T>
 __global__ void __launch_bounds__(block_threads)
-    softmax_backward(const float* probabilities, const std::int32_t* labels, float* dlogits,
-                     std::int64_t count, std::int64_t classes, float batch) {
-  for (auto i = thread_index<std::int64_t>(); i < count; i += grid_stride<std::int64_t>()) {
-    const bool at_label = i % classes == labels[i / classes];
-    dlogits[i] = (probabilities[i] - (at_label ? 1.0F : 0.0F)) / batch;
+    softmax_backward(const T* probabilities, const std::int32_t* labels, T* dlogits, std::int64_t classes,
+                     float batch) {
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * classes;
+  const std::int32_t label = labels[blockIdx.x];
+  for (std::int64_t i = threadIdx.x; i < classes; i += block_threads) {
+    const float probability = value_at(probabilities + first, i);
+    put_at(dlogits + first, i, (probability - (i == label ? 1.0F : 0.0F)) / batch);
   }
+}
+
+template <bool Gradient>
+void launch_rows(launch_site where, const void* logits, const std::int32_t* labels, float* loss, void* out,
+                 const softmax_problem& problem, bool accumulate, float* workspace) {
+  const auto batch = static_cast<float>(problem.batch);
+  with_type(problem.type, [&](auto zero) {
+    using T = decltype(zero);
+    softmax_rows<Gradient><<<static_cast<unsigned>(problem.rows), block_threads, 0, where.stream>>>(
+        static_cast<const T*>(logits), labels, static_cast<T*>(out), workspace, problem.classes, batch);
+    check(cudaGetLastError());
+  });
+  mean_loss<<<1, block_threads, 0, where.stream>>>(workspace, loss, problem.rows, batch, accumulate);
+  check(cudaGetLastError());
 }
 
 }  // namespace
 
-std::size_t softmax_workspace(const softmax_shape& shape) {
-  return static_cast<std::size_t>(shape.rows) * sizeof(float);
+std::size_t softmax_workspace(const softmax_problem& problem) {
+  return static_cast<std::size_t>(problem.rows) * sizeof(float);
 }
 
-void softmax_cross_entropy(launch_site where, const float* logits, const std::int32_t* labels, float* loss,
-                           float* probabilities, const softmax_shape& shape, bool accumulate,
+void softmax_cross_entropy(launch_site where, const void* logits, const std::int32_t* labels, float* loss,
+                           void* probabilities, const softmax_problem& problem, bool accumulate,
                            float* workspace) {
-  softmax_rows<<<static_cast<unsigned>(shape.rows), block_threads, 0, where.stream>>>(
-      logits, labels, probabilities, workspace, shape.classes);
-  check(cudaGetLastError());
-  mean_loss<<<1, block_threads, 0, where.stream>>>(workspace, loss, shape.rows,
-                                                   static_cast<float>(shape.batch), accumulate);
-  check(cudaGetLastError());
+  launch_rows<false>(where, logits, labels, loss, probabilities, problem, accumulate, workspace);
 }
 
-void softmax_cross_entropy_backward(launch_site where, const float* probabilities, const std::int32_t* labels,
-                                    float* dlogits, const softmax_shape& shape) {
-  const std::int64_t count = shape.rows * shape.classes;
-  softmax_backward<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-      probabilities, labels, dlogits, count, shape.classes, static_cast<float>(shape.batch));
-  check(cudaGetLastError());
+void softmax_cross_entropy_gradient(launch_site where, const void* logits, const std::int32_t* labels,
+                                    float* loss, void* dlogits, const softmax_problem& problem,
+                                    bool accumulate, float* workspace) {
+  launch_rows<true>(where, logits, labels, loss, dlogits, problem, accumulate, workspace);
+}
+
+void softmax_cross_entropy_backward(launch_site where, const void* probabilities, const std::int32_t* labels,
+                                    void* dlogits, const softmax_problem& problem) {
+  with_type(problem.type, [&](auto zero) {
+    using T = decltype(zero);
+    softmax_backward<<<static_cast<unsigned>(problem.rows), block_threads, 0, where.stream>>>(
+        static_cast<const T*>(probabilities), labels, static_cast<T*>(dlogits), problem.classes,
+        static_cast<float>(problem.batch));
+    check(cudaGetLastError());
+  });
 }
 
 }  // namespace um::kernels

@@ -1,0 +1,139 @@
+#include "backends/cuda/kernels/batch_norm.cuh"
+
+namespace um::kernels {
+namespace {
+
+// Count, mean and sum of squared distances from the mean; two are combined without the cancellation
+// of a difference of squares (Chan, Golub and LeVeque 1983).
+struct moments {
+  float count = 0.0F, mean = 0.0F, squares = 0.0F;
+
+  __device__ static moments plus(const moments& a, const moments& b) {
+    const float count = a.count + b.count;
+    if (count == 0.0F) return a;
+    const float distance = b.mean - a.mean, share = b.count / count;
+    return {count, a.mean + distance * share,
+            a.squares + b.squares + distance * distance * (a.count * share)};
+  }
+};
+
+// Sums of distances from the thread's first value, and of their squares: the values of a channel are
+// near each other, so little cancels.
+template <class Layout>
+struct collect_moments {
+  using T = typename Layout::value;
+  static constexpr int N = Layout::vector, own = Layout::channels;
+  const T* x;
+
+  using sum = moments;
+  using loaded = bits<T, N>;
+  struct channel_state {
+    float near[own], distance[own] = {}, squares[own] = {};
+    float count = 0.0F;
+  };
+  __device__ channel_state begin(std::int64_t) const { return {}; }
+  __device__ loaded load(std::int64_t at) const { return kernels::load<N>(x + at); }
+  __device__ void apply(std::int64_t, const loaded& values, channel_state& s) const {
+    float v[N];
+    unpack<T, N>(values, v);
+#pragma unroll
+    for (int i = 0; i < own; ++i) s.near[i] = s.count == 0.0F ? v[i] : s.near[i];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float distance = v[i] - s.near[i % own];
+      s.distance[i % own] += distance;
+      s.squares[i % own] = fmaf(distance, distance, s.squares[i % own]);
+    }
+    s.count += N / own;
+  }
+  __device__ void end(const channel_state& s, sum (&mine)[own]) const {
+    if (s.count == 0.0F) return;
+#pragma unroll
+    for (int i = 0; i < own; ++i) {
+      const float mean = s.distance[i] / s.count;
+      mine[i] = {s.count, s.near[i] + mean, fmaxf(s.squares[i] - s.distance[i] * mean, 0.0F)};
+    }
+  }
+};
+
+struct write_statistics {
+  float epsilon;
+  float *mean, *inverse_deviation;
+
+  __device__ void operator()(std::int64_t channel, const moments& total) const {
+    mean[channel] = total.mean;
+    inverse_deviation[channel] = 1.0F / sqrtf(total.squares / total.count + epsilon);
+  }
+};
+
+template <class Layout, bool Residual>
+struct apply_normalization {
+  using T = typename Layout::value;
+  static constexpr int N = Layout::vector, own = Layout::channels;
+  normalization_vectors of;
+  const T *x, *residual;
+  T* y;
+  bool relu;
+
+  struct loaded {
+    bits<T, N> x, residual;
+  };
+  using channel_state = normalizer<own>;
+  __device__ channel_state begin(std::int64_t channel) const { return channel_state(of, channel); }
+  __device__ loaded load(std::int64_t at) const {
+    loaded values;
+    values.x = kernels::load<N>(x + at);
+    if constexpr (Residual) values.residual = kernels::load<N>(residual + at);
+    return values;
+  }
+  __device__ void apply(std::int64_t at, const loaded& values, const channel_state& s) const {
+    float v[N], added[N] = {};
+    unpack<T, N>(values.x, v);
+    if constexpr (Residual) unpack<T, N>(values.residual, added);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      v[i] = s(i % own, v[i]);
+      if constexpr (Residual) v[i] += added[i];
+      if (relu) v[i] = v[i] > 0.0F ? v[i] : 0.0F;
+    }
+    store<N>(y + at, pack<T, N>(v));
+  }
+};
+
+template <class Layout, bool Residual>
+void launch_normalize(launch_site where, const normalization& what, const dims& shape) {
+  using T = typename Layout::value;
+  const apply_normalization<Layout, Residual> op{{what.scale, what.shift, what.mean, what.inverse_deviation},
+                                                 static_cast<const T*>(what.x),
+                                                 static_cast<const T*>(what.residual),
+                                                 static_cast<T*>(what.y),
+                                                 what.relu};
+  // What the statistics read last is the likeliest to be cached still.
+  launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
+}
+
+}  // namespace
+
+std::size_t batch_statistics_workspace(const form& of) {
+  return reduction_workspace<moments>(of);
+}
+
+void batch_statistics(launch_site where, const void* x, float epsilon, float* mean, float* inverse_deviation,
+                      const form& of, float* workspace) {
+  with_layout(of, aligned_to(16, x), [&](auto l) {
+    using L = decltype(l);
+    const collect_moments<L> op{static_cast<const typename L::value*>(x)};
+    launch_reduction<L, unrolled<L>(4)>(where, op, of.shape, workspace,
+                                        write_statistics{epsilon, mean, inverse_deviation});
+  });
+}
+
+void normalize(launch_site where, const normalization& what, const form& of) {
+  with_layout(of, aligned_to(16, what.x, what.residual, what.y), [&](auto l) {
+    using L = decltype(l);
+    if (what.residual != nullptr) return launch_normalize<L, true>(where, what, of.shape);
+    launch_normalize<L, false>(where, what, of.shape);
+  });
+}
+
+}  // namespace um::kernels

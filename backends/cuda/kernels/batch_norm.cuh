@@ -1,0 +1,41 @@
+// What normalisation and its gradient share.
+#pragma once
+
+#include "backends/cuda/kernels/channels.cuh"
+
+namespace um::kernels {
+
+struct normalization_vectors {
+  const float *scale, *shift, *mean, *inverse_deviation;
+};
+
+// scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes
+// the ReLU's mask from x with it: it has to round as the forward pass did, whatever surrounds it.
+template <int Channels>
+struct normalizer {
+  float mean[Channels], factor[Channels], shift[Channels];
+
+  __device__ normalizer(const normalization_vectors& of, std::int64_t channel) {
+    float scale[Channels], inverse_deviation[Channels];
+    load_channels(of.scale + channel, scale);
+    load_channels(of.inverse_deviation + channel, inverse_deviation);
+    load_channels(of.mean + channel, mean);
+    load_channels(of.shift + channel, shift);
+#pragma unroll
+    for (int i = 0; i < Channels; ++i) factor[i] = __fmul_rn(scale[i], inverse_deviation[i]);
+  }
+  __device__ float operator()(int i, float x) const {
+    return __fmaf_rn(__fsub_rn(x, mean[i]), factor[i], shift[i]);
+  }
+};
+
+// A pass over what a reduction has just read: the same parts, each from its end.
+template <class Layout, int Unroll, class Op>
+void launch_second_pass(launch_site where, const Op& op, const dims& shape) {
+  const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
+  map_channels<Layout, Unroll, direction::backwards>
+      <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions);
+  check(cudaGetLastError());
+}
+
+}  // namespace um::kernels

@@ -1,0 +1,174 @@
+// Two passes, with g the gradient behind the ReLU, M elements a channel and h = (x - mean) *
+// inverse_deviation:
+//   dshift = sum of g, dscale = sum of g * h
+//   dx = scale * inverse_deviation * (g - dshift / M - h * dscale / M)
+// With a residual the first pass writes g to dresidual and the second reads it; without one the
+// second computes g again.
+#include "backends/cuda/kernels/batch_norm.cuh"
+
+namespace um::kernels {
+namespace {
+
+// Reads g, whatever it is made of.
+template <class Layout>
+struct gradient_source {
+  using T = typename Layout::value;
+  static constexpr int N = Layout::vector, own = Layout::channels;
+  const T *x, *dy, *dy2, *y;  // dy2 and y may be null
+  bool mask_from_x;
+
+  struct loaded {
+    bits<T, N> x, dy, dy2, y;
+  };
+  __device__ loaded load(std::int64_t at) const {
+    loaded values;
+    values.x = kernels::load<N>(x + at);
+    values.dy = kernels::load<N>(dy + at);
+    if (dy2 != nullptr) values.dy2 = kernels::load<N>(dy2 + at);
+    if (y != nullptr) values.y = kernels::load<N>(y + at);
+    return values;
+  }
+  __device__ void unpack_to(const loaded& values, const normalizer<own>& of, float (&x_values)[N],
+                            float (&g)[N]) const {
+    unpack<T, N>(values.x, x_values);
+    unpack<T, N>(values.dy, g);
+    float other[N];
+    if (dy2 != nullptr) {
+      unpack<T, N>(values.dy2, other);
+#pragma unroll
+      for (int i = 0; i < N; ++i) g[i] += other[i];
+    }
+    if (y != nullptr) {
+      unpack<T, N>(values.y, other);
+#pragma unroll
+      for (int i = 0; i < N; ++i) g[i] = other[i] > 0.0F ? g[i] : 0.0F;
+    }
+    if (mask_from_x) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) g[i] = of(i % own, x_values[i]) > 0.0F ? g[i] : 0.0F;
+    }
+  }
+};
+
+template <class Layout>
+struct sum_gradients {
+  using T = typename Layout::value;
+  static constexpr int N = Layout::vector, own = Layout::channels;
+  normalization_vectors of;
+  gradient_source<Layout> from;
+  T* dresidual;  // null without one
+
+  using sum = sum_of_two;
+  using loaded = typename gradient_source<Layout>::loaded;
+  struct channel_state {
+    normalizer<own> of;
+    float g[own] = {}, products[own] = {};
+  };
+  __device__ channel_state begin(std::int64_t channel) const { return {normalizer<own>(of, channel)}; }
+  __device__ loaded load(std::int64_t at) const { return from.load(at); }
+  __device__ void apply(std::int64_t at, const loaded& values, channel_state& s) const {
+    float x[N], g[N];
+    from.unpack_to(values, s.of, x, g);
+    if (dresidual != nullptr) {  // the second pass sees the rounded g: so do the sums
+      const bits<T, N> rounded = pack<T, N>(g);
+      store<N>(dresidual + at, rounded);
+      unpack<T, N>(rounded, g);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      s.g[i % own] += g[i];
+      s.products[i % own] = fmaf(g[i], x[i] - s.of.mean[i % own], s.products[i % own]);
+    }
+  }
+  __device__ void end(const channel_state& s, sum (&mine)[own]) const {
+#pragma unroll
+    for (int i = 0; i < own; ++i) mine[i] = {s.g[i], s.products[i]};
+  }
+};
+
+struct write_gradients {
+  const float* inverse_deviation;
+  float *dscale, *dshift;
+
+  __device__ void operator()(std::int64_t channel, const sum_of_two& total) const {
+    dshift[channel] = total.first;
+    dscale[channel] = total.second * inverse_deviation[channel];
+  }
+};
+
+template <class Layout>
+struct apply_gradient {
+  using T = typename Layout::value;
+  static constexpr int N = Layout::vector, own = Layout::channels;
+  normalization_vectors of;
+  gradient_source<Layout> from;
+  const float *dscale, *dshift;
+  float per_channel;  // 1 / M
+  T* dx;
+
+  using loaded = typename gradient_source<Layout>::loaded;
+  struct channel_state {
+    normalizer<own> of;
+    float mean_gradient[own], slope[own];
+  };
+  __device__ channel_state begin(std::int64_t channel) const {
+    channel_state s{normalizer<own>(of, channel)};
+    float inverse_deviation[own];
+    load_channels(of.inverse_deviation + channel, inverse_deviation);
+    load_channels(dshift + channel, s.mean_gradient);
+    load_channels(dscale + channel, s.slope);
+#pragma unroll
+    for (int i = 0; i < own; ++i) {
+      s.mean_gradient[i] *= per_channel;
+      s.slope[i] *= per_channel * inverse_deviation[i];
+    }
+    return s;
+  }
+  __device__ loaded load(std::int64_t at) const { return from.load(at); }
+  __device__ void apply(std::int64_t at, const loaded& values, const channel_state& s) const {
+    float x[N], g[N];
+    from.unpack_to(values, s.of, x, g);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const int c = i % own;
+      const float rest = fmaf(s.of.mean[c] - x[i], s.slope[c], g[i] - s.mean_gradient[c]);
+      g[i] = s.of.factor[c] * rest;
+    }
+    store<N>(dx + at, pack<T, N>(g));
+  }
+};
+
+template <class Layout>
+void launch_both(launch_site where, const normalization_gradient& what, const dims& shape, float* workspace) {
+  using T = typename Layout::value;
+  const auto* const x = static_cast<const T*>(what.x);
+  const bool residual = what.dresidual != nullptr;
+  const gradient_source<Layout> given{x, static_cast<const T*>(what.dy), static_cast<const T*>(what.dy2),
+                                      what.relu && residual ? static_cast<const T*>(what.y) : nullptr,
+                                      what.relu && !residual};
+  const normalization_vectors of{what.scale, what.shift, what.mean, what.inverse_deviation};
+  launch_reduction<Layout, unrolled<Layout>(2)>(
+      where, sum_gradients<Layout>{of, given, static_cast<T*>(what.dresidual)}, shape, workspace,
+      write_gradients{what.inverse_deviation, what.dscale, what.dshift});
+  const gradient_source<Layout> written{x, static_cast<const T*>(what.dresidual), nullptr, nullptr, false};
+  const auto count = static_cast<float>(shape.n * shape.h * shape.w);
+  launch_second_pass<Layout, unrolled<Layout>(2)>(
+      where,
+      apply_gradient<Layout>{of, residual ? written : given, what.dscale, what.dshift, 1.0F / count,
+                             static_cast<T*>(what.dx)},
+      shape);
+}
+
+}  // namespace
+
+std::size_t batch_norm_backward_workspace(const form& of) {
+  return reduction_workspace<sum_of_two>(of);
+}
+
+void batch_norm_backward(launch_site where, const normalization_gradient& what, const form& of,
+                         float* workspace) {
+  const bool aligned = aligned_to(16, what.x, what.dy, what.dy2, what.y, what.dx, what.dresidual);
+  with_layout(of, aligned, [&](auto l) { launch_both<decltype(l)>(where, what, of.shape, workspace); });
+}
+
+}  // namespace um::kernels

@@ -1,0 +1,329 @@
+// Passes over a tensor in which every thread keeps to its channels, so that what belongs to a
+// channel stays in registers, and sums per channel.
+//
+// Channels last: a thread owns N neighbouring channels and walks over pixels; the threads of a
+// block lie along the channels first, then along the pixels. Planes: a block owns a channel, its
+// threads walk over that channel's planes, N neighbouring elements at a time.
+#pragma once
+
+#include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/values.cuh"
+
+namespace um::kernels {
+
+template <class T, int N, memory_order Order>
+struct layout {
+  using value = T;
+  static constexpr int vector = N;
+  static constexpr bool planes = Order == memory_order::nchw;
+  static constexpr int channels = planes ? 1 : N;  // that the elements of a vector belong to
+};
+
+// Calls launch(layout) with the widest access that the form and the alignment of its data allow.
+template <class Launch>
+void with_layout(const form& of, bool aligned, Launch launch) {
+  const std::int64_t plane = of.shape.h * of.shape.w;
+  const bool planes = of.shape.c == 1 || (of.order == memory_order::nchw && plane > 1);
+  with_type(of.type, [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int wide = vector_of<T>;
+    const bool vectors = aligned && (planes ? plane : of.shape.c) % wide == 0;
+    if (planes && vectors) return launch(layout<T, wide, memory_order::nchw>{});
+    if (planes) return launch(layout<T, 1, memory_order::nchw>{});
+    if (vectors) return launch(layout<T, wide, memory_order::nhwc>{});
+    launch(layout<T, 1, memory_order::nhwc>{});
+  });
+}
+
+// How the threads of a launch cover positions: `positions` for each group of channels, cut into
+// grid.y equal parts.
+struct cover {
+  dim3 grid, block;
+  std::int64_t positions = 0;
+};
+
+// `blocks` is how many blocks are wanted in all; a block has work for at least `least` positions a
+// thread. Depends on the shape alone.
+template <class Layout>
+cover cover_of(std::int64_t channels, std::int64_t positions, std::int64_t blocks, std::int64_t least) {
+  cover result;
+  result.positions = positions;
+  if (Layout::planes) {
+    result.grid.x = static_cast<unsigned>(channels);
+    result.block = dim3(1, block_threads);
+  } else {
+    const std::int64_t vectors = channels / Layout::vector;
+    result.grid.x = static_cast<unsigned>(divide_up(vectors, block_threads));
+    result.block.x = static_cast<unsigned>(divide_up(vectors, result.grid.x));
+    result.block.y = std::max(block_threads / result.block.x, 1U);
+  }
+  constexpr std::int64_t most_blocks = 65535, most_positions = std::int64_t{1} << 30;
+  const std::int64_t worthwhile = divide_up(positions, result.block.y * least);
+  const std::int64_t parts = std::clamp<std::int64_t>(blocks / result.grid.x, 1, worthwhile);
+  result.grid.y =
+      static_cast<unsigned>(std::min(std::max(parts, divide_up(positions, most_positions)), most_blocks));
+  return result;
+}
+
+// The part of the positions that is this block's.
+struct share_of_block {
+  std::int64_t begin;
+  std::uint32_t count;
+
+  __device__ explicit share_of_block(std::int64_t positions)
+      : begin(positions * blockIdx.y / gridDim.y),
+        count(static_cast<std::uint32_t>(positions * (blockIdx.y + 1) / gridDim.y - begin)) {}
+};
+
+// A thread's first channel; at or beyond `channels` where the thread has nothing to do.
+template <class Layout>
+__device__ std::int64_t channel_of_thread() {
+  if (Layout::planes) return blockIdx.x;
+  return static_cast<std::int64_t>(blockIdx.x * blockDim.x + threadIdx.x) * Layout::vector;
+}
+
+// The elements of a tensor as positions of a group of channels.
+struct extent_of_walk {
+  std::int64_t channels;
+  std::int64_t plane;  // elements
+  divisor vectors;     // of a plane, where vectors lie in planes
+
+  template <class Layout>
+  static extent_of_walk make(const dims& shape) {
+    const std::int64_t plane = shape.h * shape.w;
+    if (plane >= std::int64_t{1} << 30) {
+      throw std::invalid_argument("planes of 2^30 elements or more: " + to_text(shape));
+    }
+    return {shape.c, plane, divisor(Layout::planes ? plane / Layout::vector : 1)};
+  }
+};
+
+// Where position begin + local of the thread's channels lies.
+template <class Layout>
+struct element_finder {
+  const extent_of_walk& of;
+  std::int64_t base;
+  std::uint32_t skipped = 0;  // positions of the first plane that lie before the block's
+
+  __device__ element_finder(const extent_of_walk& extent, std::int64_t channel, std::int64_t begin)
+      : of(extent) {
+    if (Layout::planes) {
+      const std::int64_t sample = begin / of.vectors.by;
+      skipped = static_cast<std::uint32_t>(begin - sample * of.vectors.by);
+      base = (sample * of.channels + channel) * of.plane;
+    } else {
+      base = begin * of.channels + channel;
+    }
+  }
+  __device__ std::int64_t operator()(std::uint32_t local) const {
+    if (!Layout::planes) return base + local * of.channels;
+    std::uint32_t sample = skipped + local;
+    const std::uint32_t offset = of.vectors.split(sample);
+    return base + sample * of.channels * of.plane + offset * Layout::vector;
+  }
+};
+
+enum class direction { forwards, backwards };
+
+// Calls op.load for Unroll positions before op.apply for the first of them.
+template <class Layout, int Unroll, direction Way, class Op, class State>
+__device__ void walk(const Op& op, const extent_of_walk& of, const share_of_block& share,
+                     std::int64_t channel, State& state) {
+  const element_finder<Layout> element(of, channel, share.begin);
+  for (std::uint32_t first = threadIdx.y; first < share.count; first += Unroll * blockDim.y) {
+    std::int64_t at[Unroll];
+    typename Op::loaded values[Unroll];
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+      const std::uint32_t local = first + u * blockDim.y;
+      if (local >= share.count) break;
+      at[u] = element(Way == direction::forwards ? local : share.count - 1 - local);
+      values[u] = op.load(at[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < Unroll; ++u) {
+      if (first + u * blockDim.y >= share.count) break;
+      op.apply(at[u], values[u], state);
+    }
+  }
+}
+
+// --- passes that write elements only ---
+
+template <class Layout, int Unroll, direction Way, class Op>
+__global__ void __launch_bounds__(block_threads)
+    map_channels(Op op, extent_of_walk of, std::int64_t positions) {
+  const std::int64_t channel = channel_of_thread<Layout>();
+  if (channel >= of.channels) return;
+  auto state = op.begin(channel);
+  walk<Layout, Unroll, Way>(op, of, share_of_block(positions), channel, state);
+}
+
+template <class Layout>
+std::int64_t positions_of(const dims& shape) {
+  return shape.n * shape.h * shape.w / (Layout::planes ? Layout::vector : 1);
+}
+
+// Loads in flight for each thread: more where they are narrow.
+template <class Layout>
+constexpr int unrolled(int vectors) {
+  return Layout::vector == 1 ? 2 * vectors : vectors;
+}
+
+template <class Layout, int Unroll, direction Way = direction::forwards, class Op>
+void launch_map(launch_site where, const Op& op, const dims& shape) {
+  const auto most = std::numeric_limits<std::int32_t>::max();
+  const cover c = cover_of<Layout>(shape.c, positions_of<Layout>(shape), most, 4 * Unroll);
+  map_channels<Layout, Unroll, Way>
+      <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions);
+  check(cudaGetLastError());
+}
+
+// --- sums: of whatever a Sum's `plus` combines; `Sum{}` is nothing ---
+
+struct sum_of_one {
+  float value = 0.0F;
+  __device__ static sum_of_one plus(const sum_of_one& a, const sum_of_one& b) { return {a.value + b.value}; }
+};
+struct sum_of_two {
+  float first = 0.0F, second = 0.0F;
+  __device__ static sum_of_two plus(const sum_of_two& a, const sum_of_two& b) {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
+
+// The Sum of the lane `distance` further on.
+template <class Sum>
+__device__ Sum from_lane_after(const Sum& mine, unsigned distance) {
+  float words[sizeof(Sum) / sizeof(float)];
+  memcpy(words, &mine, sizeof mine);
+#pragma unroll
+  for (float& word : words) word = __shfl_down_sync(0xffffffffU, word, distance);
+  Sum other;
+  memcpy(&other, words, sizeof other);
+  return other;
+}
+
+// Combines the block's sums over its positions in a fixed order and writes one for each channel to
+// `to`, whose first element is channel 0's. Every thread must call.
+template <class Layout, class Sum>
+__device__ void combine_block(Sum (&mine)[Layout::channels], Sum* to, std::int64_t channels) {
+  constexpr int own = Layout::channels;
+  // Raw floats: __shared__ variables have no constructors.
+  __shared__ float buffer[block_threads * own * (sizeof(Sum) / sizeof(float))];
+  auto* const sums = reinterpret_cast<Sum*>(buffer);
+  const unsigned threads = blockDim.x * blockDim.y;
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  unsigned rows = blockDim.y, row = threadIdx.y;
+  bool writes = true;
+  if (32 % blockDim.x == 0 && threads == block_threads) {  // rows of a warp meet by shuffles
+    for (unsigned distance = 16; distance >= blockDim.x; distance /= 2) {
+#pragma unroll
+      for (Sum& s : mine) s = Sum::plus(s, from_lane_after(s, distance));
+    }
+    rows = block_threads / 32;
+    row = thread / 32;
+    writes = thread % 32 < blockDim.x;
+  }
+  const unsigned width = blockDim.x * own;
+  if (writes) {
+#pragma unroll
+    for (int i = 0; i < own; ++i) sums[row * width + threadIdx.x * own + i] = mine[i];
+  }
+  __syncthreads();
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * width;
+  for (unsigned item = thread; item < width; item += threads) {
+    if (first + item >= channels) break;
+    Sum total = sums[item];
+    for (unsigned r = 1; r < rows; ++r) total = Sum::plus(total, sums[r * width + item]);
+    to[first + item] = total;
+  }
+}
+
+template <class Layout, int Unroll, class Op>
+__global__ void __launch_bounds__(block_threads)
+    reduce_channels(Op op, extent_of_walk of, std::int64_t positions, typename Op::sum* partial) {
+  const std::int64_t channel = channel_of_thread<Layout>();
+  typename Op::sum mine[Layout::channels] = {};
+  if (channel < of.channels) {
+    const share_of_block share(positions);
+    auto state = op.begin(channel);
+    walk<Layout, Unroll, direction::forwards>(op, of, share, channel, state);
+    op.end(state, mine);
+  }
+  combine_block<Layout>(mine, partial + blockIdx.y * of.channels, of.channels);
+}
+
+// 32 channels a block; row y takes the parts y, y + 32, ...; then the rows in order.
+template <class Sum, class Finish>
+__global__ void __launch_bounds__(1024)
+    combine_parts(const Sum* partial, std::int64_t channels, unsigned parts, Finish finish) {
+  constexpr int floats = sizeof(Sum) / sizeof(float);
+  __shared__ float buffer[32 * 32 * floats];
+  auto* const sums = reinterpret_cast<Sum*>(buffer);
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  Sum mine{};
+  if (channel < channels) {
+#pragma unroll 4
+    for (unsigned p = threadIdx.y; p < parts; p += 32) {
+      mine = Sum::plus(mine, partial[p * channels + channel]);
+    }
+  }
+  sums[threadIdx.y * 32 + threadIdx.x] = mine;
+  __syncthreads();
+  if (threadIdx.y != 0 || channel >= channels) return;
+  for (int row = 1; row < 32; ++row) mine = Sum::plus(mine, sums[row * 32 + threadIdx.x]);
+  finish(channel, mine);
+}
+
+template <class Sum, class Finish>
+void launch_combine(launch_site where, const Sum* partial, std::int64_t channels, unsigned parts,
+                    const Finish& finish) {
+  const auto grid = static_cast<unsigned>(divide_up(channels, 32));
+  combine_parts<<<grid, dim3(32, 32), 0, where.stream>>>(partial, channels, parts, finish);
+  check(cudaGetLastError());
+}
+
+// One wave of four blocks on each of 132 multiprocessors where the blocks can be cut to that number;
+// several where each channel has blocks of its own.
+template <class Layout>
+cover reduction_cover(std::int64_t channels, std::int64_t positions) {
+  return cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, 4);
+}
+
+template <class Layout, int Unroll, class Op, class Finish>
+void launch_reduction(launch_site where, const Op& op, const dims& shape, float* workspace,
+                      const Finish& finish) {
+  using sum = typename Op::sum;
+  const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
+  auto* const partial = reinterpret_cast<sum*>(workspace);
+  reduce_channels<Layout, Unroll>
+      <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions, partial);
+  check(cudaGetLastError());
+  launch_combine(where, partial, shape.c, c.grid.y, finish);
+}
+
+// For whatever layout the alignment of the data leads to.
+template <class Sum>
+std::size_t reduction_workspace(const form& of) {
+  std::int64_t parts = 0;
+  for (const bool aligned : {false, true}) {
+    with_layout(of, aligned, [&](auto l) {
+      using L = decltype(l);
+      const cover c = reduction_cover<L>(of.shape.c, positions_of<L>(of.shape));
+      parts = std::max<std::int64_t>(parts, c.grid.y);
+    });
+  }
+  return static_cast<std::size_t>(parts * of.shape.c) * sizeof(Sum);
+}
+
+// Finishes a sum per channel: writes it, or adds it.
+struct write_sum {
+  float* to;
+  bool accumulate;
+  __device__ void operator()(std::int64_t channel, const sum_of_one& total) const {
+    to[channel] = accumulate ? to[channel] + total.value : total.value;
+  }
+};
+
+}  // namespace um::kernels

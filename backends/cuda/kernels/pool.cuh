@@ -1,0 +1,129 @@
+// What pooling and its gradient share: shapes as kernels take them, and which positions threads have.
+#pragma once
+
+#include "backends/cuda/kernels/channels.cuh"
+
+namespace um::kernels {
+
+struct pool_extents {
+  std::int64_t channels;
+  int x_h, x_w, y_h, y_w, window, stride, pad;
+};
+
+inline pool_extents pool_extents_of(const pool_problem& p) {
+  return {p.x.c,
+          static_cast<int>(p.x.h),
+          static_cast<int>(p.x.w),
+          static_cast<int>(p.y.h),
+          static_cast<int>(p.y.w),
+          p.how.window,
+          p.how.stride,
+          p.how.pad};
+}
+
+// Window and stride as constants where they are usual: divisions become shifts and loops unroll.
+// 0 stands for any.
+template <int Window, int Stride>
+__device__ void make_constant(pool_extents& e) {
+  if (Window != 0) e.window = Window;
+  if (Stride != 0) e.stride = Stride;
+}
+
+// A plane cut into strips of rows, each walked downwards by one thread per column; columns are
+// neighbours, then come strips, then samples.
+struct strips {
+  std::int64_t samples;
+  int rows, columns, height, parts;
+  divisor by_column, by_part;
+
+  // `rows_each` rows a strip; fewer in a plane's last.
+  strips(std::int64_t sample_count, std::int64_t row_count, std::int64_t column_count, int rows_each)
+      : samples(sample_count),
+        rows(static_cast<int>(row_count)),
+        columns(static_cast<int>(column_count)),
+        height(rows_each),
+        parts(static_cast<int>(divide_up(row_count, rows_each))),
+        by_column(columns),
+        by_part(parts) {}
+  std::int64_t positions() const { return samples * parts * columns; }
+};
+
+struct strip {
+  std::int64_t sample;
+  int column, begin, end;  // rows [begin, end)
+};
+
+// The strip at position begin + local of a block.
+class strip_finder {
+ public:
+  __device__ strip_finder(const strips& of, std::int64_t begin) : of_(of) {
+    const std::int64_t in_sample = std::int64_t{of.columns} * of.parts;
+    sample_ = begin / in_sample;
+    skipped_ = static_cast<std::uint32_t>(begin - sample_ * in_sample);
+  }
+  __device__ strip operator()(std::uint32_t local) const {
+    std::uint32_t rest = skipped_ + local;
+    const auto column = static_cast<int>(of_.by_column.split(rest));
+    const int begin = static_cast<int>(of_.by_part.split(rest)) * of_.height;
+    return {sample_ + rest, column, begin, min(begin + of_.height, of_.rows)};
+  }
+
+ private:
+  const strips& of_;
+  std::int64_t sample_;
+  std::uint32_t skipped_;
+};
+
+// Elements between a tensor's neighbours as the layout has them, for `channel` of `sample`.
+template <class Layout>
+struct plane_view {
+  std::int64_t base, row;
+  std::int64_t column;
+
+  __device__ plane_view(std::int64_t channels, int h, int w, std::int64_t sample, std::int64_t channel) {
+    const std::int64_t plane = std::int64_t{h} * w;
+    base = Layout::planes ? (sample * channels + channel) * plane : sample * plane * channels + channel;
+    column = Layout::planes ? 1 : channels;
+    row = w * column;
+  }
+  __device__ std::int64_t operator()(int h, int w) const { return base + h * row + w * column; }
+};
+
+// For passes in which neighbouring threads have neighbouring columns: vectors along channels alone.
+template <class Launch>
+void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
+  const bool last = p.order == memory_order::nhwc || p.x.h * p.x.w == 1;
+  with_type(p.type, [&](auto zero) {
+    using T = decltype(zero);
+    if (!last) return launch(layout<T, 1, memory_order::nchw>{});
+    if (aligned && p.x.c % vector_of<T> == 0) return launch(layout<T, vector_of<T>, memory_order::nhwc>{});
+    launch(layout<T, 1, memory_order::nhwc>{});
+  });
+}
+
+// Windows of 2x2 side by side that cover planes whose rows are whole vectors.
+inline bool tiles_by_two(const pool_problem& p) {
+  const std::int64_t vector = p.type == dtype::bf16 ? vector_of<bf16> : vector_of<float>;
+  return p.order == memory_order::nchw && p.how.window == 2 && p.how.stride == 2 && p.how.pad == 0 &&
+         p.x.w % vector == 0 && p.x.w == 2 * p.y.w && p.x.h == 2 * p.y.h;
+}
+
+// Calls launch(Index{}) with the type of the window positions.
+template <class Launch>
+void with_index(int index_bytes, Launch launch) {
+  if (index_bytes == 1) return launch(std::uint8_t{});
+  launch(std::uint16_t{});
+}
+
+// Calls launch(window, stride) with constants, as std::integral_constant.
+template <class Launch>
+void with_window(const max_pool& how, Launch launch) {
+  constexpr std::integral_constant<int, 0> any{};
+  constexpr std::integral_constant<int, 2> two{};
+  constexpr std::integral_constant<int, 3> three{};
+  if (how.window == 2 && how.stride == 2) return launch(two, two);
+  if (how.window == 3 && how.stride == 2) return launch(three, two);
+  launch(any, any);
+}
+
+}  // namespace um::kernels
