@@ -3,11 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
 #include <set>
 #include <stdexcept>
-
-#include "networks/builder.hpp"
 
 namespace um {
 namespace {
@@ -30,29 +30,81 @@ bool has_op(const graph& g, const std::string& name) {
   return std::ranges::find(g.ops, name, &op::name) != g.ops.end();
 }
 
+network_spec trained(const std::string& name, std::int64_t batch = 2, fusion joined = fusion::fused) {
+  network_spec spec;
+  spec.name = name;
+  spec.batch = batch;
+  spec.joined = joined;
+  return spec;
+}
+
+network_spec inferred(const std::string& name, std::int64_t batch = 2, fusion joined = fusion::fused) {
+  network_spec spec = trained(name, batch, joined);
+  spec.mode = pass::inference;
+  return spec;
+}
+
+network_spec updated(network_spec spec) {
+  spec.sgd = true;
+  return spec;
+}
+
+constexpr std::array every_fusion{fusion::none, fusion::fused, fusion::lean};
+constexpr std::array every_precision{precision::fp32, precision::tf32, precision::bf16};
+
+// Inference, training and training with updates, in every fusion, precision and memory order.
+std::vector<network_spec> every_form_of(const std::string& name) {
+  std::vector<network_spec> all;
+  for (const fusion joined : every_fusion) {
+    for (const precision arithmetic : every_precision) {
+      for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+        for (network_spec spec :
+             {inferred(name, 2, joined), trained(name, 2, joined), updated(trained(name, 2, joined))}) {
+          spec.arithmetic = arithmetic;
+          spec.order = order;
+          all.push_back(spec);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string described(const network_spec& spec) {
+  return std::string(to_text(spec.joined)) + " " + std::string(to_text(spec.arithmetic)) + " " +
+         std::string(to_text(*spec.order)) + (spec.mode == pass::train ? " train" : " inference") +
+         (spec.sgd ? " sgd" : "");
+}
+
 class EveryNetwork : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryNetwork, IsWellFormedInEveryForm) {
-  for (const auto& [mode, sgd] :
-       {std::pair{pass::inference, false}, {pass::train, false}, {pass::train, true}}) {
-    for (const std::int64_t batch : {1, 2, 64}) {
-      const graph g = build({GetParam(), batch, mode, sgd, {}});
+  for (network_spec spec : every_form_of(GetParam())) {
+    SCOPED_TRACE(described(spec));
+    for (const std::int64_t batch : {1, 64}) {
+      spec.batch = batch;
+      const graph g = build(spec);
       EXPECT_EQ(defect_of(g), std::nullopt);
       EXPECT_EQ(g.name, GetParam());
+      EXPECT_EQ(g.arithmetic, spec.arithmetic);
     }
   }
 }
 
 TEST_P(EveryNetwork, HasDistinctNames) {
-  const graph g = build({GetParam(), 2, pass::train, true, {}});
-  std::set<std::string> tensors, ops;
-  for (const tensor& t : g.tensors) EXPECT_TRUE(tensors.insert(t.name).second) << t.name;
-  for (const op& o : g.ops) EXPECT_TRUE(ops.insert(o.name).second) << o.name;
+  for (const network_spec& spec : every_form_of(GetParam())) {
+    SCOPED_TRACE(described(spec));
+    const graph g = build(spec);
+    std::set<std::string> tensors, ops;
+    for (const tensor& t : g.tensors) EXPECT_TRUE(tensors.insert(t.name).second) << t.name;
+    for (const op& o : g.ops) EXPECT_TRUE(ops.insert(o.name).second) << o.name;
+  }
 }
 
 TEST_P(EveryNetwork, EveryTensorIsUsed) {
-  for (const pass mode : {pass::inference, pass::train}) {
-    const graph g = build({GetParam(), 2, mode, false, {}});
+  for (const network_spec& spec : every_form_of(GetParam())) {
+    SCOPED_TRACE(described(spec));
+    const graph g = build(spec);
     std::vector<bool> used(g.tensors.size());
     for (const op& o : g.ops) {
       for (const tensor_id id : o.in) used[id] = true;
@@ -63,25 +115,53 @@ TEST_P(EveryNetwork, EveryTensorIsUsed) {
 }
 
 TEST_P(EveryNetwork, EveryParameterHasAGradientAndAnUpdate) {
-  const graph inference = build({GetParam(), 2, pass::inference, false, {}});
-  EXPECT_EQ(count(inference, role::parameter_gradient), 0);
-  const graph g = build({GetParam(), 2, pass::train, true, {}});
-  EXPECT_EQ(count(g, role::parameter), count(inference, role::parameter));
-  EXPECT_EQ(count(g, role::parameter_gradient), count(g, role::parameter));
-  EXPECT_EQ(bytes_of(g, role::parameter_gradient), bytes_of(g, role::parameter));
-  EXPECT_EQ(count(g, "sgd_update"), count(g, role::parameter));
-  EXPECT_EQ(count(build({GetParam(), 2, pass::train, false, {}}), "sgd_update"), 0);
+  for (const fusion joined : every_fusion) {
+    const graph g = build(updated(trained(GetParam(), 2, joined)));
+    EXPECT_EQ(count(g, role::parameter_gradient), count(g, role::parameter));
+    EXPECT_EQ(bytes_of(g, role::parameter_gradient), bytes_of(g, role::parameter));
+    EXPECT_EQ(count(g, "sgd_update"), count(g, role::parameter));
+    EXPECT_EQ(count(build(trained(GetParam(), 2, joined)), "sgd_update"), 0);
+    EXPECT_EQ(count(build(inferred(GetParam(), 2, joined)), role::parameter_gradient), 0);
+  }
+}
+
+// The same parameters and gradients under the same names, however operators are joined: what makes
+// their values comparable.
+TEST_P(EveryNetwork, JoiningKeepsWhatSurvives) {
+  const auto surviving = [](const graph& g) {
+    std::map<std::string, std::pair<dims, role>> all;
+    for (const tensor& t : g.tensors) {
+      if (survives(t.use)) all[t.name] = {t.shape, t.use};
+    }
+    return all;
+  };
+  const auto plain = surviving(build(trained(GetParam(), 2, fusion::none)));
+  EXPECT_EQ(surviving(build(trained(GetParam(), 2, fusion::fused))), plain);
+  EXPECT_EQ(surviving(build(trained(GetParam(), 2, fusion::lean))), plain);
 }
 
 // Otherwise the first layer's data gradient, which nobody reads, would be the largest of all.
 TEST_P(EveryNetwork, ComputesNoGradientThatNobodyReads) {
-  const graph g = build({GetParam(), 2, pass::train, false, {}});
-  std::set<tensor_id> read;
-  for (const op& o : g.ops) read.insert(o.in.begin(), o.in.end());
-  for (tensor_id id = 0; id < g.tensors.size(); ++id) {
-    if (g.tensors[id].use == role::activation_gradient) {
-      EXPECT_TRUE(read.contains(id)) << g.tensors[id].name;
+  for (const network_spec& spec : every_form_of(GetParam())) {
+    SCOPED_TRACE(described(spec));
+    const graph g = build(spec);
+    std::set<tensor_id> read;
+    for (const op& o : g.ops) read.insert(o.in.begin(), o.in.end());
+    for (tensor_id id = 0; id < g.tensors.size(); ++id) {
+      if (g.tensors[id].use == role::activation_gradient) {
+        EXPECT_TRUE(read.contains(id)) << g.tensors[id].name;
+      }
     }
+  }
+}
+
+TEST_P(EveryNetwork, LiesInTheOrderAskedForOrTheStandardOne) {
+  for (const precision arithmetic : every_precision) {
+    network_spec spec = trained(GetParam());
+    spec.arithmetic = arithmetic;
+    for (const tensor& t : build(spec).tensors) EXPECT_EQ(t.order, standard_order(arithmetic)) << t.name;
+    spec.order = memory_order::nhwc;
+    for (const tensor& t : build(spec).tensors) EXPECT_EQ(t.order, memory_order::nhwc) << t.name;
   }
 }
 
@@ -95,7 +175,13 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, EveryNetwork, testing::ValuesIn(all_names())
                          [](const auto& which) { return which.param; });
 
 TEST(Catalogue, HasTheseFamilies) {
-  EXPECT_EQ(all_names(), (std::vector<std::string>{"alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "conv"}));
+  EXPECT_EQ(all_names(), (std::vector<std::string>{
+                             "alexnet",        "vgg11",           "vgg13",           "vgg16",
+                             "vgg19",          "resnet18",        "resnet34",        "resnet50",
+                             "resnet101",      "resnet152",       "vgg11_cifar",     "vgg13_cifar",
+                             "vgg16_cifar",    "vgg19_cifar",     "resnet18_cifar",  "resnet34_cifar",
+                             "resnet50_cifar", "resnet101_cifar", "resnet20_cifar",  "resnet32_cifar",
+                             "resnet44_cifar", "resnet56_cifar",  "resnet110_cifar", "conv"}));
   for (const network_family& family : networks()) {
     EXPECT_FALSE(family.summary.empty());
     for (const network_knob& knob : family.knobs) {
@@ -107,34 +193,43 @@ TEST(Catalogue, HasTheseFamilies) {
 }
 
 TEST(Training, EndsInALossInsteadOfLogits) {
-  const graph inference = build({"alexnet", 2, pass::inference, false, {}});
-  const graph train = build({"alexnet", 2, pass::train, false, {}});
   const auto use_of = [](const graph& g, const std::string& name) {
     return std::ranges::find(g.tensors, name, &tensor::name)->use;
   };
+  const graph inference = build(inferred("alexnet"));
   EXPECT_EQ(use_of(inference, "fc8.y"), role::output);
   EXPECT_EQ(count(inference, role::label), 0);
-  EXPECT_EQ(use_of(train, "fc8.y"), role::activation);
-  EXPECT_EQ(use_of(train, "loss"), role::output);
-  EXPECT_EQ(use_of(train, "probabilities"), role::activation);
-  EXPECT_EQ(use_of(train, "labels"), role::label);
-  EXPECT_EQ(count(train, role::output), 1);
+  for (const fusion joined : every_fusion) {
+    const graph train = build(trained("alexnet", 2, joined));
+    EXPECT_EQ(use_of(train, "fc8.y"), role::activation);
+    EXPECT_EQ(use_of(train, "loss"), role::output);
+    EXPECT_EQ(use_of(train, "labels"), role::label);
+    EXPECT_EQ(count(train, role::output), 1);
+  }
+}
+
+std::vector<std::string> last_names(const graph& g, std::size_t how_many) {
+  std::vector<std::string> names;
+  for (const op& o : g.ops) names.push_back(o.name);
+  return {names.end() - static_cast<std::ptrdiff_t>(how_many), names.end()};
 }
 
 TEST(Training, GoesBackLayerByLayerWithTheDataGradientLast) {
-  const graph g = build({"alexnet", 2, pass::train, false, {}});
-  std::vector<std::string> names;
-  for (const op& o : g.ops) names.push_back(o.name);
-  const std::vector<std::string> wanted{
-      "relu2.backward", "conv2.backward_filter", "conv2.backward_bias",   "conv2.backward_data",
-      "pool1.backward", "relu1.backward",        "conv1.backward_filter", "conv1.backward_bias"};
-  const std::vector<std::string> last(names.end() - static_cast<std::ptrdiff_t>(wanted.size()), names.end());
-  EXPECT_EQ(last, wanted);
-  EXPECT_FALSE(has_op(g, "conv1.backward_data"));
+  const graph apart = build(trained("alexnet", 2, fusion::none));
+  EXPECT_EQ(last_names(apart, 8),
+            (std::vector<std::string>{"relu2.backward", "conv2.backward_filter", "conv2.backward_bias",
+                                      "conv2.backward_data", "pool1.backward", "relu1.backward",
+                                      "conv1.backward_filter", "conv1.backward_bias"}));
+  const graph joined = build(trained("alexnet", 2));
+  EXPECT_EQ(last_names(joined, 8),
+            (std::vector<std::string>{"conv3.backward_relu", "conv3.backward_filter", "conv3.backward_data",
+                                      "pool2.backward", "conv2.backward_filter", "conv2.backward_data",
+                                      "pool1.backward", "conv1.backward_filter"}));
+  EXPECT_FALSE(has_op(joined, "conv1.backward_data"));
 }
 
 TEST(Training, ReluWorksInPlaceBothWays) {
-  const graph g = build({"alexnet", 2, pass::train, false, {}});
+  const graph g = build(trained("alexnet", 2, fusion::none));
   EXPECT_EQ(op_named(g, "relu3").alias, (may_alias{0, 0}));
   const op& backward = op_named(g, "relu3.backward");
   EXPECT_EQ(backward.alias, (may_alias{1, 0}));
@@ -144,46 +239,20 @@ TEST(Training, ReluWorksInPlaceBothWays) {
 }
 
 TEST(Training, UpdatesComeLastAndInOrder) {
-  const graph g = build({"conv", 2, pass::train, true, {}});
+  const graph g = build(updated(trained("conv")));
   EXPECT_EQ(g.ops.back().name, "conv.b.update");
   EXPECT_EQ(g.ops[g.ops.size() - 2].name, "conv.w.update");
   EXPECT_FALSE(g.ops.back().repeatable);
 }
 
 TEST(Conv, TrainsFromAGivenGradient) {
-  const graph g = build({"conv", 2, pass::train, false, {}});
-  EXPECT_EQ(count(g, role::input), 2);
-  EXPECT_EQ(count(g, role::output), 2);
-  EXPECT_EQ(g.tensors[op_named(g, "conv.backward_data").out[0]].name, "dx");
-  EXPECT_EQ(g.tensors[op_named(g, "conv.backward_filter").in[1]].name, "conv.dy");
-  EXPECT_TRUE(has_op(g, "conv.backward_bias"));
-}
-
-TEST(Builder, PoolsRoundAsAsked) {
-  builder b("pools");
-  const tensor_id x = b.input("x", {1, 1, 8, 9});
-  b.max_pool("dropped", x, 3, 2, leftover::dropped);
-  const graph g = b.inference(b.max_pool("pooled", x, 3, 2, leftover::pooled));
-  EXPECT_EQ(g.tensors[op_named(g, "dropped").out[0]].shape, (dims{1, 1, 3, 4}));
-  EXPECT_EQ(g.tensors[op_named(g, "pooled").out[0]].shape, (dims{1, 1, 4, 4}));
-  EXPECT_EQ(defect_of(g), std::nullopt);
-}
-
-TEST(Builder, RefusesToAddGradientsUp) {
-  builder b("joined");
-  const tensor_id x = b.linear("fc", b.input("x", {4, 3, 1, 1}), 4);
-  const tensor_id left = b.relu("left", x);
-  const tensor_id right = b.relu("right", x);
-  graph g = b.inference(right);
-  const tensor_id y = append_tensor(g, {"y", {4, 4, 1, 1}, dtype::f32, role::output});
-  g.ops.push_back({"product", linear{}, {left, right}, {y}, true, std::nullopt});
-  const tensor_id dy = append_tensor(g, {"dy", {4, 4, 1, 1}, dtype::f32, role::input});
-  ASSERT_EQ(defect_of(g), std::nullopt);
-  try {
-    append_backward(g, y, dy, {});
-    FAIL() << "two gradients of fc.y were not noticed";
-  } catch (const std::invalid_argument& reason) {
-    EXPECT_EQ(std::string(reason.what()), "tensor fc.y is read twice: gradients are not added up");
+  for (const fusion joined : every_fusion) {
+    const graph g = build(trained("conv", 2, joined));
+    EXPECT_EQ(count(g, role::input), 2);
+    EXPECT_EQ(count(g, role::output), 2);
+    EXPECT_EQ(g.tensors[op_named(g, "conv.backward_data").out[0]].name, "dx");
+    EXPECT_EQ(g.tensors[op_named(g, "conv.backward_filter").in[1]].name, "conv.dy");
+    EXPECT_TRUE(has_op(g, "conv.backward_bias"));
   }
 }
 
@@ -211,7 +280,9 @@ TEST_P(BadInput, IsRefusedInOneLine) {
 
 network_spec with(const std::string& name, std::map<std::string, std::int64_t> knobs,
                   std::int64_t batch = 1) {
-  return {name, batch, pass::train, false, std::move(knobs)};
+  network_spec spec = trained(name, batch);
+  spec.knobs = std::move(knobs);
+  return spec;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -243,7 +314,9 @@ INSTANTIATE_TEST_SUITE_P(
             with("conv", {{"c", 1LL << 29}, {"k", 1LL << 29}, {"kernel", 1}, {"pad", 0}, {"h", 1}, {"w", 1}},
                  64),
             "more than 2^64 operations"},
-        bad_input{{"vgg16", 1, pass::inference, true, {}}, "sgd needs the train pass"}));
+        bad_input{with("resnet50", {{"insize", 0}}), "insize 0 is outside 1 to"},
+        bad_input{with("vgg16_cifar", {{"insize", 48}}), "insize 48 is not a multiple of 32"},
+        bad_input{updated(inferred("vgg16")), "sgd needs the train pass"}));
 
 }  // namespace
 }  // namespace um

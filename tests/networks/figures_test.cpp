@@ -13,7 +13,13 @@ namespace {
 
 graph inference_of(const std::string& name, std::int64_t batch = 1,
                    std::map<std::string, std::int64_t> knobs = {}) {
-  return build({name, batch, pass::inference, false, std::move(knobs)});
+  network_spec spec;
+  spec.name = name;
+  spec.batch = batch;
+  spec.mode = pass::inference;
+  spec.joined = fusion::none;
+  spec.knobs = std::move(knobs);
+  return build(spec);
 }
 
 const tensor& tensor_of(const graph& g, const std::string& name) {
@@ -46,13 +52,69 @@ double convolution_gmac(const graph& g) {
   return static_cast<double>(total) / 1e9;
 }
 
-// torchvision publishes the same counts for its alexnet and vgg models.
+// Parameters that training adapts: the statistics that inference takes are none of them.
+byte_count trained_parameters_of(const std::string& name) {
+  network_spec spec;
+  spec.name = name;
+  return bytes_of(build(spec), role::parameter) / 4;
+}
+
+// torchvision publishes the same counts for its models.
 TEST(Parameters, AreThoseOfThePublishedModels) {
-  EXPECT_EQ(parameters_of(inference_of("alexnet")), 61'100'840U);
-  EXPECT_EQ(parameters_of(inference_of("vgg11")), 132'863'336U);
-  EXPECT_EQ(parameters_of(inference_of("vgg13")), 133'047'848U);
+  EXPECT_EQ(trained_parameters_of("alexnet"), 61'100'840U);
+  EXPECT_EQ(trained_parameters_of("vgg11"), 132'863'336U);
+  EXPECT_EQ(trained_parameters_of("vgg13"), 133'047'848U);
+  EXPECT_EQ(trained_parameters_of("vgg16"), 138'357'544U);
+  EXPECT_EQ(trained_parameters_of("vgg19"), 143'667'240U);
+  EXPECT_EQ(trained_parameters_of("resnet18"), 11'689'512U);
+  EXPECT_EQ(trained_parameters_of("resnet34"), 21'797'672U);
+  EXPECT_EQ(trained_parameters_of("resnet50"), 25'557'032U);
+  EXPECT_EQ(trained_parameters_of("resnet101"), 44'549'160U);
+  EXPECT_EQ(trained_parameters_of("resnet152"), 60'192'808U);
+}
+
+// With ten classes and a 3 x 3 stem: less 990 x (512 or 2048) + 990 of the last layer, and
+// 3 x 64 x (49 - 9) of the first.
+TEST(Parameters, OfResNetsForCifarDifferInTheFirstAndLastLayer) {
+  constexpr byte_count first = 3U * 64 * (49 - 9);
+  EXPECT_EQ(trained_parameters_of("resnet18_cifar"), 11'689'512U - first - 990 * 513);
+  EXPECT_EQ(trained_parameters_of("resnet34_cifar"), 21'797'672U - first - 990 * 513);
+  EXPECT_EQ(trained_parameters_of("resnet50_cifar"), 25'557'032U - first - 990 * 2049);
+  EXPECT_EQ(trained_parameters_of("resnet101_cifar"), 44'549'160U - first - 990 * 2049);
+}
+
+// He, Zhang, Ren and Sun (2015), table 6: 0.27, 0.46, 0.66, 0.85 and 1.7 million with shortcuts padded
+// by zeros. Worked out by hand: 6n + 2 layers are 3 * 3 * (3 * 16 + 2n * (16^2 + 32^2 + 64^2) - 16 * 16
+// * 2 - 32 * 32 * 2) weights of convolutions, 2 for each channel of a normalisation, 650 in the last
+// layer. The two projections add 16 * 32 + 32 * 64 weights and 2 * 96 for their normalisations.
+TEST(Parameters, OfSmallResNetsForCifar) {
+  const auto by_hand = [](byte_count n) {
+    const byte_count squares = 16 * 16 + 32 * 32 + 64 * 64;
+    const byte_count halving = 32 * 32 + 64 * 64 - 16 * 32 - 32 * 64;  // first of a stage: fewer inputs
+    const byte_count convolutions = 9 * (3 * 16 + 2 * n * squares - halving);
+    const byte_count norms = 2 * (16 + 2 * n * (16 + 32 + 64));
+    return convolutions + norms + 650;
+  };
+  constexpr byte_count projections = 16 * 32 + 32 * 64 + 2 * (32 + 64);
+  EXPECT_EQ(by_hand(3), 269'722U);
+  EXPECT_EQ(trained_parameters_of("resnet20_cifar"), by_hand(3) + projections);
+  EXPECT_EQ(trained_parameters_of("resnet32_cifar"), by_hand(5) + projections);
+  EXPECT_EQ(trained_parameters_of("resnet44_cifar"), by_hand(7) + projections);
+  EXPECT_EQ(trained_parameters_of("resnet56_cifar"), by_hand(9) + projections);
+  EXPECT_EQ(trained_parameters_of("resnet110_cifar"), by_hand(18) + projections);
+}
+
+// vgg16 without biases of 4224 channels, with two values for each in their normalisations, and with
+// 512 x 512 + 512 + 5130 in its fully connected layers.
+TEST(Parameters, OfVggForCifar) {
+  const byte_count convolutions = 138'357'544U - 4096U * 25089 - 4096U * 4097 - 1000U * 4097;
+  EXPECT_EQ(trained_parameters_of("vgg16_cifar"), convolutions + 4224 + 512U * 513 + 5130);
+}
+
+// Statistics come with the parameters when they are not those of the batch.
+TEST(Parameters, OfInferenceIncludeStatistics) {
+  EXPECT_EQ(parameters_of(inference_of("resnet50")), 25'557'032U + 53'120);
   EXPECT_EQ(parameters_of(inference_of("vgg16")), 138'357'544U);
-  EXPECT_EQ(parameters_of(inference_of("vgg19")), 143'667'240U);
 }
 
 TEST(AlexNet, ParametersDoNotDependOnInsize) {
@@ -154,9 +216,38 @@ TEST(Vgg16, MultiplyAdds) {
 
 TEST(Vgg, FirstFullyConnectedLayerFollowsInsize) {
   EXPECT_EQ(tensor_of(inference_of("vgg16", 1, {{"insize", 32}}), "fc6.w").shape, (dims{4096, 512, 1, 1}));
-  EXPECT_EQ(tensor_of(inference_of("vgg16"), "fc6.w").shape, (dims{4096, 25088, 1, 1}));
-  EXPECT_EQ(tensor_of(inference_of("vgg16", 1, {{"insize", 448}}), "fc6.w").shape,
-            (dims{4096, 100352, 1, 1}));
+  EXPECT_EQ(tensor_of(inference_of("vgg16"), "fc6.w").shape, (dims{4096, 512, 7, 7}));
+  EXPECT_EQ(tensor_of(inference_of("vgg16", 1, {{"insize", 448}}), "fc6.w").shape, (dims{4096, 512, 14, 14}));
+}
+
+// He et al., table 1: 1.8, 3.6, 3.8, 7.6 and 11.3 x 10^9 with the stride in the first 1 x 1
+// convolution of a bottleneck; with it in the 3 x 3 one torchvision states 4.09, 7.80 and 11.51 for the
+// last three, fully connected layer included.
+TEST(ResNet, MultiplyAdds) {
+  EXPECT_NEAR(convolution_gmac(inference_of("resnet18")), 1.81, 0.01);
+  EXPECT_NEAR(convolution_gmac(inference_of("resnet34")), 3.66, 0.01);
+  EXPECT_NEAR(convolution_gmac(inference_of("resnet50")), 4.09, 0.01);
+  EXPECT_NEAR(convolution_gmac(inference_of("resnet101")), 7.80, 0.01);
+  EXPECT_NEAR(convolution_gmac(inference_of("resnet152")), 11.51, 0.01);
+}
+
+TEST(ResNet, ExtentsOfTheStages) {
+  const graph g = inference_of("resnet50");
+  EXPECT_EQ(tensor_of(g, "conv1.y").shape, (dims{1, 64, 112, 112}));
+  EXPECT_EQ(tensor_of(g, "pool1.y").shape, (dims{1, 64, 56, 56}));
+  EXPECT_EQ(tensor_of(g, "layer1.2.relu3.y").shape, (dims{1, 256, 56, 56}));
+  EXPECT_EQ(tensor_of(g, "layer2.0.relu1.y").shape, (dims{1, 128, 56, 56}));
+  EXPECT_EQ(tensor_of(g, "layer2.0.relu2.y").shape, (dims{1, 128, 28, 28}));
+  EXPECT_EQ(tensor_of(g, "layer3.5.relu3.y").shape, (dims{1, 1024, 14, 14}));
+  EXPECT_EQ(tensor_of(g, "layer4.2.relu3.y").shape, (dims{1, 2048, 7, 7}));
+  EXPECT_EQ(tensor_of(g, "fc.w").shape, (dims{1000, 2048, 1, 1}));
+}
+
+TEST(ResNet, TakesCifarImages) {
+  const graph g = inference_of("resnet50", 1, {{"insize", 32}});
+  EXPECT_EQ(tensor_of(g, "layer4.2.relu3.y").shape, (dims{1, 2048, 1, 1}));
+  EXPECT_EQ(tensor_of(inference_of("resnet20_cifar"), "layer3.2.relu2.y").shape, (dims{1, 64, 8, 8}));
+  EXPECT_EQ(tensor_of(inference_of("resnet18_cifar"), "layer4.1.relu2.y").shape, (dims{1, 512, 4, 4}));
 }
 
 TEST(Conv, HasTheExtentsAskedFor) {
