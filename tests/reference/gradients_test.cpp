@@ -9,6 +9,7 @@
 
 #include "networks/builder.hpp"
 #include "networks/catalogue.hpp"
+#include "networks/recompute.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::reference {
@@ -85,19 +86,19 @@ void expect_gradients_of_loss(const graph& g, std::uint64_t seed) {
 }
 
 // Strides, padding, overlapping pools, the first with a clipped last window; what AlexNet has.
-graph alexnet_in_small() {
-  builder b("small");
+graph alexnet_in_small(fusion joined) {
+  builder b("small", pass::train);
   tensor_id x = b.input("data", {3, 3, 19, 17});
   x = b.relu("relu1", b.convolution("conv1", x, {4, 5, 2, 2}));
   x = b.max_pool("pool1", x, 3, 2, leftover::pooled);
   x = b.relu("relu2", b.convolution("conv2", x, {5, 3, 1, 1}));
   x = b.max_pool("pool2", x, 3, 2, leftover::dropped);
   x = b.relu("relu3", b.linear("fc3", x, 6));
-  return b.training(b.linear("fc4", x, 4), false);
+  return b.training(b.linear("fc4", x, 4), joined, false);
 }
 
-graph vgg_in_small() {
-  builder b("small");
+graph vgg_in_small(fusion joined) {
+  builder b("small", pass::train);
   tensor_id x = b.input("data", {2, 2, 8, 8});
   x = b.relu("relu1", b.convolution("conv1", x, {3, 3, 1, 1}));
   x = b.relu("relu2", b.convolution("conv2", x, {3, 3, 1, 1}));
@@ -106,15 +107,109 @@ graph vgg_in_small() {
   x = b.max_pool("pool3", x, 2, 2, leftover::dropped);
   x = b.relu("relu4", b.linear("fc4", x, 7));
   x = b.relu("relu5", b.linear("fc5", x, 6));
-  return b.training(b.linear("fc6", x, 5), false);
+  return b.training(b.linear("fc6", x, 5), joined, false);
 }
 
-TEST(Gradients, OfAlexNetInSmall) {
-  for (const std::uint64_t seed : {1, 2, 3}) expect_gradients_of_loss(alexnet_in_small(), seed);
+tensor_id normalized(builder& b, const std::string& number, tensor_id x, const filters& f) {
+  return b.batch_norm("bn" + number, b.convolution("conv" + number, x, f));
 }
 
-TEST(Gradients, OfVggInSmall) {
-  for (const std::uint64_t seed : {1, 2, 3}) expect_gradients_of_loss(vgg_in_small(), seed);
+// A padded pool, a block with a projection, one whose input is added as it is, and the mean over what
+// is left; everything that a ResNet has.
+graph resnet_in_small(fusion joined) {
+  builder b("small", pass::train);
+  tensor_id x = b.input("data", {3, 2, 11, 9});
+  x = b.relu("relu1", normalized(b, "1", x, {3, 3, 1, 1, false}));
+  x = b.max_pool("pool1", x, 3, 2, leftover::dropped, 1);
+  tensor_id y = b.relu("relu2", normalized(b, "2", x, {2, 3, 2, 1, false}));
+  y = b.convolution("conv3", y, {4, 1, 1, 0, false});
+  const tensor_id beside = normalized(b, "4", x, {4, 1, 2, 0, false});
+  x = b.relu("relu3", b.add("add3", b.batch_norm("bn3", y), beside));
+  y = b.relu("relu5", normalized(b, "5", x, {4, 3, 1, 1, false}));
+  x = b.relu("relu6", b.add("add6", normalized(b, "6", y, {4, 3, 1, 1, false}), x));
+  y = b.relu("relu7", normalized(b, "7", x, {4, 1, 1, 0, false}));
+  x = b.add("add7", normalized(b, "8", y, {4, 1, 1, 0, false}), x);
+  return b.training(b.linear("fc", b.global_average_pool("average", x), 5), joined, false);
+}
+
+// A tensor that three operators read, one that a sum reads twice over, and a matrix product whose
+// input still has extents.
+graph branches(fusion joined) {
+  builder b("small", pass::train);
+  tensor_id x = b.convolution("conv1", b.input("data", {2, 2, 4, 3}), {3, 3, 1, 1});
+  const tensor_id left = b.relu("relu2", b.convolution("conv2", x, {3, 3, 1, 1}));
+  const tensor_id right = b.batch_norm("bn3", x);
+  x = b.add("add5", b.add("add4", left, right), x);
+  return b.training(b.linear("fc", b.add("add6", x, x), 4), joined, false);
+}
+
+struct small_case {
+  std::string name;
+  graph (*build)(fusion);
+};
+
+class SmallNetwork : public testing::TestWithParam<small_case> {};
+
+graph leaned(graph (*build)(fusion)) {
+  return recompute_cheap(build(fusion::lean));
+}
+
+TEST_P(SmallNetwork, HasTheGradientsOfItsLoss) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    for (const fusion joined : {fusion::none, fusion::fused}) {
+      SCOPED_TRACE(std::string(to_text(joined)) + " seed " + std::to_string(seed));
+      expect_gradients_of_loss(GetParam().build(joined), seed);
+    }
+  }
+}
+
+// Whatever an iteration leaves behind, by name.
+std::map<std::string, values> results_of(const graph& g, std::uint64_t seed) {
+  EXPECT_EQ(defect_of(g), std::nullopt);
+  std::map<std::string, values> all;
+  for (auto& [id, numbers] : execute(g, numbers_for(g, seed))) {
+    const role use = g.tensors[id].use;
+    if (survives(use) && !persists(use)) all[g.tensors[id].name] = numbers;
+  }
+  return all;
+}
+
+void expect_equal_results(const graph& g, const std::map<std::string, values>& wanted, std::uint64_t seed) {
+  const auto got = results_of(g, seed);
+  ASSERT_EQ(got.size(), wanted.size());
+  for (const auto& [name, numbers] : wanted) {
+    EXPECT_LT(relative_error(got.at(name), numbers), 1e-12) << name;
+  }
+}
+
+TEST_P(SmallNetwork, GivesTheSameHoweverItsOperatorsAreJoined) {
+  for (const std::uint64_t seed : {4, 5}) {
+    const auto plain = results_of(GetParam().build(fusion::none), seed);
+    expect_equal_results(GetParam().build(fusion::fused), plain, seed);
+    expect_equal_results(leaned(GetParam().build), plain, seed);
+  }
+}
+
+TEST(SmallNetworks, LeanOnesComputeSomethingAgain) {
+  for (graph (*of)(fusion) : {vgg_in_small, resnet_in_small}) {
+    EXPECT_GT(leaned(of).ops.size(), of(fusion::fused).ops.size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gradients, SmallNetwork,
+                         testing::Values(small_case{"alexnet", alexnet_in_small},
+                                         small_case{"vgg", vgg_in_small},
+                                         small_case{"resnet", resnet_in_small},
+                                         small_case{"branches", branches}),
+                         [](const auto& which) { return which.param.name; });
+
+graph conv_of(std::int64_t batch, std::map<std::string, std::int64_t> knobs, bool sgd = false) {
+  network_spec spec;
+  spec.name = "conv";
+  spec.batch = batch;
+  spec.sgd = sgd;
+  spec.knobs = std::move(knobs);
+  return build(spec);
 }
 
 struct conv_case {
@@ -129,17 +224,13 @@ TEST(Gradients, OfOneConvolution) {
                                                              {2, 2, 7, 7, 2, 2, 3, 1},
                                                              {1, 1, 4, 4, 2, 1, 1, 2},
                                                              {1, 2, 10, 13, 2, 5, 4, 2}}) {
-    const graph g = build({"conv",
-                           c.batch,
-                           pass::train,
-                           false,
-                           {{"c", c.c},
-                            {"h", c.h},
-                            {"w", c.w},
-                            {"k", c.k},
-                            {"kernel", c.kernel},
-                            {"stride", c.stride},
-                            {"pad", c.pad}}});
+    const graph g = conv_of(c.batch, {{"c", c.c},
+                                      {"h", c.h},
+                                      {"w", c.w},
+                                      {"k", c.k},
+                                      {"kernel", c.kernel},
+                                      {"stride", c.stride},
+                                      {"pad", c.pad}});
     const state given = numbers_for(g, 5);
     const state all = execute(g, given);
     const tensor_id y = id_of(g, "conv.y"), dy = id_of(g, "conv.dy");
@@ -157,7 +248,7 @@ TEST(Gradients, OfOneConvolution) {
 }
 
 TEST(Gradients, UpdatesGoAgainstThem) {
-  const graph g = build({"conv", 2, pass::train, true, {{"c", 2}, {"h", 4}, {"w", 4}, {"k", 2}}});
+  const graph g = conv_of(2, {{"c", 2}, {"h", 4}, {"w", 4}, {"k", 2}}, true);
   const state given = numbers_for(g, 6);
   const state all = execute(g, given);
   for (const auto& [of, gradient] : {std::pair{"conv.w", "conv.dw"}, {"conv.b", "conv.db"}}) {

@@ -13,9 +13,9 @@ namespace um::reference {
 namespace {
 
 graph small_network() {
-  builder b("small");
+  builder b("small", pass::train);
   const tensor_id x = b.input("data", {50, 3, 4, 4});
-  return b.training(b.linear("fc", b.convolution("conv", x, {2, 3, 1, 1}), 7), false);
+  return b.training(b.linear("fc", b.convolution("conv", x, {2, 3, 1, 1}), 7), fusion::none, false);
 }
 
 TEST(Numbers, AreGivenToWhatIsGivenAlone) {
