@@ -24,6 +24,8 @@ machine small_machine() {
   m.device_bytes = 16 * GiB;
   m.host_bytes = 64 * GiB;
   m.fp32_flops_per_s = 10'000'000'000'000;
+  m.tf32_flops_per_s = 40'000'000'000'000;
+  m.bf16_flops_per_s = 80'000'000'000'000;
   m.device_bytes_per_s = 500'000'000'000;
   m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
   m.link_both_bytes_per_s = 20'000'000'000;
@@ -141,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(cells, every_strategy, ::testing::ValuesIn(cells()), []
 });
 
 struct swap_all : ::testing::Test {
-  graph g = build({"vgg11", 16, pass::train, false, {}});
+  graph g = small("vgg11", "vgg11", 16).g;
   std::unique_ptr<backend> sim = open_simulator(small_machine());
   machine on = sim->describe();
   profile costs = sim->measure(g);
