@@ -56,11 +56,14 @@ def _unique(items):
 
 
 def _row(group):
-    return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False)
+    """The work; on which machine and in which precision is the column's."""
+    return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False,
+                          precision="", memory_order="")
 
 
 def _column(group):
-    return group.mode, group.backend, group.device, group.simulated, group.calibrated, group.workspace_cap
+    return (group.mode, group.backend, group.device, group.simulated, group.calibrated, group.workspace_cap,
+            group.precision, group.memory_order)
 
 
 def _draw_panel(panel, group, cells, baseline, look):

@@ -53,6 +53,27 @@ def test_a_network_keeps_its_row_whatever_ran_it():
     assert len({slowdown._column(group) for group in groups}) == 3
 
 
+def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
+    import slowdown
+    from results import load
+
+    records = [synthetic.record(strategy=strategy, fusion=fusion, precision=precision, memory_order=order,
+                                key=f"{strategy} {fusion} {precision} {order}", ratio=1.0)
+               for fusion in ("none", "lean") for precision, order in (("fp32", "nchw"), ("bf16", "nhwc"), ("bf16", "nchw"))
+               for strategy in ("device", "managed")]
+    groups = list(load.groups(records))
+    assert len(groups) == 6
+    assert len({slowdown._row(group) for group in groups}) == 2
+    assert len({slowdown._column(group) for group in groups}) == 3
+    path = synthetic.write(tmp_path / "levels.jsonl", records)
+    assert script("slowdown.py", path, "--out", tmp_path).returncode == 0
+    text = svg_text(tmp_path, "slowdown")
+    for title in ("fp32, not fused", "bf16, NCHW, lean", "bf16, lean"):
+        assert title in text
+    tables = script("table.py", path).stdout
+    assert tables.count("device") >= 6 and "bf16, NCHW, not fused" in tables
+
+
 @pytest.mark.parametrize("outcome", ["timeout", "out_of_memory", "crashed", "unsupported", "wrong_result"])
 def test_other_failures_are_named_in_the_legend(script, tmp_path, outcome):
     records = [synthetic.record(ratio=1.0), synthetic.record(ratio=2.0, outcome=outcome),
