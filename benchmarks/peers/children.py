@@ -1,0 +1,53 @@
+"""Work in a process of its own: its peak of memory is its own, and neither a crash nor a hang reaches
+the parent. The parent forks, so what it has imported need not be imported again; it must not have
+touched CUDA."""
+
+import multiprocessing
+import os
+import signal
+import sys
+
+_context = multiprocessing.get_context("fork")
+
+
+def run(function, task, deadline_s):
+    """(function(task), None), or (None, why there is no result)."""
+    receiver, sender = _context.Pipe(duplex=False)
+    child = _context.Process(target=_work, args=(function, task, sender))
+    child.start()
+    sender.close()
+    try:
+        answer = receiver.recv() if receiver.poll(deadline_s) else (None, f"not done within {deadline_s:g} s")
+    except EOFError:
+        child.join()
+        answer = (None, _end_of(child.exitcode))
+    finally:
+        receiver.close()
+        _stop(child)
+    return answer
+
+
+def _work(function, task, sender):
+    os.setsid()  # so that helpers it starts go with it
+    os.dup2(2, 1)  # libraries may print; standard output is the parent's
+    try:
+        answer = (function(task), None)
+    except Exception as error:
+        text = str(error).strip()
+        answer = (None, f"{type(error).__name__}: {text.splitlines()[0] if text else 'no message'}")
+    sender.send(answer)
+    sender.close()
+    sys.stderr.flush()
+    os._exit(0)  # no clean-up can hang or speak
+
+
+def _end_of(code):
+    return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _stop(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        child.kill()
+    child.join()

@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Times one training step of PyTorch and of umbench in turn, and holds their gradients against each other.
+
+Forward and backward of mean cross-entropy: no optimiser, no dropout, the same shapes, and for the
+gradients the same weights and inputs, which umbench exports. PyTorch runs in its usual best settings:
+cuDNN's own search on; fp32 without TF32 in NCHW, tf32 and bf16 (autocast) with channels last. Every
+measurement is a process of its own. Each row is appended to the file as soon as it is complete.
+
+    python3 benchmarks/peers/pytorch.py --umbench build/cuda/umbench
+    python3 benchmarks/peers/pytorch.py --rows vgg16/64/tf32 resnet50/128/bf16:fusion=fused,workspace=1GiB
+
+Needs torch with CUDA; torchvision is not needed. docs/peers.md says what is compared and how.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+
+import children  # noqa: E402
+import floors  # noqa: E402
+import rows  # noqa: E402
+import umbench  # noqa: E402
+from results import load, load_peers  # noqa: E402
+
+WAYS = ("eager", "graph", "compile")
+STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--umbench", default=str(ROOT / "build/cuda/umbench"), metavar="PATH", help="the binary")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="NETWORK/BATCH/PRECISION[:fusion=F,workspace=BYTES,"
+                        "order=O]; the published table if not given")
+    parser.add_argument("--out", metavar="FILE", help="JSON Lines file (results/peers/pytorch_GPU.jsonl)")
+    parser.add_argument("--resume", action="store_true", help="skip the rows that the file holds complete")
+    parser.add_argument("--ways", default=",".join(WAYS), help="how PyTorch runs, of eager, graph, compile (all)")
+    parser.add_argument("--both-orders", action="store_true", help="let PyTorch run in NCHW and with channels last")
+    parser.add_argument("--compile-mode", default="default", choices=["default", "max-autotune-no-cudagraphs"])
+    parser.add_argument("--deadline", type=float, default=300, metavar="S", help="seconds for one measurement (300)")
+    parser.add_argument("--warmup", type=int, default=4)
+    parser.add_argument("--samples", type=int, default=12)
+    parser.add_argument("--no-gradients", action="store_true", help="compare time and memory only")
+    parser.add_argument("--check-batch", type=int, metavar="N", help="compare gradients on N images, not on the row's batch")
+    parser.add_argument("--reference", choices=["none", "fp32", "fp64"], help="what both gradients are held against "
+                        "as well (fp32 without TF32 for tf32 and bf16, nothing for fp32)")
+    parser.add_argument("--list", action="store_true", help="print the rows and stop")
+    args = parser.parse_args(arguments)
+    if min(args.samples, args.warmup, 1 if args.check_batch is None else args.check_batch) < 1 or args.deadline <= 0:
+        parser.error("--samples, --warmup and --check-batch must be at least 1, --deadline above 0")
+    args.ways = args.ways.split(",")
+    for way in args.ways:
+        if way not in WAYS:
+            parser.error(f"--ways: unknown way '{way}'; there are {', '.join(WAYS)}")
+    try:
+        args.rows = [rows.parse_row(text) for text in args.rows] if args.rows else rows.TABLE
+    except rows.BadRow as error:
+        parser.error(f"--rows: {error}")
+    if len({row.key for row in args.rows}) < len(args.rows):
+        parser.error("--rows: a row is given twice; each is NETWORK/BATCH/PRECISION once")
+    return args
+
+
+def main(arguments=None):
+    args = parse(arguments)
+    if args.list:
+        print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace}{r.order and ',order=' + r.order}"
+                        for r in args.rows))
+        return 0
+    binary = shutil.which(args.umbench)
+    if not binary:
+        sys.exit(f"error: --umbench: {args.umbench} is no program; build it (cmake --preset cuda) or name it")
+    steps = torch_steps()
+    card, why = children.run(steps.ceilings, {"copy_bytes": 4 << 30, "matrix_size": 8192}, args.deadline)
+    if not card:
+        sys.exit(f"error: PyTorch cannot use the GPU: {why}")
+    out = Path(args.out or ROOT / "results/peers" / f"pytorch_{slug_of(card['gpu'])}.jsonl")
+    done = {load_peers.key_of(r) for r in load_peers.read(out) if load_peers.is_complete(r)} if out.exists() and args.resume else ()
+    failed = 0
+    for row in args.rows:
+        if row.key in done:
+            say(f"{row.key}: in {out} already")
+            continue
+        line = measure(row, binary, steps, card, args)
+        append(out, line)
+        say(summary(line))
+        failed += not load_peers.is_complete(line)
+    return 1 if failed else 0
+
+
+def torch_steps():
+    try:
+        import torch_steps as steps
+    except ImportError as error:
+        sys.exit(f"error: PyTorch is needed ({error}); install torch with CUDA support, and numpy")
+    return steps
+
+
+def slug_of(gpu):
+    """'NVIDIA H200' -> 'h200'."""
+    return re.sub(r"[^a-z0-9]+", "_", gpu.lower().replace("nvidia", "")).strip("_")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def append(path, line):
+    """On the disk when this returns. A torn last line, which a crash while appending left, is cut off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab+") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+# --- one row ---
+
+
+def measure(row, binary, steps, card, args):
+    """The row's line: whatever could not be had is null, with the reason."""
+    line = {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
+            "precision": row.precision, "pass": "train",
+            "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "umbench": None, "gradients": None, "floor": None, "gaps": None,
+            "ceilings": {k: card[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
+            "versions": {"gpu": card["gpu"], "driver": None, "cuda": card["cuda"], "cudnn": card["cudnn"],
+                         "torch": card["torch"], "umbench": None}}
+    with tempfile.TemporaryDirectory() as values:
+        add_umbench(line, row, binary, None if args.no_gradients else values, args)
+        line["modes"] = pytorch_modes(row, steps, args)
+        if not args.no_gradients:
+            line["gradients"] = gradients(row, binary, steps, values, args)
+    return line | load_peers.ratios(line)
+
+
+def add_umbench(line, row, binary, values, args):
+    try:
+        export = values if args.check_batch in (None, row.batch) else None
+        environment, record = umbench.run(binary, row, args.warmup + args.samples, args.deadline, export)
+    except (umbench.Failed, load.BadInput) as error:
+        line["umbench"] = {"reason": str(error)}
+        return
+    line["umbench"] = umbench.figures(record, args.warmup)
+    line["versions"] |= {"umbench": environment["umbench"], "driver": environment["gpu"]["driver"]}
+    engines, ceilings = record["engines"], line["ceilings"]
+    line["floor"] = floors.floor_of(engines, ceilings, row.precision)
+    line["gaps"] = floors.gaps_of(engines, ceilings, row.precision)
+
+
+def pytorch_modes(row, steps, args):
+    """Every way of running PyTorch, with time and peak, or with the reason why there are none."""
+    modes = []
+    orders = ("nchw", "nhwc") if args.both_orders else (STANDARD_ORDER[row.precision],)
+    for order in orders:
+        for way in args.ways:
+            task = {"network": row.network, "batch": row.batch, "precision": row.precision, "order": order,
+                    "way": way, "warmup": args.warmup, "samples": args.samples, "compile_mode": args.compile_mode}
+            found, why = children.run(steps.time_modes, task, args.deadline)
+            found = found or {way: {"reason": why}}
+            modes += [{"way": name, "memory_order": order, **result} for name, result in found.items()]
+    return modes
+
+
+def gradients(row, binary, steps, values, args):
+    batch = args.check_batch or row.batch
+    try:
+        if batch != row.batch:
+            umbench.run(binary, dataclasses.replace(row, batch=batch), 1, args.deadline, values)
+        elif not (Path(values) / "loss.npy").is_file():
+            raise umbench.Failed("umbench wrote no values")
+    except (umbench.Failed, load.BadInput) as error:
+        return {"reason": str(error)}
+    reference = args.reference or ("none" if row.precision == "fp32" else "fp32")
+    task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
+            "values": values, "reference": None if reference == "none" else reference}
+    found, why = children.run(steps.compare, task, args.deadline)
+    return found or {"reason": why}
+
+
+def summary(line):
+    def shown(value, form):
+        return "-" if value is None else format(value, form)
+
+    return (f"{load_peers.key_of(line)}: umbench {shown(line['umbench_ms'], '.3f')} ms, PyTorch "
+            f"{shown(line['pytorch_ms'], '.3f')} ms ({line['pytorch_mode'] or '-'}), time ratio "
+            f"{shown(line['time_ratio'], '.3f')}, peak ratio {shown(line['peak_ratio'], '.3f')}")
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main))

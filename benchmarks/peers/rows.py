@@ -1,0 +1,81 @@
+"""What is timed: a row is a network, a batch and a precision, and how umbench runs it.
+
+As text: NETWORK/BATCH/PRECISION, and after a colon what differs from the table below:
+    vgg16/64/tf32
+    vgg16/64/fp32:fusion=lean,workspace=256MiB,order=nhwc
+"""
+
+import dataclasses
+import re
+
+import architectures
+
+PRECISIONS = ("fp32", "tf32", "bf16")
+FUSIONS = ("none", "fused", "lean")
+ORDERS = ("nchw", "nhwc")
+
+
+class BadRow(Exception):
+    """A row that cannot be run; the message names it and what is wrong."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    network: str
+    batch: int
+    precision: str
+    fusion: str = "lean"
+    workspace: str = "512MiB"
+    order: str = ""  # empty: umbench's standard order for the precision
+
+    @property
+    def key(self):
+        return f"{self.network}/{self.batch}/{self.precision}"
+
+
+# The rows of the published table. `workspace` is the most that one operator of umbench may use.
+TABLE = [
+    Row("vgg16", 64, "fp32"), Row("vgg16", 256, "fp32"),
+    Row("vgg16", 64, "tf32"), Row("vgg16", 256, "tf32"),
+    Row("vgg16", 256, "bf16"),
+    Row("alexnet", 512, "fp32"), Row("alexnet", 512, "tf32"), Row("alexnet", 512, "bf16"),
+    Row("resnet50", 128, "tf32"), Row("resnet50", 128, "bf16"),
+]
+
+
+def parse_row(text):
+    """A row from its text; what it does not say is as in the table, or the default."""
+    name, _, options = text.partition(":")
+    parts = name.split("/")
+    if len(parts) != 3:
+        raise BadRow(f"row '{text}' is not NETWORK/BATCH/PRECISION[:option=value,...], such as vgg16/64/tf32:fusion=lean")
+    network, batch, precision = parts
+    _one_of(text, "network", network, architectures.NAMES)
+    _one_of(text, "precision", precision, PRECISIONS)
+    if not re.fullmatch(r"[1-9][0-9]{0,6}", batch):
+        raise BadRow(f"row '{text}': batch '{batch}' is not a number from 1 to 9999999")
+    row = Row(network, int(batch), precision)
+    row = next((known for known in TABLE if known.key == row.key), row)
+    return dataclasses.replace(row, **_options(text, options)) if options else row
+
+
+def _options(text, options):
+    found = {}
+    for option in options.split(","):
+        name, separator, value = option.partition("=")
+        if not separator or not value:
+            raise BadRow(f"row '{text}': '{option}' is not option=value")
+        _one_of(text, "option", name, ("fusion", "workspace", "order"))
+        if name in found:
+            raise BadRow(f"row '{text}': {name} is given twice")
+        found[name] = value
+    _one_of(text, "fusion", found.get("fusion", FUSIONS[0]), FUSIONS)
+    _one_of(text, "order", found.get("order", ORDERS[0]), ORDERS)
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)? ?([kMGT]i?B)?", found.get("workspace", "0")):
+        raise BadRow(f"row '{text}': workspace '{found['workspace']}' is not a number of bytes such as 512MiB")
+    return found
+
+
+def _one_of(text, what, value, choices):
+    if value not in choices:
+        raise BadRow(f"row '{text}': unknown {what} '{value}'; there are {', '.join(choices)}")

@@ -1,0 +1,253 @@
+"""Training steps of PyTorch: built from architectures.py, timed, and held against umbench's gradients.
+
+Imports torch and nothing of CUDA happens on import, so a parent may import it and fork; each function
+of a task (a dict) below is meant for a child process of its own.
+"""
+
+import contextlib
+import math
+import statistics
+from pathlib import Path
+
+import numpy
+import torch
+import torch.nn.functional as functional
+from torch import nn
+
+import architectures as nets
+
+# What runs in one child: the compiled step is also captured, as compiling takes longest.
+WAYS = {"eager": ("eager",), "graph": ("graph",), "compile": ("compile", "compile_graph")}
+
+
+class Residual(nn.Module):
+    def __init__(self, body, shortcut):
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x):
+        return functional.relu(self.body(x) + self.shortcut(x), inplace=True)
+
+
+def build(layers):
+    """A module, and its parameters by umbench's names."""
+    modules, parameters = [], {}
+    for layer in layers:
+        if isinstance(layer, nets.Residual):
+            body, in_body = build(layer.body)
+            shortcut, in_shortcut = build(layer.shortcut)
+            modules.append(Residual(body, shortcut))
+            parameters |= in_body | in_shortcut
+            continue
+        modules.append(_module(layer))
+        parameters |= {name: getattr(modules[-1], attribute)
+                       for name, (attribute, _) in nets.parameters_of(layer).items()}
+    return nn.Sequential(*modules), parameters
+
+
+def _module(layer):
+    if isinstance(layer, nets.Conv):
+        return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias)
+    if isinstance(layer, nets.Norm):  # statistics of the batch alone, as umbench has them
+        return nn.BatchNorm2d(layer.channels, track_running_stats=False)
+    if isinstance(layer, nets.Relu):
+        return nn.ReLU(inplace=True)
+    if isinstance(layer, nets.Pool):
+        return nn.MaxPool2d(layer.window, layer.stride, layer.pad)
+    if isinstance(layer, nets.Linear):
+        return nn.Linear(layer.inputs, layer.outputs)
+    return nn.AdaptiveAvgPool2d(1) if isinstance(layer, nets.GlobalPool) else nn.Flatten()
+
+
+class Step:
+    """Forward and backward of mean cross-entropy: no optimiser, no dropout."""
+
+    def __init__(self, network, batch, precision, order, device="cuda"):
+        tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.manual_seed(0)
+        kind = torch.float64 if precision == "fp64" else torch.float32
+        self.layout = torch.channels_last if order == "nhwc" else torch.contiguous_format
+        self.precision, self.device = precision, device
+        with torch.device(device):
+            self.model, self.parameters = build(nets.layers_of(network))
+            self.model.to(kind).to(memory_format=self.layout)
+            data = torch.randn(batch, 3, nets.INSIZE, nets.INSIZE)
+            self.labels = torch.randint(0, nets.CLASSES, (batch,))
+        self.data = self.as_input(data)
+        self.loss_of = lambda data, labels: functional.cross_entropy(self.model(data), labels)
+
+    def as_input(self, data):
+        kind = {"bf16": torch.bfloat16, "fp64": torch.float64}.get(self.precision, torch.float32)
+        return data.to(kind).to(memory_format=self.layout)
+
+    def casts(self):
+        if self.precision != "bf16":
+            return contextlib.nullcontext()
+        return torch.autocast(torch.device(self.device).type, torch.bfloat16)
+
+    def __call__(self):
+        self.model.zero_grad(set_to_none=True)
+        with self.casts():
+            loss = self.loss_of(self.data, self.labels)
+        loss.backward()
+        return loss
+
+    def load(self, folder):
+        """Takes parameters, inputs and labels as umbench wrote them."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(values(folder, name, self.device).reshape(parameter.shape))
+        self.data = self.as_input(values(folder, "data", self.device))
+        self.labels = values(folder, "labels", self.device).reshape(-1).long()
+
+
+def values(folder, name, device):
+    return torch.from_numpy(numpy.load(Path(folder) / f"{name}.npy")).to(device)
+
+
+# --- time and memory ---
+
+
+def time_modes(task):
+    """{way: {ms, samples_ms, peak_bytes} or {reason}} for the ways that share task["way"]'s child."""
+    torch.backends.cudnn.benchmark = True
+    step = Step(task["network"], task["batch"], task["precision"], task["order"])
+    found = {}
+    if task["way"] == "compile":
+        mode = task["compile_mode"]
+        step.loss_of = torch.compile(step.loss_of, mode=None if mode == "default" else mode)
+    for way in WAYS[task["way"]]:
+        try:
+            found[way] = _time_captured(step, task) if way.endswith("graph") else _time_issued(step, task)
+        except Exception as error:  # kept with the row: another way may still run
+            found[way] = {"reason": reason_of(error)}
+    return found
+
+
+def reason_of(error):
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+
+
+def _time_issued(step, task):
+    for _ in range(task["warmup"]):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    return _figures(step, task["samples"])
+
+
+def _time_captured(step, task):
+    """Captured on a side stream after warming up there, as PyTorch asks. The peak is that of capture and
+    replays: the graph's private pool, and what is outside of it."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(task["warmup"]):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    step.model.zero_grad(set_to_none=True)
+    torch.cuda.reset_peak_memory_stats()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    for _ in range(task["warmup"]):
+        graph.replay()
+    return _figures(graph.replay, task["samples"])
+
+
+def _figures(call, samples):
+    times = _milliseconds(call, samples)
+    return {"ms": statistics.median(times), "samples_ms": times, "peak_bytes": torch.cuda.max_memory_allocated()}
+
+
+def _milliseconds(call, samples):
+    """Of each call, by events on the current stream."""
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(samples + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
+        call()
+        mark.record()
+    torch.cuda.synchronize()
+    return [begin.elapsed_time(end) for begin, end in zip(marks, marks[1:])]
+
+
+# --- gradients ---
+
+
+def compare(task):
+    """Loss and gradients of umbench, as task["values"] holds them, against PyTorch's on the same weights
+    and inputs; and of both against PyTorch in task["reference"] (fp32 without TF32, or fp64)."""
+    device = task.get("device", "cuda")
+    theirs = gradients_in(task, device)
+    loss, ours = gradients_of(task, task["precision"], task["order"], device)
+    umbench_loss = values(task["values"], "loss", "cpu").item()
+    result = {"batch": task["batch"], "umbench_loss": finite(umbench_loss), "pytorch_loss": finite(loss),
+              "to_pytorch": errors(theirs, ours), "reference": task["reference"]}
+    if task["reference"]:
+        loss, exact = gradients_of(task, task["reference"], "nchw", device)
+        result |= {"reference_loss": finite(loss), "umbench_to_reference": errors(theirs, exact),
+                   "pytorch_to_reference": errors(ours, exact)}
+    return result
+
+
+def gradients_in(task, device):
+    names = nets.all_parameters(nets.layers_of(task["network"]))
+    return {name: values(task["values"], nets.gradient_name(name), device) for name in names}
+
+
+def gradients_of(task, precision, order, device):
+    step = Step(task["network"], task["batch"], precision, order, device)
+    step.load(task["values"])
+    loss = step()
+    return loss.item(), {name: parameter.grad for name, parameter in step.parameters.items()}
+
+
+def errors(gradients, expected):
+    """Over all tensors, ||gradient - expected|| / ||expected||: the worst with its name, and the median.
+    None stands for what is not finite, which is worst."""
+    each = {name: relative_error(gradients[name], expected[name]) for name in expected}
+    worst = max(each, key=each.get)
+    return {"worst": finite(each[worst]), "worst_tensor": worst, "median": finite(statistics.median(each.values()))}
+
+
+def finite(value):
+    return value if math.isfinite(value) else None
+
+
+def relative_error(out, expected):
+    expected = expected.double().reshape(-1)
+    difference = torch.linalg.vector_norm(out.double().reshape(-1) - expected)
+    error = (difference / torch.linalg.vector_norm(expected).clamp_min(1e-300)).item()
+    return error if math.isfinite(error) else math.inf
+
+
+# --- the card ---
+
+
+def ceilings(task):
+    """What the card reaches on plain work, and what it and the libraries are."""
+    return {"copy_bytes_per_s": _copy_rate(task["copy_bytes"]),
+            "matrix_flops_per_s": {p: _matrix_rate(p, task["matrix_size"]) for p in ("fp32", "tf32", "bf16")},
+            "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version()}
+
+
+def _copy_rate(size):
+    source = torch.randn(size // 4, device="cuda")
+    target = torch.empty_like(source)
+    for _ in range(3):
+        target.copy_(source)
+    return 2 * size / (1e-3 * statistics.median(_milliseconds(lambda: target.copy_(source), 10)))
+
+
+def _matrix_rate(precision, size):
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b = (torch.randn(size, size, device="cuda").to(kind) for _ in range(2))
+    out = torch.empty_like(a)
+    for _ in range(3):
+        torch.matmul(a, b, out=out)
+    return 2 * size**3 / (1e-3 * statistics.median(_milliseconds(lambda: torch.matmul(a, b, out=out), 10)))

@@ -1,0 +1,52 @@
+"""Runs one row with umbench and takes from its record what is compared."""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from results import load  # noqa: E402
+
+
+class Failed(Exception):
+    """umbench gave no figures; the message says why."""
+
+
+def command(binary, row, iterations, deadline_s, out, values=None):
+    line = [binary, "run", "--network", row.network, "--batch", row.batch, "--strategy", "device",
+            "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
+            "--iterations", iterations, "--deadline", deadline_s, "--backend", "cuda:0", "--out", out]
+    if row.order:
+        line += ["--memory-order", row.order]
+    return [str(part) for part in line + (["--values", values] if values else [])]
+
+
+def run(binary, row, iterations, deadline_s, values=None):
+    """(environment, record) of a run; tensors are left in the folder `values`."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "record.jsonl"
+        line = command(binary, row, iterations, deadline_s, out, values)
+        try:  # umbench keeps the deadline itself; this one is for a tool that hangs
+            done = subprocess.run(line, capture_output=True, text=True, timeout=deadline_s + 60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Failed(f"umbench did not run: {error}") from error
+        if not out.is_file():
+            raise Failed((done.stderr.strip().splitlines() or [f"umbench ended with {done.returncode}"])[-1])
+        environments, records = load.read(out)
+    record = records[0]
+    if record["outcome"] != "ok":
+        raise Failed(f"{record['outcome']}: {record['reason']}")
+    return environments[0], record
+
+
+def figures(record, warmup):
+    """What a row keeps of the record. The host's clock, from the launch of an iteration to its end."""
+    samples = [ns / 1e6 for ns in record["samples_ns"][warmup:]]
+    memory = record["memory"]
+    return {"ms": statistics.median(samples), "samples_ms": samples, "peak_bytes": memory["peak_device_bytes"],
+            "fusion": record["fusion"], "launch": record["launch"], "memory_order": record["memory_order"],
+            "workspace_cap_bytes": record["workspace_cap_bytes"], "terms": memory["terms"],
+            "loss": record["loss"], "digest": record["digest"], "key": record["key"]}

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Comparisons with other frameworks as Markdown tables, from results/peers/*.jsonl.
+
+Ratios are umbench over the peer's fastest mode; "x floor" is umbench's time over what the measured
+ceilings of the card allow; the error is the largest one of any gradient against the peer's.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from results import load, load_peers  # noqa: E402
+
+NAMES = {"alexnet": "AlexNet", "vgg": "VGG-", "resnet": "ResNet-"}
+MODES = {"eager": "eager", "graph": "CUDA graph", "compile": "compiled", "compile_graph": "compiled, CUDA graph"}
+HEAD = ["network", "batch", "precision", "umbench", "PyTorch", "time ratio", "umbench peak", "PyTorch peak",
+        "peak ratio", "x floor", "largest gradient error"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE.jsonl")
+    parser.add_argument("--gaps", action="store_true", help="also the operators that hold most of the way to the floor")
+    parser.add_argument("--modes", action="store_true", help="also every mode of the peer, and why one is missing")
+    wanted = parser.parse_args()
+    rows = load_peers.read(wanted.file)
+    if not rows:
+        raise load.TooLittle(f"{wanted.file}: no row, no table")
+    parts = [setting(rows), main_table(rows)]
+    parts += [gap_table(rows)] if wanted.gaps else []
+    parts += [mode_table(rows)] if wanted.modes else []
+    print("\n\n".join(parts))
+
+
+def setting(rows):
+    """What the rows have in common, one line; versions that differ are all named."""
+    def named(what):
+        return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
+
+    return (f"{named('gpu')}, driver {named('driver')}, CUDA {named('cuda')}, cuDNN {named('cudnn')}, "
+            f"PyTorch {named('torch')}, umbench {named('umbench')}")
+
+
+def network_text(name):
+    for start, text in NAMES.items():
+        if name.startswith(start):
+            return text + name[len(start):]
+    return name
+
+
+def main_table(rows):
+    return table(HEAD, [main_row(row) for row in rows])
+
+
+def main_row(row):
+    mode = load_peers.fastest(row)
+    theirs = f"{number(row['pytorch_ms'], 'ms')} ({MODES[mode['way']]})" if mode else "did not run"
+    ours = number(row["umbench_ms"], "ms") if row["umbench_ms"] is not None else "did not run"
+    return [network_text(row["network"]), str(row["batch"]), row["precision"], ours, theirs,
+            number(row["time_ratio"]), gib(row["umbench_peak_bytes"]), gib(row["pytorch_peak_bytes"]),
+            number(row["peak_ratio"]), number(row["floor_ratio"]), error_text(row["gradients"])]
+
+
+def number(value, unit=""):
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if not unit else f"{value:.{0 if value >= 1000 else 1 if value >= 100 else 2}f} {unit}"
+
+
+def gib(value):
+    return "-" if value is None else f"{value / 2**30:.2f} GiB"
+
+
+def error_text(gradients):
+    if not gradients:
+        return "-"
+    if "reason" in gradients:
+        return "not compared"
+    worst = gradients["to_pytorch"]["worst"]
+    return "not finite" if worst is None else f"{worst:.1e}"
+
+
+def gap_table(rows):
+    head = ["network", "batch", "precision", "operator", "time", "floor", "engine"]
+    return table(head, [[network_text(row["network"]), str(row["batch"]), row["precision"], f"`{gap['op']}`",
+                         number(gap["time_ms"], "ms"), number(gap["floor_ms"], "ms"), gap["engine"]]
+                        for row in rows for gap in row["gaps"] or []], left=(3, 6))
+
+
+def mode_table(rows):
+    head = ["network", "batch", "precision", "mode", "time", "peak"]
+    body = []
+    for row in rows:
+        for mode in row["modes"]:
+            figures = [number(mode["ms"], "ms"), gib(mode["peak_bytes"])] if "ms" in mode else [mode["reason"], "-"]
+            body.append([network_text(row["network"]), str(row["batch"]), row["precision"],
+                         f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
+    return table(head, body, left=(3,))
+
+
+def table(head, body, left=()):
+    rule = ["---" if column == 0 or column == 2 or column in left else "---:" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *body])
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main))

@@ -1,0 +1,70 @@
+"""Reads comparisons with other frameworks (results/peers/*.jsonl): one line a row, the last line of a
+row counts. docs/peers.md names the fields, results/peer.schema.json is their schema."""
+
+import json
+import sys
+
+from results import load
+
+
+def key_of(row):
+    return f"{row['network']}/{row['batch']}/{row['precision']}"
+
+
+def read(path):
+    """The rows of a file, in order of first appearance. A torn last line, which a crash while appending
+    leaves, is left out with a warning."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise load.BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    rows = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            if number == len(lines):
+                print(f"warning: {path}:{number}: the last line is torn and left out", file=sys.stderr)
+                continue
+            raise load.BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
+        _check(row, f"{path}:{number}")
+        rows[key_of(row)] = row
+    return list(rows.values())
+
+
+def _check(row, where):
+    if not isinstance(row, dict) or row.get("kind") != "peer" or row.get("schema") != 1:
+        raise load.BadInput(f"{where}: not a comparison with a peer of schema 1")
+    for name in ("network", "batch", "precision", "umbench", "modes"):
+        if name not in row:
+            raise load.BadInput(f"{where}: the row lacks '{name}'")
+
+
+def fastest(row):
+    """The peer's mode that took least time, or None."""
+    return min((m for m in row["modes"] if "ms" in m), key=lambda m: m["ms"], default=None)
+
+
+def is_complete(row):
+    """Both sides were timed, and the gradients compared or left out on purpose."""
+    return row["time_ratio"] is not None and not (row["gradients"] or {}).get("reason")
+
+
+def ratios(row):
+    """Both sides' figures and their quotients; the peer's are those of its fastest mode."""
+    ours, theirs = row["umbench"] or {}, fastest(row)
+    leanest = min((m["peak_bytes"] for m in row["modes"] if "ms" in m), default=None)
+    ms, peak = ours.get("ms"), ours.get("peak_bytes")
+    floor = (row.get("floor") or {}).get("floor_ms")
+
+    def ratio(a, b):
+        return a / b if a is not None and b else None
+
+    return {"umbench_ms": ms, "pytorch_ms": theirs and theirs["ms"], "time_ratio": ratio(ms, theirs and theirs["ms"]),
+            "umbench_peak_bytes": peak, "pytorch_peak_bytes": theirs and theirs["peak_bytes"],
+            "peak_ratio": ratio(peak, theirs and theirs["peak_bytes"]),
+            "pytorch_mode": theirs and f"{theirs['way']} {theirs['memory_order']}",
+            "pytorch_least_peak_bytes": leanest, "floor_ratio": ratio(ms, floor)}

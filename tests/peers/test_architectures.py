@@ -1,0 +1,40 @@
+"""The descriptions hold what umbench builds: same names, same extents."""
+
+import json
+import math
+import subprocess
+
+import architectures as nets
+import pytest
+
+
+@pytest.mark.parametrize("network, count", [  # as published with torchvision's models
+    ("alexnet", 61100840), ("vgg11", 132863336), ("vgg13", 133047848), ("vgg16", 138357544), ("vgg19", 143667240),
+    ("resnet18", 11689512), ("resnet34", 21797672), ("resnet50", 25557032), ("resnet101", 44549160),
+    ("resnet152", 60192808)])
+def test_have_the_published_number_of_parameters(network, count):
+    assert sum(math.prod(shape) for shape in nets.all_parameters(nets.layers_of(network)).values()) == count
+
+
+def test_gradients_are_named_after_their_parameters():
+    assert nets.gradient_name("conv1.w") == "conv1.dw"
+    assert nets.gradient_name("layer1.0.downsample.1.scale") == "layer1.0.downsample.1.dscale"
+
+
+@pytest.mark.parametrize("network", nets.NAMES)
+def test_names_and_extents_are_umbenchs(network, umbench_binary, tmp_path):
+    done = subprocess.run([umbench_binary, "plan", "--network", network, "--batch", "2", "--strategy", "device",
+                           "--backend", "sim:h200", "--fusion", "lean", "--graph", tmp_path / "graph.json",
+                           "-o", tmp_path / "plan.json"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    tensors = json.loads((tmp_path / "graph.json").read_text())["tensors"]
+    theirs = {t["name"]: t["shape"] for t in tensors if t["use"] == "parameter"}
+    ours = nets.all_parameters(nets.layers_of(network))
+    assert set(ours) == set(theirs)
+    for name, shape in ours.items():
+        assert math.prod(shape) == math.prod(theirs[name]), name
+        if len(shape) == 4:
+            assert list(shape) == list(theirs[name]), name
+    gradients = {t["name"] for t in tensors if t["use"] == "parameter_gradient"}
+    assert gradients == {nets.gradient_name(name) for name in ours}
+    assert {"data", "labels", "loss"} <= {t["name"] for t in tensors}

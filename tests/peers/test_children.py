@@ -1,0 +1,36 @@
+import os
+import time
+
+import children
+
+
+def grandchild_that_stays(path):
+    if os.fork() == 0:
+        time.sleep(1.5)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("still here")
+        os._exit(0)
+    time.sleep(30)
+
+
+def test_a_child_gives_its_result_or_the_reason():
+    assert children.run(lambda task: task + 1, 41, 10) == (42, None)
+    assert children.run(lambda task: 1 / task, 0, 10) == (None, "ZeroDivisionError: division by zero")
+
+
+def test_a_crash_and_an_early_end_are_reasons():
+    assert children.run(lambda task: os.abort(), None, 10) == (None, "killed by signal 6")
+    assert children.run(lambda task: os._exit(3), None, 10) == (None, "ended with exit code 3")
+
+
+def test_a_deadline_takes_helpers_along(tmp_path):
+    path = str(tmp_path / "file")
+    assert children.run(grandchild_that_stays, path, 0.5) == (None, "not done within 0.5 s")
+    time.sleep(1.5)
+    assert not os.path.exists(path)
+
+
+def test_what_a_child_prints_is_not_on_standard_output(capfd):
+    children.run(lambda task: os.write(1, b"from a library"), None, 10)
+    captured = capfd.readouterr()
+    assert captured.out == "" and "from a library" in captured.err

@@ -1,0 +1,159 @@
+"""The script from end to end, with a stand-in for umbench's binary and one for PyTorch: what is tested is
+what becomes of results, failures and files."""
+
+import json
+import subprocess
+import sys
+import types
+
+import conftest
+import jsonschema
+import pytest
+import pytorch
+import umbench
+from results import load_peers
+
+FAKE = """#!{python}
+import json, pathlib, sys
+words = sys.argv[1:]
+at = lambda name: words[words.index(name) + 1]
+if at("--network") == "vgg11":
+    print("umbench: out of ideas", file=sys.stderr)
+    sys.exit(1)
+if "--values" in words:
+    (pathlib.Path(at("--values")) / "loss.npy").write_text("a file")
+record = {{"schema": 1, "kind": "record", "key": "k", "network": at("--network"), "batch": int(at("--batch")),
+  "pass": "train", "strategy": "device", "ratio": 1.0, "mode": "capped", "backend": "cuda:0", "simulated": False,
+  "outcome": "ok", "reason": None, "samples_ns": [9e9] * 2 + [int(80e6)] * (int(at("--iterations")) - 2),
+  "memory": {{"peak_device_bytes": 4 << 30, "terms": {{"parameters_bytes": 5}}}}, "fusion": at("--fusion"),
+  "launch": "cuda_graph", "memory_order": "nchw", "workspace_cap_bytes": 1 << 28, "loss": 6.9, "digest": "00",
+  "engines": [{{"op": "conv", "engine": "e", "time_ns": 10**6, "flops": 10**9, "bytes": 10**6}}]}}
+if at("--network") == "vgg13":
+    record.update(outcome="out_of_memory", reason="too large", samples_ns=[])
+environment = {{"schema": 1, "kind": "environment", "umbench": "0.1.0+abc", "gpu": {{"driver": "580.1"}}}}
+pathlib.Path(at("--out")).write_text(json.dumps(environment) + "\\n" + json.dumps(record) + "\\n")
+"""
+
+
+def time_modes(task):
+    if task["way"] == "graph":
+        raise RuntimeError("cannot capture\nsecond line")
+    figures = {"ms": 100.0, "samples_ms": [100.0] * task["samples"], "peak_bytes": 8 << 30}
+    return {"eager": figures} if task["way"] == "eager" else {"compile": figures | {"ms": 90.0},
+                                                              "compile_graph": {"reason": "RuntimeError: no"}}
+
+
+def compare(task):
+    return {"batch": task["batch"], "umbench_loss": 6.9, "pytorch_loss": 6.9, "to_pytorch": conftest.errors(),
+            "reference": task["reference"]}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    binary = tmp_path / "umbench"
+    binary.write_text(FAKE.format(python=sys.executable))
+    binary.chmod(0o755)
+    steps = types.SimpleNamespace(ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare)
+    monkeypatch.setattr(pytorch, "torch_steps", lambda: steps)
+    out = tmp_path / "folder" / "rows.jsonl"
+
+    def call(*arguments):
+        code = pytorch.main(["--umbench", str(binary), "--out", str(out), "--warmup", "2", "--samples", "3", *arguments])
+        return code, load_peers.read(out)
+
+    call.out = out
+    return call
+
+
+def schema():
+    with open(conftest.ROOT / "results/peer.schema.json", encoding="utf-8") as file:
+        text = json.load(file)
+    kind = jsonschema.validators.validator_for(text)
+    kind.check_schema(text)
+    return kind(text)
+
+
+def test_a_row_holds_both_sides_and_their_ratios(run):
+    code, (row,) = run("--rows", "vgg16/64/fp32:workspace=256MiB")
+    assert code == 0
+    schema().validate(row)
+    assert (row["umbench_ms"], row["pytorch_ms"], row["pytorch_mode"]) == (80.0, 90.0, "compile nchw")
+    assert row["time_ratio"] == pytest.approx(80 / 90) and row["peak_ratio"] == 0.5
+    assert row["umbench"]["samples_ms"] == [80.0] * 3, "the first iterations are warm-ups"
+    assert [m["way"] for m in row["modes"]] == ["eager", "graph", "compile", "compile_graph"]
+    assert row["modes"][1]["reason"] == "RuntimeError: cannot capture"
+    assert row["versions"] == {"gpu": "NVIDIA H200", "driver": "580.1", "cuda": "13.0", "cudnn": 91900,
+                               "torch": "2.11.0", "umbench": "0.1.0+abc"}
+    assert row["gaps"][0]["op"] == "conv" and row["floor_ratio"] > 1
+
+
+def test_fp32_needs_no_reference_and_lower_precisions_have_one(run):
+    _, found = run("--rows", "vgg16/64/fp32", "vgg16/64/tf32")
+    assert [row["gradients"]["reference"] for row in found] == [None, "fp32"]
+
+
+def test_resume_skips_complete_rows_and_runs_failed_ones_again(run):
+    code, found = run("--rows", "vgg16/64/fp32", "vgg13/8/fp32")
+    assert code == 1 and found[1]["umbench"]["reason"] == "out_of_memory: too large"
+    assert found[1]["time_ratio"] is None and found[1]["pytorch_ms"] == 90.0
+    schema().validate(found[1])
+    run("--rows", "vgg16/64/fp32", "vgg13/8/fp32", "alexnet/4/bf16", "--resume")
+    lines = [json.loads(line) for line in run.out.read_text().splitlines()]
+    assert [line["network"] for line in lines] == ["vgg16", "vgg13", "vgg13", "alexnet"]
+
+
+def test_a_torn_last_line_is_cut_off(run):
+    run("--rows", "vgg16/64/fp32")
+    with open(run.out, "a", encoding="utf-8") as file:
+        file.write('{"kind": "peer", "netw')
+    _, found = run("--rows", "alexnet/4/bf16", "--resume")
+    assert [row["network"] for row in found] == ["vgg16", "alexnet"]
+
+
+def test_a_failing_umbench_is_a_reason(run):
+    code, (row,) = run("--rows", "vgg11/8/fp32")
+    assert code == 1
+    assert row["umbench"]["reason"] == "umbench: out of ideas"
+    assert row["gradients"]["reason"] == "umbench wrote no values"
+    schema().validate(row)
+
+
+def test_gradients_may_be_left_out_or_compared_on_fewer_images(run):
+    assert run("--rows", "vgg16/64/fp32", "--no-gradients")[1][0]["gradients"] is None
+    assert run("--rows", "vgg16/64/fp32", "--check-batch", "8")[1][0]["gradients"]["batch"] == 8
+
+
+def test_both_orders_double_the_modes(run):
+    _, (row,) = run("--rows", "vgg16/64/tf32", "--both-orders", "--ways", "eager")
+    assert [m["memory_order"] for m in row["modes"]] == ["nchw", "nhwc"]
+
+
+def test_the_command_says_everything(tmp_path):
+    row = pytorch.rows.parse_row("vgg16/64/tf32:fusion=fused,workspace=1GiB,order=nchw")
+    line = " ".join(umbench.command("umbench", row, 16, 300, "o.jsonl", "folder"))
+    assert line == ("umbench run --network vgg16 --batch 64 --strategy device --fusion fused --precision tf32 "
+                    "--workspace-cap 1GiB --iterations 16 --deadline 300 --backend cuda:0 --out o.jsonl "
+                    "--memory-order nchw --values folder")
+
+
+def test_gpus_name_the_file():
+    assert pytorch.slug_of("NVIDIA H200") == "h200"
+    assert pytorch.slug_of("NVIDIA H100 80GB HBM3") == "h100_80gb_hbm3"
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    (["--rows", "vgg16/64"], "not NETWORK/BATCH/PRECISION"), (["--ways", "eager,slow"], "unknown way 'slow'"),
+    (["--samples", "0"], "at least 1"), (["--warmup", "0"], "at least 1"), (["--deadline", "0"], "above 0"),
+    (["--check-batch", "0"], "at least 1"), (["--rows", "vgg16/64/fp32", "vgg16/64/fp32:fusion=none"], "given twice"),
+    (["--umbench", "/nowhere/umbench"], "/nowhere/umbench is no program")])
+def test_bad_arguments_get_one_clear_line(arguments, complaint):
+    done = subprocess.run([sys.executable, str(conftest.ROOT / "benchmarks/peers/pytorch.py"), *arguments],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert complaint in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_the_list_can_be_run_again(capsys):
+    assert pytorch.main(["--list"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert [pytorch.rows.parse_row(text) for text in listed] == pytorch.rows.TABLE
