@@ -196,19 +196,136 @@ TEST(Accesses, RowsUnderNoWindowStillNameARow) {
 }
 
 TEST(Accesses, Linear) {
-  const dims in{4, 6, 2, 2}, weights{10, 24, 1, 1}, bias{1, 10, 1, 1}, out{4, 10, 1, 1};
+  const dims in{4, 6, 2, 2}, weights{10, 6, 2, 2}, bias{1, 10, 1, 1}, out{4, 10, 1, 1};
   const single forward = operator_over(linear{}, {in, weights, bias, out}, 3);
   expect_regions(forward.cut(batch_part), {batch_of(2, 4), batch_of(0, 10), batch_of(0, 1), batch_of(2, 4)});
   expect_regions(forward.cut(channel_part),
                  {batch_of(0, 4), batch_of(5, 10), channels(5, 10), channels(5, 10)});
   const single data = operator_over(linear_backward_data{}, {weights, out, in}, 2);
   expect_regions(data.cut(batch_part), {batch_of(0, 10), batch_of(2, 4), batch_of(2, 4)});
-  expect_regions(data.cut({axis::channel, 1, 3}), {channels(8, 16), batch_of(0, 4), channels(2, 4)});
+  expect_regions(data.cut({axis::channel, 1, 3}), {channels(2, 4), batch_of(0, 4), channels(2, 4)});
   const single filter = operator_over(linear_backward_filter{}, {in, out, weights}, 2);
   expect_regions(filter.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10)});
   EXPECT_EQ(filter.cut(batch_part).back().mode, access_mode::accumulate);
   expect_regions(filter.cut(channel_part), {batch_of(0, 4), channels(5, 10), batch_of(5, 10)});
   EXPECT_EQ(filter.cut(channel_part).back().mode, access_mode::write);
+}
+
+TEST(Accesses, LinearBackwardFilterWithTheBias) {
+  const single s =
+      operator_over(linear_backward_filter{}, {{4, 6, 2, 2}, {4, 10, 1, 1}, {10, 6, 2, 2}, {1, 10, 1, 1}}, 2);
+  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10), batch_of(0, 1)});
+  EXPECT_EQ(s.cut(batch_part)[3].mode, access_mode::accumulate);
+  expect_regions(s.cut(channel_part), {batch_of(0, 4), channels(5, 10), batch_of(5, 10), channels(5, 10)});
+  EXPECT_EQ(s.cut(channel_part)[3].mode, access_mode::write);
+}
+
+TEST(Accesses, ReluBiasBackward) {
+  const single s = operator_over(relu_bias_backward{}, {y, y, y, b}, 2);
+  expect_regions(s.cut(row_part), {rows(4, 9), rows(4, 9), rows(4, 9), batch_of(0, 1)});
+  EXPECT_EQ(s.cut(row_part)[2].mode, access_mode::write);
+  EXPECT_EQ(s.cut(row_part)[3].mode, access_mode::accumulate);
+  expect_regions(s.cut(channel_part), {channels(4, 8), channels(4, 8), channels(4, 8), channels(4, 8)});
+  EXPECT_EQ(s.cut(channel_part)[3].mode, access_mode::write);
+}
+
+TEST(Accesses, MaxPoolWithBiasAndRelu) {
+  const dims in{2, 4, 10, 10}, out{2, 4, 5, 5}, bias{1, 4, 1, 1};
+  const single forward = operator_over(max_pool{3, 2, 0, true}, {in, bias, out, out}, 2);
+  expect_regions(forward.cut({axis::row, 1, 5}), {rows(2, 5), batch_of(0, 1), rows(1, 2), rows(1, 2)});
+  expect_regions(forward.cut(channel_part), {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
+  const single backward = operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in, bias}, 3);
+  expect_regions(backward.cut(batch_part),
+                 {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2), batch_of(1, 2), batch_of(0, 1)});
+  EXPECT_EQ(backward.cut(batch_part)[4].mode, access_mode::accumulate);
+  expect_regions(backward.cut(channel_part),
+                 {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
+  // A window that meets two parts' rows would add to the bias gradient twice.
+  EXPECT_THROW(backward.cut(row_part), std::invalid_argument);
+  const single alone = operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in}, 3);
+  expect_regions(alone.cut({axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(1, 3), rows(4, 5)});
+}
+
+TEST(Accesses, BatchNormIsCutAlongChannelsAlone) {
+  const region half = channels(4, 8);
+  const single forward = operator_over(batch_norm{}, {y, b, b, y, y, b, b}, 4);
+  expect_regions(forward.cut(channel_part), {half, half, half, half, half, half, half});
+  const batch_norm_backward both{true, true, true};
+  const single backward = operator_over(both, {y, b, b, b, b, y, y, y, y, b, b, y}, 8);
+  expect_regions(backward.cut(channel_part), std::vector<region>(12, half));
+  for (const single& s : {forward, backward}) {
+    for (const access& a : s.cut(channel_part)) EXPECT_NE(a.mode, access_mode::accumulate);
+    EXPECT_THROW(s.cut(batch_part), std::invalid_argument);
+    EXPECT_THROW(s.cut(row_part), std::invalid_argument);
+  }
+}
+
+TEST(Accesses, NormalizeIsCutAnywhere) {
+  const single s = operator_over(normalize{}, {y, b, b, b, b, y, y}, 6);
+  const region all = batch_of(0, 1), half = batch_of(2, 4), lower = rows(4, 9), some = channels(4, 8);
+  expect_regions(s.cut(batch_part), {half, all, all, all, all, half, half});
+  expect_regions(s.cut(row_part), {lower, all, all, all, all, lower, lower});
+  expect_regions(s.cut(channel_part), {some, some, some, some, some, some, some});
+}
+
+TEST(Accesses, PointwiseAndMeans) {
+  const single sum = operator_over(add{}, {y, y, y}, 2);
+  expect_regions(sum.cut(row_part), {rows(4, 9), rows(4, 9), rows(4, 9)});
+  const single rounded = operator_over(cast{}, {y, y}, 1);
+  expect_regions(rounded.cut(batch_part), {batch_of(2, 4), batch_of(2, 4)});
+  const dims mean{4, 8, 1, 1};
+  const single down = operator_over(global_average_pool{}, {y, mean}, 1);
+  const single up = operator_over(global_average_pool_backward{}, {mean, y}, 1);
+  for (const single& s : {down, up}) {
+    expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(2, 4)});
+    expect_regions(s.cut(channel_part), {channels(4, 8), channels(4, 8)});
+    EXPECT_THROW(s.cut(row_part), std::invalid_argument);
+  }
+}
+
+// Bytes in the runs of a region, marked one by one, against the strides.
+void expect_runs(const tensor& t, const region& r) {
+  std::vector<bool> wanted(bytes_of(t)), got(bytes_of(t));
+  const dims s = strides_of(t);
+  const auto inside = [&](const dims& at) {
+    const std::int64_t place = extent_of(at, r.along);
+    return r.begin <= place && place < r.end;
+  };
+  for (std::int64_t i = 0; i < elements(t.shape); ++i) {
+    const dims at{i / (t.shape.c * t.shape.h * t.shape.w), i / (t.shape.h * t.shape.w) % t.shape.c,
+                  i / t.shape.w % t.shape.h, i % t.shape.w};
+    const auto first = static_cast<std::size_t>(at.n * s.n + at.c * s.c + at.h * s.h + at.w * s.w);
+    for (std::size_t k = 0; k < size_of(t.type); ++k) wanted[first * size_of(t.type) + k] = inside(at);
+  }
+  for (const range& run : runs_of(t, r)) {
+    for (byte_count k = 0; k < run.bytes; ++k) {
+      EXPECT_FALSE(got[run.offset + k]) << "runs meet";
+      got[run.offset + k] = true;
+    }
+  }
+  EXPECT_EQ(got, wanted) << to_text(t.order) << " " << to_text(r.along) << " " << r.begin;
+}
+
+TEST(Region, RunsAreWhereTheOrderPutsThem) {
+  for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+    for (const dtype type : {dtype::f32, dtype::bf16}) {
+      const tensor t{"x", {3, 4, 5, 2}, type, role::activation, order};
+      for (const axis along : {axis::batch, axis::channel, axis::row}) {
+        for (std::uint32_t part = 0; part < 3; ++part) expect_runs(t, region_of(t.shape, {along, part, 3}));
+      }
+    }
+  }
+}
+
+// Neighbours are told of as one: in nhwc a part of the rows is one run an image, in nchw one a channel.
+TEST(Region, RunsAreAsLongAsTheyCanBe) {
+  tensor t{"x", {3, 4, 5, 2}, dtype::f32, role::activation, memory_order::nhwc};
+  EXPECT_EQ(runs_of(t, rows(1, 3)), (std::vector<range>{{32, 64}, {192, 64}, {352, 64}}));
+  EXPECT_EQ(runs_of(t, batch_of(1, 3)), (std::vector<range>{{160, 320}}));
+  EXPECT_EQ(runs_of(t, channels(1, 3)).size(), 30U);
+  t.order = memory_order::nchw;
+  EXPECT_EQ(runs_of(t, rows(1, 3)).size(), 12U);
+  EXPECT_EQ(runs_of(t, channels(1, 3)), (std::vector<range>{{40, 80}, {200, 80}, {360, 80}}));
 }
 
 TEST(Accesses, Softmax) {
@@ -220,6 +337,9 @@ TEST(Accesses, Softmax) {
   EXPECT_EQ(all[3].mode, access_mode::write);
   const single backward = operator_over(softmax_cross_entropy_backward{}, {logits, labels, logits}, 2);
   expect_regions(backward.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(2, 4)});
+  const single both = operator_over(softmax_cross_entropy_gradient{}, {logits, labels, loss, logits}, 2);
+  expect_regions(both.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
+  EXPECT_EQ(both.cut(batch_part)[2].mode, access_mode::accumulate);
 }
 
 TEST(Accesses, UpdateIsCutAlongTheFirstExtent) {
@@ -273,7 +393,7 @@ TEST(Work, CountsMultiplyAndAdd) {
   EXPECT_EQ(work_of(data.g, data.o()).flops, 2 * products);
   const single filter = strided_backward_filter();
   EXPECT_EQ(work_of(filter.g, filter.o()).flops, 2 * products);
-  const single fc = operator_over(linear{}, {{4, 6, 2, 2}, {10, 24, 1, 1}, {4, 10, 1, 1}}, 2);
+  const single fc = operator_over(linear{}, {{4, 6, 2, 2}, {10, 6, 2, 2}, {4, 10, 1, 1}}, 2);
   EXPECT_EQ(work_of(fc.g, fc.o()).flops, 2U * 4 * 24 * 10);
 }
 

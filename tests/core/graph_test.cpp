@@ -15,13 +15,13 @@ graph small_graph() {
                {"r", {2, 4, 8, 8}, dtype::f32, role::activation},
                {"p", {2, 4, 4, 4}, dtype::f32, role::activation},
                {"index", {2, 4, 4, 4}, dtype::u8, role::activation},
-               {"v", {5, 64, 1, 1}, dtype::f32, role::parameter},
+               {"v", {5, 4, 4, 4}, dtype::f32, role::parameter},
                {"logits", {2, 5, 1, 1}, dtype::f32, role::activation},
                {"labels", {2, 1, 1, 1}, dtype::i32, role::label},
                {"loss", {1, 1, 1, 1}, dtype::f32, role::output},
                {"probabilities", {2, 5, 1, 1}, dtype::f32, role::activation},
                {"dlogits", {2, 5, 1, 1}, dtype::f32, role::activation_gradient},
-               {"dv", {5, 64, 1, 1}, dtype::f32, role::parameter_gradient}};
+               {"dv", {5, 4, 4, 4}, dtype::f32, role::parameter_gradient}};
   g.ops = {{"conv", convolution{1, 1, 1, 1}, {0, 1, 2}, {3}, true, std::nullopt},
            {"relu", relu{}, {3}, {4}, true, may_alias{0, 0}},
            {"pool", max_pool{3, 2, 0}, {4}, {5, 6}, true, std::nullopt},
@@ -51,6 +51,10 @@ TEST(Graph, KindIsTheNameOfTheAttributes) {
   EXPECT_EQ(kind_of(max_pool_backward{}), "max_pool_backward");
   EXPECT_EQ(kind_of(linear_backward_filter{}), "linear_backward_filter");
   EXPECT_EQ(kind_of(softmax_cross_entropy_backward{}), "softmax_cross_entropy_backward");
+  EXPECT_EQ(kind_of(batch_norm_backward{}), "batch_norm_backward");
+  EXPECT_EQ(kind_of(global_average_pool_backward{}), "global_average_pool_backward");
+  EXPECT_EQ(kind_of(cast{}), "cast");
+  EXPECT_EQ(kind_of(softmax_cross_entropy_gradient{}), "softmax_cross_entropy_gradient");
   EXPECT_EQ(kind_of(sgd_update{}), "sgd_update");
 }
 
