@@ -2,13 +2,12 @@
 
 #include <unistd.h>
 
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 
 #include "backends/cuda/operators.hpp"
 #include "backends/initial_values.hpp"
+#include "tests/cuda/elements.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::gpu_tests {
@@ -36,41 +35,6 @@ opened open_once() {
 opened& shared_session() {
   static opened it = open_once();
   return it;
-}
-
-template <class Value>
-reference::values widened(const std::vector<std::byte>& bytes) {
-  reference::values all(bytes.size() / sizeof(Value));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    Value value{};
-    std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
-    all[i] = static_cast<double>(value);
-  }
-  return all;
-}
-
-reference::values widened(const tensor& t, const std::vector<std::byte>& bytes) {
-  switch (t.type) {
-    case dtype::f32:
-      return widened<float>(bytes);
-    case dtype::i32:
-      return widened<std::int32_t>(bytes);
-    case dtype::u8:
-      return widened<std::uint8_t>(bytes);
-    case dtype::u16:
-      return widened<std::uint16_t>(bytes);
-  }
-  return {};
-}
-
-double relative_error(const reference::values& out, const reference::values& expected) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference += (out[i] - expected[i]) * (out[i] - expected[i]);
-    size += expected[i] * expected[i];
-  }
-  if (size == 0) return std::sqrt(difference);
-  return std::sqrt(difference / size);
 }
 
 }  // namespace
@@ -132,13 +96,13 @@ bytes_by_tensor run(session& on, const graph& g, const memory_plan& plan) {
 std::map<std::string, double> errors_against_reference(const graph& g, const bytes_by_tensor& out) {
   std::map<tensor_id, reference::values> given;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (persists(g.tensors[t].use)) given[t] = widened(g.tensors[t], initial_values(g, t));
+    if (persists(g.tensors[t].use)) given[t] = from_memory(g.tensors[t], initial_values(g, t));
   }
   const auto expected = reference::execute(g, given);
   std::map<std::string, double> errors;
   for (const auto& [t, bytes] : out) {
     if (persists(g.tensors[t].use) && g.tensors[t].use != role::parameter) continue;
-    errors[g.tensors[t].name] = relative_error(widened(g.tensors[t], bytes), expected.at(t));
+    errors[g.tensors[t].name] = relative_error(from_memory(g.tensors[t], bytes), expected.at(t));
   }
   return errors;
 }

@@ -59,7 +59,6 @@ template <class Layout, int Window, class Index>
 struct column_of_windows {
   using T = typename Layout::value;
   static constexpr int N = Layout::vector;
-  static constexpr int columns = Window == 3 ? 2 : 1;  // windows over an even column
 
   windows<T, N, Index> own, before;
 
