@@ -1,5 +1,6 @@
 """Runs one row with umbench and takes from its record what is compared."""
 
+import math
 import statistics
 import subprocess
 import sys
@@ -18,7 +19,7 @@ class Failed(Exception):
 def command(binary, row, iterations, deadline_s, out, values=None):
     line = [binary, "run", "--network", row.network, "--batch", row.batch, "--strategy", "device",
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
-            "--iterations", iterations, "--deadline", deadline_s, "--backend", "cuda:0", "--out", out]
+            "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--out", out]
     if row.order:
         line += ["--memory-order", row.order]
     return [str(part) for part in line + (["--values", values] if values else [])]

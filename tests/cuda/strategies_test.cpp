@@ -1,11 +1,24 @@
 // Memory management must not change results: loss and all gradients are the same bits under every
 // strategy, with room to spare and without.
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "hints/hints.hpp"
 #include "networks/catalogue.hpp"
 #include "planners/planners.hpp"
 #include "tests/cuda/gpu.hpp"
+
+namespace um {
+
+std::string text_of(const network_spec& spec) {
+  return spec.name + "_" + std::string(to_text(spec.joined)) + "_" + std::string(to_text(spec.arithmetic));
+}
+void PrintTo(const network_spec& spec, std::ostream* out) {  // for GoogleTest
+  *out << text_of(spec);
+}
+
+}  // namespace um
 
 namespace um::gpu_tests {
 namespace {
@@ -18,7 +31,7 @@ std::vector<strategy> all_strategies() {
   return all;
 }
 
-class strategies : public on_gpu, public ::testing::WithParamInterface<std::string> {
+class strategies : public on_gpu, public ::testing::WithParamInterface<network_spec> {
  protected:
   execution execute(const problem& p, const strategy& s) {
     problem its = p;
@@ -29,7 +42,7 @@ class strategies : public on_gpu, public ::testing::WithParamInterface<std::stri
 };
 
 TEST_P(strategies, give_the_same_bits) {
-  const graph g = build({.name = GetParam(), .batch = 8});
+  const graph g = build(GetParam());
   const profile costs = workspaces_of(gpu(), g);
   machine on;
   const problem roomy{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
@@ -56,8 +69,15 @@ TEST_P(strategies, give_the_same_bits) {
   EXPECT_GE(ran_tight, 3) << "too few strategies ran under pressure for this test to mean anything";
 }
 
-INSTANTIATE_TEST_SUITE_P(networks, strategies, ::testing::Values("alexnet", "vgg16"),
-                         [](const auto& of) { return of.param; });
+std::vector<network_spec> cases() {
+  return {{.name = "alexnet", .batch = 8},
+          {.name = "vgg16", .batch = 8, .joined = fusion::none},
+          {.name = "vgg16", .batch = 8, .arithmetic = precision::bf16},
+          {.name = "resnet18", .batch = 8, .joined = fusion::lean, .arithmetic = precision::tf32}};
+}
+
+INSTANTIATE_TEST_SUITE_P(networks, strategies, ::testing::ValuesIn(cases()),
+                         [](const auto& of) { return text_of(of.param); });
 
 }  // namespace
 }  // namespace um::gpu_tests

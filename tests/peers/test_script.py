@@ -17,6 +17,7 @@ FAKE = """#!{python}
 import json, pathlib, sys
 words = sys.argv[1:]
 at = lambda name: words[words.index(name) + 1]
+assert at("--deadline").isdigit() and at("--iterations").isdigit()
 if at("--network") == "vgg11":
     print("umbench: out of ideas", file=sys.stderr)
     sys.exit(1)
@@ -130,7 +131,7 @@ def test_both_orders_double_the_modes(run):
 
 def test_the_command_says_everything(tmp_path):
     row = pytorch.rows.parse_row("vgg16/64/tf32:fusion=fused,workspace=1GiB,order=nchw")
-    line = " ".join(umbench.command("umbench", row, 16, 300, "o.jsonl", "folder"))
+    line = " ".join(umbench.command("umbench", row, 16, 299.5, "o.jsonl", "folder"))
     assert line == ("umbench run --network vgg16 --batch 64 --strategy device --fusion fused --precision tf32 "
                     "--workspace-cap 1GiB --iterations 16 --deadline 300 --backend cuda:0 --out o.jsonl "
                     "--memory-order nchw --values folder")
