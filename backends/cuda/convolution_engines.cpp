@@ -3,99 +3,194 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 #include <utility>
+
+#include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/library_check.hpp"
 
 namespace um {
 namespace {
 
-cudnn_convolution product_of(const convolution_problem& p) {
-  const bool bf16 = p.arithmetic == precision::bf16;
-  cudnn_convolution made{p.kind, p.x, p.w, p.y, p.how};
-  made.how.relu = false;
-  made.operands = bf16 ? dtype::bf16 : dtype::f32;
-  made.result = bf16 && p.kind != convolution_kind::backward_filter ? dtype::bf16 : dtype::f32;
-  made.order = p.order;
-  made.tensor_cores = p.arithmetic != precision::fp32;
-  made.accumulate = p.accumulate;
-  made.alignment = p.alignment;
+dtype operand_type(const convolution_problem& p) {
+  return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
+}
+
+kernels::sampled_convolution samples_of(const convolution_problem& p) {
+  kernels::sampled_convolution made{p.x, p.w, p.y, p.how, operand_type(p), operand_type(p), p.order, 2};
+  if (p.kind == convolution_kind::backward_data) made.result_operand = 0;
+  if (p.kind == convolution_kind::backward_filter) {
+    made.result_operand = 1;
+    made.result = dtype::f32;
+  }
   return made;
 }
 
-struct timed_plan {
-  cudnn_plan plan;
-  engine_choice choice;
+// Operands of pseudo-random values in scratch memory, with room for the largest workspace, and what
+// the result should be.
+class trial_site {
+ public:
+  trial_site(session& on, const convolution_problem& p, byte_count workspace_cap)
+      : on_(on), samples_(samples_of(p)), accuracy_(accuracy_of(p.arithmetic)), accumulates_(p.accumulate) {
+    const std::array<byte_count, 4> bytes{room_for(p.x, operand_type(p)), room_for(p.w, dtype::f32),
+                                          room_for(p.y, operand_type(p)),
+                                          room_for({1, p.y.c, 1, 1}, dtype::f32)};
+    byte_count end = 0;
+    for (const byte_count size : bytes) end += size;
+    std::byte* at = on.scratch(end + workspace_cap, operand_type(p));
+    for (const byte_count size : bytes) {
+      operands_.data.push_back(at);
+      at += size;
+    }
+    operands_.workspace = at;
+    const auto& data = operands_.data;
+    const auto* const b = p.bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
+    expected_ = kernels::sampled_results(on.compute(), samples_, data[0], data[1], data[2], b);
+  }
+
+  // Time of one call; the longest if the recipe cannot run after all, is not accurate, or is far
+  // slower than `to_beat`.
+  nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
+    constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+    try {
+      const kernel_call call = recipe.bind(operands_);
+      if (!gives_expected(call)) return never;
+      const nanoseconds once = time_once(on_, call);
+      return once / 5 * 4 > to_beat ? once : time_of(on_, call);
+    } catch (const cuda_error&) {
+      return never;
+    }
+  }
+
+ private:
+  static byte_count room_for(const dims& shape, dtype type) {
+    return round_up(static_cast<byte_count>(elements(shape)) * size_of(type), arena_alignment);
+  }
+
+  // Starts from a result of NaNs, so that what is not written shows; from zeros if it is added to.
+  bool gives_expected(const kernel_call& call) const {
+    const auto which = static_cast<std::size_t>(samples_.result_operand);
+    std::byte* const result = operands_.data.at(which);
+    const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
+    const byte_count bytes = static_cast<byte_count>(elements(*shapes.at(which))) * size_of(samples_.result);
+    check(cudaMemsetAsync(result, accumulates_ ? 0 : 0xff, bytes, on_.compute().stream));
+    call();
+    check(cudaStreamSynchronize(on_.compute().stream));
+    return kernels::sampled_difference(on_.compute(), samples_, result, expected_) <= accuracy_;
+  }
+
+  session& on_;
+  kernels::sampled_convolution samples_;
+  double accuracy_;
+  bool accumulates_;
+  bound_operands operands_;
+  std::vector<double> expected_;
 };
 
-byte_count bytes_of(const dims& shape, dtype type) {
-  return round_up(static_cast<byte_count>(elements(shape)) * size_of(type), arena_alignment);
-}
+// The search: every method, each engine with the fewest parts with which it fits the cap.
+class contest {
+ public:
+  contest(session& on, const convolution_problem& p, byte_count cap)
+      : on_(on), problem_(p), cap_(cap), site_(on, p, cap) {}
 
-bound_operands trial_operands(session& on, const convolution_problem& p, byte_count workspace) {
-  const dtype type = p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
-  const std::array<byte_count, 4> bytes{bytes_of(p.x, type), bytes_of(p.w, dtype::f32), bytes_of(p.y, type),
-                                        bytes_of({1, p.y.c, 1, 1}, dtype::f32)};
-  bound_operands made;
-  byte_count end = 0;
-  for (const byte_count size : bytes) end += size;
-  std::byte* at = on.scratch(end + workspace, type);
-  for (const byte_count size : bytes) {
-    made.data.push_back(at);
-    at += size;
+  std::optional<convolution_recipe> winner(nanoseconds& time) {
+    for (const convolution_method method : methods_of(problem_)) {
+      if (method == convolution_method::winograd_4x4) {
+        try_sizes(method);
+      } else {
+        try_engines(method);
+      }
+    }
+    time = best_time_;
+    return best_;
   }
-  made.workspace = at;
-  return made;
-}
 
-kernel_call bind_with_epilogue(session& on, const convolution_problem& p, const cudnn_plan& plan,
-                               const bound_operands& operands) {
-  kernel_call product = plan.bind(on, operands);
-  if (!p.bias && !p.how.relu) return product;
-  const dtype type = p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
-  const auto* const b = p.bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
-  return [product = std::move(product), where = on.compute(), y = operands.data.at(2), b, relu = p.how.relu,
-          form = kernels::form{p.y, type, p.order}] {
-    product();
-    kernels::bias_relu(where, y, b, relu, form);
-  };
-}
+ private:
+  static constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
-std::optional<nanoseconds> time_plan(session& on, const kernel_call& call, nanoseconds best) {
-  try {
-    const nanoseconds once = time_once(on, call);
-    return once / 5 * 4 > best ? once : time_of(on, call);
-  } catch (const cuda_error&) {
-    return {};
+  nanoseconds enter(const convolution_recipe& recipe) {
+    const nanoseconds time = site_.time(recipe, best_time_);
+    if (time < best_time_) {
+      best_time_ = time;
+      best_ = recipe;
+    }
+    return time;
   }
+
+  // One family whose workspace shrinks with the part: smaller parts as long as they are faster,
+  // since they may fit the cache.
+  void try_sizes(convolution_method method) {
+    nanoseconds before = never;
+    for (const std::int64_t parts : parts_of(problem_)) {
+      nanoseconds here = never;
+      bool fits = false;
+      visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
+        if (recipe.workspace_bytes > cap_) return true;
+        fits = true;
+        here = std::min(here, enter(recipe));
+        return true;
+      });
+      if (fits && here >= before) return;
+      before = std::min(before, here);
+    }
+  }
+
+  void try_engines(convolution_method method) {
+    constexpr std::int64_t most_parts = 64;
+    std::set<std::string> too_large;
+    for (const std::int64_t parts : parts_of(problem_)) {
+      if (parts > most_parts || (parts > 1 && too_large.empty())) return;
+      try_engines(method, parts, too_large);
+    }
+  }
+
+  // With one part, all engines; else those that were too large so far. Families that are far
+  // behind the best are left, and so are long lists of compiled ones.
+  void try_engines(convolution_method method, std::int64_t parts, std::set<std::string>& too_large) {
+    constexpr nanoseconds far = 3;
+    const bool compiles = method == convolution_method::fused || method == convolution_method::packed_fused;
+    std::size_t left = compiles ? 12 : 48;
+    std::set<std::string> behind;
+    visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
+      if (behind.count(recipe.family) != 0) return true;
+      if (recipe.workspace_bytes > cap_) {
+        if (parts == 1) too_large.insert(recipe.family);
+        return true;
+      }
+      if (parts > 1 && too_large.count(recipe.family) == 0) return true;
+      fitting_.insert(recipe.family);
+      const nanoseconds time = enter(recipe);
+      if (time / far > best_time_) behind.insert(recipe.family);
+      return --left > 0;
+    });
+    if (parts > 1) {
+      for (const std::string& family : fitting_) too_large.erase(family);
+    }
+    fitting_.clear();
+  }
+
+  session& on_;
+  const convolution_problem& problem_;
+  byte_count cap_;
+  trial_site site_;
+  std::set<std::string> fitting_;
+  std::optional<convolution_recipe> best_;
+  nanoseconds best_time_ = never;
+};
+
+engine engine_of(const convolution_recipe& recipe, const engine_choice& choice) {
+  return {choice, recipe.bind};
 }
 
-timed_plan fastest(session& on, const convolution_problem& problem, byte_count cap) {
-  const auto plans = cudnn_candidates(on, product_of(problem)).build_all(cap);
-  byte_count workspace = 0;
-  for (const auto& [plan, position] : plans) workspace = std::max(workspace, plan.workspace_bytes());
-  const bound_operands operands = trial_operands(on, problem, workspace);
-  std::optional<timed_plan> best;
-  for (const auto& [plan, position] : plans) {
-    const nanoseconds to_beat = best ? best->choice.time : std::numeric_limits<nanoseconds>::max();
-    const auto time = time_plan(on, bind_with_epilogue(on, problem, plan, operands), to_beat);
-    if (!time || *time >= to_beat) continue;
-    best =
-        timed_plan{plan, {plan.name(), static_cast<std::int64_t>(position), plan.workspace_bytes(), *time}};
-  }
+engine_choice fastest(session& on, const convolution_problem& problem, byte_count cap) {
+  nanoseconds time = 0;
+  const auto best = contest(on, problem, cap).winner(time);
   if (!best) {
-    throw unsupported("cuDNN has no deterministic engine for " + signature_of(problem) + " within " +
-                      to_text(cap) + " of workspace");
+    throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
+                      " of workspace");
   }
-  return *best;
-}
-
-std::optional<cudnn_plan> find_again(session& on, const convolution_problem& p, const engine_choice& choice) {
-  return cudnn_candidates(on, product_of(p)).find(choice.engine, static_cast<std::size_t>(choice.position));
-}
-
-engine engine_of(session& on, const convolution_problem& p, const timed_plan& chosen) {
-  return {chosen.choice, [&on, p, plan = chosen.plan](const bound_operands& operands) {
-            return bind_with_epilogue(on, p, plan, operands);
-          }};
+  return {best->name, best->position, best->workspace_bytes, time, best->parts};
 }
 
 }  // namespace
@@ -116,16 +211,12 @@ engine choose_engine(session& on, const convolution_problem& problem, byte_count
       on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap));
   const auto known = on.engines().find(key);
   if (known) {
-    if (const auto plan = find_again(on, problem, *known)) return engine_of(on, problem, {*plan, *known});
+    if (const auto recipe = find_recipe(on, problem, *known)) return engine_of(*recipe, *known);
   }
-  timed_plan chosen = fastest(on, problem, workspace_cap);
-  const engine_choice standing = on.engines().store(key, chosen.choice, known);
-  if (standing.engine != chosen.choice.engine) {  // another process was first: use what it chose
-    const auto plan = find_again(on, problem, standing);
-    if (!plan) throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
-    chosen.plan = *plan;
-  }
-  return engine_of(on, problem, {chosen.plan, standing});
+  const engine_choice standing = on.engines().store(key, fastest(on, problem, workspace_cap), known);
+  const auto recipe = find_recipe(on, problem, standing);
+  if (!recipe) throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
+  return engine_of(*recipe, standing);
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Convolutions on cuDNN.
+// Convolutions on cuDNN and on transforms of our own around matrix products.
 //
 // Deterministic engines only. A problem whose fastest engine needs more workspace than allowed is cut
 // into parts along the batch, each within the cap (µ-cuDNN, Oyama et al. 2018).
@@ -27,12 +27,14 @@ struct convolution_problem {
 };
 std::string signature_of(const convolution_problem& problem);
 
-// The fastest engine within `workspace_cap`, as the engine cache has it or, the first time, by
-// timing every candidate. Candidates whose result is further than `accuracy` from that of a direct
-// convolution (one without workspace: no transform) are passed over: cuDNN 9.19 has a Winograd
-// filter gradient that it does not note as such, off by 1e-3 for 5x5 filters, as much as TF32 would
-// be. Throws unsupported if there is none.
-inline constexpr double accuracy = 1e-4;
+// The fastest recipe within `workspace_cap`, as the engine cache has it or, the first time, by
+// timing. Recipes whose result differs from one computed in double precision by more than the
+// precision's accuracy are passed over: cuDNN 9.19 has a Winograd filter gradient that it does not
+// note as such, off by 1e-3 for 5x5 filters, as much as TF32 would be. Throws unsupported if there
+// is none.
+constexpr double accuracy_of(precision arithmetic) {
+  return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
+}
 // Operands are bound in the order x, w, y [, b], whichever of them is the result; b is f32.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap);
 

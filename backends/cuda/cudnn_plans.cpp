@@ -198,24 +198,4 @@ std::optional<cudnn_plan> cudnn_candidates::build(std::size_t position) const {
   }
 }
 
-std::vector<cudnn_candidates::found> cudnn_candidates::build_all(byte_count cap) const {
-  std::vector<found> all;
-  for (std::size_t i = 0; i < size(); ++i) {
-    const auto plan = build(i);
-    if (!plan || plan->workspace_bytes() > cap) continue;
-    const bool seen = std::any_of(all.begin(), all.end(),
-                                  [&](const found& other) { return other.plan.name() == plan->name(); });
-    if (!seen) all.push_back({*plan, i});
-  }
-  return all;
-}
-
-std::optional<cudnn_plan> cudnn_candidates::find(const std::string& name, std::size_t position) const {
-  if (const auto there = build(position); there && there->name() == name) return there;
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (const auto plan = build(i); plan && plan->name() == name) return plan;
-  }
-  return {};
-}
-
 }  // namespace um

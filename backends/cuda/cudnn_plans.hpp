@@ -59,14 +59,6 @@ class cudnn_candidates {
   std::size_t size() const;
   // Nothing if cuDNN cannot build this one here.
   std::optional<cudnn_plan> build(std::size_t position) const;
-  // All that can be built and need no more workspace than `cap`, each name once.
-  struct found {
-    cudnn_plan plan;
-    std::size_t position = 0;
-  };
-  std::vector<found> build_all(byte_count cap) const;
-  // The plan of that name, first looked for where it stood when it was chosen.
-  std::optional<cudnn_plan> find(const std::string& name, std::size_t position) const;
 
  private:
   struct list;

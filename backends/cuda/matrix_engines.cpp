@@ -9,31 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/cublas_descriptors.hpp"
 
 namespace um {
 namespace {
-
-using matmul_description = handle<cublasLtMatmulDesc_t, &cublasLtMatmulDescDestroy>;
-using matrix_layout = handle<cublasLtMatrixLayout_t, &cublasLtMatrixLayoutDestroy>;
-using matmul_preference = handle<cublasLtMatmulPreference_t, &cublasLtMatmulPreferenceDestroy>;
-
-template <class Value>
-void set(const matmul_description& to, cublasLtMatmulDescAttributes_t what, const Value& value) {
-  check(cublasLtMatmulDescSetAttribute(to.get(), what, &value, sizeof value));
-}
-template <class Value>
-void set(const matmul_preference& to, cublasLtMatmulPreferenceAttributes_t what, const Value& value) {
-  check(cublasLtMatmulPreferenceSetAttribute(to.get(), what, &value, sizeof value));
-}
-
-matrix_layout make_layout(dtype type, std::int64_t rows, std::int64_t columns) {
-  cublasLtMatrixLayout_t raw = nullptr;
-  check(cublasLtMatrixLayoutCreate(&raw, type == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F,
-                                   static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
-                                   rows));
-  return matrix_layout(raw);
-}
 
 // A product d = op(a) op(b) in cuBLAS's column-major terms, in which our row-major matrices read
 // transposed: x is in*n, w is in*out, y is out*n. `a`, `b`, `d` index the operands x, w, y.
@@ -68,11 +47,9 @@ cublasLtEpilogue_t epilogue_of(const matrix_problem& p) {
 
 // `joined`: bias, ReLU or bias gradient are the product's epilogue, not a pass of their own.
 product describe(const matrix_problem& p, bool joined) {
-  cublasLtMatmulDesc_t raw = nullptr;
   const auto multiplied = p.arithmetic == precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  check(cublasLtMatmulDescCreate(&raw, multiplied, CUDA_R_32F));
   const dtype type = operand_type(p);
-  product made{matmul_description(raw),
+  product made{make_matmul_description(multiplied),
                {make_layout(type, p.in, p.n), make_layout(filter_type(p), p.in, p.out),
                 make_layout(type, p.out, p.n)}};
   made.beta = p.accumulate ? 1.0F : 0.0F;
@@ -202,15 +179,7 @@ struct proposal {
 
 void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool joined,
                       std::vector<proposal>& to) {
-  cublasLtMatmulPreference_t raw = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&raw));
-  const matmul_preference preference(raw);
-  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(cap));
-  for (const auto operand :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-    set(preference, operand, p.alignment);
-  }
+  const matmul_preference preference = make_preference(cap, p.alignment);
   const product made = describe(p, joined);
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;

@@ -1,0 +1,31 @@
+// Batches of equal f32 matrix products on cuBLASLt, contiguous one after the other.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/cuda/engine.hpp"
+#include "backends/cuda/session.hpp"
+
+namespace um {
+
+// d = op(a) op(b) in column-major terms: d is rows x columns, the sum runs over `depth`.
+struct batched_product {
+  std::int64_t rows = 1, columns = 1, depth = 1, count = 1;
+  bool transpose_a = false, transpose_b = false;
+};
+
+struct batched_algorithm {
+  cublasLtMatmulAlgo_t how{};
+  byte_count workspace_bytes = 0;
+};
+
+// cuBLASLt's proposals within the cap, its best guess first; the same ones in every process on the
+// same machine.
+std::vector<batched_algorithm> proposals(session& on, const batched_product& problem, byte_count cap);
+
+// Data in the order a, b, d.
+kernel_call bind(session& on, const batched_product& problem, const batched_algorithm& how,
+                 const bound_operands& operands);
+
+}  // namespace um

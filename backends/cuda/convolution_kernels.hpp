@@ -1,0 +1,79 @@
+// Launchers of the kernels that convolution engines are made of beside cuDNN's and cuBLASLt's:
+// packing of few channels, Winograd transforms, and spot checks. As for kernels.hpp: deterministic,
+// asynchronous on `where.stream` unless said otherwise, any alignment of elements.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/cuda/kernels.hpp"
+#include "core/graph.hpp"
+
+namespace um::kernels {
+
+// --- packing.cu ---
+// Tensors with few channels as libraries take them fast: blocks of block * block pixels become
+// channels (space to depth), and zeros fill up the channels. Packed channel (a * block + b) * c + ch
+// at pixel (i, j) is x[ch] at (i * block + a - pad_h, j * block + b - pad_w), or zero outside; a
+// filter is packed alike, without pads.
+struct packing {
+  dims plain, packed;  // x's or w's shape before and after
+  std::int64_t block = 1, pad_h = 0, pad_w = 0;
+  dtype type = dtype::f32;  // of the packed tensor; and of x or w where those are read
+  memory_order order = memory_order::nchw;
+};
+// Fewer than 2^31 packed elements each.
+void pack(launch_site where, const void* from, void* to, const packing& how);
+// dw = [dw +] what a gradient with respect to the packed filter holds for w. With equal shapes and
+// block 1 this converts or adds.
+void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add);
+
+// --- winograd.cu ---
+// 3 x 3 convolutions of stride 1 by tiles of 4 x 4 results, each from 6 x 6 inputs (Winograd 1980;
+// Lavin and Gray 2016): 36 products instead of 144. The transforms of a tile are its 36 elements;
+// element e of all tiles is a matrix, [e][channel][tile] in nchw and [e][tile][channel] in nhwc.
+// f32 throughout; fewer than 2^31 (tile, channel) pairs.
+struct winograd_tiles {
+  dims shape;             // of the tensor in pixels
+  std::int64_t rows = 0;  // of tiles, in each image
+  std::int64_t columns = 0;
+  std::int64_t pad_h = 0, pad_w = 0;  // pixels that tiles begin above and left of the tensor
+  memory_order order = memory_order::nchw;
+  // Runs of images whose tiles are matrices of their own: [e][segment][channel][tile].
+  std::int64_t segments = 1;
+
+  std::int64_t count() const { return shape.n * rows * columns; }
+};
+inline constexpr std::int64_t winograd_elements = 36;
+
+void winograd_input(launch_site where, const float* x, float* to, const winograd_tiles& of);
+// [e][k][c] of a filter [k, c, 3, 3]; `mirrored`, for the data gradient: [e][c][k] of the filter
+// turned around.
+void winograd_filter(launch_site where, const float* w, float* to, const dims& shape, memory_order order,
+                     bool mirrored);
+// y = result [+ b], and max(y, 0) with relu.
+void winograd_output(launch_site where, const float* from, float* y, const float* b, bool relu,
+                     const winograd_tiles& of);
+// Tiles of 4 x 4 of the gradient of y, as factors of the filter gradient.
+void winograd_output_gradient(launch_site where, const float* dy, float* to, const winograd_tiles& of);
+// dw = [dw +] sum over segments of [e][segment][k][c].
+void winograd_filter_gradient(launch_site where, const float* from, float* dw, const dims& shape,
+                              memory_order order, std::int64_t segments, bool add);
+
+// --- sampled_convolution.cu ---
+struct sampled_convolution {
+  dims x, w, y;
+  convolution how;
+  dtype operands = dtype::f32, result = dtype::f32;
+  memory_order order = memory_order::nchw;
+  int result_operand = 2;  // 0: x, 1: w, 2: y
+};
+// Elements of the result at pseudo-random places, computed directly in double precision. These
+// two wait for the stream: for choosing engines, not for runs. b may be null.
+std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
+                                    const void* w, const void* y, const float* b);
+// ||result - expected|| / ||expected|| over the same places. Not a number if the result holds one.
+double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
+                          const std::vector<double>& expected);
+
+}  // namespace um::kernels

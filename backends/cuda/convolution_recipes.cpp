@@ -1,0 +1,276 @@
+#include "backends/cuda/convolution_recipes.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/winograd_engines.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::array<const char*, 5> method_names{"", "fused ", "packed ", "packed fused ", "winograd4x4 "};
+
+bool is_fused(convolution_method method) {
+  return method == convolution_method::fused || method == convolution_method::packed_fused;
+}
+bool is_packed(convolution_method method) {
+  return method == convolution_method::packed || method == convolution_method::packed_fused;
+}
+
+std::string name_of(convolution_method method, std::int64_t parts, const std::string& engine) {
+  return method_names.at(static_cast<std::size_t>(method)) + engine +
+         (parts > 1 ? " x" + std::to_string(parts) : "");
+}
+
+// The one whose name is the longest that the text begins with.
+convolution_method method_of(const std::string& engine) {
+  std::size_t best = 0;
+  for (std::size_t m = 0; m < method_names.size(); ++m) {
+    const std::string name = method_names.at(m);
+    if (engine.rfind(name, 0) == 0 && name.size() > std::string(method_names.at(best)).size()) best = m;
+  }
+  return static_cast<convolution_method>(best);
+}
+
+dtype operand_type(const convolution_problem& p) {
+  return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
+}
+bool is_filter_gradient(const convolution_problem& p) {
+  return p.kind == convolution_kind::backward_filter;
+}
+bool has_epilogue(const convolution_problem& p) {
+  return p.bias || p.how.relu;
+}
+
+dims part_of(dims shape, std::int64_t parts) {
+  shape.n /= parts;
+  return shape;
+}
+byte_count bytes_of(const dims& shape, dtype type) {
+  return static_cast<byte_count>(elements(shape)) * size_of(type);
+}
+
+// How x and w are packed: whole blocks of the stride become channels; without a stride, or for what
+// is left over, channels are filled up to 16 bytes.
+struct packed_operands {
+  kernels::packing x, w;
+  convolution how;
+};
+
+packed_operands packing_of(const convolution_problem& p, std::int64_t parts) {
+  const std::int64_t block = p.how.stride_h;
+  const dtype type = operand_type(p);
+  const std::int64_t multiple = 16 / static_cast<std::int64_t>(size_of(type));
+  const std::int64_t channels = (p.w.c * block * block + multiple - 1) / multiple * multiple;
+  dims w{p.w.n, channels, (p.w.h + block - 1) / block, (p.w.w + block - 1) / block};
+  dims x = part_of(p.x, parts);
+  x.c = channels;
+  convolution how = p.how;
+  how.relu = false;
+  std::int64_t pad_h = 0, pad_w = 0;
+  if (block > 1) {
+    x.h = p.y.h + w.h - 1;
+    x.w = p.y.w + w.w - 1;
+    pad_h = how.pad_h;
+    pad_w = how.pad_w;
+    how = {};
+  }
+  return {{part_of(p.x, parts), x, block, pad_h, pad_w, type, p.order},
+          {p.w, w, block, 0, 0, type, p.order},
+          how};
+}
+
+bool packing_applies(const convolution_problem& p) {
+  constexpr std::int64_t few = 8;
+  const bool strided = p.how.stride_h > 1 && p.how.stride_h == p.how.stride_w && p.w.h >= p.how.stride_h;
+  const bool filled = p.how.stride_h == 1 && p.how.stride_w == 1 && p.order == memory_order::nhwc;
+  return p.kind != convolution_kind::backward_data && p.w.c < few && (strided || filled) &&
+         elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
+}
+
+// Largest power of two up to `alignment` that every part's first byte is a multiple of.
+std::int64_t alignment_of(const convolution_problem& p, std::int64_t parts) {
+  std::int64_t alignment = p.alignment;
+  if (parts == 1) return alignment;
+  const byte_count x = bytes_of(part_of(p.x, parts), operand_type(p));
+  const byte_count y = bytes_of(part_of(p.y, parts), operand_type(p));
+  while ((x | y) % static_cast<byte_count>(alignment) != 0) alignment /= 2;
+  return alignment;
+}
+
+// A method for one part, before cuDNN's engine is known. Workspace in order: packed x, packed w or
+// a gradient that is not dw itself, the engine's own.
+struct stage {
+  cudnn_convolution product;
+  bool packs = false;
+  packed_operands packing;
+  bool keeps_apart = false;  // the filter gradient: it is converted or unpacked into dw after each part
+  byte_count packed_x = 0, packed_w = 0;
+};
+
+stage stage_of(const convolution_problem& p, convolution_method method, std::int64_t parts) {
+  stage s;
+  s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.how};
+  s.product.how.relu = p.how.relu && is_fused(method);
+  s.product.bias = p.bias && is_fused(method);
+  s.product.operands = s.product.result = operand_type(p);
+  s.product.order = p.order;
+  s.product.tensor_cores = p.arithmetic != precision::fp32;
+  s.product.alignment = alignment_of(p, parts);
+  s.packs = is_packed(method);
+  // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands.
+  s.keeps_apart = is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16);
+  s.packing = packing_of(p, parts);
+  if (s.packs) {
+    s.product.x = s.packing.x.packed;
+    s.product.w = s.packing.w.packed;
+    s.product.how = s.packing.how;
+    s.product.how.relu = p.how.relu && is_fused(method);
+    s.packed_x = round_up(bytes_of(s.product.x, operand_type(p)), arena_alignment);
+  } else {
+    s.packing.w.packed = p.w;
+    s.packing.w.block = 1;
+  }
+  if (s.packs || s.keeps_apart)
+    s.packed_w = round_up(bytes_of(s.product.w, operand_type(p)), arena_alignment);
+  s.product.accumulate = is_filter_gradient(p) && !s.keeps_apart && (p.accumulate || parts > 1);
+  return s;
+}
+
+// What follows the product of a part.
+kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method, const stage& s,
+                       std::byte* y, std::byte* b, std::byte* apart, std::byte* dw, bool add) {
+  if (s.keeps_apart) {
+    return [where = on.compute(), apart, dw = reinterpret_cast<float*>(dw), how = s.packing.w, add] {
+      kernels::unpack_filter_gradient(where, apart, dw, how, add);
+    };
+  }
+  if (!has_epilogue(p) || is_fused(method)) return {};
+  return [where = on.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.how.relu,
+          of = kernels::form{s.product.y, operand_type(p), p.order}] {
+    kernels::bias_relu(where, y, b, relu, of);
+  };
+}
+
+// What precedes the first part.
+kernel_call bind_before(session& on, const convolution_problem& p, const stage& s, std::byte* w,
+                        std::byte* packed_w) {
+  if (s.packs && !is_filter_gradient(p)) {
+    return [where = on.compute(), w, packed_w, how = s.packing.w] { kernels::pack(where, w, packed_w, how); };
+  }
+  if (!s.product.accumulate || p.accumulate) return {};
+  return [stream = on.compute().stream, w, bytes = bytes_of(p.w, dtype::f32)] {
+    check(cudaMemsetAsync(w, 0, bytes, stream));
+  };
+}
+
+kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_method method,
+                        std::int64_t parts, const cudnn_plan& plan, const bound_operands& operands) {
+  const stage s = stage_of(p, method, parts);
+  const byte_count x_step = bytes_of(part_of(p.x, parts), operand_type(p));
+  const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p));
+  std::byte *const packed_x = operands.workspace, *const packed_w = packed_x + s.packed_x;
+  std::byte* const w = operands.data.at(1);
+  std::byte* const b = p.bias ? operands.data.at(3) : nullptr;
+  std::vector<kernel_call> calls;
+  const auto append = [&](kernel_call call) {
+    if (call) calls.push_back(std::move(call));
+  };
+  append(bind_before(on, p, s, w, packed_w));
+  for (std::int64_t i = 0; i < parts; ++i) {
+    std::byte *const x = operands.data.at(0) + static_cast<byte_count>(i) * x_step,
+                     *const y = operands.data.at(2) + static_cast<byte_count>(i) * y_step;
+    if (s.packs) {
+      append(
+          [where = on.compute(), x, packed_x, how = s.packing.x] { kernels::pack(where, x, packed_x, how); });
+    }
+    append(plan.bind(on,
+                     {{s.packs ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
+    append(bind_after(on, p, method, s, y, b, packed_w, w, p.accumulate || i > 0));
+  }
+  return [calls = std::move(calls)] {
+    for (const kernel_call& call : calls) call();
+  };
+}
+
+convolution_recipe recipe_of(session& on, const convolution_problem& p, convolution_method method,
+                             std::int64_t parts, const cudnn_plan& plan, std::size_t position) {
+  const stage s = stage_of(p, method, parts);
+  return {plan.name(),
+          plan.name().substr(0, plan.name().find("_k")),
+          static_cast<std::int64_t>(position),
+          parts,
+          s.packed_x + s.packed_w + plan.workspace_bytes(),
+          [&on, p, method, parts, plan](const bound_operands& operands) {
+            return bind_recipe(on, p, method, parts, plan, operands);
+          }};
+}
+
+void visit_cudnn(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+                 const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+  const cudnn_candidates candidates(on, stage_of(p, method, parts).product);
+  std::vector<std::string> seen;
+  for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
+    const auto plan = candidates.build(i);
+    if (!plan || std::find(seen.begin(), seen.end(), plan->name()) != seen.end()) continue;
+    seen.push_back(plan->name());
+    if (!visit(recipe_of(on, p, method, parts, *plan, i))) return;
+  }
+}
+
+}  // namespace
+
+std::vector<convolution_method> methods_of(const convolution_problem& p) {
+  std::vector<convolution_method> all;
+  if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
+  if (packing_applies(p) && has_epilogue(p)) all.push_back(convolution_method::packed_fused);
+  if (packing_applies(p)) all.push_back(convolution_method::packed);
+  all.push_back(convolution_method::plain);
+  if (has_epilogue(p)) all.push_back(convolution_method::fused);
+  return all;
+}
+
+std::vector<std::int64_t> parts_of(const convolution_problem& p) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t parts = 1; parts <= p.x.n; ++parts) {
+    // Numbers close to each other tell nothing new.
+    if (p.x.n % parts == 0 && (all.empty() || parts >= all.back() * 2 || parts == p.x.n))
+      all.push_back(parts);
+  }
+  return all;
+}
+
+void visit_recipes(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+                   const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+  const auto named = [&](convolution_recipe recipe) {
+    recipe.name = name_of(method, parts, recipe.name);
+    recipe.family = name_of(method, 1, recipe.family);
+    return visit(recipe);
+  };
+  if (method == convolution_method::winograd_4x4) {
+    visit_winograd(on, p, parts, named);
+  } else {
+    visit_cudnn(on, p, method, parts, named, first);
+  }
+}
+
+std::optional<convolution_recipe> find_recipe(session& on, const convolution_problem& p,
+                                              const engine_choice& choice) {
+  std::optional<convolution_recipe> found;
+  if (choice.parts < 1 || p.x.n % choice.parts != 0) return found;
+  for (const convolution_method method : methods_of(p)) {
+    if (method != method_of(choice.engine)) continue;
+    const auto look = [&](const convolution_recipe& recipe) {
+      if (recipe.name == choice.engine) found = recipe;
+      return !found;
+    };
+    visit_recipes(on, p, method, choice.parts, look, choice.position);
+    if (!found) visit_recipes(on, p, method, choice.parts, look);
+  }
+  return found;
+}
+
+}  // namespace um

@@ -1,0 +1,128 @@
+#include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/values.cuh"
+
+namespace um::kernels {
+namespace {
+
+struct strides {
+  std::int64_t n, c, h, w;
+};
+
+strides strides_of_shape(const dims& shape, dtype type, memory_order order) {
+  const dims s = strides_of({{}, shape, type, role::activation, order});
+  return {s.n, s.c, s.h, s.w};
+}
+
+struct packed_form {
+  divisor channels, block, packed_channels, rows, columns;
+  strides plain;
+  int height, width, pad_h, pad_w;
+
+  explicit packed_form(const packing& how)
+      : channels(how.plain.c),
+        block(how.block),
+        packed_channels(how.packed.c),
+        rows(how.packed.h),
+        columns(how.packed.w),
+        plain(strides_of_shape(how.plain, how.type, how.order)),
+        height(static_cast<int>(how.plain.h)),
+        width(static_cast<int>(how.plain.w)),
+        pad_h(static_cast<int>(how.pad_h)),
+        pad_w(static_cast<int>(how.pad_w)) {}
+
+  // Where an element of the packed tensor comes from, or -1 if it is a zero.
+  __device__ std::int64_t source(std::uint32_t n, std::uint32_t channel, std::uint32_t i,
+                                 std::uint32_t j) const {
+    std::uint32_t position = channel;
+    const std::uint32_t c = channels.split(position);
+    const std::uint32_t b = block.split(position);
+    const int row = static_cast<int>(i * block.by + position) - pad_h;
+    const int column = static_cast<int>(j * block.by + b) - pad_w;
+    if (position >= block.by || row < 0 || row >= height || column < 0 || column >= width) return -1;
+    return n * plain.n + c * plain.c + row * plain.h + column * plain.w;
+  }
+};
+
+// N neighbours in memory per thread: channels in nhwc, one element in nchw.
+template <class T, int N, bool ChannelsLast>
+__global__ void __launch_bounds__(block_threads)
+    pack_elements(const T* from, T* to, std::uint32_t groups, divisor channel_groups, packed_form form) {
+  for (auto g = thread_index<std::uint32_t>(); g < groups; g += grid_stride<std::uint32_t>()) {
+    std::uint32_t n = g, channel = 0, i = 0, j = 0;
+    if constexpr (ChannelsLast) {
+      channel = channel_groups.split(n) * N;
+      j = form.columns.split(n);
+      i = form.rows.split(n);
+    } else {
+      j = form.columns.split(n);
+      i = form.rows.split(n);
+      channel = form.packed_channels.split(n);
+    }
+    float values[N];
+#pragma unroll
+    for (int v = 0; v < N; ++v) {
+      const std::int64_t at = form.source(n, channel + v, i, j);
+      values[v] = at < 0 ? 0.0F : static_cast<float>(from[at]);
+    }
+    store<N>(to + std::int64_t{g} * N, pack<T, N>(values));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    unpack_elements(const T* packed, float* dw, std::uint32_t count, dims plain, strides to, strides from,
+                    int block, bool add) {
+  for (auto g = thread_index<std::uint32_t>(); g < count; g += grid_stride<std::uint32_t>()) {
+    std::uint32_t rest = g;
+    const auto s = static_cast<int>(rest % plain.w);
+    rest /= static_cast<std::uint32_t>(plain.w);
+    const auto r = static_cast<int>(rest % plain.h);
+    rest /= static_cast<std::uint32_t>(plain.h);
+    const auto c = static_cast<std::int64_t>(rest % plain.c);
+    const auto k = static_cast<std::int64_t>(rest / plain.c);
+    const std::int64_t channel = ((r % block) * block + s % block) * plain.c + c;
+    const float value = static_cast<float>(
+        packed[k * from.n + channel * from.c + (r / block) * from.h + (s / block) * from.w]);
+    float& target = dw[k * to.n + c * to.c + r * to.h + s * to.w];
+    target = add ? target + value : value;
+  }
+}
+
+template <class T, int N, bool ChannelsLast>
+void launch_pack(launch_site where, const void* from, void* to, const packing& how) {
+  const std::int64_t groups = elements(how.packed) / N;
+  const divisor channel_groups(std::max<std::int64_t>(how.packed.c / N, 1));
+  pack_elements<T, N, ChannelsLast><<<grid_for(where, groups), block_threads, 0, where.stream>>>(
+      static_cast<const T*>(from), static_cast<T*>(to), static_cast<std::uint32_t>(groups), channel_groups,
+      packed_form(how));
+  check(cudaGetLastError());
+}
+
+}  // namespace
+
+void pack(launch_site where, const void* from, void* to, const packing& how) {
+  with_type(how.type, [&](auto type) {
+    using T = decltype(type);
+    if (how.order == memory_order::nchw) {
+      launch_pack<T, 1, false>(where, from, to, how);
+    } else if (how.packed.c % 4 == 0 && aligned_to(4 * sizeof(T), to)) {
+      launch_pack<T, 4, true>(where, from, to, how);
+    } else {
+      launch_pack<T, 1, true>(where, from, to, how);
+    }
+  });
+}
+
+void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add) {
+  const std::int64_t count = elements(how.plain);
+  with_type(how.type, [&](auto type) {
+    unpack_elements<<<grid_for(where, count), block_threads, 0, where.stream>>>(
+        static_cast<const decltype(type)*>(packed), dw, static_cast<std::uint32_t>(count), how.plain,
+        strides_of_shape(how.plain, dtype::f32, how.order), strides_of_shape(how.packed, how.type, how.order),
+        static_cast<int>(how.block), add);
+  });
+  check(cudaGetLastError());
+}
+
+}  // namespace um::kernels

@@ -1,0 +1,181 @@
+#include <cmath>
+
+#include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/values.cuh"
+#include "um_allocators/arena.hpp"
+
+namespace um::kernels {
+namespace {
+
+struct shape_and_strides {
+  dims shape, stride;
+};
+
+struct form {
+  shape_and_strides x, w, y;
+  int stride_h, stride_w, pad_h, pad_w;
+  bool relu;
+};
+
+shape_and_strides laid_out(const dims& shape, const sampled_convolution& in) {
+  return {shape, strides_of({{}, shape, dtype::f32, role::activation, in.order})};
+}
+
+form form_of(const sampled_convolution& of) {
+  return {laid_out(of.x, of), laid_out(of.w, of), laid_out(of.y, of), of.how.stride_h,
+          of.how.stride_w,    of.how.pad_h,       of.how.pad_w,       of.how.relu};
+}
+
+const dims& result_shape(const sampled_convolution& of) {
+  return of.result_operand == 0 ? of.x : of.result_operand == 1 ? of.w : of.y;
+}
+
+// A filter gradient's element is a sum over the batch: fewer of those.
+int samples_of(const sampled_convolution& of) {
+  const int most = of.result_operand == 1 ? 512 : 4096;
+  return static_cast<int>(std::min<std::int64_t>(elements(result_shape(of)), most));
+}
+
+// Logical index (n, c, h, w) of a sample: all elements in turn where there are few, else scattered.
+__device__ std::int64_t sample_index(int sample, int samples, std::int64_t count) {
+  if (count <= samples) return sample;
+  const auto hash = static_cast<std::uint64_t>(sample + 1) * 0x9e3779b97f4a7c15U;
+  return static_cast<std::int64_t>(__umul64hi(hash, static_cast<std::uint64_t>(count)));
+}
+
+__device__ dims position_of(std::int64_t index, const dims& shape) {
+  dims at;
+  at.w = index % shape.w;
+  index /= shape.w;
+  at.h = index % shape.h;
+  index /= shape.h;
+  at.c = index % shape.c;
+  at.n = index / shape.c;
+  return at;
+}
+
+__device__ std::int64_t offset(const dims& stride, std::int64_t n, std::int64_t c, std::int64_t h,
+                               std::int64_t w) {
+  return n * stride.n + c * stride.c + h * stride.h + w * stride.w;
+}
+
+template <class T>
+__device__ double forward_term(const form& f, const T* x, const T* w, const dims& at, std::int64_t i) {
+  const dims tap = position_of(i, {1, f.w.shape.c, f.w.shape.h, f.w.shape.w});
+  const std::int64_t h = at.h * f.stride_h + tap.h - f.pad_h, v = at.w * f.stride_w + tap.w - f.pad_w;
+  if (h < 0 || h >= f.x.shape.h || v < 0 || v >= f.x.shape.w) return 0;
+  return static_cast<double>(static_cast<float>(x[offset(f.x.stride, at.n, tap.c, h, v)])) *
+         static_cast<float>(w[offset(f.w.stride, at.c, tap.c, tap.h, tap.w)]);
+}
+
+template <class T>
+__device__ double data_term(const form& f, const T* w, const T* y, const dims& at, std::int64_t i) {
+  const dims tap = position_of(i, {1, f.w.shape.n, f.w.shape.h, f.w.shape.w});
+  const std::int64_t h = at.h + f.pad_h - tap.h, v = at.w + f.pad_w - tap.w;
+  if (h < 0 || v < 0 || h % f.stride_h != 0 || v % f.stride_w != 0) return 0;
+  if (h / f.stride_h >= f.y.shape.h || v / f.stride_w >= f.y.shape.w) return 0;
+  return static_cast<double>(
+             static_cast<float>(y[offset(f.y.stride, at.n, tap.c, h / f.stride_h, v / f.stride_w)])) *
+         static_cast<float>(w[offset(f.w.stride, tap.c, at.c, tap.h, tap.w)]);
+}
+
+template <class T>
+__device__ double filter_term(const form& f, const T* x, const T* y, const dims& at, std::int64_t i) {
+  const dims pixel = position_of(i, {f.y.shape.n, 1, f.y.shape.h, f.y.shape.w});
+  const std::int64_t h = pixel.h * f.stride_h + at.h - f.pad_h, v = pixel.w * f.stride_w + at.w - f.pad_w;
+  if (h < 0 || h >= f.x.shape.h || v < 0 || v >= f.x.shape.w) return 0;
+  return static_cast<double>(static_cast<float>(x[offset(f.x.stride, pixel.n, at.c, h, v)])) *
+         static_cast<float>(y[offset(f.y.stride, pixel.n, at.n, pixel.h, pixel.w)]);
+}
+
+// A block per sample.
+template <int Result, class T>
+__global__ void __launch_bounds__(block_threads)
+    direct(form f, const T* x, const T* w, const T* y, const float* b, double* out) {
+  const dims& shape = Result == 0 ? f.x.shape : Result == 1 ? f.w.shape : f.y.shape;
+  const std::int64_t count = shape.n * shape.c * shape.h * shape.w;
+  const dims at =
+      position_of(sample_index(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), count), shape);
+  const std::int64_t taps = f.w.shape.h * f.w.shape.w;
+  const std::int64_t terms = Result == 0   ? f.w.shape.n * taps
+                             : Result == 1 ? f.y.shape.n * f.y.shape.h * f.y.shape.w
+                                           : f.w.shape.c * taps;
+  double sum = 0;
+  for (std::int64_t i = threadIdx.x; i < terms; i += block_threads) {
+    if constexpr (Result == 0) sum += data_term(f, w, y, at, i);
+    if constexpr (Result == 1) sum += filter_term(f, x, y, at, i);
+    if constexpr (Result == 2) sum += forward_term(f, x, w, at, i);
+  }
+  __shared__ double of_thread[block_threads];
+  of_thread[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double total = 0;
+  for (double part : of_thread) total += part;
+  if (Result == 2 && b != nullptr) total += b[at.c];
+  out[blockIdx.x] = Result == 2 && f.relu && total < 0 ? 0 : total;
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads)
+    gather(const T* from, shape_and_strides laid, int samples, double* out) {
+  const int sample = thread_index<int>();
+  if (sample >= samples) return;
+  const dims& shape = laid.shape;
+  const dims at = position_of(sample_index(sample, samples, shape.n * shape.c * shape.h * shape.w), shape);
+  out[sample] = static_cast<float>(from[offset(laid.stride, at.n, at.c, at.h, at.w)]);
+}
+
+// What `launch` writes to device memory.
+template <class Launch>
+std::vector<double> fetched(launch_site where, int count, Launch launch) {
+  std::vector<double> out(static_cast<std::size_t>(count));
+  const arena memory = device_arena(out.size() * sizeof(double));
+  auto* const data = reinterpret_cast<double*>(memory.data());
+  launch(data);
+  check(cudaGetLastError());
+  check(cudaMemcpyAsync(out.data(), data, memory.bytes(), cudaMemcpyDeviceToHost, where.stream));
+  check(cudaStreamSynchronize(where.stream));
+  return out;
+}
+
+template <class T>
+void launch_direct(launch_site where, const sampled_convolution& of, const void* x, const void* w,
+                   const void* y, const float* b, double* out) {
+  const auto *const xs = static_cast<const T*>(x), *const ws = static_cast<const T*>(w),
+                    *const ys = static_cast<const T*>(y);
+  const auto blocks = static_cast<unsigned>(samples_of(of));
+  const form f = form_of(of);
+  if (of.result_operand == 0) direct<0><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
+  if (of.result_operand == 1) direct<1><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
+  if (of.result_operand == 2) direct<2><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
+}
+
+}  // namespace
+
+std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
+                                    const void* w, const void* y, const float* b) {
+  return fetched(where, samples_of(of), [&](double* out) {
+    with_type(of.operands, [&](auto type) { launch_direct<decltype(type)>(where, of, x, w, y, b, out); });
+  });
+}
+
+double sampled_difference(launch_site where, const sampled_convolution& of, const void* result,
+                          const std::vector<double>& expected) {
+  const int samples = samples_of(of);
+  const std::vector<double> out = fetched(where, samples, [&](double* to) {
+    with_type(of.result, [&](auto type) {
+      gather<<<static_cast<unsigned>(divide_up(samples, block_threads)), block_threads, 0, where.stream>>>(
+          static_cast<const decltype(type)*>(result), laid_out(result_shape(of), of), samples, to);
+    });
+  });
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    difference += (out[i] - expected[i]) * (out[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+}  // namespace um::kernels

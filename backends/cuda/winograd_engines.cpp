@@ -1,0 +1,198 @@
+#include "backends/cuda/winograd_engines.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "backends/cuda/batched_products.hpp"
+#include "backends/cuda/convolution_kernels.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t tile = 4;
+constexpr std::int64_t taps = kernels::winograd_elements;
+// For a product's own workspace; a constant, so that proposals are the same everywhere.
+constexpr byte_count product_workspace_cap = 32 * MiB;
+
+// One part of a convolution as transforms and a batch of products.
+struct stage {
+  convolution_kind kind = convolution_kind::forward;
+  dims filter;
+  memory_order order = memory_order::nchw;
+  kernels::winograd_tiles first, second;  // in: x, or dy for the data gradient; and y, dx, or dy
+  batched_product product;
+};
+
+kernels::winograd_tiles tiles_of(const dims& shape, const dims& result, std::int64_t pad_h,
+                                 std::int64_t pad_w, memory_order order) {
+  return {shape, (result.h + tile - 1) / tile, (result.w + tile - 1) / tile, pad_h, pad_w, order, 1};
+}
+
+// Runs of tiles that are summed apart, so that a gradient of few channels fills the device: a
+// function of shapes alone, since it decides the order of sums.
+std::int64_t segments_of(const dims& filter, std::int64_t tiles) {
+  constexpr std::int64_t side = 64, wanted_blocks = 1024, least_tiles = 256;
+  const std::int64_t blocks = taps * ((filter.n + side - 1) / side) * ((filter.c + side - 1) / side);
+  std::int64_t segments = 1;
+  while (segments * blocks < wanted_blocks && tiles % (segments * 2) == 0 &&
+         tiles / (segments * 2) >= least_tiles) {
+    segments *= 2;
+  }
+  return segments;
+}
+
+// [e][out][tile] = [e][out][in] [e][in][tile], in column-major terms.
+batched_product product_of_tiles(std::int64_t in, std::int64_t out, std::int64_t tiles, memory_order order) {
+  if (order == memory_order::nchw) return {tiles, out, in, taps, false, false};
+  return {out, tiles, in, taps, true, false};
+}
+
+stage stage_of(const convolution_problem& p, std::int64_t parts) {
+  dims x = p.x, y = p.y;
+  x.n /= parts;
+  y.n /= parts;
+  stage made{p.kind, p.w, p.order, {}, {}, {}};
+  switch (p.kind) {
+    case convolution_kind::forward:
+      made.first = tiles_of(x, y, p.how.pad_h, p.how.pad_w, p.order);
+      made.second = tiles_of(y, y, 0, 0, p.order);
+      made.product = product_of_tiles(p.w.c, p.w.n, made.first.count(), p.order);
+      break;
+    case convolution_kind::backward_data:
+      made.first = tiles_of(y, x, 2 - p.how.pad_h, 2 - p.how.pad_w, p.order);
+      made.second = tiles_of(x, x, 0, 0, p.order);
+      made.product = product_of_tiles(p.w.n, p.w.c, made.first.count(), p.order);
+      break;
+    case convolution_kind::backward_filter: {
+      made.first = tiles_of(x, y, p.how.pad_h, p.how.pad_w, p.order);
+      made.second = tiles_of(y, y, 0, 0, p.order);
+      const std::int64_t tiles = made.first.count(), segments = segments_of(p.w, tiles);
+      made.first.segments = made.second.segments = segments;
+      const bool nchw = p.order == memory_order::nchw;
+      made.product = {p.w.c, p.w.n, tiles / segments, taps * segments, nchw, !nchw};
+      break;
+    }
+  }
+  return made;
+}
+
+byte_count matrix_bytes(std::int64_t a, std::int64_t b, std::int64_t count) {
+  return round_up(static_cast<byte_count>(a * b * count) * sizeof(float), arena_alignment);
+}
+
+// Workspace in order: the product's operands a and b as this file has them, its result, its own.
+struct layout {
+  byte_count second = 0, result = 0, own = 0, end = 0;
+};
+
+layout layout_of(const stage& s, byte_count own) {
+  const batched_product& g = s.product;
+  layout made;
+  if (s.kind == convolution_kind::backward_filter) {
+    made.second = matrix_bytes(g.rows, g.depth, g.count);
+    made.result = made.second + matrix_bytes(g.columns, g.depth, g.count);
+  } else {
+    made.second = matrix_bytes(s.filter.n, s.filter.c, taps);
+    made.result = made.second + matrix_bytes(s.first.shape.c, s.first.count(), taps);
+  }
+  made.own = made.result + matrix_bytes(g.rows, g.columns, g.count);
+  made.end = made.own + own;
+  return made;
+}
+
+float* floats(std::byte* at) {
+  return reinterpret_cast<float*>(at);
+}
+
+// Filter and tiles, products, results; `in` and `out` are one part's.
+kernel_call bind_tiles(session& on, const stage& s, const batched_algorithm& how, std::byte* workspace,
+                       const float* in, float* out, const float* b, bool relu) {
+  const layout at = layout_of(s, how.workspace_bytes);
+  std::byte *const filter = workspace, *const tiles = workspace + at.second,
+                   *const result = workspace + at.result;
+  const bool nchw = s.order == memory_order::nchw;
+  const bound_operands operands{{nchw ? tiles : filter, nchw ? filter : tiles, result}, workspace + at.own};
+  return [where = on.compute(), product = bind(on, s.product, how, operands), s, tiles = floats(tiles),
+          result = floats(result), in, out, b, relu] {
+    kernels::winograd_input(where, in, tiles, s.first);
+    product();
+    kernels::winograd_output(where, result, out, b, relu, s.second);
+  };
+}
+
+kernel_call bind_gradient(session& on, const stage& s, const batched_algorithm& how, std::byte* workspace,
+                          const float* x, const float* dy, float* dw, bool add) {
+  const layout at = layout_of(s, how.workspace_bytes);
+  std::byte *const inputs = workspace, *const gradients = workspace + at.second,
+                   *const result = workspace + at.result;
+  const bound_operands operands{{inputs, gradients, result}, workspace + at.own};
+  return [where = on.compute(), product = bind(on, s.product, how, operands), s, inputs = floats(inputs),
+          gradients = floats(gradients), result = floats(result), x, dy, dw, add] {
+    kernels::winograd_input(where, x, inputs, s.first);
+    kernels::winograd_output_gradient(where, dy, gradients, s.second);
+    product();
+    kernels::winograd_filter_gradient(where, result, dw, s.filter, s.order, s.first.segments, add);
+  };
+}
+
+kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t parts,
+                       const batched_algorithm& how, const bound_operands& operands) {
+  const stage s = stage_of(p, parts);
+  const std::int64_t x_step = elements(p.x) / parts, y_step = elements(p.y) / parts;
+  float *const x = floats(operands.data.at(0)), *const w = floats(operands.data.at(1)),
+               *const y = floats(operands.data.at(2));
+  const float* const b = p.bias ? floats(operands.data.at(3)) : nullptr;
+  std::vector<kernel_call> calls;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    float *const xi = x + i * x_step, *const yi = y + i * y_step;
+    switch (p.kind) {
+      case convolution_kind::forward:
+        calls.push_back(bind_tiles(on, s, how, operands.workspace, xi, yi, b, p.how.relu));
+        break;
+      case convolution_kind::backward_data:
+        calls.push_back(bind_tiles(on, s, how, operands.workspace, yi, xi, nullptr, false));
+        break;
+      case convolution_kind::backward_filter:
+        calls.push_back(bind_gradient(on, s, how, operands.workspace, xi, yi, w, p.accumulate || i > 0));
+        break;
+    }
+  }
+  return [where = on.compute(), calls = std::move(calls), p, w, filter = floats(operands.workspace)] {
+    if (p.kind != convolution_kind::backward_filter) {
+      kernels::winograd_filter(where, w, filter, p.w, p.order, p.kind == convolution_kind::backward_data);
+    }
+    for (const kernel_call& call : calls) call();
+  };
+}
+
+}  // namespace
+
+bool winograd_applies(const convolution_problem& p) {
+  constexpr std::int64_t least_channels = 16;  // with fewer, transforms outweigh the products saved
+  return p.arithmetic == precision::fp32 && p.w.h == 3 && p.w.w == 3 && p.how.stride_h == 1 &&
+         p.how.stride_w == 1 && p.how.pad_h <= 2 && p.how.pad_w <= 2 && p.w.c >= least_channels &&
+         p.w.n >= least_channels && p.alignment % static_cast<std::int64_t>(sizeof(float)) == 0;
+}
+
+void visit_winograd(session& on, const convolution_problem& p, std::int64_t parts,
+                    const std::function<bool(const convolution_recipe&)>& visit) {
+  constexpr std::size_t most = 4;
+  const stage s = stage_of(p, parts);
+  const std::int64_t pairs = std::max(s.first.count() * s.first.shape.c, s.second.count() * s.second.shape.c);
+  if (pairs >= std::int64_t{1} << 31) return;
+  const auto proposed = proposals(on, s.product, product_workspace_cap);
+  for (std::size_t i = 0; i < std::min(proposed.size(), most); ++i) {
+    const convolution_recipe recipe{"product" + std::to_string(i),
+                                    "product",
+                                    static_cast<std::int64_t>(i),
+                                    parts,
+                                    layout_of(s, proposed[i].workspace_bytes).end,
+                                    [&on, p, parts, how = proposed[i]](const bound_operands& operands) {
+                                      return bind_parts(on, p, parts, how, operands);
+                                    }};
+    if (!visit(recipe)) return;
+  }
+}
+
+}  // namespace um
