@@ -18,6 +18,11 @@ struct active_step {
   std::uint64_t link_bytes_per_s = 0;
 };
 
+struct shrinkage {
+  std::int32_t index = no_step;
+  byte_count bytes = 0;
+};
+
 // Thousandths of its own speed that a transfer keeps beside one the other way.
 std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, const machine& on) {
   const std::uint64_t both = on.link_both_bytes_per_s;
@@ -144,13 +149,25 @@ class iteration {
     return run_.plan.steps.empty() ? 0 : run_.plan.steps.back().resident_bytes;
   }
 
+  // The first compute in list order that has not ended.
+  std::int32_t open_compute() const {
+    const auto l = static_cast<std::size_t>(lane::compute);
+    if (active_[l].index != no_step) return active_[l].index;
+    return next_[l] < queues_[l].size() ? queues_[l][next_[l]] : std::numeric_limits<std::int32_t>::max();
+  }
+
   // Steps tell the memory in use in list order, but lanes run ahead of one another: so each step
-  // contributes its difference, growth when it starts and shrinkage when it ends.
+  // contributes its difference, growth when it starts, and shrinkage when it and the computes before
+  // it have ended: a step that only lets go of something may end long before its last reader does.
   void note_change(std::int32_t index, bool starts) {
     const byte_count before = index == 0 ? in_use_at_end() : at(index - 1).resident_bytes;
     const byte_count after = at(index).resident_bytes;
     if (starts && after > before) resident_ += after - before;
-    if (!starts && after < before) resident_ -= std::min(resident_, before - after);
+    if (!starts && after < before) let_go_.push_back({index, before - after});
+    const auto gone = std::partition(let_go_.begin(), let_go_.end(),
+                                     [open = open_compute()](const shrinkage& s) { return s.index > open; });
+    for (auto s = gone; s != let_go_.end(); ++s) resident_ -= std::min(resident_, s->bytes);
+    let_go_.erase(gone, let_go_.end());
     sample();
   }
 
@@ -173,6 +190,7 @@ class iteration {
   trace trace_;
   nanoseconds now_ = 0;
   byte_count resident_ = 0;
+  std::vector<shrinkage> let_go_;  // by steps that have ended, still in use by computes before them
   std::vector<bool> ended_;
   std::array<std::vector<std::int32_t>, lane_count> queues_;
   std::array<std::size_t, lane_count> next_{};

@@ -6,6 +6,7 @@
 #include "backends/simulator_backend.hpp"
 #include "core/errors.hpp"
 #include "networks/catalogue.hpp"
+#include "planners/planners.hpp"
 #include "tests/simulator/fixtures.hpp"
 
 namespace um {
@@ -69,6 +70,19 @@ TEST_F(simulated_alexnet, what_comes_in_goes_out_once_it_is_steady) {
   EXPECT_EQ(t.moved.fault_to_device_bytes, t.moved.driver_evict_bytes);
   EXPECT_GT(t.moved.driver_evict_bytes, 0U);
   EXPECT_EQ(*t.moved.evicted_blocks * managed_block, t.moved.driver_evict_bytes);
+}
+
+// Against the list of steps, which says what is in use after each of them.
+TEST_F(simulated_alexnet, a_timeline_of_swapping_never_shows_less_than_what_stays) {
+  problem p{g, costs, on, on.device_bytes, pressure::driver, {{"ahead", 2}}};
+  const execution_plan plan = lower(p, plan_swap_all(p));
+  const trace t = b->execute(g, plan, {.iterations = 2, .timeline = true}).iterations.back();
+  byte_count least = plan.steps.back().resident_bytes;
+  for (const step& s : plan.steps) least = std::min(least, s.resident_bytes);
+  EXPECT_GE(least, bytes_of(g, role::parameter));
+  for (const resident_sample& s : t.resident) EXPECT_GE(s.bytes, least) << s.at;
+  for (const resident_sample& s : t.resident) EXPECT_LE(s.bytes, plan.device_arena_bytes) << s.at;
+  EXPECT_EQ(t.resident.back().bytes, plan.steps.back().resident_bytes);
 }
 
 TEST_F(simulated_alexnet, two_runs_are_equal) {

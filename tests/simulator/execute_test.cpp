@@ -269,6 +269,24 @@ TEST(execute, memory_in_use_follows_the_lanes_in_time) {
   EXPECT_EQ(t.resident[1].bytes, 70U);
 }
 
+TEST(execute, memory_let_go_without_a_copy_is_in_use_until_its_readers_end) {
+  hand_plan h;
+  h.plan.under = pressure::plan;
+  const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
+  h.add_compute(3 * ms, {});
+  h.plan.steps.back().resident_bytes = 100;
+  h.add_compute(2 * ms, {});
+  h.plan.steps.back().resident_bytes = 100;
+  h.add_move(evict{x, {}}, x);  // the home copy is valid: over at once, in the list after both computes
+  h.plan.steps.back().needed = false;
+  h.plan.steps.back().resident_bytes = 40;
+  const trace t = h.simulate(1, true).front();
+  ASSERT_EQ(t.resident.size(), 2U);
+  EXPECT_EQ(t.resident[0].bytes, 100U);
+  EXPECT_EQ(t.resident[1].at, 5 * ms);
+  EXPECT_EQ(t.resident[1].bytes, 40U);
+}
+
 TEST(execute, steps_that_wait_for_one_another_are_refused) {
   hand_plan h;
   h.add_compute(1, {});
