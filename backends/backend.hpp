@@ -47,7 +47,8 @@ class backend {
   // Time and workspace of every operator with everything resident.
   virtual profile measure(const graph& g) = 0;
   // Runs `plan` that many times from its initial state (inputs and parameters on the host for
-  // staged and managed tensors). Nothing is allocated between the first and the last step.
+  // staged and managed tensors). Memory is allocated before the first step; a recording of the steps
+  // is made between the first iteration and the second.
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
 };
 

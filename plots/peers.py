@@ -2,7 +2,8 @@
 """Comparisons with other frameworks as Markdown tables, from results/peers/*.jsonl.
 
 Ratios are umbench over the peer's fastest mode; "x floor" is umbench's time over what the measured
-ceilings of the card allow; the error is the largest one of any gradient against the peer's.
+ceilings of the card allow. Errors of gradients are medians over all tensors: of the two against each
+other, and of each against a more exact run of the peer.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from results import load, load_peers  # noqa: E402
 NAMES = {"alexnet": "AlexNet", "vgg": "VGG-", "resnet": "ResNet-"}
 MODES = {"eager": "eager", "graph": "CUDA graph", "compile": "compiled", "compile_graph": "compiled, CUDA graph"}
 HEAD = ["network", "batch", "precision", "umbench", "PyTorch", "time ratio", "umbench peak", "PyTorch peak",
-        "peak ratio", "x floor", "largest gradient error"]
+        "peak ratio", "x floor", "gradients apart", "umbench to exact", "PyTorch to exact"]
 
 
 def main():
@@ -60,7 +61,8 @@ def main_row(row):
     ours = number(row["umbench_ms"], "ms") if row["umbench_ms"] is not None else "did not run"
     return [network_text(row["network"]), str(row["batch"]), row["precision"], ours, theirs,
             number(row["time_ratio"]), gib(row["umbench_peak_bytes"]), gib(row["pytorch_peak_bytes"]),
-            number(row["peak_ratio"]), number(row["floor_ratio"]), error_text(row["gradients"])]
+            number(row["peak_ratio"]), number(row["floor_ratio"]),
+            *(error_text(row["gradients"], of) for of in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
 
 
 def number(value, unit=""):
@@ -73,13 +75,13 @@ def gib(value):
     return "-" if value is None else f"{value / 2**30:.2f} GiB"
 
 
-def error_text(gradients):
-    if not gradients:
+def error_text(gradients, of):
+    if not gradients or "reason" in gradients or of not in gradients:
         return "-"
-    if "reason" in gradients:
-        return "not compared"
-    worst = gradients["to_pytorch"]["worst"]
-    return "not finite" if worst is None else f"{worst:.1e}"
+    if gradients[of]["worst"] is None:
+        return "not finite"
+    exact = f" ({gradients['reference']})" if of != "to_pytorch" else ""
+    return f"{gradients[of]['median']:.1e}{exact}"
 
 
 def gap_table(rows):

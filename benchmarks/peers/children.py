@@ -6,18 +6,38 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 
 _context = multiprocessing.get_context("fork")
 
 
 def run(function, task, deadline_s):
     """(function(task), None), or (None, why there is no result)."""
+    return _finish(_start(function, task), deadline_s, deadline_s)
+
+
+def run_all(function, tasks, deadline_s, jobs):
+    """The same for each task, `jobs` of them at a time."""
+    answers = []
+    for first in range(0, len(tasks), jobs):
+        started = [_start(function, task) for task in tasks[first:first + jobs]]
+        end = time.monotonic() + deadline_s
+        answers += [_finish(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
+    return answers
+
+
+def _start(function, task):
     receiver, sender = _context.Pipe(duplex=False)
     child = _context.Process(target=_work, args=(function, task, sender))
     child.start()
     sender.close()
+    return child, receiver
+
+
+def _finish(started, left_s, deadline_s):
+    child, receiver = started
     try:
-        answer = receiver.recv() if receiver.poll(deadline_s) else (None, f"not done within {deadline_s:g} s")
+        answer = receiver.recv() if receiver.poll(left_s) else (None, f"not done within {deadline_s:g} s")
     except EOFError:
         child.join()
         answer = (None, _end_of(child.exitcode))

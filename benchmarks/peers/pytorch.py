@@ -46,17 +46,20 @@ def parse(arguments):
     parser.add_argument("--ways", default=",".join(WAYS), help="how PyTorch runs, of eager, graph, compile (all)")
     parser.add_argument("--both-orders", action="store_true", help="let PyTorch run in NCHW and with channels last")
     parser.add_argument("--compile-mode", default="default", choices=["default", "max-autotune-no-cudagraphs"])
+    parser.add_argument("--compile-jobs", type=int, metavar="N", help="first compile all rows, N at a time, untimed: "
+                        "sooner done than one by one where there are cores and memory for it")
     parser.add_argument("--deadline", type=float, default=300, metavar="S", help="seconds for one measurement (300)")
     parser.add_argument("--warmup", type=int, default=4)
     parser.add_argument("--samples", type=int, default=12)
     parser.add_argument("--no-gradients", action="store_true", help="compare time and memory only")
     parser.add_argument("--check-batch", type=int, metavar="N", help="compare gradients on N images, not on the row's batch")
     parser.add_argument("--reference", choices=["none", "fp32", "fp64"], help="what both gradients are held against "
-                        "as well (fp32 without TF32 for tf32 and bf16, nothing for fp32)")
+                        "as well (fp64 for fp32; fp32 without TF32 for tf32 and bf16)")
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     args = parser.parse_args(arguments)
-    if min(args.samples, args.warmup, 1 if args.check_batch is None else args.check_batch) < 1 or args.deadline <= 0:
-        parser.error("--samples, --warmup and --check-batch must be at least 1, --deadline above 0")
+    counts = [args.samples, args.warmup, *(n for n in (args.check_batch, args.compile_jobs) if n is not None)]
+    if min(counts) < 1 or args.deadline <= 0:
+        parser.error("--samples, --warmup, --check-batch and --compile-jobs must be at least 1, --deadline above 0")
     args.ways = args.ways.split(",")
     for way in args.ways:
         if way not in WAYS:
@@ -84,17 +87,28 @@ def main(arguments=None):
     if not card:
         sys.exit(f"error: PyTorch cannot use the GPU: {why}")
     out = Path(args.out or ROOT / "results/peers" / f"pytorch_{slug_of(card['gpu'])}.jsonl")
-    done = {load_peers.key_of(r) for r in load_peers.read(out) if load_peers.is_complete(r)} if out.exists() and args.resume else ()
-    failed = 0
+    held = load_peers.read(out) if args.resume and out.exists() else []
+    done = {load_peers.key_of(row) for row in held if load_peers.is_complete(row)}
+    wanted = [row for row in args.rows if row.key not in done]
     for row in args.rows:
         if row.key in done:
             say(f"{row.key}: in {out} already")
-            continue
+    if args.compile_jobs and "compile" in args.ways:
+        warm_compiler(wanted, steps, args)
+    failed = 0
+    for row in wanted:
         line = measure(row, binary, steps, card, args)
         append(out, line)
         say(summary(line))
         failed += not load_peers.is_complete(line)
     return 1 if failed else 0
+
+
+def warm_compiler(wanted, steps, args):
+    tasks = [task_of(row, order, "compile", args) for row in wanted for order in orders_of(row, args)]
+    for task, (_, why) in zip(tasks, children.run_all(steps.warm_compiler, tasks, args.deadline, args.compile_jobs)):
+        if why:
+            say(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
 
 
 def torch_steps():
@@ -159,15 +173,21 @@ def add_umbench(line, row, binary, values, args):
     line["gaps"] = floors.gaps_of(engines, ceilings, row.precision)
 
 
+def orders_of(row, args):
+    return ("nchw", "nhwc") if args.both_orders else (STANDARD_ORDER[row.precision],)
+
+
+def task_of(row, order, way, args):
+    return {"network": row.network, "batch": row.batch, "precision": row.precision, "order": order, "way": way,
+            "warmup": args.warmup, "samples": args.samples, "compile_mode": args.compile_mode}
+
+
 def pytorch_modes(row, steps, args):
     """Every way of running PyTorch, with time and peak, or with the reason why there are none."""
     modes = []
-    orders = ("nchw", "nhwc") if args.both_orders else (STANDARD_ORDER[row.precision],)
-    for order in orders:
+    for order in orders_of(row, args):
         for way in args.ways:
-            task = {"network": row.network, "batch": row.batch, "precision": row.precision, "order": order,
-                    "way": way, "warmup": args.warmup, "samples": args.samples, "compile_mode": args.compile_mode}
-            found, why = children.run(steps.time_modes, task, args.deadline)
+            found, why = children.run(steps.time_modes, task_of(row, order, way, args), args.deadline)
             found = found or {way: {"reason": why}}
             modes += [{"way": name, "memory_order": order, **result} for name, result in found.items()]
     return modes
@@ -182,7 +202,7 @@ def gradients(row, binary, steps, values, args):
             raise umbench.Failed("umbench wrote no values")
     except (umbench.Failed, load.BadInput) as error:
         return {"reason": str(error)}
-    reference = args.reference or ("none" if row.precision == "fp32" else "fp32")
+    reference = args.reference or ("fp64" if row.precision == "fp32" else "fp32")
     task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
             "values": values, "reference": None if reference == "none" else reference}
     found, why = children.run(steps.compare, task, args.deadline)

@@ -1,4 +1,5 @@
 import os
+import signal
 import time
 
 import children
@@ -19,8 +20,16 @@ def test_a_child_gives_its_result_or_the_reason():
 
 
 def test_a_crash_and_an_early_end_are_reasons():
-    assert children.run(lambda task: os.abort(), None, 10) == (None, "killed by signal 6")
+    assert children.run(lambda task: os.kill(os.getpid(), signal.SIGKILL), None, 10) == (None, "killed by signal 9")
     assert children.run(lambda task: os._exit(3), None, 10) == (None, "ended with exit code 3")
+
+
+def test_several_at_a_time_give_their_answers_in_order():
+    began = time.monotonic()
+    answers = children.run_all(lambda task: time.sleep(0.5) or 10 // task, [1, 0, 2, 5], 10, 4)
+    assert [result for result, _ in answers] == [10, None, 5, 2]
+    assert "ZeroDivisionError" in answers[1][1]
+    assert time.monotonic() - began < 1.9
 
 
 def test_a_deadline_takes_helpers_along(tmp_path):

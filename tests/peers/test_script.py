@@ -44,6 +44,11 @@ def time_modes(task):
                                                               "compile_graph": {"reason": "RuntimeError: no"}}
 
 
+def warm_compiler(task):
+    if task["precision"] == "tf32":
+        raise RuntimeError("no memory")
+
+
 def compare(task):
     return {"batch": task["batch"], "umbench_loss": 6.9, "pytorch_loss": 6.9, "to_pytorch": conftest.errors(),
             "reference": task["reference"]}
@@ -54,7 +59,8 @@ def run(tmp_path, monkeypatch):
     binary = tmp_path / "umbench"
     binary.write_text(FAKE.format(python=sys.executable))
     binary.chmod(0o755)
-    steps = types.SimpleNamespace(ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare)
+    steps = types.SimpleNamespace(ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare,
+                                  warm_compiler=warm_compiler)
     monkeypatch.setattr(pytorch, "torch_steps", lambda: steps)
     out = tmp_path / "folder" / "rows.jsonl"
 
@@ -88,9 +94,17 @@ def test_a_row_holds_both_sides_and_their_ratios(run):
     assert row["gaps"][0]["op"] == "conv" and row["floor_ratio"] > 1
 
 
-def test_fp32_needs_no_reference_and_lower_precisions_have_one(run):
+def test_gradients_are_held_against_a_more_exact_run(run):
     _, found = run("--rows", "vgg16/64/fp32", "vgg16/64/tf32")
-    assert [row["gradients"]["reference"] for row in found] == [None, "fp32"]
+    assert [row["gradients"]["reference"] for row in found] == ["fp64", "fp32"]
+    _, found = run("--rows", "vgg16/64/fp32", "--reference", "none")
+    assert found[0]["gradients"]["reference"] is None
+
+
+def test_compiling_beforehand_is_never_the_end(run, capsys):
+    code, found = run("--rows", "vgg16/64/fp32", "vgg16/64/tf32", "alexnet/4/bf16", "--compile-jobs", "2")
+    assert code == 0 and len(found) == 3
+    assert "vgg16/64/tf32: not compiled beforehand: RuntimeError: no memory" in capsys.readouterr().err
 
 
 def test_resume_skips_complete_rows_and_runs_failed_ones_again(run):
@@ -145,7 +159,8 @@ def test_gpus_name_the_file():
 @pytest.mark.parametrize("arguments, complaint", [
     (["--rows", "vgg16/64"], "not NETWORK/BATCH/PRECISION"), (["--ways", "eager,slow"], "unknown way 'slow'"),
     (["--samples", "0"], "at least 1"), (["--warmup", "0"], "at least 1"), (["--deadline", "0"], "above 0"),
-    (["--check-batch", "0"], "at least 1"), (["--rows", "vgg16/64/fp32", "vgg16/64/fp32:fusion=none"], "given twice"),
+    (["--check-batch", "0"], "at least 1"), (["--compile-jobs", "0"], "at least 1"),
+    (["--rows", "vgg16/64/fp32", "vgg16/64/fp32:fusion=none"], "given twice"),
     (["--umbench", "/nowhere/umbench"], "/nowhere/umbench is no program")])
 def test_bad_arguments_get_one_clear_line(arguments, complaint):
     done = subprocess.run([sys.executable, str(conftest.ROOT / "benchmarks/peers/pytorch.py"), *arguments],

@@ -31,7 +31,7 @@ def test_a_row_of_the_table(tmp_path):
     lines = done.stdout.splitlines()
     assert lines[0] == "NVIDIA H200, driver 580.1, CUDA 13.0, cuDNN 91900, PyTorch 2.11.0, umbench 0.1.0+abc"
     assert lines[-1] == ("| VGG-16 | 64 | fp32 | 80.00 ms | 100.0 ms (CUDA graph) | 0.80 | 4.00 GiB | 10.00 GiB | 0.40 | "
-                         "2.00 | 1.0e-05 |")
+                         "2.00 | 1.0e-06 | - | - |")
     assert len({line.count("|") for line in lines[2:]}) == 1
 
 
@@ -40,9 +40,20 @@ def test_what_is_missing_is_said(tmp_path):
     silent = conftest.row("resnet50", 128, "bf16", modes=[], gradients=None)
     broken = conftest.row("alexnet", 512, "tf32", gradients={"to_pytorch": conftest.errors(None)})
     text = render(write(tmp_path / "rows.jsonl", [failed, silent, broken])).stdout
-    assert "| did not run | 100.0 ms (CUDA graph) | - | - |" in text and "not compared" in text
+    assert "| did not run | 100.0 ms (CUDA graph) | - | - |" in text
     assert "| ResNet-50 | 128 | bf16 | 80.00 ms | did not run | - |" in text
     assert "| AlexNet | 512 |" in text and "not finite" in text
+
+
+def test_errors_against_the_reference_name_it():
+    gradients = conftest.row()["gradients"] | {"reference": "fp64", "umbench_to_reference": conftest.errors(),
+                                               "pytorch_to_reference": conftest.errors(None)}
+    row = peers.main_row(conftest.row(gradients=gradients))
+    assert row[-3:] == ["1.0e-06", "1.0e-06 (fp64)", "not finite"]
+    without = conftest.row()["gradients"] | {"reference": "fp64", "reference_reason": "out of memory"}
+    assert peers.main_row(conftest.row(gradients=without))[-3:] == ["1.0e-06", "-", "-"]
+    validator().validate(conftest.row(gradients=gradients))
+    validator().validate(conftest.row(gradients=without))
 
 
 def test_gaps_and_modes_on_request(tmp_path):

@@ -60,6 +60,19 @@ def test_a_wrong_gradient_is_named(exported):
     assert found["worst_tensor"] == "a.w" and found["worst"] == pytest.approx(0.5, rel=1e-3)
 
 
+def test_a_reference_that_cannot_run_is_a_reason(exported, monkeypatch):
+    gradients_of = steps.gradients_of
+
+    def too_large(task, precision, *rest):
+        if precision == "fp64":
+            raise MemoryError("too large")
+        return gradients_of(task, precision, *rest)
+
+    monkeypatch.setattr(steps, "gradients_of", too_large)
+    found = steps.compare(task(exported, reference="fp64"))
+    assert found["reference_reason"] == "MemoryError: too large" and found["to_pytorch"]["worst"] < 1e-4
+
+
 def test_what_is_not_finite_is_worst(exported):
     wrong = numpy.load(exported / "fc.db.npy")
     wrong[0, 0] = numpy.nan
