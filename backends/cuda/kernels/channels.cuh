@@ -52,10 +52,11 @@ cover cover_of(std::int64_t channels, std::int64_t positions, std::int64_t block
     result.grid.x = static_cast<unsigned>(channels);
     result.block = dim3(1, block_threads);
   } else {
+    // Rows of up to a warp: few threads share a channel's sums, and few sums leave a block.
     const std::int64_t vectors = channels / Layout::vector;
-    result.grid.x = static_cast<unsigned>(divide_up(vectors, block_threads));
+    result.grid.x = static_cast<unsigned>(divide_up(vectors, 32));
     result.block.x = static_cast<unsigned>(divide_up(vectors, result.grid.x));
-    result.block.y = std::max(block_threads / result.block.x, 1U);
+    result.block.y = block_threads / result.block.x;
   }
   constexpr std::int64_t most_blocks = 65535, most_positions = std::int64_t{1} << 30;
   const std::int64_t worthwhile = divide_up(positions, result.block.y * least);
@@ -100,27 +101,30 @@ struct extent_of_walk {
 
 // Where position begin + local of the thread's channels lies.
 template <class Layout>
-struct element_finder {
-  const extent_of_walk& of;
-  std::int64_t base;
-  std::uint32_t skipped = 0;  // positions of the first plane that lie before the block's
-
-  __device__ element_finder(const extent_of_walk& extent, std::int64_t channel, std::int64_t begin)
-      : of(extent) {
+class element_finder {
+ public:
+  __device__ element_finder(const extent_of_walk& of, std::int64_t channel, std::int64_t begin)
+      : vectors_(of.vectors), gap_((of.channels - 1) * of.plane) {
     if (Layout::planes) {
-      const std::int64_t sample = begin / of.vectors.by;
-      skipped = static_cast<std::uint32_t>(begin - sample * of.vectors.by);
-      base = (sample * of.channels + channel) * of.plane;
+      const std::int64_t sample = begin / vectors_.by;
+      skipped_ = static_cast<std::uint32_t>(begin - sample * vectors_.by);
+      base_ = (sample * of.channels + channel) * of.plane;
     } else {
-      base = begin * of.channels + channel;
+      gap_ = of.channels;
+      base_ = begin * of.channels + channel;
     }
   }
   __device__ std::int64_t operator()(std::uint32_t local) const {
-    if (!Layout::planes) return base + local * of.channels;
-    std::uint32_t sample = skipped + local;
-    const std::uint32_t offset = of.vectors.split(sample);
-    return base + sample * of.channels * of.plane + offset * Layout::vector;
+    if (!Layout::planes) return base_ + local * gap_;
+    const std::uint32_t position = skipped_ + local;
+    return base_ + static_cast<std::int64_t>(position) * Layout::vector + vectors_.quotient(position) * gap_;
   }
+
+ private:
+  divisor vectors_;
+  std::int64_t gap_;  // between a channel's planes, or between pixels
+  std::int64_t base_;
+  std::uint32_t skipped_ = 0;  // positions of the first plane that lie before the block's
 };
 
 enum class direction { forwards, backwards };
@@ -136,14 +140,14 @@ __device__ void walk(const Op& op, const extent_of_walk& of, const share_of_bloc
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
       const std::uint32_t local = first + u * blockDim.y;
-      if (local >= share.count) break;
-      at[u] = element(Way == direction::forwards ? local : share.count - 1 - local);
-      values[u] = op.load(at[u]);
+      if (local < share.count) {
+        at[u] = element(Way == direction::forwards ? local : share.count - 1 - local);
+        values[u] = op.load(at[u]);
+      }
     }
 #pragma unroll
     for (int u = 0; u < Unroll; ++u) {
-      if (first + u * blockDim.y >= share.count) break;
-      op.apply(at[u], values[u], state);
+      if (first + u * blockDim.y < share.count) op.apply(at[u], values[u], state);
     }
   }
 }
@@ -170,11 +174,13 @@ constexpr int unrolled(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
 }
 
-template <class Layout, int Unroll, direction Way = direction::forwards, class Op>
+// Several times Unroll positions a thread, for what it loads once, as long as there are blocks enough.
+template <class Layout, int Unroll, class Op>
 void launch_map(launch_site where, const Op& op, const dims& shape) {
-  const auto most = std::numeric_limits<std::int32_t>::max();
-  const cover c = cover_of<Layout>(shape.c, positions_of<Layout>(shape), most, 4 * Unroll);
-  map_channels<Layout, Unroll, Way>
+  const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
+  const std::int64_t blocks = std::max<std::int64_t>(elements(shape) / elements_of_block, 2112);
+  const cover c = cover_of<Layout>(shape.c, positions_of<Layout>(shape), blocks, Unroll);
+  map_channels<Layout, Unroll, direction::forwards>
       <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions);
   check(cudaGetLastError());
 }
@@ -254,33 +260,40 @@ __global__ void __launch_bounds__(block_threads)
   combine_block<Layout>(mine, partial + blockIdx.y * of.channels, of.channels);
 }
 
-// 32 channels a block; row y takes the parts y, y + 32, ...; then the rows in order.
+inline constexpr int combined_channels = 8, combined_rows = 128;
+
+// Row y takes the parts y, y + 128, ...; then the rows meet in a fixed order.
 template <class Sum, class Finish>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(combined_channels* combined_rows)
     combine_parts(const Sum* partial, std::int64_t channels, unsigned parts, Finish finish) {
-  constexpr int floats = sizeof(Sum) / sizeof(float);
-  __shared__ float buffer[32 * 32 * floats];
+  constexpr int warps = combined_channels * combined_rows / 32;
+  __shared__ float buffer[warps * combined_channels * (sizeof(Sum) / sizeof(float))];
   auto* const sums = reinterpret_cast<Sum*>(buffer);
-  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * combined_channels + threadIdx.x;
   Sum mine{};
   if (channel < channels) {
 #pragma unroll 4
-    for (unsigned p = threadIdx.y; p < parts; p += 32) {
+    for (unsigned p = threadIdx.y; p < parts; p += combined_rows) {
       mine = Sum::plus(mine, partial[p * channels + channel]);
     }
   }
-  sums[threadIdx.y * 32 + threadIdx.x] = mine;
+  for (unsigned distance = 16; distance >= combined_channels; distance /= 2) {
+    mine = Sum::plus(mine, from_lane_after(mine, distance));
+  }
+  const unsigned warp = (threadIdx.y * combined_channels + threadIdx.x) / 32;
+  if (threadIdx.y % (32 / combined_channels) == 0) sums[warp * combined_channels + threadIdx.x] = mine;
   __syncthreads();
   if (threadIdx.y != 0 || channel >= channels) return;
-  for (int row = 1; row < 32; ++row) mine = Sum::plus(mine, sums[row * 32 + threadIdx.x]);
+  for (int w = 1; w < warps; ++w) mine = Sum::plus(mine, sums[w * combined_channels + threadIdx.x]);
   finish(channel, mine);
 }
 
 template <class Sum, class Finish>
 void launch_combine(launch_site where, const Sum* partial, std::int64_t channels, unsigned parts,
                     const Finish& finish) {
-  const auto grid = static_cast<unsigned>(divide_up(channels, 32));
-  combine_parts<<<grid, dim3(32, 32), 0, where.stream>>>(partial, channels, parts, finish);
+  const auto grid = static_cast<unsigned>(divide_up(channels, combined_channels));
+  combine_parts<<<grid, dim3(combined_channels, combined_rows), 0, where.stream>>>(partial, channels, parts,
+                                                                                   finish);
   check(cudaGetLastError());
 }
 
@@ -288,7 +301,7 @@ void launch_combine(launch_site where, const Sum* partial, std::int64_t channels
 // several where each channel has blocks of its own.
 template <class Layout>
 cover reduction_cover(std::int64_t channels, std::int64_t positions) {
-  return cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, 4);
+  return cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, Layout::planes ? 4 : 8);
 }
 
 template <class Layout, int Unroll, class Op, class Finish>

@@ -3,27 +3,32 @@
 namespace um::kernels {
 namespace {
 
-// The largest of N values each, and where it was. The first one wins; not-a-number wins over all.
+// The largest of N values each, and where it was. The first one wins.
 template <int N>
 struct largest {
   float value[N];
   int at[N];
 
-  __device__ void start(int position) {
+  __device__ void start(const float (&first)[N], int position) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      value[i] = -INFINITY;
+      value[i] = first[i];
       at[i] = position;
     }
+  }
+  __device__ void meet(int i, float other, int position) {
+    const bool wins = other > value[i];
+    value[i] = wins ? other : value[i];
+    at[i] = wins ? position : at[i];
   }
   __device__ void meet(const float (&other)[N], int position) {
 #pragma unroll
     for (int i = 0; i < N; ++i) meet(i, other[i], position);
   }
-  __device__ void meet(int i, float other, int position) {
-    const bool wins = other > value[i] || other != other;
-    value[i] = wins ? other : value[i];
-    at[i] = wins ? position : at[i];
+  // `other` has positions that count from `position` on.
+  __device__ void meet(const largest& other, int position) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) meet(i, other.value[i], position + other.at[i]);
   }
 };
 
@@ -55,34 +60,119 @@ __device__ void write_pooled(const pool_operands<typename Layout::value, Index>&
   store<N>(to.index + at, packed);
 }
 
-// The largest of one row of a window whose first column is `left`; positions are columns of it.
-template <class Layout>
-__device__ largest<Layout::vector> largest_of_row(const typename Layout::value* x,
-                                                  const plane_view<Layout>& from, const pool_extents& e,
-                                                  int row, int left) {
+// Rows of input under a column of windows. A row or a column outside the input is stood for by the
+// nearest inside, at its own position: it is there a second time and wins nothing. So nothing
+// branches, and all of a window's loads are under way before the first is used.
+template <class Layout, int Window>
+class window_column {
+ public:
   using T = typename Layout::value;
-  constexpr int N = Layout::vector;
-  largest<N> best;
-  best.start(max(-left, 0));
-#pragma unroll 3
-  for (int i = 0; i < e.window; ++i) {
-    const int column = left + i;
-    if (column < 0 || column >= e.x_w) continue;
-    float v[N];
-    unpack<T, N>(load<N>(x + from(row, column)), v);
-    best.meet(v, i);
+  static constexpr int N = Layout::vector;
+  struct row {
+    bits<T, N> at[Window];
+  };
+
+  __device__ window_column(const T* x, const pool_extents& e, const strip& s, std::int64_t channel)
+      : left_(s.column * e.stride - e.pad), height_(e.x_h) {
+    const plane_view<Layout> view(e.channels, e.x_h, e.x_w, s.sample, channel);
+    from_ = x + view.base;
+    row_ = view.row;
+#pragma unroll
+    for (int i = 0; i < Window; ++i) {
+      const int column = min(max(left_ + i, 0), e.x_w - 1);
+      position_[i] = column - left_;
+      column_[i] = column * view.column;
+    }
   }
-  return best;
+  __device__ int inside(int h) const { return min(max(h, 0), height_ - 1); }
+  __device__ row load_row(int h) const {
+    const T* const from = from_ + inside(h) * row_;
+    row r;
+#pragma unroll
+    for (int i = 0; i < Window; ++i) r.at[i] = load<N>(from + column_[i]);
+    return r;
+  }
+  // Positions are columns of the window.
+  __device__ largest<N> largest_of(const row& r) const {
+    largest<N> best;
+    float v[N];
+    unpack<T, N>(r.at[0], v);
+    best.start(v, position_[0]);
+#pragma unroll
+    for (int i = 1; i < Window; ++i) {
+      unpack<T, N>(r.at[i], v);
+      best.meet(v, position_[i]);
+    }
+    return best;
+  }
+
+ private:
+  const T* from_;
+  std::int64_t row_;
+  int left_, height_;
+  int position_[Window];
+  std::int64_t column_[Window];
+};
+
+// Windows of 2 or 3, two apart. Those below each other share at most one row: what is known of it is
+// carried on, so that a strip reads each of its rows once.
+template <class Layout, int Window, class Index>
+__device__ void pool_strip(const pool_operands<typename Layout::value, Index>& data, const pool_extents& e,
+                           const strip& s, std::int64_t channel, const float (&b)[Layout::channels]) {
+  constexpr int N = Layout::vector, stride = 2, shared = Window - stride;
+  static_assert(shared == 0 || shared == 1);
+  using column = window_column<Layout, Window>;
+  const column x(data.x, e, s, channel);
+  const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
+  largest<N> carried;
+  if (shared == 1) carried = x.largest_of(x.load_row(s.begin * stride - e.pad));
+  for (int row = s.begin; row < s.end; ++row) {
+    const int top = row * stride - e.pad;
+    typename column::row rows[Window];
+#pragma unroll
+    for (int i = shared; i < Window; ++i) rows[i] = x.load_row(top + i);
+    largest<N> best = shared == 1 ? carried : x.largest_of(rows[0]);
+    const int first = (x.inside(top) - top) * Window;
+#pragma unroll
+    for (int i = 0; i < N; ++i) best.at[i] += first;
+#pragma unroll
+    for (int i = 1; i < Window; ++i) {
+      const largest<N> of_row = x.largest_of(rows[i]);
+      best.meet(of_row, (x.inside(top + i) - top) * Window);
+      if (i == Window - 1) carried = of_row;
+    }
+    write_pooled<Layout>(data, y(row, s.column), best, b);
+  }
 }
 
-// Windows below each other that share at most one row: what is known of that row is carried on, so
-// that a strip reads each of its rows once.
-template <class Layout, int Window, int Stride, class Index>
+// Any window: loops over what of it lies inside.
+template <class Layout, class Index>
+__device__ void pool_any(const pool_operands<typename Layout::value, Index>& data, const pool_extents& e,
+                         const strip& s, std::int64_t channel, const float (&b)[Layout::channels]) {
+  using T = typename Layout::value;
+  constexpr int N = Layout::vector;
+  const plane_view<Layout> x(e.channels, e.x_h, e.x_w, s.sample, channel);
+  const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
+  const int top = s.begin * e.stride - e.pad, left = s.column * e.stride - e.pad;
+  const int h_begin = max(top, 0), h_end = min(top + e.window, e.x_h);
+  const int w_begin = max(left, 0), w_end = min(left + e.window, e.x_w);
+  largest<N> best;
+  float v[N];
+  unpack<T, N>(load<N>(data.x + x(h_begin, w_begin)), v);
+  best.start(v, (h_begin - top) * e.window + w_begin - left);
+  for (int h = h_begin; h < h_end; ++h) {
+    for (int w = w_begin; w < w_end; ++w) {
+      unpack<T, N>(load<N>(data.x + x(h, w)), v);
+      best.meet(v, (h - top) * e.window + w - left);
+    }
+  }
+  write_pooled<Layout>(data, y(s.begin, s.column), best, b);
+}
+
+// A Window of 0 stands for any.
+template <class Layout, int Window, class Index>
 __global__ void __launch_bounds__(block_threads) pool(pool_operands<typename Layout::value, Index> data,
                                                       pool_extents e, strips along, std::int64_t positions) {
-  make_constant<Window, Stride>(e);
-  constexpr bool shares_row = Window != 0 && Window == Stride + 1;
-  constexpr int N = Layout::vector;
   const std::int64_t channel = channel_of_thread<Layout>();
   if (channel >= e.channels) return;
   const share_of_block share(positions);
@@ -90,27 +180,10 @@ __global__ void __launch_bounds__(block_threads) pool(pool_operands<typename Lay
   float b[Layout::channels] = {};
   if (data.b != nullptr) load_channels(data.b + channel, b);
   for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
-    const strip s = find(local);
-    const plane_view<Layout> x(e.channels, e.x_h, e.x_w, s.sample, channel);
-    const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
-    const int left = s.column * e.stride - e.pad;
-    largest<N> shared;
-    bool is_shared = false;
-    for (int row = s.begin; row < s.end; ++row) {
-      const int top = row * e.stride - e.pad;
-      largest<N> best;
-      best.start(max(-top, 0) * e.window + max(-left, 0));
-#pragma unroll 3
-      for (int i = 0; i < e.window; ++i) {
-        if (top + i < 0 || top + i >= e.x_h) continue;
-        const bool known = shares_row && i == 0 && is_shared;
-        largest<N> of_row = known ? shared : largest_of_row<Layout>(data.x, x, e, top + i, left);
-        if (shares_row && i == e.window - 1) shared = of_row;
-#pragma unroll
-        for (int k = 0; k < N; ++k) best.meet(k, of_row.value[k], i * e.window + of_row.at[k]);
-      }
-      is_shared = true;
-      write_pooled<Layout>(data, y(row, s.column), best, b);
+    if constexpr (Window == 0) {
+      pool_any<Layout>(data, e, find(local), channel, b);
+    } else {
+      pool_strip<Layout, Window>(data, e, find(local), channel, b);
     }
   }
 }
@@ -126,7 +199,7 @@ __global__ void __launch_bounds__(block_threads)
   const std::int64_t channel = blockIdx.x;
   const share_of_block share(positions);
   const strip_finder find(along, share.begin);
-  const float b = data.b == nullptr ? 0.0F : __ldg(data.b + channel);
+  const float b[1] = {data.b == nullptr ? 0.0F : __ldg(data.b + channel)};
   for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
     const strip s = find(local);
     const std::int64_t plane = s.sample * e.channels + channel;
@@ -136,17 +209,16 @@ __global__ void __launch_bounds__(block_threads)
     unpack<T, N>(rows[0], u);
     unpack<T, N>(rows[1], v);
     largest<half> best;
-    best.start(0);
 #pragma unroll
     for (int i = 0; i < half; ++i) {
-      best.meet(i, u[2 * i], 0);
+      best.value[i] = u[2 * i];
+      best.at[i] = 0;
       best.meet(i, u[2 * i + 1], 1);
       best.meet(i, v[2 * i], 2);
       best.meet(i, v[2 * i + 1], 3);
     }
-    const float bias[1] = {b};
     write_pooled<layout<T, half, memory_order::nchw>>(
-        data, (plane * e.y_h + s.begin) * e.y_w + s.column * half, best, bias);
+        data, (plane * e.y_h + s.begin) * e.y_w + s.column * half, best, b);
   }
 }
 
@@ -170,19 +242,24 @@ void launch_tiles(launch_site where, const void* x, const float* b, void* y, voi
 
 void launch_strips(launch_site where, const void* x, const float* b, void* y, void* index,
                    const pool_problem& p, bool aligned) {
-  const int rows = p.how.window > p.how.stride ? 4 : 1;
-  const strips along(p.x.n, p.y.h, p.y.w, rows);
+  const strips along(p.x.n, p.y.h, p.y.w, is_usual(p.how) ? 4 : 1);
+  const pool_extents e = pool_extents_of(p);
   with_column_layout(p, aligned, [&](auto l) {
     using L = decltype(l);
+    using T = typename L::value;
     const cover c = cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
-    with_index(p.index_bytes, [&](auto narrow) {
-      const auto data = operands_as<typename L::value, decltype(narrow)>(x, b, y, index, p.how.relu);
-      with_window(p.how, [&](auto window, auto stride) {
-        pool<L, window(), stride()>
-            <<<c.grid, c.block, 0, where.stream>>>(data, pool_extents_of(p), along, c.positions);
-        check(cudaGetLastError());
+    const auto narrow = operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu);
+    if (is_usual(p.how) && p.how.window == 2) {
+      pool<L, 2><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
+    } else if (is_usual(p.how)) {
+      pool<L, 3><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
+    } else {
+      with_index(p.index_bytes, [&](auto i) {
+        const auto data = operands_as<T, decltype(i)>(x, b, y, index, p.how.relu);
+        pool<L, 0><<<c.grid, c.block, 0, where.stream>>>(data, e, along, c.positions);
       });
-    });
+    }
+    check(cudaGetLastError());
   });
 }
 

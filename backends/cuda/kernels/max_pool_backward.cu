@@ -15,29 +15,36 @@ struct gradient_operands {
   sum_of_one* partial;  // null without a bias gradient
 };
 
-// Gradients of N windows as they lie in memory, and in registers: nothing where y is 0.
+// N windows as they lie in memory.
 template <class T, int N, class Index>
 struct windows {
   bits<T, N> dy, y;
   bits<Index, N> index;
-  bool given = false;
-
-  __device__ void read(const gradient_operands<T, Index>& from, std::int64_t at) {
-    dy = load<N>(from.dy + at);
-    index = load<N>(from.index + at);
-    if (from.y != nullptr) y = load<N>(from.y + at);
-    given = true;
-  }
-  __device__ void unpack_to(const gradient_operands<T, Index>& from, float (&g)[N], Index (&at)[N]) const {
-    unpack<T, N>(dy, g);
-    memcpy(at, &index, sizeof at);
-    if (from.y == nullptr) return;
-    float value[N];
-    unpack<T, N>(y, value);
-#pragma unroll
-    for (int i = 0; i < N; ++i) g[i] = value[i] > 0.0F ? g[i] : 0.0F;
-  }
 };
+
+template <bool Masked, int N, class T, class Index>
+__device__ windows<T, N, Index> read(const gradient_operands<T, Index>& from, std::int64_t at) {
+  windows<T, N, Index> w;
+  w.dy = load<N>(from.dy + at);
+  w.index = load<N>(from.index + at);
+  if constexpr (Masked) w.y = load<N>(from.y + at);
+  return w;
+}
+
+// Their gradients, nothing where y is 0 or they are not `valid`, and their maxima's positions.
+template <bool Masked, class T, int N, class Index>
+__device__ void unpack_windows(const windows<T, N, Index>& w, bool valid, float (&g)[N], int (&position)[N]) {
+  unpack<T, N>(w.dy, g);
+  Index narrow[N];
+  memcpy(narrow, &w.index, sizeof narrow);
+  float y[N];
+  if constexpr (Masked) unpack<T, N>(w.y, y);
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    position[i] = narrow[i];
+    g[i] = valid && (!Masked || y[i] > 0.0F) ? g[i] : 0.0F;
+  }
+}
 
 template <class Layout, class Index>
 __device__ void finish(const gradient_operands<typename Layout::value, Index>& data,
@@ -51,116 +58,116 @@ __device__ void finish(const gradient_operands<typename Layout::value, Index>& d
 
 // --- windows of 2 or 3, two apart ---
 //
-// Positions are counted from the padding's edge on. A thread has one column of positions and walks
-// down window rows: row a holds the positions 2a and 2a + 1. A window of 3 also reaches position
-// 2a + 2, which the next step writes, and column 2b + 2, the next even one.
+// Positions are counted from the padding's edge on. Step a of a strip has the window row a, which
+// covers the positions 2a and 2a + 1 and, for windows of 3, position 2a + 2, which the step after
+// writes. Likewise window column b covers 2b, 2b + 1 and 2b + 2. A thread has the positions of one
+// window column or, where threads lie along positions, one of the two.
 
-template <class Layout, int Window, class Index>
-struct column_of_windows {
+template <class Layout, int Window, bool Masked, class Index>
+class gathering_strip {
+ public:
   using T = typename Layout::value;
   static constexpr int N = Layout::vector;
+  static constexpr int width = Layout::planes ? 1 : 2;  // positions of a thread in a row
 
-  windows<T, N, Index> own, before;
-
-  __device__ void read(const gradient_operands<T, Index>& from, const plane_view<Layout>& at,
-                       const pool_extents& e, int row, int column) {
-    own.given = before.given = false;
-    if (row >= e.y_h) return;
-    const int b = column / 2;
-    if (b < e.y_w) own.read(from, at(row, b));
-    if (Window == 3 && column % 2 == 0 && b > 0 && b - 1 < e.y_w) before.read(from, at(row, b - 1));
+  __device__ gathering_strip(const gradient_operands<T, Index>& data, const pool_extents& e, const strip& s,
+                             std::int64_t channel)
+      : data_(data),
+        e_(e),
+        x_(e.channels, e.x_h, e.x_w, s.sample, channel),
+        y_(e.channels, e.y_h, e.y_w, s.sample, channel),
+        column_(s.column * width - e.pad) {
+    const int b = s.column * width / 2;
+    odd_ = width == 1 ? s.column % 2 : 0;
+    has_own_ = b < e.y_w;
+    has_before_ = Window == 3 && odd_ == 0 && b > 0 && b <= e.y_w;
+    own_at_ = min(b, e.y_w - 1) * y_.column;
+    before_at_ = max(b - 1, 0) * y_.column;
   }
-};
 
-// What one row of windows gives to the positions in its own two rows and to the one below.
-template <int N>
-struct given_rows {
-  float upper[N] = {}, lower[N] = {}, below[N] = {};
+  // Rows [begin, end) of windows, and before them the one that reaches into the first.
+  __device__ void walk(int begin, int end, float (&db)[Layout::channels]) {
+    constexpr int back = Window == 3 ? 1 : 0;
+    read_row(begin - back);
+    for (int a = begin - back; a < end; ++a) {
+      const windows<T, N, Index> own = own_, before = before_;
+      if (a + 1 < end) read_row(a + 1);
+      const bool inside = a >= 0 && a < e_.y_h;
+      unpack_windows<Masked>(own, inside && has_own_, g_own_, at_own_);
+      if (Window == 3) unpack_windows<Masked>(before, inside && has_before_, g_before_, at_before_);
+      if (a >= begin) {
+        write_row(2 * a - e_.pad, 0);
+        clear();
+        write_row(2 * a + 1 - e_.pad, Window);
+        if (odd_ == 0) count(db);
+      }
+      clear();
+      if (Window == 3) gather(2 * Window);
+    }
+  }
 
-  // `position` is the first row's position inside the window.
-  template <int Window, class Index>
-  __device__ void meet(const float (&g)[N], const Index (&at)[N], int position) {
+ private:
+  __device__ void read_row(int a) {
+    const std::int64_t row = y_.base + min(max(a, 0), e_.y_h - 1) * y_.row;
+    own_ = read<Masked, N>(data_, row + own_at_);
+    if (Window == 3) before_ = read<Masked, N>(data_, row + before_at_);
+  }
+  __device__ void clear() {
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum_[c][i] = 0.0F;
+    }
+  }
+  // Adds what has its maximum in the thread's columns of a window's row, whose first position is
+  // `first`: windows in the order of their columns.
+  __device__ void gather(int first) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      upper[i] += at[i] == position ? g[i] : 0.0F;
-      lower[i] += at[i] == position + Window ? g[i] : 0.0F;
-      if (Window == 3) below[i] += at[i] == position + 2 * Window ? g[i] : 0.0F;
+      if (Window == 3 && at_before_[i] == first + 2) sum_[0][i] += g_before_[i];
+#pragma unroll
+      for (int c = 0; c < width; ++c) {
+        if (at_own_[i] == first + c + odd_) sum_[c][i] += g_own_[i];
+      }
     }
   }
+  __device__ void write_row(int row, int first) {
+    gather(first);
+    if (row < 0 || row >= e_.x_h) return;
+#pragma unroll
+    for (int c = 0; c < width; ++c) {
+      if (column_ + c < 0 || column_ + c >= e_.x_w) continue;
+      store<N>(data_.dx + x_(row, column_ + c), pack<T, N>(sum_[c]));
+    }
+  }
+  __device__ void count(float (&db)[Layout::channels]) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) db[i % Layout::channels] += g_own_[i];
+  }
+
+  const gradient_operands<T, Index>& data_;
+  const pool_extents& e_;
+  plane_view<Layout> x_, y_;
+  int column_, odd_;
+  bool has_own_, has_before_;
+  std::int64_t own_at_, before_at_;
+  windows<T, N, Index> own_, before_;
+  float g_own_[N], g_before_[N] = {}, sum_[width][N] = {};
+  int at_own_[N], at_before_[N];
 };
 
-// Windows are met in the order of their columns. Adds to db what the windows of an even column have.
-template <class Layout, int Window, class Index>
-__device__ given_rows<Layout::vector> give(const gradient_operands<typename Layout::value, Index>& data,
-                                           const column_of_windows<Layout, Window, Index>& from, int column,
-                                           float (&db)[Layout::channels]) {
-  constexpr int N = Layout::vector;
-  given_rows<N> result;
-  float g[N];
-  Index at[N];
-  if (from.before.given) {
-    from.before.unpack_to(data, g, at);
-    result.template meet<Window>(g, at, 2);
-  }
-  if (from.own.given) {
-    from.own.unpack_to(data, g, at);
-    result.template meet<Window>(g, at, column % 2);
-    if (column % 2 == 0) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) db[i % Layout::channels] += g[i];
-    }
-  }
-  return result;
-}
-
-template <class Layout, int Window, class Index>
-__device__ void gather_strip(const gradient_operands<typename Layout::value, Index>& data,
-                             const pool_extents& e, const strip& s, std::int64_t channel,
-                             float (&db)[Layout::channels]) {
-  using T = typename Layout::value;
-  constexpr int N = Layout::vector;
-  const plane_view<Layout> x(e.channels, e.x_h, e.x_w, s.sample, channel);
-  const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
-  const int column = s.column - e.pad;
-  const bool writes = column >= 0 && column < e.x_w;
-  column_of_windows<Layout, Window, Index> next;
-  float above[N] = {};
-  if (Window == 3 && s.begin > 0) {
-    float counted_elsewhere[Layout::channels] = {};
-    next.read(data, y, e, s.begin - 1, s.column);
-    const given_rows<N> row = give(data, next, s.column, counted_elsewhere);
-#pragma unroll
-    for (int i = 0; i < N; ++i) above[i] = row.below[i];
-  }
-  next.read(data, y, e, s.begin, s.column);
-  for (int a = s.begin; a < s.end; ++a) {
-    const column_of_windows<Layout, Window, Index> here = next;
-    if (a + 1 < s.end) next.read(data, y, e, a + 1, s.column);
-    given_rows<N> row = give(data, here, s.column, db);
-    const int upper = 2 * a - e.pad;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      row.upper[i] += above[i];
-      above[i] = row.below[i];
-    }
-    if (writes && upper >= 0 && upper < e.x_h) store<N>(data.dx + x(upper, column), pack<T, N>(row.upper));
-    if (writes && upper + 1 >= 0 && upper + 1 < e.x_h) {
-      store<N>(data.dx + x(upper + 1, column), pack<T, N>(row.lower));
-    }
-  }
-}
-
-template <class Layout, int Window, class Index>
+template <class Layout, int Window, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
-    gather_columns(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
-                   std::int64_t positions) {
+    gather_strips(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
+                  std::int64_t positions) {
   const std::int64_t channel = channel_of_thread<Layout>();
   float db[Layout::channels] = {};
   if (channel < e.channels) {
     const share_of_block share(positions);
     const strip_finder find(along, share.begin);
     for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
-      gather_strip<Layout, Window>(data, e, find(local), channel, db);
+      const strip s = find(local);
+      gathering_strip<Layout, Window, Masked, Index>(data, e, s, channel).walk(s.begin, s.end, db);
     }
   }
   finish<Layout>(data, db, e.channels);
@@ -170,7 +177,7 @@ __global__ void __launch_bounds__(block_threads)
 
 // A thread has an element of dx, or a vector of channels, at a time. A window is counted at the first
 // of its positions that lies in x.
-template <class Layout, class Index>
+template <class Layout, bool Masked, class Index>
 __device__ void gather_element(const gradient_operands<typename Layout::value, Index>& data,
                                const pool_extents& e, const strip& s, std::int64_t channel,
                                float (&db)[Layout::channels]) {
@@ -186,11 +193,10 @@ __device__ void gather_element(const gradient_operands<typename Layout::value, I
     for (int column = first_column; column <= last_column; ++column) {
       const int top = row * e.stride, left = column * e.stride;
       const bool counts = h == max(top, e.pad) && w == max(left, e.pad);
-      windows<T, N, Index> here;
-      here.read(data, y(row, column));
+      const auto here = read<Masked, N>(data, y(row, column));
       float g[N];
-      Index at[N];
-      here.unpack_to(data, g, at);
+      int at[N];
+      unpack_windows<Masked>(here, true, g, at);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         sum[i] += at[i] == (h - top) * e.window + (w - left) ? g[i] : 0.0F;
@@ -202,7 +208,7 @@ __device__ void gather_element(const gradient_operands<typename Layout::value, I
   store<N>(data.dx + x(s.begin, s.column), pack<T, N>(sum));
 }
 
-template <class Layout, class Index>
+template <class Layout, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
     gather_elements(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
                     std::int64_t positions) {
@@ -212,7 +218,7 @@ __global__ void __launch_bounds__(block_threads)
     const share_of_block share(positions);
     const strip_finder find(along, share.begin);
     for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
-      gather_element<Layout>(data, e, find(local), channel, db);
+      gather_element<Layout, Masked>(data, e, find(local), channel, db);
     }
   }
   finish<Layout>(data, db, e.channels);
@@ -220,35 +226,41 @@ __global__ void __launch_bounds__(block_threads)
 
 // --- windows of 2x2 side by side, planes: half a vector of windows becomes a vector in two rows ---
 
-template <class Layout, class Index>
+template <class Layout, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
     spread_tiles(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
                  std::int64_t positions) {
   using T = typename Layout::value;
-  constexpr int N = Layout::vector, half = N / 2;
+  constexpr int N = Layout::vector, half = N / 2, at_once = 2;
   const std::int64_t channel = blockIdx.x;
   const share_of_block share(positions);
   const strip_finder find(along, share.begin);
   float db[1] = {};
-  for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
-    const strip s = find(local);
-    const std::int64_t plane = s.sample * e.channels + channel;
-    windows<T, half, Index> here;
-    here.read(data, (plane * e.y_h + s.begin) * e.y_w + s.column * half);
-    float g[half], upper[N], lower[N];
-    Index at[half];
-    here.unpack_to(data, g, at);
+  for (std::uint32_t local = threadIdx.y; local < share.count; local += at_once * blockDim.y) {
+    windows<T, half, Index> here[at_once];
+    T* to[at_once];
 #pragma unroll
-    for (int i = 0; i < half; ++i) {
-      upper[2 * i] = at[i] == 0 ? g[i] : 0.0F;
-      upper[2 * i + 1] = at[i] == 1 ? g[i] : 0.0F;
-      lower[2 * i] = at[i] == 2 ? g[i] : 0.0F;
-      lower[2 * i + 1] = at[i] == 3 ? g[i] : 0.0F;
-      db[0] += g[i];
+    for (int u = 0; u < at_once; ++u) {
+      const strip s = find(min(local + u * blockDim.y, share.count - 1));
+      const std::int64_t plane = s.sample * e.channels + channel;
+      here[u] = read<Masked, half>(data, (plane * e.y_h + s.begin) * e.y_w + s.column * half);
+      to[u] = data.dx + (plane * e.x_h + 2 * s.begin) * e.x_w + s.column * N;
     }
-    T* const to = data.dx + (plane * e.x_h + 2 * s.begin) * e.x_w + s.column * N;
-    store<N>(to, pack<T, N>(upper));
-    store<N>(to + e.x_w, pack<T, N>(lower));
+#pragma unroll
+    for (int u = 0; u < at_once; ++u) {
+      if (local + u * blockDim.y >= share.count) break;
+      float g[half], rows[2][N];
+      int at[half];
+      unpack_windows<Masked>(here[u], true, g, at);
+#pragma unroll
+      for (int i = 0; i < half; ++i) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) rows[k / 2][2 * i + k % 2] = at[i] == k ? g[i] : 0.0F;
+        db[0] += g[i];
+      }
+      store<N>(to[u], pack<T, N>(rows[0]));
+      store<N>(to[u] + e.x_w, pack<T, N>(rows[1]));
+    }
   }
   finish<Layout>(data, db, e.channels);
 }
@@ -267,20 +279,20 @@ struct raw_operands {
   }
 };
 
-// Calls launch(layout, strips, cover) for the kernel that fits, which is named by a constant.
-enum class way { tiles, columns, elements };
+enum class way { tiles, strips, elements };
 
 way way_of(const pool_problem& p, bool aligned) {
-  if (aligned && tiles_by_two(p) && p.index_bytes == 1) return way::tiles;
-  const bool usual = p.how.stride == 2 && (p.how.window == 2 || p.how.window == 3);
-  return usual && p.index_bytes == 1 ? way::columns : way::elements;
+  if (aligned && tiles_by_two(p)) return way::tiles;
+  return is_usual(p.how) ? way::strips : way::elements;
 }
 
-strips strips_of(const pool_problem& p, way how) {
+// What a launch covers, whichever way it takes.
+strips strips_of(const pool_problem& p, way how, bool planes) {
   if (how == way::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
   if (how == way::elements) return {p.x.n, p.x.h, p.x.w, 1};
   const std::int64_t rows = std::max(divide_up(p.x.h + p.how.pad, 2), p.y.h);
-  return {p.x.n, rows, std::max(p.x.w + p.how.pad, 2 * p.y.w), p.how.window == 3 ? 8 : 2};
+  const std::int64_t columns = std::max(divide_up(p.x.w + p.how.pad, 2), p.y.w);
+  return {p.x.n, rows, planes ? 2 * columns : columns, p.how.window == 3 ? 8 : 4};
 }
 
 template <class Layout>
@@ -289,6 +301,7 @@ cover cover_for(const pool_problem& p, const strips& along, bool sums) {
   return cover_of<Layout>(p.x.c, along.positions(), blocks, 1);
 }
 
+// Calls launch(way, layout) with the layout that the way takes.
 template <class Launch>
 void with_way(const pool_problem& p, bool aligned, Launch launch) {
   const way how = way_of(p, aligned);
@@ -299,37 +312,32 @@ void with_way(const pool_problem& p, bool aligned, Launch launch) {
   });
 }
 
-template <class Layout>
-void launch_columns(launch_site where, const raw_operands& data, const pool_problem& p, const strips& along,
-                    const cover& c) {
-  const auto operands = data.as<typename Layout::value, std::uint8_t>();
-  if (p.how.window == 2) {
-    gather_columns<Layout, 2>
-        <<<c.grid, c.block, 0, where.stream>>>(operands, pool_extents_of(p), along, c.positions);
-  } else {
-    gather_columns<Layout, 3>
-        <<<c.grid, c.block, 0, where.stream>>>(operands, pool_extents_of(p), along, c.positions);
-  }
-}
+struct launch_of_pool {
+  launch_site where;
+  const raw_operands& data;
+  const pool_problem& p;
+  way how;
 
-template <class Layout>
-void launch_elements(launch_site where, const raw_operands& data, const pool_problem& p, const strips& along,
-                     const cover& c) {
-  with_index(p.index_bytes, [&](auto narrow) {
-    const auto operands = data.as<typename Layout::value, decltype(narrow)>();
-    gather_elements<Layout>
-        <<<c.grid, c.block, 0, where.stream>>>(operands, pool_extents_of(p), along, c.positions);
-  });
-}
-
-template <class Layout>
-void launch_spread(launch_site where, const raw_operands& data, const pool_problem& p, const strips& along,
-                   const cover& c) {
-  if constexpr (Layout::planes && Layout::vector > 1) {
-    spread_tiles<Layout><<<c.grid, c.block, 0, where.stream>>>(
-        data.as<typename Layout::value, std::uint8_t>(), pool_extents_of(p), along, c.positions);
+  template <class Layout, bool Masked>
+  void run(const strips& along, const cover& c) const {
+    using T = typename Layout::value;
+    const pool_extents e = pool_extents_of(p);
+    const auto narrow = data.as<T, std::uint8_t>();
+    if constexpr (Layout::planes && Layout::vector > 1) {
+      spread_tiles<Layout, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
+    } else if (how == way::strips && p.how.window == 2) {
+      gather_strips<Layout, 2, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
+    } else if (how == way::strips) {
+      gather_strips<Layout, 3, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
+    } else {
+      with_index(p.index_bytes, [&](auto index) {
+        gather_elements<Layout, Masked>
+            <<<c.grid, c.block, 0, where.stream>>>(data.as<T, decltype(index)>(), e, along, c.positions);
+      });
+    }
+    check(cudaGetLastError());
   }
-}
+};
 
 }  // namespace
 
@@ -337,7 +345,8 @@ std::size_t max_pool_backward_workspace(const pool_problem& p) {
   std::int64_t parts = 0;
   for (const bool aligned : {false, true}) {
     with_way(p, aligned, [&](way how, auto l) {
-      parts = std::max<std::int64_t>(parts, cover_for<decltype(l)>(p, strips_of(p, how), true).grid.y);
+      using L = decltype(l);
+      parts = std::max<std::int64_t>(parts, cover_for<L>(p, strips_of(p, how, L::planes), true).grid.y);
     });
   }
   return static_cast<std::size_t>(parts * p.x.c) * sizeof(sum_of_one);
@@ -346,15 +355,17 @@ std::size_t max_pool_backward_workspace(const pool_problem& p) {
 void max_pool_backward(launch_site where, const void* dy, const void* index, const void* y, void* dx,
                        float* db, const pool_problem& p, bool accumulate, float* workspace) {
   const bool aligned = aligned_to(16, dy, y, dx) && aligned_to(8, index);
-  const raw_operands data{dy, index, p.how.relu ? y : nullptr, dx, db == nullptr ? nullptr : workspace};
+  const raw_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
   with_way(p, aligned, [&](way how, auto l) {
     using L = decltype(l);
-    const strips along = strips_of(p, how);
+    const strips along = strips_of(p, how, L::planes);
     const cover c = cover_for<L>(p, along, db != nullptr);
-    if (how == way::tiles) launch_spread<L>(where, data, p, along, c);
-    if (how == way::columns) launch_columns<L>(where, data, p, along, c);
-    if (how == way::elements) launch_elements<L>(where, data, p, along, c);
-    check(cudaGetLastError());
+    const launch_of_pool launch{where, data, p, how};
+    if (p.how.relu) {
+      launch.run<L, true>(along, c);
+    } else {
+      launch.run<L, false>(along, c);
+    }
     if (db == nullptr) return;
     launch_combine(where, reinterpret_cast<const sum_of_one*>(workspace), p.x.c, c.grid.y,
                    write_sum{db, accumulate});

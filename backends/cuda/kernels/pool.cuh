@@ -21,14 +21,6 @@ inline pool_extents pool_extents_of(const pool_problem& p) {
           p.how.pad};
 }
 
-// Window and stride as constants where they are usual: divisions become shifts and loops unroll.
-// 0 stands for any.
-template <int Window, int Stride>
-__device__ void make_constant(pool_extents& e) {
-  if (Window != 0) e.window = Window;
-  if (Stride != 0) e.stride = Stride;
-}
-
 // A plane cut into strips of rows, each walked downwards by one thread per column; columns are
 // neighbours, then come strips, then samples.
 struct strips {
@@ -115,15 +107,9 @@ void with_index(int index_bytes, Launch launch) {
   launch(std::uint16_t{});
 }
 
-// Calls launch(window, stride) with constants, as std::integral_constant.
-template <class Launch>
-void with_window(const max_pool& how, Launch launch) {
-  constexpr std::integral_constant<int, 0> any{};
-  constexpr std::integral_constant<int, 2> two{};
-  constexpr std::integral_constant<int, 3> three{};
-  if (how.window == 2 && how.stride == 2) return launch(two, two);
-  if (how.window == 3 && how.stride == 2) return launch(three, two);
-  launch(any, any);
+// The windows that have kernels of their own: 2 and 3, two apart.
+inline bool is_usual(const max_pool& how) {
+  return how.stride == 2 && (how.window == 2 || how.window == 3);
 }
 
 }  // namespace um::kernels
