@@ -49,13 +49,16 @@ class trial_site {
     expected_ = kernels::sampled_results(on.compute(), samples_, data[0], data[1], data[2], b);
   }
 
-  // Time of one call; the longest if the recipe cannot run after all, is not accurate, or is far
-  // slower than `to_beat`.
+  // Time of one call; the longest if the recipe cannot run after all or is not accurate. One that
+  // is far slower than `to_beat` is not run a second time: cuDNN's lists end with engines that take
+  // seconds.
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
     constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+    constexpr nanoseconds first_call = 50'000'000;  // loads modules
     try {
       const kernel_call call = recipe.bind(operands_);
-      if (!gives_expected(call)) return never;
+      const nanoseconds first = checked_time(call);
+      if (first == never || (first > first_call && (first - first_call) / 10 > to_beat)) return first;
       const nanoseconds once = time_once(on_, call);
       return once / 5 * 4 > to_beat ? once : time_of(on_, call);
     } catch (const cuda_error&) {
@@ -68,16 +71,17 @@ class trial_site {
     return round_up(static_cast<byte_count>(elements(shape)) * size_of(type), arena_alignment);
   }
 
-  // Starts from a result of NaNs, so that what is not written shows; from zeros if it is added to.
-  bool gives_expected(const kernel_call& call) const {
+  // Time of a first call, the longest if its result is not accurate. Starts from a result of NaNs, so
+  // that what is not written shows; from zeros if it is added to.
+  nanoseconds checked_time(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
     std::byte* const result = operands_.data.at(which);
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
     const byte_count bytes = static_cast<byte_count>(elements(*shapes.at(which))) * size_of(samples_.result);
     check(cudaMemsetAsync(result, accumulates_ ? 0 : 0xff, bytes, on_.compute().stream));
-    call();
-    check(cudaStreamSynchronize(on_.compute().stream));
-    return kernels::sampled_difference(on_.compute(), samples_, result, expected_) <= accuracy_;
+    const nanoseconds time = time_first(on_, call);
+    const double difference = kernels::sampled_difference(on_.compute(), samples_, result, expected_);
+    return difference <= accuracy_ ? time : std::numeric_limits<nanoseconds>::max();
   }
 
   session& on_;
@@ -138,43 +142,43 @@ class contest {
 
   void try_engines(convolution_method method) {
     constexpr std::int64_t most_parts = 64;
-    std::set<std::string> too_large;
+    std::set<std::string> too_large;  // families
     for (const std::int64_t parts : parts_of(problem_)) {
       if (parts > most_parts || (parts > 1 && too_large.empty())) return;
-      try_engines(method, parts, too_large);
+      for (const std::string& family : try_engines(method, parts, too_large)) too_large.erase(family);
     }
   }
 
-  // With one part, all engines; else those that were too large so far. Families that are far
-  // behind the best are left, and so are long lists of compiled ones.
-  void try_engines(convolution_method method, std::int64_t parts, std::set<std::string>& too_large) {
+  // With one part, every family, those that do not fit added to `too_large`; else only those in it.
+  // Returns the families that fit. Lists begin with the likely ones: they are left when nothing has
+  // been gained for long, sooner where each takes a compiler's time, and so are families far behind.
+  std::set<std::string> try_engines(convolution_method method, std::int64_t parts,
+                                    std::set<std::string>& too_large) {
     constexpr nanoseconds far = 3;
     const bool compiles = method == convolution_method::fused || method == convolution_method::packed_fused;
-    std::size_t left = compiles ? 12 : 48;
-    std::set<std::string> behind;
+    const int patience = compiles && problem_.arithmetic == precision::bf16 ? 4 : 12;
+    int idle = 0;
+    std::set<std::string> fitting, behind;
     visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
-      if (behind.count(recipe.family) != 0) return true;
+      if (parts > 1 && too_large.count(recipe.family) == 0) return true;
       if (recipe.workspace_bytes > cap_) {
         if (parts == 1) too_large.insert(recipe.family);
         return true;
       }
-      if (parts > 1 && too_large.count(recipe.family) == 0) return true;
-      fitting_.insert(recipe.family);
-      const nanoseconds time = enter(recipe);
+      fitting.insert(recipe.family);
+      if (behind.count(recipe.family) != 0) return true;
+      const nanoseconds before = best_time_, time = enter(recipe);
       if (time / far > best_time_) behind.insert(recipe.family);
-      return --left > 0;
+      idle = best_time_ < before ? 0 : idle + 1;
+      return idle < patience;
     });
-    if (parts > 1) {
-      for (const std::string& family : fitting_) too_large.erase(family);
-    }
-    fitting_.clear();
+    return fitting;
   }
 
   session& on_;
   const convolution_problem& problem_;
   byte_count cap_;
   trial_site site_;
-  std::set<std::string> fitting_;
   std::optional<convolution_recipe> best_;
   nanoseconds best_time_ = never;
 };

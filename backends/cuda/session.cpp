@@ -89,6 +89,10 @@ std::byte* session::scratch(byte_count bytes, dtype type) {
   return scratch_.data();
 }
 
+nanoseconds time_first(session& on, const std::function<void()>& call) {
+  return median_of_calls(on, call, 1);
+}
+
 nanoseconds time_once(session& on, const std::function<void()>& call) {
   call();
   return median_of_calls(on, call, 1);

@@ -29,10 +29,12 @@ class guarded_buffer {
   guarded_buffer(byte_count bytes, byte_count misalignment)
       : bytes_(bytes), before_(guard + misalignment), memory_(device_arena(before_ + bytes + guard)) {
     check(cudaMemset(memory_.data(), static_cast<int>(poison), memory_.bytes()));
+    check(cudaDeviceSynchronize());  // operators run on a stream that does not wait for this
   }
   std::byte* data() const { return memory_.data() + before_; }
   void set(const std::vector<std::byte>& bytes) const {
     check(cudaMemcpy(data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());
   }
   std::vector<std::byte> get() const {
     const std::vector<std::byte> all = everything();
@@ -72,7 +74,8 @@ class call {
       } else {
         buffer_of_.push_back(i);
       }
-      buffers_.emplace_back(buffer_of_[i] == i ? bytes_of(g.tensors[what_[i]]) : 0, how.misalignment);
+      const tensor& t = g.tensors[what_[i]];
+      buffers_.emplace_back(buffer_of_[i] == i ? bytes_of(t) : 0, how.misaligned ? size_of(t.type) : 0);
     }
   }
 

@@ -13,9 +13,9 @@ namespace um::gpu_tests {
 
 // How operators are called.
 struct calling {
-  std::uint32_t parts = 1;      // slices along the batch
-  bool in_place = false;        // outputs lie where op.alias says
-  byte_count misalignment = 0;  // of every operand's first byte from a multiple of 256
+  std::uint32_t parts = 1;  // slices along the batch
+  bool in_place = false;    // outputs lie where op.alias says
+  bool misaligned = false;  // every operand starts one element behind a multiple of 256 bytes
 };
 
 // Values of every tensor of a graph: given ones pseudo-random, the others from the reference, each

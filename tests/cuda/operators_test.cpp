@@ -65,13 +65,13 @@ TEST_P(operators, sum_up_over_batch_slices) {
 }
 
 TEST_P(operators, take_the_place_of_their_inputs) {
-  expect_right({1, true, 0});
+  expect_right({1, true, false});
 }
 
 // The libraries' engines are chosen for 16 or 4 bytes; kernels of ours take any element's address.
 TEST_P(operators, take_any_alignment_of_their_elements) {
-  const bool halves = it().in.arithmetic == precision::bf16 && !it().of.of_libraries;
-  expect_right({1, false, halves ? 2U : 4U});
+  if (it().of.of_libraries && it().in.arithmetic == precision::bf16) GTEST_SKIP() << "engines take 4 bytes";
+  expect_right({1, false, true});
 }
 
 INSTANTIATE_TEST_SUITE_P(every, operators, ::testing::Range<std::size_t>(0, settings().size()),

@@ -1,0 +1,383 @@
+// Every way to compute a convolution, by itself, and not only those that win a choice: small odd
+// shapes in every precision and memory order against the reference in double precision.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/library_check.hpp"
+#include "backends/cuda/matrix_engines.hpp"
+#include "tests/cuda/elements.hpp"
+#include "tests/cuda/gpu.hpp"
+
+namespace um::gpu_tests {
+namespace {
+
+constexpr byte_count workspace_cap = 256 * MiB;
+
+convolution_problem problem_of(convolution_kind kind, const dims& x, std::int64_t k, std::int64_t window,
+                               std::int32_t stride, std::int32_t pad) {
+  const std::int64_t h = (x.h + 2 * pad - window) / stride + 1, w = (x.w + 2 * pad - window) / stride + 1;
+  convolution_problem p{kind, x, {k, x.c, window, window}, {x.n, k, h, w}, {stride, stride, pad, pad, false}};
+  if (kind == convolution_kind::forward) p.bias = p.how.relu = true;
+  return p;
+}
+
+// Operands of a problem on the device, with the values that they stand for.
+class operands {
+ public:
+  operands(const convolution_problem& p, byte_count workspace) : result_(std::size_t(2)) {
+    const dtype type = p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
+    if (p.kind == convolution_kind::backward_data) result_ = 0;
+    if (p.kind == convolution_kind::backward_filter) result_ = 1;
+    add({"x", p.x, type, role::activation, p.order});
+    add({"w", p.w, result_ == 1 ? dtype::f32 : type, role::activation, p.order});
+    add({"y", p.y, type, role::activation, p.order});
+    if (p.bias) add({"b", {1, p.y.c, 1, 1}, dtype::f32, role::parameter, p.order});
+    workspace_ = device_arena(std::max<byte_count>(workspace, 256));
+    for (std::size_t i = 0; i < tensors_.size(); ++i) put(i, random_values(i));
+  }
+
+  bound_operands bound() const {
+    bound_operands made;
+    for (const arena& a : arenas_) made.data.push_back(a.data());
+    made.workspace = workspace_.data();
+    return made;
+  }
+
+  // NaNs where the result and the workspace are, or a value to be added to. Done when it returns:
+  // engines run on a stream that does not wait for others.
+  void reset(bool accumulate) {
+    check(cudaMemset(workspace_.data(), 0xff, workspace_.bytes()));
+    if (accumulate) {
+      put(result_, reference::values(elements_of(result_), 0.5));
+    } else {
+      check(cudaMemset(arenas_[result_].data(), 0xff, arenas_[result_].bytes()));
+    }
+    check(cudaDeviceSynchronize());
+  }
+
+  std::vector<std::byte> bytes_of_result() const {
+    std::vector<std::byte> bytes(bytes_of(tensors_[result_]));
+    check(cudaMemcpy(bytes.data(), arenas_[result_].data(), bytes.size(), cudaMemcpyDefault));
+    return bytes;
+  }
+  // The bias, given or a gradient; and what the gradient should be, added to the value before.
+  reference::values bias() const {
+    std::vector<std::byte> bytes(bytes_of(tensors_[3]));
+    check(cudaMemcpy(bytes.data(), arenas_[3].data(), bytes.size(), cudaMemcpyDefault));
+    return from_memory(tensors_[3], bytes);
+  }
+  reference::values expected_bias(bool accumulate) const {
+    reference::values sums = accumulate ? values_[3] : reference::values(values_[3].size(), 0);
+    const auto channels = sums.size();
+    for (std::size_t i = 0; i < values_[2].size(); ++i) sums[i % channels] += values_[2][i];
+    return sums;
+  }
+  reference::values result() const { return from_memory(tensors_[result_], bytes_of_result()); }
+
+  reference::values expected(const convolution_problem& p) const {
+    graph g;
+    g.tensors = tensors_;
+    op o{"o", p.how, {0, 1}, {2}, true, {}};
+    std::vector<reference::values> in{values_[0], values_[1]};
+    if (p.bias) {
+      o.in.push_back(3);
+      in.push_back(values_[3]);
+    }
+    if (result_ == 0) {
+      o = {"o", convolution_backward_data{p.how}, {1, 2}, {0}, true, {}};
+      in = {values_[1], values_[2]};
+    } else if (result_ == 1) {
+      o = {"o", convolution_backward_filter{p.how}, {0, 2}, {1}, true, {}};
+      in = {values_[0], values_[2]};
+    }
+    reference::values out = reference::execute(g, o, in).at(0);
+    if (p.accumulate) {
+      for (double& value : out) value += 0.5;
+    }
+    return out;
+  }
+
+ private:
+  std::size_t elements_of(std::size_t i) const {
+    return static_cast<std::size_t>(elements(tensors_[i].shape));
+  }
+  void add(const tensor& t) {
+    tensors_.push_back(t);
+    arenas_.push_back(device_arena(bytes_of(t)));
+    values_.emplace_back();
+  }
+  void put(std::size_t i, const reference::values& values) {
+    const auto bytes = in_memory(tensors_[i], values);
+    check(cudaMemcpy(arenas_[i].data(), bytes.data(), bytes.size(), cudaMemcpyDefault));
+    values_[i] = from_memory(tensors_[i], bytes);
+  }
+  reference::values random_values(std::size_t i) const {
+    reference::values all(elements_of(i));
+    std::uint32_t state = 77 + static_cast<std::uint32_t>(i);
+    for (double& value : all) {
+      state = state * 1664525U + 1013904223U;
+      value = static_cast<double>(state >> 8) / (1 << 23) - 1;
+    }
+    return all;
+  }
+
+  std::size_t result_;
+  std::vector<tensor> tensors_;
+  std::vector<arena> arenas_;
+  std::vector<reference::values> values_;
+  arena workspace_;
+};
+
+struct tally {
+  std::size_t ran = 0, accurate = 0;
+};
+
+// Runs up to `most` recipes of a method; those that cannot run are not counted.
+tally run_recipes(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+                  std::size_t most) {
+  operands at(p, workspace_cap);
+  const reference::values expected = at.expected(p);
+  tally count;
+  visit_recipes(on, p, method, parts, [&](const convolution_recipe& recipe) {
+    if (recipe.workspace_bytes > workspace_cap) return true;
+    at.reset(p.accumulate);
+    try {
+      recipe.bind(at.bound())();
+      check(cudaStreamSynchronize(on.compute().stream));
+    } catch (const cuda_error&) {
+      return true;
+    }
+    ++count.ran;
+    if (relative_error(at.result(), expected) <= accuracy_of(p.arithmetic)) ++count.accurate;
+    return count.ran < most;
+  });
+  return count;
+}
+
+std::string name_of(const convolution_problem& p, convolution_method method, std::int64_t parts) {
+  return signature_of(p) + " method " + std::to_string(static_cast<int>(method)) + " parts " +
+         std::to_string(parts);
+}
+
+struct stored_as {
+  precision arithmetic;
+  memory_order order;
+};
+constexpr stored_as every_way[] = {
+    {precision::fp32, memory_order::nchw}, {precision::fp32, memory_order::nhwc},
+    {precision::tf32, memory_order::nchw}, {precision::tf32, memory_order::nhwc},
+    {precision::bf16, memory_order::nhwc}, {precision::bf16, memory_order::nchw}};
+constexpr convolution_kind every_kind[] = {convolution_kind::forward, convolution_kind::backward_data,
+                                           convolution_kind::backward_filter};
+
+class convolution_engines : public on_gpu {
+ protected:
+  // Every method that applies must give right results with one part and with several.
+  void expect_methods_right(convolution_problem p) {
+    for (const stored_as& way : every_way) {
+      p.arithmetic = way.arithmetic;
+      p.order = way.order;
+      for (const convolution_method method : methods_of(p)) {
+        const bool compiles =
+            method == convolution_method::fused || method == convolution_method::packed_fused;
+        for (const std::int64_t parts : {1, 3}) {
+          const tally count = run_recipes(gpu(), p, method, parts, compiles ? 2 : 6);
+          if (count.ran > 0) reached_.insert(method);
+          if (compiles) {
+            EXPECT_EQ(count.accurate, count.ran) << name_of(p, method, parts);
+          } else {
+            EXPECT_GT(count.accurate, 0U) << name_of(p, method, parts) << ": of " << count.ran;
+          }
+          if (method == convolution_method::winograd_4x4) {
+            EXPECT_EQ(count.accurate, count.ran) << name_of(p, method, parts);
+          }
+        }
+      }
+    }
+  }
+  std::set<convolution_method> reached_;
+};
+
+TEST_F(convolution_engines, are_right_where_channels_are_many) {
+  for (const convolution_kind kind : every_kind)
+    expect_methods_right(problem_of(kind, {6, 24, 10, 13}, 40, 3, 1, 1));
+  EXPECT_EQ(reached_, (std::set{convolution_method::plain, convolution_method::fused,
+                                convolution_method::winograd_4x4}));
+}
+
+TEST_F(convolution_engines, are_right_for_tiles_that_overhang) {
+  for (const convolution_kind kind : every_kind) {
+    for (const std::int32_t pad : {0, 1, 2}) {
+      const auto p = problem_of(kind, {3, 16, 9, 8}, 17, 3, 1, pad);
+      for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+        auto stored = p;
+        stored.order = order;
+        const tally count = run_recipes(gpu(), stored, convolution_method::winograd_4x4, 1, 4);
+        EXPECT_GT(count.ran, 0U);
+        EXPECT_EQ(count.accurate, count.ran) << signature_of(stored);
+      }
+    }
+  }
+}
+
+TEST_F(convolution_engines, are_right_for_gradients_summed_in_segments) {
+  const auto p = problem_of(convolution_kind::backward_filter, {4, 16, 64, 64}, 16, 3, 1, 1);
+  for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+    auto stored = p;
+    stored.order = order;
+    for (const std::int64_t parts : {1, 2}) {
+      const tally count = run_recipes(gpu(), stored, convolution_method::winograd_4x4, parts, 2);
+      EXPECT_GT(count.ran, 0U);
+      EXPECT_EQ(count.accurate, count.ran) << name_of(stored, convolution_method::winograd_4x4, parts);
+    }
+  }
+}
+
+TEST_F(convolution_engines, are_right_where_channels_are_few) {
+  const std::set<convolution_method> packed{convolution_method::packed, convolution_method::packed_fused};
+  for (const convolution_kind kind : {convolution_kind::forward, convolution_kind::backward_filter}) {
+    expect_methods_right(problem_of(kind, {3, 3, 35, 31}, 16, 11, 4, 2));
+    expect_methods_right(problem_of(kind, {3, 3, 30, 29}, 24, 7, 2, 3));
+    expect_methods_right(problem_of(kind, {3, 3, 12, 17}, 16, 3, 1, 1));
+  }
+  for (const convolution_method method : packed) EXPECT_TRUE(reached_.count(method));
+}
+
+TEST_F(convolution_engines, add_to_a_filter_gradient) {
+  for (const auto& shape : {problem_of(convolution_kind::backward_filter, {6, 16, 9, 9}, 24, 3, 1, 1),
+                            problem_of(convolution_kind::backward_filter, {6, 3, 19, 19}, 16, 7, 2, 3)}) {
+    convolution_problem p = shape;
+    p.accumulate = true;
+    expect_methods_right(p);
+  }
+}
+
+TEST_F(convolution_engines, take_operands_aligned_to_elements_only) {
+  for (const convolution_kind kind : every_kind) {
+    for (const stored_as& way : every_way) {
+      auto p = problem_of(kind, {3, 5, 7, 9}, 6, 3, 1, 1);
+      p.arithmetic = way.arithmetic;
+      p.order = way.order;
+      p.alignment = 4;
+      const engine chosen = choose_engine(gpu(), p, workspace_cap);
+      operands at(p, chosen.choice.workspace_bytes);
+      at.reset(false);
+      chosen.bind(at.bound())();
+      check(cudaStreamSynchronize(gpu().compute().stream));
+      EXPECT_LE(relative_error(at.result(), at.expected(p)), accuracy_of(p.arithmetic)) << signature_of(p);
+    }
+  }
+}
+
+TEST_F(convolution_engines, keep_to_the_cap_by_cutting_the_batch) {
+  auto p = problem_of(convolution_kind::forward, {32, 64, 28, 28}, 64, 3, 1, 1);
+  const engine free = choose_engine(gpu(), p, 1 * GiB);
+  const byte_count tight = 6 * MiB;
+  const engine capped = choose_engine(gpu(), p, tight);
+  EXPECT_LE(capped.choice.workspace_bytes, tight);
+  EXPECT_LE(free.choice.workspace_bytes, 1 * GiB);
+  for (const engine& chosen : {free, capped}) {
+    SCOPED_TRACE(chosen.choice.engine);
+    operands at(p, chosen.choice.workspace_bytes);
+    at.reset(false);
+    chosen.bind(at.bound())();
+    check(cudaStreamSynchronize(gpu().compute().stream));
+    EXPECT_LE(relative_error(at.result(), at.expected(p)), accuracy_of(p.arithmetic));
+  }
+}
+
+TEST_F(convolution_engines, are_found_again_and_give_the_same_bits) {
+  for (const convolution_kind kind : every_kind) {
+    for (const stored_as& way : every_way) {
+      auto p = problem_of(kind, {6, 32, 14, 14}, 32, 3, 1, 1);
+      p.arithmetic = way.arithmetic;
+      p.order = way.order;
+      const engine first = choose_engine(gpu(), p, workspace_cap),
+                   second = choose_engine(gpu(), p, workspace_cap);
+      EXPECT_EQ(first.choice, second.choice);
+      operands at(p, first.choice.workspace_bytes);
+      std::vector<std::vector<std::byte>> results;
+      for (const engine& chosen : {first, first, second}) {
+        at.reset(false);
+        chosen.bind(at.bound())();
+        check(cudaStreamSynchronize(gpu().compute().stream));
+        results.push_back(at.bytes_of_result());
+      }
+      EXPECT_EQ(results[0], results[1]) << first.choice.engine;
+      EXPECT_EQ(results[0], results[2]) << first.choice.engine;
+    }
+  }
+}
+
+TEST_F(convolution_engines, name_the_method_and_the_parts) {
+  const auto p = problem_of(convolution_kind::forward, {4, 16, 8, 8}, 16, 3, 1, 1);
+  visit_recipes(gpu(), p, convolution_method::winograd_4x4, 2, [](const convolution_recipe& recipe) {
+    EXPECT_EQ(recipe.name, "winograd4x4 product" + std::to_string(recipe.position) + " x2");
+    return true;
+  });
+  EXPECT_FALSE(find_recipe(gpu(), p, {"winograd4x4 product0 x3", 0, 0, 0, 3}));
+  EXPECT_FALSE(find_recipe(gpu(), p, {"no such engine", 0, 0, 0, 1}));
+}
+
+TEST(parts_of_a_batch, are_divisors_far_apart) {
+  convolution_problem p;
+  p.x.n = 64;
+  EXPECT_EQ(parts_of(p), (std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 64}));
+  p.x.n = 45;
+  EXPECT_EQ(parts_of(p), (std::vector<std::int64_t>{1, 3, 9, 45}));
+  p.x.n = 7;
+  EXPECT_EQ(parts_of(p), (std::vector<std::int64_t>{1, 7}));
+}
+
+class matrix_engines : public on_gpu {};
+
+TEST_F(matrix_engines, are_right_with_every_epilogue) {
+  for (const precision arithmetic : {precision::fp32, precision::tf32, precision::bf16}) {
+    for (int kind = 0; kind < 3; ++kind) {
+      for (int epilogue = 0; epilogue < 4; ++epilogue) {
+        for (const bool accumulate : {false, true}) {
+          matrix_problem p{static_cast<matrix_kind>(kind),
+                           12,
+                           40,
+                           24,
+                           epilogue % 2 == 1,
+                           epilogue / 2 == 1,
+                           accumulate,
+                           arithmetic,
+                           16};
+          if (p.kind == matrix_kind::backward_data && epilogue != 0) continue;
+          if (p.kind == matrix_kind::backward_filter && p.relu) continue;
+          if (p.kind != matrix_kind::backward_filter && accumulate) continue;
+          SCOPED_TRACE(signature_of(p));
+          const engine chosen = choose_engine(gpu(), p, workspace_cap);
+          // The same as a convolution of one pixel: its operands and reference serve.
+          convolution_problem same{static_cast<convolution_kind>(kind),
+                                   {p.n, p.in, 1, 1},
+                                   {p.out, p.in, 1, 1},
+                                   {p.n, p.out, 1, 1},
+                                   {}};
+          same.how.relu = p.relu;
+          same.bias = p.bias;
+          same.accumulate = accumulate;
+          same.arithmetic = arithmetic;
+          operands at(same, chosen.choice.workspace_bytes);
+          at.reset(accumulate);
+          chosen.bind(at.bound())();
+          check(cudaStreamSynchronize(gpu().compute().stream));
+          EXPECT_LE(relative_error(at.result(), at.expected(same)), accuracy_of(arithmetic))
+              << chosen.choice.engine;
+          if (p.bias && p.kind == matrix_kind::backward_filter) {
+            EXPECT_LE(relative_error(at.bias(), at.expected_bias(accumulate)), 1e-5) << chosen.choice.engine;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace um::gpu_tests
