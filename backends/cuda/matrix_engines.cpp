@@ -111,7 +111,7 @@ std::optional<named_algorithm> parse_algorithm(const std::string& text) {
 }
 
 // Bias, ReLU or bias gradient as a pass of its own; its workspace is the product's, which has
-// ended.
+// ended. Asked for with a joined epilogue, too: slices after the first one add, and add apart.
 byte_count pass_workspace(const matrix_problem& p) {
   if (!p.bias || p.kind != matrix_kind::backward_filter) return 0;
   return kernels::bias_backward_workspace({{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw});
@@ -201,9 +201,7 @@ std::vector<proposal> proposals(session& on, const matrix_problem& p, byte_count
   std::vector<proposal> all;
   if (epilogue_may_be_joined(p)) append_proposals(on, p, cap, true, all);
   append_proposals(on, p, cap, false, all);
-  for (proposal& one : all) {
-    if (!one.how.joined) one.workspace_bytes = std::max(one.workspace_bytes, pass_workspace(p));
-  }
+  for (proposal& one : all) one.workspace_bytes = std::max(one.workspace_bytes, pass_workspace(p));
   return all;
 }
 
