@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Comparisons with other frameworks as Markdown tables, from results/peers/*.jsonl.
 
-Ratios are umbench over the peer's fastest mode; "x floor" is umbench's time over what the measured
-ceilings of the card allow. Errors of gradients are medians over all tensors: of the two against each
-other, and of each against a more exact run of the peer.
+Ratios are umbench over the peer's fastest mode. "time / floor" is umbench's time over the least that the
+measured ceilings of the card allow its operators, convolutions counted as direct ones: Winograd's, which
+need less arithmetic, can be below 1. Errors of gradients are medians over all tensors: of the two
+against each other, and of each against a more exact run of the peer.
 """
 
 import argparse
@@ -15,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from results import load, load_peers  # noqa: E402
 
 NAMES = {"alexnet": "AlexNet", "vgg": "VGG-", "resnet": "ResNet-"}
+LAUNCHES = {"cuda_graph": "CUDA graph", "streams": "streams"}
 MODES = {"eager": "eager", "graph": "CUDA graph", "compile": "compiled", "compile_graph": "compiled, CUDA graph"}
 HEAD = ["network", "batch", "precision", "umbench", "PyTorch", "time ratio", "umbench peak", "PyTorch peak",
-        "peak ratio", "x floor", "gradients apart", "umbench to exact", "PyTorch to exact"]
+        "peak ratio", "time / floor (direct convolution)", "gradients apart", "umbench to exact", "PyTorch to exact"]
 
 
 def main():
@@ -30,7 +32,7 @@ def main():
     if not rows:
         raise load.TooLittle(f"{wanted.file}: no row, no table")
     parts = [setting(rows), main_table(rows)]
-    parts += [gap_table(rows)] if wanted.gaps else []
+    parts += [kind_table(rows), gap_table(rows)] if wanted.gaps else []
     parts += [mode_table(rows)] if wanted.modes else []
     print("\n\n".join(parts))
 
@@ -40,8 +42,9 @@ def setting(rows):
     def named(what):
         return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
 
-    return (f"{named('gpu')}, driver {named('driver')}, CUDA {named('cuda')}, cuDNN {named('cudnn')}, "
-            f"PyTorch {named('torch')}, umbench {named('umbench')}")
+    return (f"{named('gpu')}, driver {named('driver')}; PyTorch {named('torch')} with CUDA {named('cuda')} and cuDNN "
+            f"{named('cudnn')}; umbench {named('umbench')} with CUDA {named('umbench_cuda')} and cuDNN "
+            f"{named('umbench_cudnn')}")
 
 
 def network_text(name):
@@ -58,10 +61,12 @@ def main_table(rows):
 def main_row(row):
     mode = load_peers.fastest(row)
     theirs = f"{number(row['pytorch_ms'], 'ms')} ({MODES[mode['way']]})" if mode else "did not run"
-    ours = number(row["umbench_ms"], "ms") if row["umbench_ms"] is not None else "did not run"
-    return [network_text(row["network"]), str(row["batch"]), row["precision"], ours, theirs,
-            number(row["time_ratio"]), gib(row["umbench_peak_bytes"]), gib(row["pytorch_peak_bytes"]),
-            number(row["peak_ratio"]), number(row["floor_ratio"]),
+    ours = "did not run"
+    if row["umbench_ms"] is not None:
+        run = row["umbench"]
+        ours = f"{number(row['umbench_ms'], 'ms')} ({run['fusion']}, {LAUNCHES[run['launch']]})"
+    return [*head_of(row), ours, theirs, number(row["time_ratio"]), gib(row["umbench_peak_bytes"]),
+            gib(row["pytorch_peak_bytes"]), number(row["peak_ratio"]), number(row["floor_ratio"]),
             *(error_text(row["gradients"], of) for of in ("to_pytorch", "umbench_to_reference", "pytorch_to_reference"))]
 
 
@@ -84,9 +89,26 @@ def error_text(gradients, of):
     return f"{gradients[of]['median']:.1e}{exact}"
 
 
+def kind_table(rows, top=5):
+    """Kinds of operators, with their shares of the sum of all operators' ways to the floor."""
+    body = []
+    for row in rows:
+        kinds = [kind for kind in row["gap_kinds"] or [] if kind["time_ms"] > kind["floor_ms"]]
+        whole = sum(kind["time_ms"] - kind["floor_ms"] for kind in kinds)
+        body += [[*head_of(row), f"`{kind['kind']}`", str(kind["operators"]), number(kind["time_ms"], "ms"),
+                  number(kind["floor_ms"], "ms"), f"{100 * (kind['time_ms'] - kind['floor_ms']) / whole:.0f} %"]
+                 for kind in kinds[:top]]
+    return table(["network", "batch", "precision", "kind", "operators", "time", "floor", "share of the gap"], body,
+                 left=(3,))
+
+
+def head_of(row):
+    return [network_text(row["network"]), str(row["batch"]), row["precision"]]
+
+
 def gap_table(rows):
     head = ["network", "batch", "precision", "operator", "time", "floor", "engine"]
-    return table(head, [[network_text(row["network"]), str(row["batch"]), row["precision"], f"`{gap['op']}`",
+    return table(head, [[*head_of(row), f"`{gap['op']}`",
                          number(gap["time_ms"], "ms"), number(gap["floor_ms"], "ms"), gap["engine"]]
                         for row in rows for gap in row["gaps"] or []], left=(3, 6))
 
@@ -97,8 +119,7 @@ def mode_table(rows):
     for row in rows:
         for mode in row["modes"]:
             figures = [number(mode["ms"], "ms"), gib(mode["peak_bytes"])] if "ms" in mode else [mode["reason"], "-"]
-            body.append([network_text(row["network"]), str(row["batch"]), row["precision"],
-                         f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
+            body.append([*head_of(row), f"{MODES[mode['way']]}, {mode['memory_order']}", *figures])
     return table(head, body, left=(3,))
 
 

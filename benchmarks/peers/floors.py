@@ -2,11 +2,16 @@
 
 The floor of an operator is its arithmetic over the measured matrix rate of the precision, or its bytes
 (each operand once) over the measured copy bandwidth, whichever takes longer. The floor of a step is the
-sum over its operators. Algorithms that need less arithmetic than the definition (Winograd's, in fp32)
-can be faster than that.
+sum over its operators. Convolutions count with the arithmetic of their definition ("direct"):
+algorithms that need less of it (Winograd's, in fp32) can be faster than that.
 """
 
+import re
+
+import architectures as nets
+
 TOP = 5
+KINDS = {nets.Conv: "convolution", nets.Norm: "normalisation", nets.Linear: "linear"}
 
 
 def floor_ns(engine, ceilings, precision):
@@ -19,6 +24,7 @@ def floor_ns(engine, ceilings, precision):
 def floor_of(engines, ceilings, precision):
     """The floor of a step, and what all its arithmetic and all its bytes take alone, in ms."""
     return {
+        "convolutions": "direct",
         "floor_ms": sum(floor_ns(e, ceilings, precision) for e in engines) / 1e6,
         "arithmetic_ms": 1e3 * sum(e["flops"] for e in engines) / ceilings["matrix_flops_per_s"][precision],
         "traffic_ms": 1e3 * sum(e["bytes"] for e in engines) / ceilings["copy_bytes_per_s"],
@@ -30,4 +36,43 @@ def gaps_of(engines, ceilings, precision, top=TOP):
     """The operators furthest above their floors, largest gap first."""
     rows = [{"op": e["op"], "engine": e["engine"], "time_ms": e["time_ns"] / 1e6,
              "floor_ms": floor_ns(e, ceilings, precision) / 1e6} for e in engines]
-    return sorted(rows, key=lambda row: row["floor_ms"] - row["time_ms"])[:top]
+    return sorted(rows, key=_below)[:top]
+
+
+def gaps_by_kind(engines, ceilings, precision, network):
+    """The same for kinds of operators: all of them, largest gap first."""
+    layers, rows = layer_kinds(nets.layers_of(network)), {}
+    for engine in engines:
+        kind = kind_of(engine["op"], layers)
+        row = rows.setdefault(kind, {"kind": kind, "operators": 0, "time_ms": 0.0, "floor_ms": 0.0})
+        row["operators"] += 1
+        row["time_ms"] += engine["time_ns"] / 1e6
+        row["floor_ms"] += floor_ns(engine, ceilings, precision) / 1e6
+    return sorted(rows.values(), key=_below)
+
+
+def _below(row):
+    return row["floor_ms"] - row["time_ms"]
+
+
+def layer_kinds(layers):
+    """{name of a layer that has parameters: its kind}."""
+    found = {}
+    for layer in layers:
+        if isinstance(layer, nets.Residual):
+            found |= layer_kinds(layer.body) | layer_kinds(layer.shortcut)
+        elif type(layer) in KINDS:
+            found[layer.name] = KINDS[type(layer)]
+    return found
+
+
+def kind_of(op, layers):
+    """'convolution.backward_filter' of 'layer1.0.conv2.backward_filter': the layer's kind, and what is done
+    for it. Operators of layers without parameters are kinds by their own name, numbers and blocks left out."""
+    if op.endswith(".bf16"):
+        return "cast"
+    stem, _, task = op.partition(".backward")
+    role = f".backward{task}" if task or op.endswith(".backward") else ""
+    stem, again, _ = stem.partition(".again")
+    own_name = re.sub(r"\d+(_\d+)?$", "", stem.rsplit(".", 1)[-1])
+    return layers.get(stem, own_name or "other") + again + role

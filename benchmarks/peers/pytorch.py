@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,8 @@ def parse(arguments):
     parser.add_argument("--compile-jobs", type=int, metavar="N", help="first compile all rows, N at a time, untimed: "
                         "sooner done than one by one where there are cores and memory for it")
     parser.add_argument("--deadline", type=float, default=300, metavar="S", help="seconds for one measurement (300)")
+    parser.add_argument("--stop-after", type=float, metavar="S", help="begin no row once this many seconds are over; "
+                        "--resume with the same file goes on")
     parser.add_argument("--warmup", type=int, default=4)
     parser.add_argument("--samples", type=int, default=12)
     parser.add_argument("--no-gradients", action="store_true", help="compare time and memory only")
@@ -58,8 +61,10 @@ def parse(arguments):
     parser.add_argument("--list", action="store_true", help="print the rows and stop")
     args = parser.parse_args(arguments)
     counts = [args.samples, args.warmup, *(n for n in (args.check_batch, args.compile_jobs) if n is not None)]
-    if min(counts) < 1 or args.deadline <= 0:
-        parser.error("--samples, --warmup, --check-batch and --compile-jobs must be at least 1, --deadline above 0")
+    if min(counts) < 1:
+        parser.error("--samples, --warmup, --check-batch and --compile-jobs must be at least 1")
+    if min(s for s in (args.deadline, args.stop_after) if s is not None) <= 0:
+        parser.error("--deadline and --stop-after must be above 0")
     args.ways = args.ways.split(",")
     for way in args.ways:
         if way not in WAYS:
@@ -74,6 +79,7 @@ def parse(arguments):
 
 
 def main(arguments=None):
+    began = time.monotonic()
     args = parse(arguments)
     if args.list:
         print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace}{r.order and ',order=' + r.order}"
@@ -95,13 +101,16 @@ def main(arguments=None):
             say(f"{row.key}: in {out} already")
     if args.compile_jobs and "compile" in args.ways:
         warm_compiler(wanted, steps, args)
-    failed = 0
-    for row in wanted:
+    missing = 0
+    for number, row in enumerate(wanted):
+        if args.stop_after and time.monotonic() - began > args.stop_after:
+            say(f"not begun within {args.stop_after:g} s: {', '.join(r.key for r in wanted[number:])}")
+            return 1
         line = measure(row, binary, steps, card, args)
         append(out, line)
         say(summary(line))
-        failed += not load_peers.is_complete(line)
-    return 1 if failed else 0
+        missing += not load_peers.is_complete(line)
+    return 1 if missing else 0
 
 
 def warm_compiler(wanted, steps, args):
@@ -143,20 +152,28 @@ def append(path, line):
 
 
 def measure(row, binary, steps, card, args):
-    """The row's line: whatever could not be had is null, with the reason."""
-    line = {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
+    """The row's line: whatever could not be had is null or says the reason. Never the end of the others."""
+    line = blank_line(row, card)
+    try:
+        with tempfile.TemporaryDirectory() as values:
+            add_umbench(line, row, binary, None if args.no_gradients else values, args)
+            line["modes"] = pytorch_modes(row, steps, args)
+            if not args.no_gradients:
+                line["gradients"] = gradients(row, binary, steps, values, args)
+    except Exception as error:  # such as a full disk, or a record of another version of umbench
+        failure = {"reason": f"{type(error).__name__}: {error}"}
+        line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
+    return line | load_peers.ratios(line)
+
+
+def blank_line(row, card):
+    return {"kind": "peer", "schema": 1, "peer": "pytorch", "network": row.network, "batch": row.batch,
             "precision": row.precision, "pass": "train",
             "created": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "umbench": None, "gradients": None, "floor": None, "gaps": None,
-            "ceilings": {k: card[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
+            "options": row.options, "umbench": None, "modes": [], "gradients": None, "floor": None, "gaps": None,
+            "gap_kinds": None, "ceilings": {k: card[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
             "versions": {"gpu": card["gpu"], "driver": None, "cuda": card["cuda"], "cudnn": card["cudnn"],
-                         "torch": card["torch"], "umbench": None}}
-    with tempfile.TemporaryDirectory() as values:
-        add_umbench(line, row, binary, None if args.no_gradients else values, args)
-        line["modes"] = pytorch_modes(row, steps, args)
-        if not args.no_gradients:
-            line["gradients"] = gradients(row, binary, steps, values, args)
-    return line | load_peers.ratios(line)
+                         "torch": card["torch"], "umbench": None, "umbench_cuda": None, "umbench_cudnn": None}}
 
 
 def add_umbench(line, row, binary, values, args):
@@ -167,10 +184,11 @@ def add_umbench(line, row, binary, values, args):
         line["umbench"] = {"reason": str(error)}
         return
     line["umbench"] = umbench.figures(record, args.warmup)
-    line["versions"] |= {"umbench": environment["umbench"], "driver": environment["gpu"]["driver"]}
+    line["versions"] |= umbench.versions(environment)
     engines, ceilings = record["engines"], line["ceilings"]
     line["floor"] = floors.floor_of(engines, ceilings, row.precision)
     line["gaps"] = floors.gaps_of(engines, ceilings, row.precision)
+    line["gap_kinds"] = floors.gaps_by_kind(engines, ceilings, row.precision, row.network)
 
 
 def orders_of(row, args):

@@ -43,8 +43,15 @@ def run(binary, row, iterations, deadline_s, values=None):
     return environments[0], record
 
 
+def versions(environment):
+    gpu = environment["gpu"]
+    return {"umbench": environment["umbench"], "driver": gpu["driver"], "umbench_cuda": gpu["cuda_runtime"],
+            "umbench_cudnn": gpu["cudnn"]}
+
+
 def figures(record, warmup):
-    """What a row keeps of the record. The host's clock, from the launch of an iteration to its end."""
+    """What a row keeps of the record. Times are of the host's clock, from the launch of an iteration to its
+    end; the peak is the device arena, all that umbench allocates there for the run."""
     samples = [ns / 1e6 for ns in record["samples_ns"][warmup:]]
     memory = record["memory"]
     return {"ms": statistics.median(samples), "samples_ms": samples, "peak_bytes": memory["peak_device_bytes"],

@@ -1,3 +1,4 @@
+import architectures
 import floors
 import pytest
 
@@ -25,3 +26,29 @@ def test_the_largest_gap_comes_first():
     assert [gap["op"] for gap in gaps] == ["conv", "relu"]
     assert gaps[0]["time_ms"] == 3.0 and gaps[0]["engine"] == "e1"
     assert len(floors.gaps_of(ENGINES, CEILINGS, "fp32", top=1)) == 1
+
+
+def test_a_floor_says_that_convolutions_are_the_direct_ones():
+    assert floors.floor_of(ENGINES, CEILINGS, "fp32")["convolutions"] == "direct"
+
+
+@pytest.mark.parametrize("op, kind", [
+    ("conv1", "convolution"), ("conv1.again2", "convolution.again"), ("conv1.w.bf16", "cast"),
+    ("layer1.0.conv2.backward_filter", "convolution.backward_filter"),
+    ("layer1.0.downsample.0.backward_data", "convolution.backward_data"),
+    ("layer1.0.downsample.1.backward", "normalisation.backward"), ("bn1.again", "normalisation.again"),
+    ("fc", "linear"), ("fc.backward_data", "linear.backward_data"), ("pool1.backward", "pool.backward"),
+    ("layer4.2.relu3.backward", "relu.backward"), ("average", "average"), ("loss", "loss"), ("relu1_2", "relu")])
+def test_operators_are_of_a_kind(op, kind):
+    layers = floors.layer_kinds(architectures.layers_of("resnet50"))
+    assert floors.kind_of(op, layers) == kind
+
+
+def test_gaps_of_a_kind_are_added_up():
+    engines = [{"op": "conv1_1", "flops": 10**10, "bytes": 1, "time_ns": 3_000_000},
+               {"op": "conv1_2", "flops": 10**10, "bytes": 1, "time_ns": 2_000_000},
+               {"op": "pool1", "flops": 1, "bytes": 10**9, "time_ns": 9_000_000}]
+    found = floors.gaps_by_kind(engines, CEILINGS, "fp32", "vgg16")
+    assert [row["kind"] for row in found] == ["pool", "convolution"]
+    assert found[1] == {"kind": "convolution", "operators": 2, "time_ms": pytest.approx(5.0),
+                        "floor_ms": pytest.approx(2.0)}

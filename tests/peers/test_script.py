@@ -2,6 +2,8 @@
 what becomes of results, failures and files."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import types
@@ -29,9 +31,12 @@ record = {{"schema": 1, "kind": "record", "key": "k", "network": at("--network")
   "memory": {{"peak_device_bytes": 4 << 30, "terms": {{"parameters_bytes": 5}}}}, "fusion": at("--fusion"),
   "launch": "cuda_graph", "memory_order": "nchw", "workspace_cap_bytes": 1 << 28, "loss": 6.9, "digest": "00",
   "engines": [{{"op": "conv", "engine": "e", "time_ns": 10**6, "flops": 10**9, "bytes": 10**6}}]}}
+if at("--network") == "vgg19":
+    del record["memory"]["peak_device_bytes"]
 if at("--network") == "vgg13":
     record.update(outcome="out_of_memory", reason="too large", samples_ns=[])
-environment = {{"schema": 1, "kind": "environment", "umbench": "0.1.0+abc", "gpu": {{"driver": "580.1"}}}}
+environment = {{"schema": 1, "kind": "environment", "umbench": "0.1.0+abc", "gpu": {{"driver": "580.1",
+  "cuda_runtime": "13.0", "cudnn": "9.19.0"}}}}
 pathlib.Path(at("--out")).write_text(json.dumps(environment) + "\\n" + json.dumps(record) + "\\n")
 """
 
@@ -68,7 +73,7 @@ def run(tmp_path, monkeypatch):
         code = pytorch.main(["--umbench", str(binary), "--out", str(out), "--warmup", "2", "--samples", "3", *arguments])
         return code, load_peers.read(out)
 
-    call.out = out
+    call.out, call.steps = out, steps
     return call
 
 
@@ -90,7 +95,10 @@ def test_a_row_holds_both_sides_and_their_ratios(run):
     assert [m["way"] for m in row["modes"]] == ["eager", "graph", "compile", "compile_graph"]
     assert row["modes"][1]["reason"] == "RuntimeError: cannot capture"
     assert row["versions"] == {"gpu": "NVIDIA H200", "driver": "580.1", "cuda": "13.0", "cudnn": 91900,
-                               "torch": "2.11.0", "umbench": "0.1.0+abc"}
+                               "torch": "2.11.0", "umbench": "0.1.0+abc", "umbench_cuda": "13.0",
+                               "umbench_cudnn": "9.19.0"}
+    assert row["options"] == {"fusion": "lean", "workspace": "256MiB", "memory_order": None}
+    assert row["gap_kinds"] == [{"kind": "conv", "operators": 1, "time_ms": 1.0, "floor_ms": pytest.approx(0.02)}]
     assert row["gaps"][0]["op"] == "conv" and row["floor_ratio"] > 1
 
 
@@ -133,6 +141,39 @@ def test_a_failing_umbench_is_a_reason(run):
     schema().validate(row)
 
 
+def test_what_nobody_foresaw_is_a_reason_and_not_the_end(run):
+    code, found = run("--rows", "vgg19/8/fp32", "vgg16/64/fp32")
+    assert code == 1 and [load_peers.is_complete(row) for row in found] == [False, True]
+    assert found[0]["umbench"]["reason"] == "KeyError: 'peak_device_bytes'"
+    assert found[0]["gradients"]["reason"] == found[0]["umbench"]["reason"]
+    schema().validate(found[0])
+
+
+def test_a_failing_pytorch_is_a_reason(run, monkeypatch):
+    def fails(task):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(run.steps, "time_modes", fails)
+    monkeypatch.setattr(run.steps, "compare", fails)
+    code, (row,) = run("--rows", "vgg16/64/fp32")
+    assert code == 1 and row["umbench_ms"] == 80.0 and row["pytorch_ms"] is None
+    assert [mode["reason"] for mode in row["modes"]] == ["killed by signal 9"] * 3
+    assert row["gradients"]["reason"] == "killed by signal 9"
+    schema().validate(row)
+
+
+def test_rows_that_would_begin_late_are_left_for_the_next_time(run, monkeypatch, capsys):
+    clock = iter([0.0, 1.0, 2.0, 50.0])
+    monkeypatch.setattr(pytorch, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    rows = ["vgg16/64/fp32", "vgg16/64/tf32", "alexnet/4/bf16"]
+    code, found = run("--rows", *rows, "--stop-after", "40")
+    assert code == 1 and [row["precision"] for row in found] == ["fp32", "tf32"]
+    assert "not begun within 40 s: alexnet/4/bf16" in capsys.readouterr().err
+    monkeypatch.setattr(pytorch, "time", types.SimpleNamespace(monotonic=lambda: 0.0))
+    code, found = run("--rows", *rows, "--stop-after", "40", "--resume")
+    assert code == 0 and len(found) == 3
+
+
 def test_gradients_may_be_left_out_or_compared_on_fewer_images(run):
     assert run("--rows", "vgg16/64/fp32", "--no-gradients")[1][0]["gradients"] is None
     assert run("--rows", "vgg16/64/fp32", "--check-batch", "8")[1][0]["gradients"]["batch"] == 8
@@ -159,7 +200,7 @@ def test_gpus_name_the_file():
 @pytest.mark.parametrize("arguments, complaint", [
     (["--rows", "vgg16/64"], "not NETWORK/BATCH/PRECISION"), (["--ways", "eager,slow"], "unknown way 'slow'"),
     (["--samples", "0"], "at least 1"), (["--warmup", "0"], "at least 1"), (["--deadline", "0"], "above 0"),
-    (["--check-batch", "0"], "at least 1"), (["--compile-jobs", "0"], "at least 1"),
+    (["--stop-after", "0"], "above 0"), (["--check-batch", "0"], "at least 1"), (["--compile-jobs", "0"], "at least 1"),
     (["--rows", "vgg16/64/fp32", "vgg16/64/fp32:fusion=none"], "given twice"),
     (["--umbench", "/nowhere/umbench"], "/nowhere/umbench is no program")])
 def test_bad_arguments_get_one_clear_line(arguments, complaint):

@@ -29,19 +29,21 @@ def test_a_row_of_the_table(tmp_path):
     done = render(write(tmp_path / "rows.jsonl", [conftest.row()]))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "NVIDIA H200, driver 580.1, CUDA 13.0, cuDNN 91900, PyTorch 2.11.0, umbench 0.1.0+abc"
-    assert lines[-1] == ("| VGG-16 | 64 | fp32 | 80.00 ms | 100.0 ms (CUDA graph) | 0.80 | 4.00 GiB | 10.00 GiB | 0.40 | "
+    assert lines[0] == ("NVIDIA H200, driver 580.1; PyTorch 2.11.0 with CUDA 13.0 and cuDNN 91900; "
+                        "umbench 0.1.0+abc with CUDA 13.0 and cuDNN 9.19.0")
+    assert lines[-1] == ("| VGG-16 | 64 | fp32 | 80.00 ms (lean, CUDA graph) | 100.0 ms (CUDA graph) | 0.80 | 4.00 GiB | 10.00 GiB | 0.40 | "
                          "2.00 | 1.0e-06 | - | - |")
     assert len({line.count("|") for line in lines[2:]}) == 1
 
 
 def test_what_is_missing_is_said(tmp_path):
-    failed = conftest.row(umbench={"reason": "unsupported"}, floor=None, gaps=None, gradients={"reason": "no values"})
+    failed = conftest.row(umbench={"reason": "unsupported"}, floor=None, gaps=None, gap_kinds=None,
+                          gradients={"reason": "no values"})
     silent = conftest.row("resnet50", 128, "bf16", modes=[], gradients=None)
     broken = conftest.row("alexnet", 512, "tf32", gradients={"to_pytorch": conftest.errors(None)})
-    text = render(write(tmp_path / "rows.jsonl", [failed, silent, broken])).stdout
+    text = render(write(tmp_path / "rows.jsonl", [failed, silent, broken]), "--gaps", "--modes").stdout
     assert "| did not run | 100.0 ms (CUDA graph) | - | - |" in text
-    assert "| ResNet-50 | 128 | bf16 | 80.00 ms | did not run | - |" in text
+    assert "| ResNet-50 | 128 | bf16 | 80.00 ms (lean, CUDA graph) | did not run | - |" in text
     assert "| AlexNet | 512 |" in text and "not finite" in text
 
 
@@ -59,6 +61,9 @@ def test_errors_against_the_reference_name_it():
 def test_gaps_and_modes_on_request(tmp_path):
     text = render(write(tmp_path / "rows.jsonl", [conftest.row()]), "--gaps", "--modes").stdout
     assert "| VGG-16 | 64 | fp32 | `conv1_2` | 9.00 ms | 4.00 ms | eng\\|1 |" in text
+    assert "| VGG-16 | 64 | fp32 | `convolution` | 13 | 30.00 ms | 20.00 ms | 71 % |" in text
+    assert "| VGG-16 | 64 | fp32 | `pool.backward` | 5 | 10.00 ms | 6.00 ms | 29 % |" in text
+    assert "`loss`" not in text, "it is below its floor"
     assert "| VGG-16 | 64 | fp32 | compiled, nchw | not done within 300 s | - |" in text
 
 
