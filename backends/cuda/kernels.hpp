@@ -37,12 +37,6 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 // Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
-// --- difference.cu ---
-// ||a - b|| / ||b||, summed in double precision. Waits for the stream; for choosing engines, not
-// for runs. Not a number if a holds one.
-double relative_difference(launch_site where, const void* a, const void* b, std::int64_t count,
-                           dtype type = dtype::f32);
-
 // --- bias.cu ---
 // y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
 void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(block_threads)
   for (int u = 0; u < Unroll; ++u) {
     const std::int64_t i = first + u * block_threads;
     if (i >= vectors) break;
-    float x[N], y[N], result[N];
+    float x[N], y[N] = {}, result[N];
     unpack<In, N>(left[u], x);
     if constexpr (two) unpack<In, N>(right[u], y);
 #pragma unroll
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   if (N > 1 && first < count % N) {
     const std::int64_t i = vectors * N + first;
-    float x[1], y[1];
+    float x[1], y[1] = {};
     unpack<In, 1>(load<1>(a + i), x);
     if constexpr (two) unpack<In, 1>(load<1>(b + i), y);
     const float result[1] = {f(x[0], two ? y[0] : 0.0F)};
