@@ -91,15 +91,15 @@ experiment experiment_of(const experiment_options& o) {
   return e;
 }
 
-std::vector<machine_file> machines_in(const std::string& folder) {
+std::vector<machine> machines_in(const std::string& folder) {
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
 }
 
-cell cell_of(experiment completed, const std::vector<machine_file>& machines) {
+cell cell_of(experiment completed, const std::vector<machine>& machines) {
   const backend_name backend = parse_backend(completed.backend);
   cell work;
   work.what = std::move(completed);
-  if (backend.simulated) work.on = machine_named(machines, backend.machine).what;
+  if (backend.simulated) work.on = machine_named(machines, backend.machine);
   return work;
 }
 

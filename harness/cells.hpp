@@ -16,10 +16,10 @@ namespace um {
 experiment experiment_of(const experiment_options& options);
 
 // "" names no folder.
-std::vector<machine_file> machines_in(const std::string& folder);
+std::vector<machine> machines_in(const std::string& folder);
 
 // With the machine of a simulated backend. Throws input_error for an unknown one.
-cell cell_of(experiment completed, const std::vector<machine_file>& machines);
+cell cell_of(experiment completed, const std::vector<machine>& machines);
 
 // The environment of these cells. Asks for a GPU only if one of them wants one; throws input_error
 // if it is not there.

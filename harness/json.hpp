@@ -19,8 +19,8 @@ namespace um {
 std::string to_json(const graph& g);
 graph graph_from_json(std::string_view text, const std::string& source);
 
-std::string to_json(const machine_file& file);
-machine_file machine_from_json(std::string_view text, const std::string& source);
+std::string to_json(const machine& m);
+machine machine_from_json(std::string_view text, const std::string& source);
 
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);

@@ -49,7 +49,7 @@ experiment experiment_from(const json& value, const place& at) {
 std::string to_json(const cell& work) {
   return dump_line({{"schema", 1},
                     {"experiment", json_of(work.what)},
-                    {"machine", work.on ? json_of(machine_file{*work.on, {}}) : json(nullptr)},
+                    {"machine", work.on ? json_of(*work.on) : json(nullptr)},
                     {"plan", work.plan ? json_of(*work.plan) : json(nullptr)},
                     {"values", work.values}});
 }
@@ -60,7 +60,7 @@ cell cell_from_json(std::string_view text, const std::string& source) {
   f.schema();
   cell work;
   work.what = experiment_from(f.at("experiment"), f.where("experiment"));
-  if (!f.is_null("machine")) work.on = machine_file_from(f.at("machine"), f.where("machine")).what;
+  if (!f.is_null("machine")) work.on = machine_from(f.at("machine"), f.where("machine"));
   if (!f.is_null("plan")) work.plan = plan_file_from(f.at("plan"), f.where("plan"));
   work.values = f.text("values");
   f.finish();

@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "harness/json.hpp"
@@ -11,91 +8,142 @@ namespace um {
 namespace {
 
 // One table serves reading, writing and the check of "estimated".
+template <class T>
 struct quantity {
   const char* name;
-  std::variant<std::uint64_t machine::*, nanoseconds machine::*> member;
-  bool may_be_zero = false;
+  std::variant<std::uint64_t T::*, nanoseconds T::*> member;
+  std::int64_t least = 1;
   bool may_be_absent = false;  // then 0: files written before there was such a field, or no such units
 };
 
-const std::vector<quantity>& quantities() {
-  static const std::vector<quantity> all = {
-      {"device_bytes", &machine::device_bytes},
-      {"host_bytes", &machine::host_bytes},
-      {"fp32_flops_per_s", &machine::fp32_flops_per_s},
-      {"tf32_flops_per_s", &machine::tf32_flops_per_s, true, true},
-      {"bf16_flops_per_s", &machine::bf16_flops_per_s, true, true},
-      {"device_bytes_per_s", &machine::device_bytes_per_s},
-      {"link_to_device_bytes_per_s", &machine::link_to_device_bytes_per_s},
-      {"link_to_host_bytes_per_s", &machine::link_to_host_bytes_per_s},
-      {"link_both_bytes_per_s", &machine::link_both_bytes_per_s},
-      {"fault_to_device_bytes_per_s", &machine::fault_to_device_bytes_per_s},
-      {"first_fault_bytes_per_s", &machine::first_fault_bytes_per_s},
-      {"populate_bytes_per_s", &machine::populate_bytes_per_s},
-      {"discarded_write_bytes_per_s", &machine::discarded_write_bytes_per_s},
-      {"prefetch_to_device_bytes_per_s", &machine::prefetch_to_device_bytes_per_s},
-      {"prefetch_to_host_bytes_per_s", &machine::prefetch_to_host_bytes_per_s},
-      {"evict_bytes_per_s", &machine::evict_bytes_per_s},
-      {"zero_copy_bytes_per_s", &machine::zero_copy_bytes_per_s},
-      {"launch_ns", &machine::launch_ns, true},
-      {"copy_ns", &machine::copy_ns, true},
-      {"fault_ns", &machine::fault_ns, true},
-      {"prefetch_call_ns", &machine::prefetch_call_ns, true},
-      {"discard_block_ns", &machine::discard_block_ns, true},
+using m = machine;
+const std::vector<quantity<machine>>& machine_quantities() {
+  static const std::vector<quantity<machine>> all = {
+      {"device_bytes", &m::device_bytes},
+      {"host_bytes", &m::host_bytes},
+      {"multiprocessors", &m::multiprocessors},
+      {"fp32_flops_per_s", &m::fp32_flops_per_s},
+      {"tf32_flops_per_s", &m::tf32_flops_per_s, 0, true},
+      {"bf16_flops_per_s", &m::bf16_flops_per_s, 0, true},
+      {"device_bytes_per_s", &m::device_bytes_per_s},
+      {"link_to_device_bytes_per_s", &m::link_to_device_bytes_per_s},
+      {"link_to_host_bytes_per_s", &m::link_to_host_bytes_per_s},
+      {"link_both_bytes_per_s", &m::link_both_bytes_per_s},
+      {"fault_to_device_bytes_per_s", &m::fault_to_device_bytes_per_s},
+      {"first_fault_bytes_per_s", &m::first_fault_bytes_per_s},
+      {"populate_bytes_per_s", &m::populate_bytes_per_s},
+      {"discarded_write_bytes_per_s", &m::discarded_write_bytes_per_s},
+      {"prefetch_to_device_bytes_per_s", &m::prefetch_to_device_bytes_per_s},
+      {"prefetch_to_host_bytes_per_s", &m::prefetch_to_host_bytes_per_s},
+      {"evict_bytes_per_s", &m::evict_bytes_per_s},
+      {"zero_copy_bytes_per_s", &m::zero_copy_bytes_per_s},
+      {"launch_ns", &m::launch_ns, 0},
+      {"copy_ns", &m::copy_ns, 0},
+      {"fault_ns", &m::fault_ns, 0},
+      {"prefetch_call_ns", &m::prefetch_call_ns, 0},
+      {"discard_block_ns", &m::discard_block_ns, 0},
   };
   return all;
 }
 
-std::vector<std::string> estimated_from(fields& f) {
-  std::vector<std::string> known, estimated;
-  for (const quantity& q : quantities()) known.emplace_back(q.name);
-  for (const auto& [value, at] : f.list("estimated"))
-    estimated.push_back(known[as_one_of(*value, at, known)]);
-  return estimated;
+using u = uvm_costs;
+const std::vector<quantity<uvm_costs>>& uvm_quantities() {
+  static const std::vector<quantity<uvm_costs>> all = {
+      {"interrupt_ns", &u::interrupt_ns, 0},
+      {"batch_ns", &u::batch_ns, 0},
+      {"fault_ns", &u::fault_ns, 0},
+      {"batch_faults", &u::batch_faults},
+      {"service_ns", &u::service_ns, 0},
+      {"first_visit_ns", &u::first_visit_ns, 0},
+      {"host_unmap_ns", &u::host_unmap_ns, 0},
+      {"page_fault_ns", &u::page_fault_ns, 0},
+      {"migrate_copy_ns", &u::migrate_copy_ns, 0},
+      {"host_chunk_bytes", &u::host_chunk_bytes},
+      {"page_copy_ns", &u::page_copy_ns, 0},
+      {"evict_ns", &u::evict_ns, 0},
+      {"host_populate_ns", &u::host_populate_ns, 0},
+      {"host_map_page_ns", &u::host_map_page_ns, 0},
+      {"host_fault_ns", &u::host_fault_ns, 0},
+      {"prefetch_call_ns", &u::prefetch_call_ns, 0},
+      {"prefetch_to_host_call_ns", &u::prefetch_to_host_call_ns, 0},
+      {"prefetch_walk_ns", &u::prefetch_walk_ns, 0},
+      {"prefetch_block_ns", &u::prefetch_block_ns, 0},
+      {"discard_block_ns", &u::discard_block_ns, 0},
+      {"remote_read_bytes_per_s", &u::remote_read_bytes_per_s},
+      {"remote_write_bytes_per_s", &u::remote_write_bytes_per_s},
+      {"access_counter_threshold", &u::access_counter_threshold, 0},
+  };
+  return all;
+}
+
+std::vector<std::string> known_figures() {
+  std::vector<std::string> known;
+  for (const auto& q : machine_quantities()) known.emplace_back(q.name);
+  for (const auto& q : uvm_quantities()) known.push_back(std::string("uvm.") + q.name);
+  return known;
+}
+
+template <class T>
+void write(const std::vector<quantity<T>>& all, const T& from, json& out) {
+  for (const quantity<T>& q : all) {
+    std::visit([&](auto member) { out[q.name] = from.*member; }, q.member);
+  }
+}
+
+template <class T>
+void read(const std::vector<quantity<T>>& all, fields& f, T& to) {
+  for (const quantity<T>& q : all) {
+    if (q.may_be_absent && !f.has(q.name)) continue;
+    const std::int64_t number = f.integer(q.name, q.least);
+    std::visit(overloaded{[&](std::uint64_t T::* member) { to.*member = static_cast<std::uint64_t>(number); },
+                          [&](nanoseconds T::* member) { to.*member = number; }},
+               q.member);
+  }
+}
+
+void read_uvm(fields f, uvm_costs& to) {
+  read(uvm_quantities(), f, to);
+  if (to.batch_faults > 256) refuse(f.where("batch_faults"), "the driver takes 256 faults a batch at most");
+  if (to.host_chunk_bytes != 4 * KiB && to.host_chunk_bytes != 64 * KiB && to.host_chunk_bytes != 2 * MiB) {
+    refuse(f.where("host_chunk_bytes"), "must be 4096, 65536 or 2097152");
+  }
+  f.finish();
 }
 
 }  // namespace
 
-json json_of(const machine_file& file) {
-  json out{{"schema", 1},
-           {"name", file.what.name},
-           {"source", file.what.source},
-           {"calibrated", file.what.calibrated}};
-  for (const quantity& q : quantities()) {
-    std::visit([&](auto member) { out[q.name] = file.what.*member; }, q.member);
-  }
-  out["estimated"] = file.estimated;
+json json_of(const machine& from) {
+  json out{{"schema", 1}, {"name", from.name}, {"source", from.source}, {"calibrated", from.calibrated}};
+  write(machine_quantities(), from, out);
+  write(uvm_quantities(), from.uvm, out["uvm"]);
+  out["estimated"] = from.estimated;
   return out;
 }
 
-machine_file machine_file_from(const json& value, const place& at) {
+machine machine_from(const json& value, const place& at) {
   fields f(value, at);
-  machine_file file;
+  machine to;
   f.schema();
-  file.what.name = f.text("name");
-  if (!is_plain_name(file.what.name))
-    refuse(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
-  file.what.source = f.text("source");
-  file.what.calibrated = f.boolean("calibrated");
-  for (const quantity& q : quantities()) {
-    if (q.may_be_absent && !f.has(q.name)) continue;
-    const std::int64_t number = f.integer(q.name, q.may_be_zero ? 0 : 1);
-    std::visit(
-        overloaded{[&](std::uint64_t machine::* m) { file.what.*m = static_cast<std::uint64_t>(number); },
-                   [&](nanoseconds machine::* m) { file.what.*m = number; }},
-        q.member);
+  to.name = f.text("name");
+  if (!is_plain_name(to.name)) refuse(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
+  to.source = f.text("source");
+  to.calibrated = f.boolean("calibrated");
+  read(machine_quantities(), f, to);
+  read_uvm(f.object("uvm"), to.uvm);
+  const std::vector<std::string> known = known_figures();
+  for (const auto& [figure, where] : f.list("estimated")) {
+    to.estimated.push_back(known[as_one_of(*figure, where, known)]);
   }
-  file.estimated = estimated_from(f);
   f.finish();
-  return file;
+  return to;
 }
 
-std::string to_json(const machine_file& file) {
-  return dump_indented(json_of(file));
+std::string to_json(const machine& from) {
+  return dump_indented(json_of(from));
 }
 
-machine_file machine_from_json(std::string_view text, const std::string& source) {
-  return machine_file_from(parse_json(text, source), {source, ""});
+machine machine_from_json(std::string_view text, const std::string& source) {
+  return machine_from(parse_json(text, source), {source, ""});
 }
 
 }  // namespace um

@@ -18,8 +18,8 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
-json json_of(const machine_file& file);
-machine_file machine_file_from(const json& value, const place& at);
+json json_of(const machine& m);
+machine machine_from(const json& value, const place& at);
 
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);

@@ -59,13 +59,12 @@ void list_strategies() {
   }
 }
 
-void list_machines(const std::vector<machine_file>& machines) {
+void list_machines(const std::vector<machine>& machines) {
   fmt::print("machines (--backend sim:NAME)\n");
-  for (const machine_file& m : machines) {
-    fmt::print("  {:<17} {} device, {} host; {}; {} of its figures estimated\n      {}\n", m.what.name,
-               to_text(m.what.device_bytes), to_text(m.what.host_bytes),
-               m.what.calibrated ? "calibrated" : "not calibrated",
-               m.estimated.empty() ? std::string("none") : std::to_string(m.estimated.size()), m.what.source);
+  for (const machine& m : machines) {
+    fmt::print("  {:<17} {} device, {} host; {}; {} of its figures estimated\n      {}\n", m.name,
+               to_text(m.device_bytes), to_text(m.host_bytes), m.calibrated ? "calibrated" : "not calibrated",
+               m.estimated.empty() ? std::string("none") : std::to_string(m.estimated.size()), m.source);
   }
 }
 

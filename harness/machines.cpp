@@ -29,9 +29,9 @@ std::vector<std::filesystem::path> json_files(const std::filesystem::path& folde
   return files;
 }
 
-void place_machine(std::vector<machine_file>& machines, machine_file added) {
-  const auto same = std::find_if(machines.begin(), machines.end(),
-                                 [&](const machine_file& m) { return m.what.name == added.what.name; });
+void place_machine(std::vector<machine>& machines, machine added) {
+  const auto same =
+      std::find_if(machines.begin(), machines.end(), [&](const machine& m) { return m.name == added.name; });
   if (same == machines.end()) {
     machines.push_back(std::move(added));
   } else {
@@ -55,8 +55,8 @@ std::string read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-std::vector<machine_file> load_machines(const std::optional<std::filesystem::path>& extra) {
-  std::vector<machine_file> machines;
+std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra) {
+  std::vector<machine> machines;
   for (const machine_text& m : embedded_machines()) {
     place_machine(machines, machine_from_json(m.text, m.file_name));
   }
@@ -68,11 +68,11 @@ std::vector<machine_file> load_machines(const std::optional<std::filesystem::pat
   return machines;
 }
 
-const machine_file& machine_named(const std::vector<machine_file>& machines, std::string_view name) {
+const machine& machine_named(const std::vector<machine>& machines, std::string_view name) {
   std::vector<std::string> known;
-  for (const machine_file& m : machines) {
-    if (m.what.name == name) return m;
-    known.push_back(m.what.name);
+  for (const machine& m : machines) {
+    if (m.name == name) return m;
+    known.push_back(m.name);
   }
   throw input_error(unknown_name("machine", name, known));
 }

@@ -11,11 +11,6 @@
 
 namespace um {
 
-struct machine_file {
-  machine what;
-  std::vector<std::string> estimated;  // fields of `what` that nobody measured
-};
-
 struct machine_text {
   std::string file_name, text;
 };
@@ -24,10 +19,10 @@ std::vector<machine_text> embedded_machines();
 
 // All machines by name; a file of `extra` replaces a built-in one of the same name. Throws
 // input_error for a file that is malformed or a folder that cannot be read.
-std::vector<machine_file> load_machines(const std::optional<std::filesystem::path>& extra);
+std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra);
 
 // Throws input_error listing the known ones.
-const machine_file& machine_named(const std::vector<machine_file>& machines, std::string_view name);
+const machine& machine_named(const std::vector<machine>& machines, std::string_view name);
 
 // The whole file; throws input_error if it cannot be read.
 std::string read_file(const std::filesystem::path& path);

@@ -192,10 +192,10 @@ TEST(PlanJson, RefusesAPlanThatComputesNothing) {
 TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
   const auto machines = load_machines(std::nullopt);
   ASSERT_GE(machines.size(), 2U);
-  for (const machine_file& m : machines) {
+  for (const machine& m : machines) {
     const std::string text = to_json(m);
     EXPECT_EQ(to_json(machine_from_json(text, "m.json")), text);
-    EXPECT_GT(m.what.device_bytes, 0U);
+    EXPECT_GT(m.device_bytes, 0U);
   }
 }
 
@@ -212,13 +212,25 @@ TEST(MachineJson, NamesWhatIsWrong) {
                   {"estimated[0]", "speed"});
 }
 
+TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
+  const std::string text = to_json(machine_named(load_machines(std::nullopt), "h200"));
+  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  expect_mentions(read(replaced(text, "\"batch_faults\": 128", "\"batch_faults\": 257")),
+                  {"uvm.batch_faults", "256"});
+  expect_mentions(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
+                  {"uvm.host_chunk_bytes", "65536"});
+  expect_mentions(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
+  expect_mentions(read(replaced(text, "\"uvm.service_ns\"", "\"uvm.servce_ns\"")),
+                  {"uvm.servce_ns", "service_ns"});
+}
+
 TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
-  machine_file m = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
-  EXPECT_EQ(m.what.tf32_flops_per_s, 0U);
+  machine m = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  EXPECT_EQ(m.tf32_flops_per_s, 0U);
   const std::string text = replaced(to_json(m), " \"tf32_flops_per_s\": 0,\n", "");
-  EXPECT_EQ(machine_from_json(text, "m.json").what.tf32_flops_per_s, 0U);
-  m.what.bf16_flops_per_s = 5;
-  EXPECT_EQ(machine_from_json(to_json(m), "m.json").what.bf16_flops_per_s, 5U);
+  EXPECT_EQ(machine_from_json(text, "m.json").tf32_flops_per_s, 0U);
+  m.bf16_flops_per_s = 5;
+  EXPECT_EQ(machine_from_json(to_json(m), "m.json").bf16_flops_per_s, 5U);
 }
 
 TEST(RecordJson, ReadsBackEqual) {
@@ -299,7 +311,7 @@ TEST(EnvironmentJson, ReadsBackEqual) {
 }
 
 TEST(CellJson, ReadsBackEqual) {
-  cell work{sample_experiment(), load_machines(std::nullopt).front().what, sample_plan()};
+  cell work{sample_experiment(), load_machines(std::nullopt).front(), sample_plan()};
   work.what.budget = 77;
   work.values = "folder";
   const std::string text = to_json(work);
