@@ -3,8 +3,9 @@
 
 Forward and backward of mean cross-entropy: no optimiser, no dropout, the same shapes, and for the
 gradients the same weights and inputs, which umbench exports. PyTorch runs in its usual best settings:
-cuDNN's own search on; fp32 without TF32 in NCHW, tf32 and bf16 (autocast) with channels last. Every
-measurement is a process of its own. Each row is appended to the file as soon as it is complete.
+cuDNN's own search on; fp32 without TF32 in NCHW, tf32 and bf16 (autocast) with channels last. umbench,
+PyTorch as it is, PyTorch compiled and the comparison have a process each, one after the other. Each row is
+appended to the file as soon as it is complete.
 
     python3 benchmarks/peers/pytorch.py --umbench build/cuda/umbench
     python3 benchmarks/peers/pytorch.py --rows vgg16/64/tf32 resnet50/128/bf16:fusion=fused,workspace=1GiB
@@ -34,6 +35,9 @@ import umbench  # noqa: E402
 from results import load, load_peers  # noqa: E402
 
 WAYS = ("eager", "graph", "compile")
+# What shares a process, and with it cuDNN's search; the compiled step is captured as well. Compiling can
+# hang or take too long, and then takes nothing else along.
+TOGETHER = (("eager", "graph"), ("compile", "compile_graph"))
 STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
 
 
@@ -114,7 +118,7 @@ def main(arguments=None):
 
 
 def warm_compiler(wanted, steps, args):
-    tasks = [task_of(row, order, "compile", args) for row in wanted for order in orders_of(row, args)]
+    tasks = [task_of(row, order, ["compile"], args) for row in wanted for order in orders_of(row, args)]
     for task, (_, why) in zip(tasks, children.run_all(steps.warm_compiler, tasks, args.deadline, args.compile_jobs)):
         if why:
             say(f"{task['network']}/{task['batch']}/{task['precision']}: not compiled beforehand: {why}")
@@ -195,8 +199,8 @@ def orders_of(row, args):
     return ("nchw", "nhwc") if args.both_orders else (STANDARD_ORDER[row.precision],)
 
 
-def task_of(row, order, way, args):
-    return {"network": row.network, "batch": row.batch, "precision": row.precision, "order": order, "way": way,
+def task_of(row, order, ways, args):
+    return {"network": row.network, "batch": row.batch, "precision": row.precision, "order": order, "ways": ways,
             "warmup": args.warmup, "samples": args.samples, "compile_mode": args.compile_mode}
 
 
@@ -204,11 +208,16 @@ def pytorch_modes(row, steps, args):
     """Every way of running PyTorch, with time and peak, or with the reason why there are none."""
     modes = []
     for order in orders_of(row, args):
-        for way in args.ways:
-            found, why = children.run(steps.time_modes, task_of(row, order, way, args), args.deadline)
-            found = found or {way: {"reason": why}}
-            modes += [{"way": name, "memory_order": order, **result} for name, result in found.items()]
+        for ways in ways_of(args):
+            found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
+            found = found or {way: {"reason": why} for way in ways}
+            modes += [{"way": way, "memory_order": order, **result} for way, result in found.items()]
     return modes
+
+
+def ways_of(args):
+    wanted = {*args.ways, *(f"{way}_graph" for way in args.ways if way == "compile")}
+    return [ways for ways in ([way for way in group if way in wanted] for group in TOGETHER) if ways]
 
 
 def gradients(row, binary, steps, values, args):

@@ -42,11 +42,10 @@ pathlib.Path(at("--out")).write_text(json.dumps(environment) + "\\n" + json.dump
 
 
 def time_modes(task):
-    if task["way"] == "graph":
-        raise RuntimeError("cannot capture\nsecond line")
     figures = {"ms": 100.0, "samples_ms": [100.0] * task["samples"], "peak_bytes": 8 << 30}
-    return {"eager": figures} if task["way"] == "eager" else {"compile": figures | {"ms": 90.0},
-                                                              "compile_graph": {"reason": "RuntimeError: no"}}
+    answers = {"eager": figures, "graph": {"reason": "RuntimeError: cannot capture"}, "compile": figures | {"ms": 90.0},
+               "compile_graph": {"reason": "RuntimeError: no"}}
+    return {way: answers[way] for way in task["ways"]}
 
 
 def warm_compiler(task):
@@ -157,7 +156,7 @@ def test_a_failing_pytorch_is_a_reason(run, monkeypatch):
     monkeypatch.setattr(run.steps, "compare", fails)
     code, (row,) = run("--rows", "vgg16/64/fp32")
     assert code == 1 and row["umbench_ms"] == 80.0 and row["pytorch_ms"] is None
-    assert [mode["reason"] for mode in row["modes"]] == ["killed by signal 9"] * 3
+    assert [mode["reason"] for mode in row["modes"]] == ["killed by signal 9"] * 4
     assert row["gradients"]["reason"] == "killed by signal 9"
     schema().validate(row)
 
@@ -177,6 +176,13 @@ def test_rows_that_would_begin_late_are_left_for_the_next_time(run, monkeypatch,
 def test_gradients_may_be_left_out_or_compared_on_fewer_images(run):
     assert run("--rows", "vgg16/64/fp32", "--no-gradients")[1][0]["gradients"] is None
     assert run("--rows", "vgg16/64/fp32", "--check-batch", "8")[1][0]["gradients"]["batch"] == 8
+
+
+@pytest.mark.parametrize("asked, shared", [
+    ("eager,graph,compile", [["eager", "graph"], ["compile", "compile_graph"]]), ("compile", [["compile", "compile_graph"]]),
+    ("graph,eager", [["eager", "graph"]]), ("graph", [["graph"]])])
+def test_compiling_has_a_process_of_its_own(asked, shared):
+    assert pytorch.ways_of(pytorch.parse(["--ways", asked])) == shared
 
 
 def test_both_orders_double_the_modes(run):

@@ -1,5 +1,7 @@
 """What needs PyTorch but no GPU; skipped where it is not installed."""
 
+import functools
+
 import architectures as nets
 import pytest
 
@@ -79,3 +81,43 @@ def test_what_is_not_finite_is_worst(exported):
     numpy.save(exported / "fc.db.npy", wrong)
     found = steps.compare(task(exported))["to_pytorch"]
     assert (found["worst"], found["worst_tensor"]) == (None, "fc.b") and found["median"] < 1e-4
+
+
+@pytest.fixture
+def without_a_gpu(monkeypatch):
+    """time_modes on the CPU: what asks CUDA gets made-up answers, and capturing fails."""
+    monkeypatch.setattr(nets, "layers_of", lambda network: SMALL)
+    monkeypatch.setattr(steps, "Step", functools.partial(steps.Step, device="cpu"))
+    monkeypatch.setattr(steps, "_milliseconds", lambda call, samples: [float(call() is not None)] * samples)
+    for name, answer in (("synchronize", None), ("reset_peak_memory_stats", None), ("empty_cache", None),
+                         ("max_memory_allocated", 4096)):
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: 1 / 0)
+
+
+def test_a_way_that_fails_leaves_the_other_ones(without_a_gpu):
+    found = steps.time_modes({"network": "small", "batch": 2, "precision": "fp32", "order": "nhwc", "warmup": 1,
+                              "samples": 3, "compile_mode": "default", "ways": ["eager", "graph"]})
+    assert found == {"eager": {"ms": 1.0, "samples_ms": [1.0] * 3, "peak_bytes": 4096},
+                     "graph": {"reason": "ZeroDivisionError: division by zero"}}
+
+
+def test_ways_of_compiling_compile_once(without_a_gpu, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(steps, "compile_step", lambda step, mode: compiled.append(mode))
+    found = steps.time_modes({"network": "small", "batch": 2, "precision": "fp32", "order": "nchw", "warmup": 1,
+                              "samples": 1, "compile_mode": "default", "ways": ["compile", "compile_graph"]})
+    assert compiled == ["default"] and found["compile"]["ms"] == 1.0 and "reason" in found["compile_graph"]
+
+
+@pytest.mark.parametrize("precision, kind", [("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16),
+                                             ("fp64", torch.float64)])
+def test_a_step_is_of_its_precision(monkeypatch, precision, kind):
+    monkeypatch.setattr(nets, "layers_of", lambda network: SMALL)
+    step = steps.Step("small", 2, precision, "nhwc", "cpu")
+    with torch.backends.mkldnn.flags(enabled=False):  # which lacks some bf16 gradients
+        step()
+    assert torch.backends.cudnn.allow_tf32 == torch.backends.cuda.matmul.allow_tf32 == (precision == "tf32")
+    assert step.data.dtype == kind and step.data.is_contiguous(memory_format=torch.channels_last)
+    whole = torch.float64 if precision == "fp64" else torch.float32
+    assert {p.grad.dtype for p in step.parameters.values()} == {whole}, "parameters and gradients are never bf16"
