@@ -25,16 +25,18 @@ struct uvm_costs {
   nanoseconds interrupt_ns = 0;
   // A batch beyond what its faults and blocks take: reading the buffer, flushing it, the replay and
   // the wait for it. A full grid streams through memory that lies nowhere, as its first touch: time
-  // of a batch (time / batches, counted by CUPTI), less service and batch_faults * fault.
+  // of a batch (time / batches, counted by CUPTI or by the table below), less service and
+  // batch_granules * fault.
   nanoseconds batch_ns = 0;
-  // Each fault taken from the buffer. n threads touch n pages of 4 KiB of one visited block at once:
-  // slope over n up to 256.
+  // Each granule asked for in a batch. n threads touch one page each of n granules of one visited
+  // block at once, n up to 16: slope over n.
   nanoseconds fault_ns = 0;
-  // Faults that a kernel with a full grid raises while the driver collects a batch, 1 to 256. CUPTI:
-  // fault groups with one end, on a streaming read. Without CUPTI: a block is filled in s batches,
-  // s = (time of a block on streaming first touch) / (batch + service + faults); 256, 128, 64, 32 and
-  // 16 faults a batch, 16 to a granule, make s = 2, 3, 4, 5 and 6.
-  std::uint64_t batch_faults = 1;
+  // Distinct granules that a streaming kernel with a full grid asks for until the driver has
+  // collected a batch, 1 to 256. CUPTI: distinct granules among the fault records that end at one
+  // time. A block then takes s batches: 1, 2, 3 to 4, 5 to 8, 9 to 16, 17 and more granules make
+  // s = 6, 5, 4, 3, 2, 1. Without CUPTI: the s at which a streaming first touch takes
+  // s * (batch + service) a block, both from the isolated fault.
+  std::uint64_t batch_granules = 1;
   // Each block serviced in a batch, copies apart. n threads touch one granule each of n visited,
   // unmapped blocks at once: slope over n, less fault.
   nanoseconds service_ns = 0;

@@ -52,7 +52,7 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"interrupt_ns", &u::interrupt_ns, 0},
       {"batch_ns", &u::batch_ns, 0},
       {"fault_ns", &u::fault_ns, 0},
-      {"batch_faults", &u::batch_faults},
+      {"batch_granules", &u::batch_granules},
       {"service_ns", &u::service_ns, 0},
       {"first_visit_ns", &u::first_visit_ns, 0},
       {"host_unmap_ns", &u::host_unmap_ns, 0},
@@ -103,7 +103,8 @@ void read(const std::vector<quantity<T>>& all, fields& f, T& to) {
 
 void read_uvm(fields f, uvm_costs& to) {
   read(uvm_quantities(), f, to);
-  if (to.batch_faults > 256) refuse(f.where("batch_faults"), "the driver takes 256 faults a batch at most");
+  if (to.batch_granules > 256)
+    refuse(f.where("batch_granules"), "the driver takes 256 faults a batch at most");
   if (to.host_chunk_bytes != 4 * KiB && to.host_chunk_bytes != 64 * KiB && to.host_chunk_bytes != 2 * MiB) {
     refuse(f.where("host_chunk_bytes"), "must be 4096, 65536 or 2097152");
   }
