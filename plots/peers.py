@@ -42,9 +42,15 @@ def setting(rows):
     def named(what):
         return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
 
+    cudnn = ", ".join(dict.fromkeys(cudnn_text(row["versions"]["cudnn"]) for row in rows))
     return (f"{named('gpu')}, driver {named('driver')}; PyTorch {named('torch')} with CUDA {named('cuda')} and cuDNN "
-            f"{named('cudnn')}; umbench {named('umbench')} with CUDA {named('umbench_cuda')} and cuDNN "
+            f"{cudnn}; umbench {named('umbench')} with CUDA {named('umbench_cuda')} and cuDNN "
             f"{named('umbench_cudnn')}")
+
+
+def cudnn_text(number):
+    """91900 -> '9.19.0', as cuDNN counts since version 9."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
 def network_text(name):

@@ -29,7 +29,7 @@ def test_a_row_of_the_table(tmp_path):
     done = render(write(tmp_path / "rows.jsonl", [conftest.row()]))
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == ("NVIDIA H200, driver 580.1; PyTorch 2.11.0 with CUDA 13.0 and cuDNN 91900; "
+    assert lines[0] == ("NVIDIA H200, driver 580.1; PyTorch 2.11.0 with CUDA 13.0 and cuDNN 9.19.0; "
                         "umbench 0.1.0+abc with CUDA 13.0 and cuDNN 9.19.0")
     assert lines[-1] == ("| VGG-16 | 64 | fp32 | 80.00 ms (lean, CUDA graph) | 100.0 ms (CUDA graph) | 0.80 | 4.00 GiB | 10.00 GiB | 0.40 | "
                          "2.00 | 1.0e-06 | - | - |")
