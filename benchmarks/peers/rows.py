@@ -39,14 +39,15 @@ class Row:
 
 
 # The rows of the published table. `workspace` is the most that one operator of umbench may use:
-# AlexNet's activations are small, so that a workspace is a larger share of its peak. ResNet-50 in
-# fp32 is there for its gradients: roundings to fewer bits grow so much on the way through that
-# many layers that in tf32 and bf16 two right results are far apart.
+# AlexNet's activations are small, so that a workspace is a larger share of its peak, the more so
+# where PyTorch's own peak is small. ResNet-50 in fp32 is there for its gradients: roundings to fewer
+# bits grow so much on the way through that many layers that in tf32 and bf16 two right results are far
+# apart.
 TABLE = [
     Row("vgg16", 64, "fp32"), Row("vgg16", 256, "fp32"),
     Row("vgg16", 64, "tf32"), Row("vgg16", 256, "tf32"),
     Row("vgg16", 256, "bf16"),
-    Row("alexnet", 512, "fp32", workspace="128MiB"), Row("alexnet", 512, "tf32", workspace="128MiB"),
+    Row("alexnet", 512, "fp32", workspace="256MiB"), Row("alexnet", 512, "tf32", workspace="128MiB"),
     Row("alexnet", 512, "bf16", workspace="128MiB"),
     Row("resnet50", 128, "tf32"), Row("resnet50", 128, "bf16"), Row("resnet50", 32, "fp32"),
 ]
