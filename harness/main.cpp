@@ -9,6 +9,7 @@
 #include "harness/environment.hpp"
 #include "harness/isolation.hpp"
 #include "harness/record_file.hpp"
+#include "harness/scripts.hpp"
 #include "harness/suggest.hpp"
 
 namespace um {
@@ -98,7 +99,8 @@ void describe(CLI::App& app, command_line& c) {
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
   app.footer(
-      "Exit codes: 0 all well, 1 a cell failed or could not be recorded, 2 bad usage or bad input,\n"
+      "Exit codes: 0 all well, 1 a cell failed, regressed or could not be recorded, 2 bad usage or bad "
+      "input,\n"
       "3 too little data, 128 + N stopped by signal N.");
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
   option(list, "WHAT", c.list_what, "networks, strategies or machines");
@@ -108,6 +110,7 @@ void describe(CLI::App& app, command_line& c) {
   add_plan(app, c.plan);
   add_run(app, c.run);
   add_sweep(app, c.sweep);
+  for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
   app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
   CLI::App& probe = *app.add_subcommand(gpu_command, "")->group("");
   probe.add_option("PARENT", c.parent)->required();
@@ -146,6 +149,9 @@ int parse_and_run(int argc, char** argv) {
   describe(app, c);
   try {
     refuse_unknown_command(app, argc, argv);
+    if (const script_command* script = argc > 1 ? script_named(argv[1]) : nullptr) {
+      run_script(*script, {argv + 2, argv + argc});
+    }
     app.parse(argc, argv);
     return dispatch(app, c);
   } catch (const CLI::ParseError& error) {

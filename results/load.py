@@ -178,13 +178,15 @@ def network_text(group):
     return ", ".join(parts)
 
 
-def report_errors(main):
-    """Runs main() and turns the two errors above into one line and an exit code."""
+def report_errors(main, name="error"):
+    """Runs main() and turns the two errors above into one line, which begins with `name`, and an exit code."""
     try:
         return main() or 0
+    except KeyboardInterrupt:
+        return 130
     except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except TooLittle as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return EXIT_TOO_LITTLE

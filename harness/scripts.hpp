@@ -1,0 +1,24 @@
+// Commands of `umbench` that are Python scripts of this repository: they read record files alone.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace um {
+
+struct script_command {
+  const char* name;
+  const char* file;  // inside the repository
+  const char* summary;
+};
+std::span<const script_command> script_commands();
+// nullptr if no script has that name.
+const script_command* script_named(const std::string& command);
+
+// Replaces this process by the script. It is looked for in the folder that UMBENCH_HOME names, then in the
+// folders above the program; the interpreter is UMBENCH_PYTHON's, /usr/bin/python3 or the first python3 in
+// PATH. Throws input_error where one of them is missing.
+[[noreturn]] void run_script(const script_command& command, const std::vector<std::string>& arguments);
+
+}  // namespace um

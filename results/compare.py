@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Compares two record files cell by cell: ok, improved, regressed, ambiguous or insufficient.
+
+BASE and HEAD are record files, or folders of them: then each file in a folder is one run of the same code.
+Measured times are judged by a rank test on the raw samples and by limits; simulated ones must be equal.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from results import arguments, comparison, load, print_comparison  # noqa: E402
+
+
+def main():
+    wanted = arguments.compare(__doc__)
+    warn = lambda text: print(f"umbench: warning: {text}", file=sys.stderr)  # noqa: E731
+    found = comparison.compare(wanted, warn)
+    print_comparison.write(found, wanted)
+    return found.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Runs a sweep by two programs in turn on one machine, so that whatever drifts there strikes both alike.
+
+Every round runs every cell once by each program, one right after the other, and the next round in the other
+order. DIR/base and DIR/head get one record file a round: `umbench compare DIR/base DIR/head` judges them. The same
+program on both sides shows the noise. An interrupted run goes on where it was when it is started again.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from results import arguments, load  # noqa: E402
+
+
+def main():
+    wanted = arguments.interleave(__doc__)
+    programs = {"base": program(wanted.base), "head": program(wanted.head)}
+    cells = count_cells(programs["head"], wanted)
+    for side in programs:
+        folder(wanted.out, side)
+    failed = 0
+    for number in range(1, wanted.rounds + 1):
+        sides = ("base", "head") if number % 2 else ("head", "base")
+        for cell in range(1, cells + 1):
+            for side in sides:
+                failed += run_cell(programs[side], wanted, Path(wanted.out) / side / f"{number}.jsonl", cell, cells)
+        print(f"round {number} of {wanted.rounds} done", file=sys.stderr)
+    print(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head")
+    return 1 if failed else 0
+
+
+def program(path):
+    resolved = Path(path).resolve()
+    if not (resolved.is_file() and os.access(resolved, os.X_OK)):
+        raise load.BadInput(f"{path}: is no program; give the path of an umbench")
+    return resolved
+
+
+def folder(out, side):
+    try:
+        (Path(out) / side).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise load.BadInput(f"--out {out}: {error.strerror}") from error
+
+
+def sweep(path, wanted, *more):
+    command = [path, "sweep", wanted.spec, *more]
+    if wanted.machines:
+        command += ["--machines", wanted.machines]
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+
+
+def count_cells(path, wanted):
+    done = sweep(path, wanted, "--dry-run")
+    found = re.search(r"(?m)^(\d+) cells", done.stdout)
+    if done.returncode != 0 or not found:
+        raise load.BadInput(last_line(done.stderr) or f"{path}: does not list the cells of {wanted.spec}")
+    return int(found[1])
+
+
+def run_cell(path, wanted, out, cell, cells):
+    """True if the cell failed, which its record says; raises if there is no record."""
+    done = sweep(path, wanted, "--out", out, "--resume", "--shard", f"{cell}/{cells}")
+    if done.returncode not in (0, 1):
+        raise load.BadInput(f"{path}: {last_line(done.stderr)}")
+    return done.returncode == 1
+
+
+def last_line(text):
+    return text.strip().splitlines()[-1].removeprefix("umbench: ") if text.strip() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))

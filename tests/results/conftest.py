@@ -1,0 +1,38 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/plots"), str(Path(__file__).resolve().parent)]
+
+
+@pytest.fixture
+def umbench(tmp_path):
+    """Runs the built tool; these tests are skipped where pytest is run without one."""
+    binary = os.environ.get("UMBENCH")
+    if not binary:
+        pytest.skip("UMBENCH does not name a binary")
+
+    def run(*arguments, **changes):
+        return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, timeout=120,
+                              cwd=tmp_path, env=os.environ | changes, check=False)
+
+    run.program = binary
+    return run
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes entries as a record file and returns its path."""
+
+    def write_file(name, entries):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+        return path
+
+    return write_file

@@ -1,0 +1,30 @@
+"""Samples with the noise of the kept measurements: the spread that each measured cell really showed."""
+
+import json
+from collections import namedtuple
+
+import conftest
+import numpy
+
+Cell = namedtuple("Cell", "key median_ns spread")  # spread: standard deviation of the logarithm of a sample
+
+
+def measured_records():
+    """[[records of a file], ...] that ended well."""
+    files = sorted((conftest.ROOT / "results/measured").glob("h200_capped*.jsonl"))
+    lines = [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
+    return [[entry for entry in file if entry["kind"] == "record" and entry["outcome"] == "ok"] for file in lines]
+
+
+def measured_cells():
+    """[[Cell, ...] a file]."""
+    return [[cell_of(record) for record in file] for file in measured_records()]
+
+
+def cell_of(record):
+    logs = numpy.log(record["samples_ns"][1:])
+    return Cell(record["key"], float(numpy.exp(numpy.median(logs))), float(numpy.std(logs, ddof=1)))
+
+
+def draw(random, cell, count=10, slower=1.0):
+    return cell.median_ns * slower * numpy.exp(cell.spread * random.standard_normal(count))

@@ -1,0 +1,166 @@
+"""`umbench compare` as its users meet it."""
+
+import json
+
+import numpy
+import pytest
+import synthetic
+
+
+def measured(ratio, seed, slower=1.0, count=10, **changes):
+    times = 1e8 * slower * numpy.exp(0.01 * numpy.random.default_rng(seed).standard_normal(count + 1))
+    changes = {"samples_ns": [int(time) for time in times], **changes}
+    return synthetic.record(backend="cuda:0", device="made up", ratio=ratio, **changes)
+
+
+def environment(**gpu):
+    return synthetic.environment() | {"gpu": {"name": "made up", "driver": "1.0"} | gpu}
+
+
+def study(seed, slower=1.0, **changes):
+    return [environment()] + [measured(ratio, seed * 100 + number, slower, **changes)
+                              for number, ratio in enumerate((0.5, 0.9, 1.5))]
+
+
+def test_unchanged_code(umbench, write):
+    done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", study(2)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("3 measured cells: 3 ok\n") and done.stderr == ""
+
+
+def test_a_regression_fails_and_is_named(umbench, write):
+    head = study(2)
+    head[2] = measured(0.9, 7, slower=1.2)
+    done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
+    assert done.returncode == 1
+    assert "1 regressed, 2 ok" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if line.startswith("regressed"))
+    assert "/x0.90/" in row and "+2" in row
+
+
+def test_an_improvement_does_not_fail(umbench, write):
+    done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", study(2, slower=0.8)))
+    assert done.returncode == 0 and "3 improved" in done.stdout
+
+
+def test_too_few_samples_are_said_to_be(umbench, write):
+    done = umbench("compare", write("base.jsonl", study(1, count=3)), write("head.jsonl", study(2, count=3)))
+    assert done.returncode == 3 and "3 insufficient" in done.stdout
+    assert "3 samples after the first iteration; 3 cells need 5 on each side" in done.stdout
+
+
+@pytest.mark.parametrize("outcome, verdict, code", [("crashed", "regressed", 1), ("infeasible", "regressed", 1),
+                                                    ("timeout", "regressed", 1)])
+def test_a_cell_that_fails_now(umbench, write, outcome, verdict, code):
+    head = study(2)
+    head[1] = measured(0.5, 1, outcome=outcome, samples_ns=[])
+    done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
+    assert done.returncode == code and f"was ok, is {outcome} (made up)" in done.stdout
+    back = umbench("compare", write("base.jsonl", head), write("head.jsonl", study(1)))
+    assert back.returncode == 0 and "1 improved" in back.stdout
+
+
+def test_cells_that_fail_on_both_sides_are_not_well(umbench, write):
+    sides = [write(f"{name}.jsonl", study(1) + [measured(4.0, 1, outcome="crashed", samples_ns=[])]) for name in "ab"]
+    assert umbench("compare", *sides).returncode == 3
+    sides = [write(f"{name}.jsonl", study(1) + [measured(4.0, 1, outcome="infeasible", samples_ns=[])]) for name in "ab"]
+    assert umbench("compare", *sides).returncode == 0
+
+
+def test_a_cell_that_vanished_is_missed_and_a_new_one_is_not_judged(umbench, write):
+    short, long = write("short.jsonl", study(1)[:-1]), write("long.jsonl", study(2))
+    done = umbench("compare", long, short)
+    assert done.returncode == 3 and "not in HEAD" in done.stdout
+    done = umbench("compare", short, long)
+    assert done.returncode == 0 and "1 cells are only in HEAD" in done.stdout
+
+
+def test_unlike_places_are_refused_unless_asked(umbench, write):
+    base = write("base.jsonl", study(1))
+    head = write("head.jsonl", [environment(driver="2.0"), *study(2)[1:]])
+    done = umbench("compare", base, head)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "gpu.driver: 1.0 / 2.0" in done.stderr and "--allow-unlike" in done.stderr
+    done = umbench("compare", base, head, "--allow-unlike")
+    assert done.returncode == 0 and "gpu.driver: 1.0 / 2.0" in done.stdout
+
+
+def test_simulated_cells_must_be_equal(umbench, write):
+    def side(name, **changes):
+        return write(name, [synthetic.environment(), synthetic.record(), synthetic.record(ratio=2.0, **changes)])
+
+    base = side("base.jsonl")
+    assert umbench("compare", base, side("same.jsonl")).returncode == 0
+    time = synthetic.slow("managed", 2.0)
+    done = umbench("compare", base, side("slow.jsonl", samples_ns=[2 * time] + [time + 2 + step for step in range(4)]))
+    assert done.returncode == 1 and "simulated times must be equal" in done.stdout
+    done = umbench("compare", base, side("fast.jsonl", samples_ns=[time] * 5))
+    assert done.returncode == 0 and "1 improved" in done.stdout
+    done = umbench("compare", base, side("bytes.jsonl", counters={"first": {"faults": 1}, "last": {"faults": 2}}))
+    assert done.returncode == 0 and "equal median, but counters differs" in done.stdout
+    done = umbench("compare", base, side("bytes.jsonl", counters={"first": {}, "last": {}}), "--strict")
+    assert done.returncode == 3
+
+
+def test_runs_in_folders_teach_the_noise(umbench, write):
+    def folder(name, shifts, seed):
+        for number, shift in enumerate(shifts):
+            path = write(f"{name}/{number}.jsonl", study(seed + number, slower=shift))
+        return path.parent
+
+    base, head = folder("base", [1.0, 1.1, 0.9, 1.05], 10), folder("head", [1.15, 1.2, 1.05, 1.1], 20)
+    assert umbench("compare", base, head).returncode == 0  # such shifts happen between runs of one code
+    quiet = folder("quiet", [1.0, 1.0, 1.0, 1.0], 30)
+    assert umbench("compare", quiet, folder("slow", [1.1] * 4, 40)).returncode == 1
+    one = write("one.jsonl", study(1)), write("other.jsonl", study(2, slower=1.1))
+    assert umbench("compare", *one).returncode == 1
+    assert umbench("compare", *one, "--noise", base).returncode == 0
+    assert umbench("compare", *one, "--noise", quiet).returncode == 1
+
+
+def test_markdown_and_json(umbench, write, tmp_path):
+    sides = write("base.jsonl", study(1)), write("head.jsonl", study(2, slower=1.2))
+    done = umbench("compare", *sides, "--format", "markdown")
+    assert done.returncode == 1
+    assert done.stdout.startswith("### umbench: 3 measured cells: 3 regressed\n")
+    table = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert len(table) == 5 and {line.count("|") for line in table} == {10}
+    done = umbench("compare", *sides, "--format", "json", "--out", "found.json")
+    assert done.returncode == 1 and done.stdout == ""
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert found["counts"] == {"regressed": 3, "insufficient": 0, "ambiguous": 0, "improved": 0, "ok": 0}
+    assert found["exit_code"] == 1 and len(found["cells"]) == 3
+    assert all(cell["base_samples"] == 10 and cell["low"] < cell["change"] < cell["high"] for cell in found["cells"])
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["compare"], ["BASE"]), (["compare", "a.jsonl", "b.jsonl"], ["a.jsonl", "No such file"]),
+    (["compare", "a", "b", "--alpha", "2"], ["--alpha", "probability"]),
+    (["compare", "a", "b", "--relative", "-5%"], ["--relative"]),
+    (["compare", "a", "b", "--absolute", "5"], ["--absolute", "10us"]),
+    (["compare", "a", "b", "--correction", "none"], ["--correction", "bh", "holm"]),
+    (["compare", ".", "b"], ["no *.jsonl"])])
+def test_bad_usage_is_one_line(umbench, arguments, words):
+    done = umbench(*arguments)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("umbench: ")
+    for word in words:
+        assert word in done.stderr
+
+
+def test_files_that_are_none(umbench, write, tmp_path):
+    (tmp_path / "diary.jsonl").write_text("dear diary\n", encoding="utf-8")
+    done = umbench("compare", "diary.jsonl", write("b.jsonl", study(1)))
+    assert done.returncode == 2 and "diary.jsonl:1" in done.stderr
+    done = umbench("compare", write("empty.jsonl", []), write("b.jsonl", study(1)))
+    assert done.returncode == 3 and "no cell in common" in done.stderr
+    done = umbench("compare", write("new.jsonl", [synthetic.record() | {"schema": 2}]), write("b.jsonl", study(1)))
+    assert done.returncode == 2 and "new.jsonl:1: schema 2; this reader knows 1" in done.stderr
+
+
+def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):
+    done = umbench("compare", "a", "b", UMBENCH_HOME=str(tmp_path))
+    assert done.returncode == 2 and "UMBENCH_HOME" in done.stderr
+    done = umbench("compare", "a", "b", UMBENCH_PYTHON=str(tmp_path / "python"))
+    assert done.returncode == 2 and "UMBENCH_PYTHON" in done.stderr
+    assert "Exit codes" in umbench("compare", "--help").stdout
