@@ -1,6 +1,7 @@
 #include "um_allocators/managed_range.hpp"
 
 #include <string>
+#include <vector>
 
 #include "um_allocators/check.hpp"
 
@@ -18,6 +19,26 @@ cudaMemoryAdvise runtime_advice(advice hint) {
       return cudaMemAdviseSetAccessedBy;
   }
   throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
+}
+
+cudaMemoryAdvise runtime_withdrawal(advice hint) {
+  switch (hint) {
+    case advice::read_mostly:
+      return cudaMemAdviseUnsetReadMostly;
+    case advice::preferred_device:
+    case advice::preferred_host:
+      return cudaMemAdviseUnsetPreferredLocation;
+    case advice::accessed_by_device:
+      return cudaMemAdviseUnsetAccessedBy;
+  }
+  throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
+}
+
+// The runtime knows calls that the driver does not.
+[[maybe_unused]] void check_supported(cudaError_t status, const char* what) {
+  if (status != cudaErrorNotSupported) return check(status);
+  static_cast<void>(cudaGetLastError());
+  throw unsupported(std::string("the driver cannot ") + what);
 }
 
 #if CUDART_VERSION >= 13000
@@ -38,6 +59,18 @@ cudaError_t runtime_prefetch(managed_range what, cudaMemLocation to, cudaStream_
   return cudaMemPrefetchAsync(what.data, what.bytes, to, 0, on);
 }
 
+void prefetch_batch(std::span<const managed_range> what, cudaMemLocation to, cudaStream_t on) {
+  std::vector<void*> data;
+  std::vector<std::size_t> bytes;
+  for (const managed_range& r : what) {
+    data.push_back(r.data);
+    bytes.push_back(r.bytes);
+  }
+  std::size_t first = 0;
+  check_supported(cudaMemPrefetchBatchAsync(data.data(), bytes.data(), data.size(), &to, &first, 1, 0, on),
+                  "prefetch in batches");
+}
+
 #else
 
 int on_device(int device) {
@@ -49,6 +82,10 @@ int on_host() {
 
 cudaError_t runtime_prefetch(managed_range what, int to, cudaStream_t on) {
   return cudaMemPrefetchAsync(what.data, what.bytes, to, on);
+}
+
+void prefetch_batch(std::span<const managed_range>, int, cudaStream_t) {
+  throw unsupported("prefetch in batches needs CUDA 13 or later");
 }
 
 #endif
@@ -69,6 +106,11 @@ void advise_range(managed_range what, advice hint, int device) {
   check(cudaMemAdvise(what.data, what.bytes, runtime_advice(hint), place));
 }
 
+void withdraw_advice(managed_range what, advice hint, int device) {
+  const auto place = hint == advice::preferred_host ? on_host() : on_device(device);
+  check(cudaMemAdvise(what.data, what.bytes, runtime_withdrawal(hint), place));
+}
+
 void prefetch_to_device(managed_range what, int device, cudaStream_t on) {
   check(runtime_prefetch(what, on_device(device), on));
 }
@@ -81,13 +123,30 @@ void discard_range([[maybe_unused]] managed_range what, [[maybe_unused]] cudaStr
 #if CUDART_VERSION >= 13000
   void* data = what.data;
   std::size_t bytes = what.bytes;
-  const cudaError_t status = cudaMemDiscardBatchAsync(&data, &bytes, 1, 0, on);
-  if (status != cudaErrorNotSupported) return check(status);
-  static_cast<void>(cudaGetLastError());
-  throw unsupported("the driver cannot discard managed memory");
+  check_supported(cudaMemDiscardBatchAsync(&data, &bytes, 1, 0, on), "discard managed memory");
 #else
   throw unsupported("discard of managed memory needs CUDA 13 or later");
 #endif
+}
+
+void discard_and_prefetch_to_device([[maybe_unused]] managed_range what, [[maybe_unused]] int device,
+                                    [[maybe_unused]] cudaStream_t on) {
+#if CUDART_VERSION >= 13000
+  void* data = what.data;
+  std::size_t bytes = what.bytes, first = 0;
+  cudaMemLocation to = on_device(device);
+  check_supported(cudaMemDiscardAndPrefetchBatchAsync(&data, &bytes, 1, &to, &first, 1, 0, on),
+                  "discard managed memory");
+#else
+  throw unsupported("discard of managed memory needs CUDA 13 or later");
+#endif
+}
+
+void prefetch_batch_to_device(std::span<const managed_range> what, int device, cudaStream_t on) {
+  prefetch_batch(what, on_device(device), on);
+}
+void prefetch_batch_to_host(std::span<const managed_range> what, cudaStream_t on) {
+  prefetch_batch(what, on_host(), on);
 }
 
 }  // namespace um

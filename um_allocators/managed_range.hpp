@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <span>
 
 #include "core/memory_plan.hpp"
 #include "core/units.hpp"
@@ -21,6 +22,8 @@ struct managed_range {
 void require_demand_paging(int device);
 
 void advise_range(managed_range what, advice hint, int device);
+// Takes advice back, as far as the runtime can: what it moved stays where it is.
+void withdraw_advice(managed_range what, advice hint, int device);
 
 void prefetch_to_device(managed_range what, int device, cudaStream_t on);
 
@@ -31,5 +34,11 @@ void prefetch_to_host(managed_range what, cudaStream_t on);
 // Declares the contents dead. Memory discarded must be prefetched before it is written again:
 // without that every page faults by itself. Throws unsupported before CUDA 13.
 void discard_range(managed_range what, cudaStream_t on);
+
+// One call for many ranges, and discard with prefetch to the device in one. Throw unsupported before
+// CUDA 13.
+void prefetch_batch_to_device(std::span<const managed_range> what, int device, cudaStream_t on);
+void prefetch_batch_to_host(std::span<const managed_range> what, cudaStream_t on);
+void discard_and_prefetch_to_device(managed_range what, int device, cudaStream_t on);
 
 }  // namespace um

@@ -1,0 +1,132 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "benchmarks/measure/access.hpp"
+#include "um_allocators/check.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr int block_threads = 256;
+constexpr int strided_threads = 32;  // few, so that the faults of few places come from many multiprocessors
+constexpr int copy_threads = 1024;
+
+// Reads count only if something depends on them; this never happens to come out.
+__device__ void use(int value) {
+  if (value == 0x5eed1e55) __trap();
+}
+
+__device__ std::int64_t thread_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ std::int64_t thread_count() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+// Odd, so that multiplication modulo a power of two visits every place.
+__device__ std::int64_t place_of(std::int64_t i, std::int64_t places, bool shuffled) {
+  return shuffled ? (i * 0x9e3779b1LL + 7) & (places - 1) : i;
+}
+
+__global__ void read_all(const int4* data, std::int64_t count) {
+  int sum = 0;
+#pragma unroll 4
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) {
+    const int4 v = data[i];
+    sum += (v.x ^ v.y) & (v.z | v.w | 1);
+  }
+  use(sum);
+}
+
+__global__ void write_all(int4* data, std::int64_t count) {
+  const int4 value = make_int4(0, 0, 0, 0);
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) data[i] = value;
+}
+
+__global__ void read_strided(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
+  const std::int64_t i = thread_index();
+  if (i < places) use(*reinterpret_cast<const int*>(data + place_of(i, places, shuffled) * stride));
+}
+
+__global__ void write_strided(std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
+  const std::int64_t i = thread_index();
+  if (i < places) *reinterpret_cast<int*>(data + place_of(i, places, shuffled) * stride) = 0;
+}
+
+__device__ std::uint64_t now() {
+  std::uint64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time)::"memory");
+  return time;
+}
+
+__global__ void chase_places(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled,
+                             std::uint32_t* times) {
+  std::int64_t offset = 0;  // stays 0: what is read are zeros, which the compiler cannot know
+  for (std::int64_t i = 0; i < places; ++i) {
+    const std::uint64_t begin = now();
+    offset += *reinterpret_cast<const volatile int*>(data + place_of(i, places, shuffled) * stride + offset);
+    if (offset != 0) return;  // so the time below is taken after the value has come
+    if (times != nullptr) times[i] = static_cast<std::uint32_t>(now() - begin);
+  }
+}
+
+__global__ void copy_all(const int4* from, int4* to, std::int64_t count) {
+#pragma unroll 4
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) to[i] = from[i];
+}
+
+__global__ void nothing() {}
+
+unsigned strided_grid(std::int64_t items) {
+  return static_cast<unsigned>((items + strided_threads - 1) / strided_threads);
+}
+
+}  // namespace
+
+void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, access how, int blocks) {
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
+  const auto all = static_cast<unsigned>(blocks > 0 ? blocks : where.multiprocessors * 8);
+  auto* const at = reinterpret_cast<int4*>(data);
+  if (how == access::read) {
+    read_all<<<all, block_threads, 0, where.stream>>>(at, count);
+  } else {
+    write_all<<<all, block_threads, 0, where.stream>>>(at, count);
+  }
+  check(cudaGetLastError());
+}
+
+void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
+                   access how, visiting order) {
+  const auto places = static_cast<std::int64_t>(bytes / stride), step = static_cast<std::int64_t>(stride);
+  const bool shuffled = order == visiting::shuffled;
+  if (how == access::read) {
+    read_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+  } else {
+    write_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+  }
+  check(cudaGetLastError());
+}
+
+void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,
+           visiting order, std::uint32_t* times) {
+  chase_places<<<1, 1, 0, where.stream>>>(data, static_cast<std::int64_t>(bytes / stride),
+                                          static_cast<std::int64_t>(stride), order == visiting::shuffled,
+                                          times);
+  check(cudaGetLastError());
+}
+
+void copy_by_kernel(kernels::launch_site where, const std::byte* from, std::byte* to, byte_count bytes,
+                    int blocks) {
+  copy_all<<<static_cast<unsigned>(blocks), copy_threads, 0, where.stream>>>(
+      reinterpret_cast<const int4*>(from), reinterpret_cast<int4*>(to),
+      static_cast<std::int64_t>(bytes / sizeof(int4)));
+  check(cudaGetLastError());
+}
+
+void launch_nothing(kernels::launch_site where) {
+  nothing<<<1, 1, 0, where.stream>>>();
+  check(cudaGetLastError());
+}
+
+}  // namespace um::measure

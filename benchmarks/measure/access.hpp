@@ -1,0 +1,38 @@
+// Kernels that touch memory in a given pattern: what microbenchmarks make the GPU do. Asynchronous on
+// `where.stream`; sizes are multiples of 16 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/cuda/kernels.hpp"
+#include "core/units.hpp"
+
+namespace um::measure {
+
+enum class access : std::uint8_t { read, write };
+
+// Every byte once, 16 at a time, by `blocks` blocks of 256 threads side by side; 0: as many as the
+// GPU holds.
+void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, access how, int blocks = 0);
+
+enum class visiting : std::uint8_t { ascending, shuffled };
+
+// 4 bytes at every multiple of `stride`, each by a thread of its own. `shuffled` goes through a power of
+// two of places in a fixed order without a pattern.
+void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
+                   access how, visiting order);
+
+// One thread reads 4 bytes at every multiple of `stride`, each read waiting for the one before; what it
+// reads must be zeros. times[i], if not null, becomes the nanoseconds of read i by the GPU's clock.
+void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,
+           visiting order, std::uint32_t* times);
+
+// Copies by `blocks` blocks of 1024 threads.
+void copy_by_kernel(kernels::launch_site where, const std::byte* from, std::byte* to, byte_count bytes,
+                    int blocks);
+
+// Does nothing on the GPU.
+void launch_nothing(kernels::launch_site where);
+
+}  // namespace um::measure

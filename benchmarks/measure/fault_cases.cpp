@@ -1,0 +1,250 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+
+#include "benchmarks/measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr std::array<const char*, 4> state_names{"nowhere", "cold", "warm", "unmapped"};
+constexpr std::array<const char*, 4> pattern_names{"sequential", "strided", "shuffled", "chase"};
+
+const char* put_back_of(state data) {
+  constexpr std::array<const char*, 4> texts{
+      "allocated anew, touched by nobody", "allocated anew and written by the CPU, never seen by the GPU",
+      "prefetched to the CPU, where it is mapped; seen by the GPU before",
+      "allocated anew, preferring the CPU, and written by the GPU over the link; then advised to prefer the "
+      "GPU, which takes its mappings away, and advice withdrawn"};
+  return texts.at(static_cast<std::size_t>(data));
+}
+
+// Managed memory in one of the states.
+class staged_data {
+ public:
+  staged_data(bench& on, state wanted, byte_count bytes) : on_(on), wanted_(wanted), bytes_(bytes) {
+    if (wanted != state::warm) return;
+    memory_ = on.managed_memory(bytes);
+    fill_by_host(memory_.range());
+    bring_to_device(on, memory_.range());
+  }
+  void put_back() {
+    if (wanted_ == state::warm) return bring_to_host(on_, memory_.range());
+    memory_.release();
+    memory_ = on_.managed_memory(bytes_);
+    if (wanted_ == state::cold) fill_by_host(memory_.range());
+    if (wanted_ == state::unmapped) populate_unmapped();
+  }
+  std::byte* data() const { return memory_.data(); }
+
+ private:
+  // Data that lies nowhere goes where it prefers to be. The CPU never touches it, so it has no mapping
+  // there; a new preference takes the GPU's mapping of host memory away, and nothing moves.
+  void populate_unmapped() {
+    advise_range(memory_.range(), advice::preferred_host, on_.device());
+    touch_all(on_.site(), memory_.data(), bytes_, access::write);
+    check(cudaStreamSynchronize(on_.stream()));
+    advise_range(memory_.range(), advice::preferred_device, on_.device());
+    withdraw_advice(memory_.range(), advice::preferred_device, on_.device());
+  }
+
+  bench& on_;
+  state wanted_;
+  byte_count bytes_;
+  grant memory_;
+};
+
+void issue(const bench& on, const gpu_access& what, std::byte* data) {
+  const visiting order = what.in == pattern::shuffled ? visiting::shuffled : visiting::ascending;
+  switch (what.in) {
+    case pattern::sequential:
+      return touch_all(on.site(), data, what.bytes, what.how, what.blocks);
+    case pattern::strided:
+    case pattern::shuffled:
+      return touch_strided(on.site(), data, what.bytes, what.stride, what.how, order);
+    case pattern::chase:
+      return chase(on.site(), data, what.bytes, what.stride, visiting::shuffled, nullptr);
+  }
+}
+
+std::string name_of(const gpu_access& a) {
+  std::string name = a.data == state::nowhere ? "first_touch/gpu_" : "faults/gpu_";
+  name += a.how == access::read ? "read/" : "write/";
+  name += pattern_names.at(static_cast<std::size_t>(a.in));
+  name += std::string("/data:") + state_names.at(static_cast<std::size_t>(a.data));
+  if (a.stride != 0) name += "/stride:" + in_name(a.stride);
+  if (a.blocks != 0) name += "/blocks:" + std::to_string(a.blocks);
+  return name + "/size:" + in_name(a.bytes);
+}
+
+// Every read's time by the GPU's clock.
+trial chased_blocks(bench& on, state wanted) {
+  constexpr byte_count places = 64;
+  const auto memory = std::make_shared<staged_data>(on, wanted, places * managed_block);
+  const auto times = std::make_shared<grant>(on.device_memory(places * sizeof(std::uint32_t)));
+  return {[memory] { memory->put_back(); },
+          [&on, memory, times] {
+            auto* const each = reinterpret_cast<std::uint32_t*>(times->data());
+            repetition r = timed([&] {
+              chase(on.site(), memory->data(), places * managed_block, managed_block, visiting::ascending,
+                    each);
+            });
+            std::array<std::uint32_t, places> read{};
+            check(cudaMemcpy(read.data(), each, sizeof(read), cudaMemcpyDeviceToHost));
+            r.more["fault_ns"] = median_of({read.begin(), read.end()});
+            r.more["shortest_fault_ns"] = *std::min_element(read.begin(), read.end());
+            return r;
+          }};
+}
+
+void write_by_cpu(managed_range what, byte_count stride) {
+  for (byte_count at = 0; at < what.bytes; at += stride) {
+    *reinterpret_cast<volatile int*>(what.data + at) = 0;
+  }
+}
+
+trial cpu_reaches(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint) {
+  const auto memory = std::make_shared<grant>(on.managed_memory(bytes));
+  fill_by_host(memory->range());
+  if (hint) advise_range(memory->range(), *hint, on.device());
+  return {[&on, memory] { bring_to_device(on, memory->range()); },
+          [memory, bytes, stride] {
+            repetition r = timed([&] { write_by_cpu(memory->range(), stride); });
+            r.more["ns_per_touch"] =
+                static_cast<double>(r.total) * static_cast<double>(stride) / static_cast<double>(bytes);
+            return r;
+          }};
+}
+
+measurement system_access(access how, byte_count bytes) {
+  measurement m;
+  m.name = std::string("faults/gpu_") + (how == access::read ? "read" : "write") +
+           "/sequential/data:malloc/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.over_link = way::to_device;
+  m.put_back = "allocated anew by malloc and written by the CPU";
+  m.prepare = [how, bytes](bench& on) -> trial {
+    if (!on.facts().pageable_access) {
+      throw unsupported("kernels cannot reach memory from malloc here (pageableMemoryAccess is 0)");
+    }
+    const auto memory = std::make_shared<grant>();
+    return {[&on, memory, bytes] {
+              memory->release();
+              *memory = on.system_memory(bytes);
+              fill_by_host(memory->range());
+            },
+            [&on, memory, how, bytes] {
+              return timed([&] { touch_all(on.site(), memory->data(), bytes, how); });
+            }};
+  };
+  return m;
+}
+
+}  // namespace
+
+measurement gpu_touches(const gpu_access& what) {
+  measurement m;
+  const bool whole = what.in == pattern::sequential;
+  const byte_count touches = whole ? 0 : what.bytes / what.stride;
+  m.name = name_of(what);
+  m.bytes = whole ? what.bytes : touches * sizeof(int);
+  m.over_link = whole && what.data != state::nowhere ? way::to_device : way::none;
+  m.put_back = put_back_of(what.data);
+  m.migrates = true;
+  m.repetitions = 3;
+  m.prepare = [what, touches](bench& on) -> trial {
+    const auto memory = std::make_shared<staged_data>(on, what.data, what.bytes);
+    return {[memory] { memory->put_back(); },
+            [&on, what, touches, memory] {
+              repetition r = timed([&] { issue(on, what, memory->data()); });
+              if (touches != 0)
+                r.more["ns_per_touch"] = static_cast<double>(r.total) / static_cast<double>(touches);
+              return r;
+            }};
+  };
+  return m;
+}
+
+measurement isolated_fault(state data) {
+  measurement m;
+  m.name = std::string(data == state::nowhere ? "first_touch" : "faults") +
+           "/isolated/data:" + state_names.at(static_cast<std::size_t>(data));
+  m.put_back = put_back_of(data);
+  m.migrates = true;
+  m.prepare = [data](bench& on) { return chased_blocks(on, data); };
+  return m;
+}
+
+measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint) {
+  measurement m;
+  m.name = "faults/cpu_write/data:device/advice:" + std::string(hint ? to_text(*hint) : "none") +
+           "/stride:" + in_name(stride) + "/size:" + in_name(bytes);
+  m.bytes = bytes / stride * sizeof(int);
+  m.put_back = "prefetched to the GPU";
+  m.migrates = true;
+  m.repetitions = 3;
+  m.prepare = [=](bench& on) { return cpu_reaches(on, bytes, stride, hint); };
+  return m;
+}
+
+measurement cpu_first_touch(byte_count bytes) {
+  measurement m;
+  m.name = "first_touch/cpu_write/data:nowhere/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.put_back = put_back_of(state::nowhere);
+  m.migrates = true;
+  m.repetitions = 3;
+  m.prepare = [bytes](bench& on) -> trial {
+    const auto memory = std::make_shared<staged_data>(on, state::nowhere, bytes);
+    return {[memory] { memory->put_back(); },
+            [memory, bytes] { return timed([&] { fill_by_host({memory->data(), bytes}); }); }};
+  };
+  return m;
+}
+
+std::vector<measurement> first_touch_cases(const device_facts&) {
+  std::vector<measurement> all;
+  for (const access how : {access::read, access::write}) {
+    all.push_back(gpu_touches({.data = state::nowhere, .how = how, .bytes = 256 * MiB}));
+  }
+  for (const byte_count stride : {64 * KiB, 2 * MiB}) {
+    all.push_back(gpu_touches(
+        {.data = state::nowhere, .how = access::write, .in = pattern::strided, .stride = stride}));
+  }
+  all.push_back(isolated_fault(state::nowhere));
+  all.push_back(cpu_first_touch(256 * MiB));
+  return all;
+}
+
+std::vector<measurement> fault_cases(const device_facts& on) {
+  std::vector<measurement> all;
+  for (const state data : {state::warm, state::cold}) {
+    for (const access how : {access::read, access::write}) {
+      all.push_back(gpu_touches({.data = data, .how = how}));
+      for (const byte_count stride : {4 * KiB, 64 * KiB, 128 * KiB, 2 * MiB}) {
+        all.push_back(gpu_touches({.data = data, .how = how, .in = pattern::strided, .stride = stride}));
+      }
+      all.push_back(gpu_touches({.data = data, .how = how, .in = pattern::shuffled, .stride = 4 * KiB}));
+    }
+    all.push_back(gpu_touches({.data = data, .in = pattern::chase, .bytes = 32 * MiB, .stride = 4 * KiB}));
+    all.push_back(isolated_fault(data));
+  }
+  all.push_back(gpu_touches({.data = state::unmapped}));
+  all.push_back(isolated_fault(state::unmapped));
+  for (const access how : {access::read, access::write}) {
+    for (const int blocks : {1, 8, on.multiprocessors}) {
+      all.push_back(gpu_touches({.how = how, .blocks = blocks}));
+    }
+    all.push_back(system_access(how, 128 * MiB));
+  }
+  for (const std::optional<advice> hint :
+       {std::optional<advice>{}, std::optional(advice::preferred_device)}) {
+    for (const byte_count stride : {4 * KiB, 64 * KiB, 2 * MiB}) {
+      all.push_back(cpu_touches(16 * MiB, stride, hint));
+    }
+  }
+  return all;
+}
+
+}  // namespace um::measure

@@ -1,0 +1,69 @@
+// How much memory microbenchmarks may hold at a time, and a ledger that refuses more. No CUDA here.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "core/units.hpp"
+
+namespace um::measure {
+
+// Managed and device memory together stay below `device`; host memory of every kind, that behind
+// managed memory included, below `host`.
+struct memory_limits {
+  byte_count device = 0, host = 0;
+};
+
+// 80 % of the device memory that is free and half of the host memory that is available.
+memory_limits limits_of(byte_count free_device, byte_count available_host);
+
+// Host memory that a program can have without pushing out others: what the kernel calls available, or
+// what the limit of a control group (version 2 or 1) leaves if that is less. Nothing if the kernel
+// does not tell. `root` is where /proc and /sys are looked up.
+std::optional<byte_count> available_host_bytes(const std::filesystem::path& root = "/");
+
+// What one allocation takes: managed memory takes its bytes on both sides.
+struct footprint {
+  byte_count device = 0, host = 0;
+};
+
+class memory_ledger {
+ public:
+  // What has been taken, given back on destruction; the ledger must live as long.
+  class lease {
+   public:
+    lease() = default;
+    lease(memory_ledger& from, footprint what) : from_(&from), what_(what) {}
+    lease(lease&& other) noexcept : from_(std::exchange(other.from_, nullptr)), what_(other.what_) {}
+    lease& operator=(lease&& other) noexcept {
+      std::swap(from_, other.from_);
+      std::swap(what_, other.what_);
+      return *this;
+    }
+    ~lease() {
+      if (from_ != nullptr) from_->give_back(what_);
+    }
+
+   private:
+    memory_ledger* from_ = nullptr;
+    footprint what_;
+  };
+
+  explicit memory_ledger(memory_limits limits) : limits_(limits) {}
+  memory_ledger(const memory_ledger&) = delete;
+  memory_ledger& operator=(const memory_ledger&) = delete;
+
+  const memory_limits& limits() const { return limits_; }
+  footprint held() const { return held_; }
+  // Throws out_of_memory with the figures if a limit would be passed.
+  [[nodiscard]] lease take(footprint what);
+
+ private:
+  void give_back(footprint what);
+
+  memory_limits limits_;
+  footprint held_;
+};
+
+}  // namespace um::measure

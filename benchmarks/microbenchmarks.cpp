@@ -1,0 +1,260 @@
+// What Unified Memory gives on the GPU at hand: every family of benchmarks/measure as Google Benchmark
+// cases.
+//   um_microbenchmarks --benchmark_filter=^prefetch/ --benchmark_out=here.json [--device=1]
+// Times are the case's own (manual time): what puts residency back is outside of them, and said in
+// the label. A case that cannot run is skipped with its reason. Cases that make the driver move data
+// come a second time, as NAME/counted: CUPTI counts them after everything has been timed, because
+// counting takes time.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/cuda/cupti_counters.hpp"
+#include "benchmarks/measure/cases.hpp"
+#include "benchmarks/measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+// Pinned copies of one large size: what a share of the link is a share of.
+struct link_rates {
+  double to_device = 0, to_host = 0, both = 0;
+};
+
+double bytes_per_second(byte_count bytes, nanoseconds time) {
+  return static_cast<double>(bytes) * 1e9 / static_cast<double>(std::max<nanoseconds>(time, 1));
+}
+
+link_rates measure_link(bench& on) {
+  constexpr byte_count bytes = 256 * MiB;
+  const auto rate = [&](way direction) {
+    return bytes_per_second(
+        bytes, median_total(take(on, pinned_copy(mover::copy_engine, direction, bytes), 5).later));
+  };
+  return {rate(way::to_device), rate(way::to_host), rate(way::both)};
+}
+
+double rate_of(const link_rates& link, way direction) {
+  switch (direction) {
+    case way::to_device:
+      return link.to_device;
+    case way::to_host:
+      return link.to_host;
+    case way::both:
+      return link.both;
+    case way::none:
+      break;
+  }
+  return 0;
+}
+
+struct runner {
+  explicit runner(int device) : on(device), link(measure_link(on)) {}
+
+  // Memory kept for one family is not held during the next.
+  void enter(std::string_view name) {
+    if (name != family) on.let_go();
+    family = name;
+  }
+
+  bench on;
+  link_rates link;
+  std::string_view family;
+  std::unique_ptr<unified_memory_counter> counter;
+};
+
+// Runs `work`; what it cannot do becomes the reason of a skipped case.
+template <class Work>
+void skipping(benchmark::State& state, const Work& work) {
+  try {
+    work();
+  } catch (const unsupported& reason) {
+    state.SkipWithError((std::string("skipped: ") + reason.what()).c_str());
+  } catch (const out_of_memory& reason) {
+    state.SkipWithError((std::string("skipped: ") + reason.what()).c_str());
+  } catch (const std::exception& failure) {
+    state.SkipWithError((std::string("failed: ") + failure.what()).c_str());
+  }
+}
+
+void add_times(benchmark::State& state, const measurement& what, const samples& all, const link_rates& link) {
+  const auto by_time = [](const repetition& a, const repetition& b) { return a.total < b.total; };
+  const auto [least, most] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
+  const nanoseconds median = median_total(all.later);
+  state.counters["first_ns"] = static_cast<double>(all.first.total);
+  state.counters["median_ns"] = static_cast<double>(median);
+  state.counters["least_ns"] = static_cast<double>(least->total);
+  state.counters["most_ns"] = static_cast<double>(most->total);
+  state.counters["issue_ns"] = static_cast<double>(median_issue(all.later));
+  if (what.bytes == 0) return;
+  const double rate = bytes_per_second(what.bytes, median);
+  state.counters["bytes"] = static_cast<double>(what.bytes);
+  state.counters["GB_per_s"] = rate / 1e9;
+  if (const double most_rate = rate_of(link, what.over_link); most_rate > 0) {
+    state.counters["link_share"] = rate / most_rate;
+  }
+}
+
+// Medians of the case's own counters.
+void add_own(benchmark::State& state, const samples& all) {
+  for (const auto& [name, value] : all.first.more) {
+    std::vector<double> values;
+    for (const repetition& r : all.later) values.push_back(r.more.at(name));
+    state.counters[name] = median_of(std::move(values));
+  }
+}
+
+void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
+  samples all;
+  with.enter(family);
+  skipping(state, [&] { all = take(with.on, what, static_cast<int>(state.max_iterations)); });
+  auto next = all.later.begin();
+  for ([[maybe_unused]] const auto tick : state) {
+    state.SetIterationTime(static_cast<double>(next->total) / 1e9);
+    ++next;
+  }
+  if (all.later.empty()) return;
+  add_times(state, what, all, with.link);
+  add_own(state, all);
+  state.SetLabel(what.put_back);
+}
+
+void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
+  constexpr std::array<const char*, 6> causes{"unknown", "user",     "demand",
+                                              "tree",    "eviction", "access_counter"};
+  const auto add = [&](const std::string& name, const migrated_bytes& moved) {
+    state.counters[name + "_bytes"] = static_cast<double>(moved.all);
+    for (std::size_t i = 0; i < causes.size(); ++i) {
+      if (moved.by_cause[i] > 0) {
+        state.counters[name + '_' + causes[i] + "_bytes"] = static_cast<double>(moved.by_cause[i]);
+      }
+    }
+  };
+  add("to_device", counts.to_device);
+  add("to_host", counts.to_host);
+  std::uint64_t largest = 0;
+  for (const auto& [end, faults] : counts.batches) largest = std::max(largest, faults);
+  state.counters["gpu_faults"] = static_cast<double>(counts.gpu_faults);
+  state.counters["gpu_fault_groups"] = static_cast<double>(counts.gpu_fault_groups);
+  state.counters["fault_batches"] = static_cast<double>(counts.batches.size());
+  state.counters["largest_batch"] = static_cast<double>(largest);
+  state.counters["cpu_faults"] = static_cast<double>(counts.cpu_faults);
+  state.counters["throttled"] = static_cast<double>(counts.throttling);
+}
+
+// One repetition after one that does not count.
+void run_counted(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
+  with.enter(family);
+  repetition counted;
+  unified_memory_counts counts;
+  skipping(state, [&] {
+    if (!with.counter) with.counter = std::make_unique<unified_memory_counter>();
+    const trial t = what.prepare(with.on);
+    for (int i = 0; i < 2; ++i) {
+      if (t.put_back) t.put_back();
+      with.counter->start();
+      counted = t.run();
+      counts = with.counter->stop();
+    }
+    if (counts.dropped > 0) {
+      throw unsupported("CUPTI dropped " + std::to_string(counts.dropped) +
+                        " records, so the counts are not whole");
+    }
+  });
+  for ([[maybe_unused]] const auto tick : state) {
+    state.SetIterationTime(static_cast<double>(counted.total) / 1e9);
+    add_counts(state, counts);
+  }
+  state.SetLabel("counted, so not a time to compare; " + what.put_back);
+}
+
+void add_context(const runner& with) {
+  const auto text = [](double rate) { return std::to_string(static_cast<std::uint64_t>(rate)); };
+  benchmark::AddCustomContext("gpu", with.on.facts().name);
+  benchmark::AddCustomContext("link_to_device_bytes_per_s", text(with.link.to_device));
+  benchmark::AddCustomContext("link_to_host_bytes_per_s", text(with.link.to_host));
+  benchmark::AddCustomContext("link_both_bytes_per_s", text(with.link.both));
+  int driver = 0, runtime = 0;
+  check(cudaDriverGetVersion(&driver));
+  check(cudaRuntimeGetVersion(&runtime));
+  benchmark::AddCustomContext("cuda_driver", std::to_string(driver));
+  benchmark::AddCustomContext("cuda_runtime", std::to_string(runtime));
+}
+
+void add_limits(const memory_limits& limits) {
+  benchmark::AddCustomContext("device_limit_bytes", std::to_string(limits.device));
+  benchmark::AddCustomContext("host_limit_bytes", std::to_string(limits.host));
+}
+
+void add_case(const std::string& name, int iterations, std::function<void(benchmark::State&)> run) {
+  benchmark::RegisterBenchmark(name.c_str(), std::move(run))
+      ->UseManualTime()
+      ->Iterations(iterations)
+      ->Unit(benchmark::kMicrosecond);
+}
+
+void add_cases(runner& with) {
+  std::vector<std::pair<std::string_view, measurement>> counted;
+  for (const family& f : families()) {
+    for (const measurement& m : f.cases(with.on.facts())) {
+      add_case(m.name, m.repetitions, [&with, f, m](benchmark::State& s) { run_timed(s, with, f.name, m); });
+      if (m.migrates) counted.emplace_back(f.name, m);
+    }
+  }
+  for (const auto& [of, m] : counted) {
+    add_case(m.name + "/counted", 1, [&with, of, m](benchmark::State& s) { run_counted(s, with, of, m); });
+  }
+}
+
+// Takes "--device=N" out of the arguments.
+int take_device(int& argc, char** argv) {
+  constexpr std::string_view option = "--device=";
+  int device = 0, kept = 0;
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    if (!text.starts_with(option)) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    const std::string number(text.substr(option.size()));
+    if (number.empty() || number.size() > 3 || number.find_first_not_of("0123456789") != std::string::npos) {
+      throw std::invalid_argument("--device: '" + number + "' is no GPU's number");
+    }
+    device = std::stoi(number);
+  }
+  argc = kept;
+  return device;
+}
+
+int run(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const int device = take_device(argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  runner with(device);
+  add_context(with);
+  add_limits(with.on.ledger().limits());
+  add_cases(with);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace um::measure
+
+int main(int argc, char** argv) {
+  try {
+    return um::measure::run(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "um_microbenchmarks: " << error.what() << '\n';
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "um_microbenchmarks: " << error.what() << '\n';
+    return 1;
+  }
+}

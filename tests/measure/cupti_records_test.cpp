@@ -1,0 +1,89 @@
+// Records of CUPTI's unified memory counters, laid out as CUDA 12 and 13 do; no GPU is needed to
+// read them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "backends/cuda/cupti_counters.hpp"
+
+namespace um {
+namespace {
+
+// The layout of CUDA 12 (76 bytes of fields and a pad), then what CUDA 13 appends.
+struct record_12 {
+  std::uint32_t kind = 25, counter = 0;
+  std::uint64_t value = 0, start = 0, end = 0, address = 0;
+  std::uint32_t source = 0, destination = 0, stream = 0, process = 0, flags = 0, pad = 0;
+};
+struct record_13 {
+  record_12 head;
+  std::uint64_t processors[5] = {~0ULL, ~0ULL, ~0ULL, ~0ULL, ~0ULL};
+};
+
+template <class Layout>
+record_12& head_of(Layout& of) {
+  if constexpr (std::is_same_v<Layout, record_13>) {
+    return of.head;
+  } else {
+    return of;
+  }
+}
+
+template <class Layout>
+class records : public ::testing::Test {
+ protected:
+  void add(std::uint32_t counter, std::uint64_t value, std::uint32_t flags = 0, std::uint64_t end = 0) {
+    Layout made;
+    head_of(made).counter = counter;
+    head_of(made).value = value;
+    head_of(made).flags = flags;
+    head_of(made).end = end;
+    add_record(counts_, reinterpret_cast<const std::byte*>(&made));
+  }
+  unified_memory_counts counts_;
+};
+using layouts = ::testing::Types<record_12, record_13>;
+TYPED_TEST_SUITE(records, layouts);
+
+TYPED_TEST(records, of_transfers_are_summed_by_cause) {
+  this->add(1, 4096, 2);
+  this->add(1, 61440, 3);
+  this->add(2, 2097152, 4);
+  EXPECT_EQ(this->counts_.to_device.all, 65536U);
+  EXPECT_EQ(this->counts_.to_device.by_cause[static_cast<std::size_t>(migration_cause::demand)], 4096U);
+  EXPECT_EQ(this->counts_.to_device.by_cause[static_cast<std::size_t>(migration_cause::tree)], 61440U);
+  EXPECT_EQ(this->counts_.to_host.by_cause[static_cast<std::size_t>(migration_cause::eviction)], 2097152U);
+  EXPECT_EQ(this->counts_.records, 3U);
+}
+
+TYPED_TEST(records, of_unknown_causes_count_as_unknown) {
+  this->add(2, 64, 77);
+  EXPECT_EQ(this->counts_.to_host.by_cause[0], 64U);
+}
+
+TYPED_TEST(records, of_faults_replayed_together_are_a_batch) {
+  this->add(4, 3, 1, 1000);
+  this->add(4, 1, 1, 1000);
+  this->add(4, 2, 1, 2000);
+  this->add(3, 0x400000);
+  EXPECT_EQ(this->counts_.gpu_faults, 3U);
+  EXPECT_EQ(this->counts_.gpu_fault_groups, 6U);
+  ASSERT_EQ(this->counts_.batches.size(), 2U);
+  EXPECT_EQ(this->counts_.batches.at(1000), 2U);
+  EXPECT_EQ(this->counts_.cpu_faults, 1U);
+}
+
+TEST(other_records, are_passed_over) {
+  unified_memory_counts counts;
+  record_12 kernel;
+  kernel.kind = 10;
+  kernel.counter = 1;
+  kernel.value = 99;
+  add_record(counts, reinterpret_cast<const std::byte*>(&kernel));
+  EXPECT_EQ(counts.to_device.all, 0U);
+  EXPECT_EQ(counts.records, 0U);
+}
+
+}  // namespace
+}  // namespace um

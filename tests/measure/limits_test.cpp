@@ -1,0 +1,104 @@
+#include "benchmarks/measure/limits.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "core/errors.hpp"
+
+namespace um::measure {
+namespace {
+
+// A /proc and /sys of the test's own.
+class available_host : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::path(::testing::TempDir()) /
+            ("um_limits_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << text;
+  }
+  std::filesystem::path root_;
+};
+
+constexpr const char* meminfo = "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n";
+
+TEST_F(available_host, is_unknown_without_proc) {
+  EXPECT_FALSE(available_host_bytes(root_));
+}
+
+TEST_F(available_host, is_what_the_kernel_says) {
+  write("proc/meminfo", meminfo);
+  EXPECT_EQ(available_host_bytes(root_), 8 * GiB);
+}
+
+TEST_F(available_host, is_less_in_a_group_of_version_2) {
+  write("proc/meminfo", meminfo);
+  write("sys/fs/cgroup/memory.max", "3221225472\n");
+  write("sys/fs/cgroup/memory.current", "1073741824\n");
+  EXPECT_EQ(available_host_bytes(root_), 2 * GiB);
+}
+
+TEST_F(available_host, is_less_in_a_group_of_version_1) {
+  write("proc/meminfo", meminfo);
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n");
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "2073741824\n");
+  EXPECT_EQ(available_host_bytes(root_), 0U);
+}
+
+TEST_F(available_host, does_not_mind_a_group_without_limit) {
+  write("proc/meminfo", meminfo);
+  write("sys/fs/cgroup/memory.max", "max\n");
+  write("sys/fs/cgroup/memory.current", "1073741824\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n");
+  EXPECT_EQ(available_host_bytes(root_), 8 * GiB);
+}
+
+TEST(limits_of, are_shares) {
+  const memory_limits limits = limits_of(10 * GiB, 6 * GiB);
+  EXPECT_EQ(limits.device, 8 * GiB);
+  EXPECT_EQ(limits.host, 3 * GiB);
+}
+
+TEST(memory_ledger, keeps_the_sum_below_the_limits) {
+  memory_ledger ledger({4 * GiB, 2 * GiB});
+  const auto managed = ledger.take({GiB, GiB});
+  const auto device = ledger.take({3 * GiB, 0});
+  EXPECT_EQ(ledger.held().device, 4 * GiB);
+  EXPECT_THROW(static_cast<void>(ledger.take({1, 0})), out_of_memory);
+  EXPECT_THROW(static_cast<void>(ledger.take({0, GiB + 1})), out_of_memory);
+  EXPECT_NO_THROW(static_cast<void>(ledger.take({0, GiB})));
+}
+
+TEST(memory_ledger, refuses_with_figures) {
+  memory_ledger ledger({4 * GiB, 2 * GiB});
+  const auto held = ledger.take({GiB, 0});
+  try {
+    static_cast<void>(ledger.take({~byte_count{0}, 0}));
+    FAIL() << "granted";
+  } catch (const out_of_memory& reason) {
+    const std::string text = reason.what();
+    EXPECT_NE(text.find("1.00 GiB held"), std::string::npos) << text;
+    EXPECT_NE(text.find("below 4.00 GiB"), std::string::npos) << text;
+  }
+}
+
+TEST(memory_ledger, has_back_what_a_lease_gave_up) {
+  memory_ledger ledger({GiB, GiB});
+  {
+    auto first = ledger.take({GiB, GiB});
+    const memory_ledger::lease second = std::move(first);
+    EXPECT_EQ(ledger.held().host, GiB);
+  }
+  EXPECT_EQ(ledger.held().device, 0U);
+  EXPECT_EQ(ledger.held().host, 0U);
+}
+
+}  // namespace
+}  // namespace um::measure
