@@ -31,10 +31,19 @@ struct sweep_options {
   bool resume = false, dry_run = false, allow_native = false;
 };
 
+struct env_options {
+  std::string machine, machines;
+  bool json = false;
+};
+struct calibrate_options {
+  std::string backend, out, name, like, machines;
+};
+
 int list_command(const std::string& what, const std::string& machines_folder);  // what "": everything
-int env_command(bool as_json);
+int env_command(const env_options& options);
 int plan_command(const plan_options& options);
 int run_command(const run_options& options);
 int sweep_command(const sweep_options& options);
+int calibrate_command(const calibrate_options& options);
 
 }  // namespace um

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <array>
+
+#include "harness/cells.hpp"
 #include "harness/commands.hpp"
 #include "harness/isolation.hpp"
 #include "harness/json.hpp"
@@ -45,9 +48,41 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }
 
+struct way_of_moving {
+  const char* what;
+  std::uint64_t machine::* rate;
+  std::uint64_t machine::* link;  // what the pinned copy of that direction gives
+};
+
+constexpr std::array<way_of_moving, 8> ways{{
+    {"pinned copy to the device", &machine::link_to_device_bytes_per_s, &machine::link_to_device_bytes_per_s},
+    {"pinned copy to the host", &machine::link_to_host_bytes_per_s, &machine::link_to_host_bytes_per_s},
+    {"pinned copies both ways at once", &machine::link_both_bytes_per_s, &machine::link_both_bytes_per_s},
+    {"prefetch to the device", &machine::prefetch_to_device_bytes_per_s,
+     &machine::link_to_device_bytes_per_s},
+    {"prefetch to the host", &machine::prefetch_to_host_bytes_per_s, &machine::link_to_host_bytes_per_s},
+    {"kernel faults, data seen before", &machine::fault_to_device_bytes_per_s,
+     &machine::link_to_device_bytes_per_s},
+    {"kernel faults, data never seen", &machine::first_fault_bytes_per_s,
+     &machine::link_to_device_bytes_per_s},
+    {"kernel reads over the link", &machine::zero_copy_bytes_per_s, &machine::link_to_device_bytes_per_s},
+}};
+
+// What each way of moving data makes of the link.
+void print_link(const machine& on) {
+  fmt::print("\nlink of machine file {}, {}\n", on.name, on.calibrated ? "calibrated" : "not calibrated");
+  for (const way_of_moving& w : ways) {
+    const double rate = static_cast<double>(on.*w.rate), link = static_cast<double>(on.*w.link);
+    fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", w.what, rate / 1e9, 100 * rate / link);
+  }
+}
+
 }  // namespace
 
-int env_command(bool as_json) {
+int env_command(const env_options& options) {
+  std::optional<machine> link;
+  if (!options.machine.empty()) link = machine_named(machines_in(options.machines), options.machine);
+  if (link && options.json) throw input_error("--machine is not for --json; leave one out");
   signal_watch signals;
   std::optional<gpu_facts> gpu;
   std::string why_no_gpu;
@@ -58,11 +93,12 @@ int env_command(bool as_json) {
   }
   if (const auto stop = signals.stop_signal()) return 128 + *stop;
   const environment here = collect_environment(std::move(gpu));
-  if (as_json) {
+  if (options.json) {
     fmt::print("{}\n", to_json(here));
   } else {
     print_environment(here, why_no_gpu);
   }
+  if (link) print_link(*link);
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "backends/cuda/cuda_backend.hpp"
+#include "benchmarks/measure/parameters.hpp"
 #include "um_allocators/check.hpp"
 
 namespace um {
@@ -85,6 +86,12 @@ gpu_facts probe_gpu(int device) {
   gpu.cuda_runtime = cuda_version(runtime);
   gpu.cudnn = cudnn_version(cudnnGetVersion());
   return gpu;
+}
+
+measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress) {
+  refuse_absent(device);
+  measure::bench on(device);
+  return measure::calibrate(on, progress);
 }
 
 }  // namespace um

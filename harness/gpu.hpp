@@ -1,18 +1,23 @@
 // The CUDA half of the harness, or its absence: a build without CUDA links gpu_absent.cpp.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "backends/backend.hpp"
+#include "benchmarks/measure/figures.hpp"
 #include "harness/environment.hpp"
 
 namespace um {
 
 bool built_with_cuda();
 
-// Both initialise CUDA, so only processes made for one cell or one question may call them. They
+// All initialise CUDA, so only processes made for one cell or one question may call them. They
 // throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
 std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription);
 gpu_facts probe_gpu(int device);
+// Takes up to a minute; `progress` hears of each measurement.
+measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress);
 
 }  // namespace um

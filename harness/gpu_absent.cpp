@@ -19,5 +19,8 @@ std::unique_ptr<backend> open_gpu(int, byte_count, bool) {
 gpu_facts probe_gpu(int) {
   throw unsupported(absent);
 }
+measure::calibration calibrate_gpu(int, const std::function<void(std::string_view)>&) {
+  throw unsupported(absent);
+}
 
 }  // namespace um

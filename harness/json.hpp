@@ -3,9 +3,11 @@
 // input_error that names `source`, the field and the mend. What is written reads back equal.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
+#include "benchmarks/measure/figures.hpp"
 #include "core/graph.hpp"
 #include "harness/environment.hpp"
 #include "harness/experiment.hpp"
@@ -21,6 +23,10 @@ graph graph_from_json(std::string_view text, const std::string& source);
 
 std::string to_json(const machine& m);
 machine machine_from_json(std::string_view text, const std::string& source);
+// With the measured figures, by name in the file ("uvm.fault_ns"); all others are noted as estimated.
+machine with_figures(machine base, const std::map<std::string, measure::spread>& measured);
+// A machine file that also keeps how far the samples of each figure lay apart.
+std::string to_json(const machine& of, const measure::calibration& from);
 
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "harness/json.hpp"
@@ -101,6 +102,26 @@ void read(const std::vector<quantity<T>>& all, fields& f, T& to) {
   }
 }
 
+// Those that were not measured stay as they are.
+template <class T>
+void set_figures(const std::vector<quantity<T>>& all, const std::string& prefix,
+                 const std::map<std::string, measure::spread>& measured, T& to,
+                 std::vector<std::string>& estimated) {
+  for (const quantity<T>& q : all) {
+    const auto found = measured.find(prefix + q.name);
+    if (found == measured.end()) {
+      estimated.push_back(prefix + q.name);
+      continue;
+    }
+    const double value = found->second.median;
+    std::visit(overloaded{[&](std::uint64_t T::* member) {
+                            to.*member = static_cast<std::uint64_t>(std::llround(value));
+                          },
+                          [&](nanoseconds T::* member) { to.*member = std::llround(value); }},
+               q.member);
+  }
+}
+
 void read_uvm(fields f, uvm_costs& to) {
   read(uvm_quantities(), f, to);
   if (to.batch_granules > 256)
@@ -135,8 +156,16 @@ machine machine_from(const json& value, const place& at) {
   for (const auto& [figure, where] : f.list("estimated")) {
     to.estimated.push_back(known[as_one_of(*figure, where, known)]);
   }
+  if (f.has("calibration")) check_calibration(f.object("calibration"));
   f.finish();
   return to;
+}
+
+machine with_figures(machine base, const std::map<std::string, measure::spread>& measured) {
+  base.estimated.clear();
+  set_figures(machine_quantities(), "", measured, base, base.estimated);
+  set_figures(uvm_quantities(), "uvm.", measured, base.uvm, base.estimated);
+  return base;
 }
 
 std::string to_json(const machine& from) {

@@ -86,9 +86,28 @@ void add_sweep(CLI::App& app, sweep_options& o) {
                  "Allow mode native, in which driver defects can hang the GPU");
 }
 
+void add_env(CLI::App& app, env_options& o) {
+  CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
+  env.add_flag("--json", o.json, "As the environment line of a record file");
+  option(env, "--machine", o.machine, "Also what the link allows, from this machine file");
+  option(env, "--machines", o.machines, "Folder with more machine files");
+}
+
+void add_calibrate(CLI::App& app, calibrate_options& o) {
+  CLI::App& calibrate = *app.add_subcommand(
+      "calibrate", "Measure the figures of a machine file on a GPU, in less than a minute");
+  option(calibrate, "--backend", o.backend, "cuda:N (cuda:0)");
+  option(calibrate, "--out", o.out, "Machine file to write, such as my-gpu.json").required();
+  option(calibrate, "--name", o.name, "Name of the machine (the file's name)");
+  option(calibrate, "--like", o.like,
+         "Machine whose figures stand, as estimates, for what cannot be measured (h200)");
+  option(calibrate, "--machines", o.machines, "Folder with more machine files");
+}
+
 struct command_line {
   std::string list_what, list_machines;
-  bool env_json = false;
+  env_options env;
+  calibrate_options calibrate;
   int parent = 0, probe_device = 0;
   run_options run;
   plan_options plan;
@@ -105,8 +124,8 @@ void describe(CLI::App& app, command_line& c) {
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
   option(list, "WHAT", c.list_what, "networks, strategies or machines");
   option(list, "--machines", c.list_machines, "Folder with more machine files");
-  CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
-  env.add_flag("--json", c.env_json, "As the environment line of a record file");
+  add_env(app, c.env);
+  add_calibrate(app, c.calibrate);
   add_plan(app, c.plan);
   add_run(app, c.run);
   add_sweep(app, c.sweep);
@@ -119,7 +138,8 @@ void describe(CLI::App& app, command_line& c) {
 
 int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("list")) return list_command(c.list_what, c.list_machines);
-  if (app.got_subcommand("env")) return env_command(c.env_json);
+  if (app.got_subcommand("env")) return env_command(c.env);
+  if (app.got_subcommand("calibrate")) return calibrate_command(c.calibrate);
   if (app.got_subcommand("plan")) return plan_command(c.plan);
   if (app.got_subcommand("run")) return run_command(c.run);
   if (app.got_subcommand("sweep")) return sweep_command(c.sweep);

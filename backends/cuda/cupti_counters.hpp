@@ -34,7 +34,7 @@ struct unified_memory_counts {
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t records = 0;
   std::uint64_t dropped = 0;                       // records lost: the counts are not whole
-  std::map<std::uint64_t, std::uint64_t> batches;  // faults that were replayed together, by that time
+  std::map<std::uint64_t, std::uint64_t> batches;  // fault groups that were replayed together, by that time
 };
 
 // Adds one record of CUPTI's activity kind UNIFIED_MEMORY_COUNTER, of CUDA 12's or 13's layout;

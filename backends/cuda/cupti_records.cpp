@@ -49,7 +49,7 @@ void add_record(unified_memory_counts& to, const std::byte* at) {
     case gpu_page_fault:
       ++to.gpu_faults;
       to.gpu_fault_groups += record.value;
-      ++to.batches[record.end];
+      to.batches[record.end] += record.value;
       return;
     case thrashing:
       ++to.thrashing;

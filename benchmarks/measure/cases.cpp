@@ -37,13 +37,6 @@ samples take(bench& on, const measurement& what, int repetitions) {
   return all;
 }
 
-double median_of(std::vector<double> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  if (all.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(all.begin(), middle)) / 2;
-}
-
 nanoseconds median_total(const std::vector<repetition>& all) {
   return median(all, &repetition::total);
 }

@@ -12,6 +12,7 @@
 
 #include "benchmarks/measure/access.hpp"
 #include "benchmarks/measure/bench.hpp"
+#include "benchmarks/measure/figures.hpp"
 
 namespace um::measure {
 
@@ -48,7 +49,6 @@ samples take(bench& on, const measurement& what, int repetitions);
 
 nanoseconds median_total(const std::vector<repetition>& all);
 nanoseconds median_issue(const std::vector<repetition>& all);
-double median_of(std::vector<double> all);  // of at least one
 
 // By the host's clock, from the first call until the GPU is idle.
 repetition timed(const std::function<void()>& issue);

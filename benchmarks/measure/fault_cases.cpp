@@ -20,12 +20,13 @@ const char* put_back_of(state data) {
   return texts.at(static_cast<std::size_t>(data));
 }
 
-// Managed memory in one of the states.
+// Managed memory in one of the states, in whole blocks.
 class staged_data {
  public:
-  staged_data(bench& on, state wanted, byte_count bytes) : on_(on), wanted_(wanted), bytes_(bytes) {
+  staged_data(bench& on, state wanted, byte_count bytes)
+      : on_(on), wanted_(wanted), bytes_(round_up(bytes, managed_block)) {
     if (wanted != state::warm) return;
-    memory_ = on.managed_memory(bytes);
+    memory_ = on.managed_memory(bytes_);
     fill_by_host(memory_.range());
     bring_to_device(on, memory_.range());
   }

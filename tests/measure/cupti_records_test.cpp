@@ -70,7 +70,7 @@ TYPED_TEST(records, of_faults_replayed_together_are_a_batch) {
   EXPECT_EQ(this->counts_.gpu_faults, 3U);
   EXPECT_EQ(this->counts_.gpu_fault_groups, 6U);
   ASSERT_EQ(this->counts_.batches.size(), 2U);
-  EXPECT_EQ(this->counts_.batches.at(1000), 2U);
+  EXPECT_EQ(this->counts_.batches.at(1000), 4U);
   EXPECT_EQ(this->counts_.cpu_faults, 1U);
 }
 

@@ -1,0 +1,101 @@
+// On a GPU: the figures are those of an independent program, residency is put back, counts are whole.
+#include "tests/cuda/gpu.hpp"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+
+#include "backends/cuda/cupti_counters.hpp"
+#include "benchmarks/measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+class microbenchmarks : public gpu_tests::on_gpu {
+ protected:
+  void SetUp() override {
+    on_gpu::SetUp();
+    if (IsSkipped()) return;
+    try {
+      on_.emplace(0);
+    } catch (const unsupported& reason) {
+      GTEST_SKIP() << reason.what();
+    }
+  }
+  bench& on() { return *on_; }
+
+ private:
+  std::optional<bench> on_;
+};
+
+// The plain loop of anybody's first program: cudaMemcpy between two buffers, by the host's clock.
+double plain_copy_rate(cudaMemcpyKind kind, std::size_t bytes) {
+  void *host = nullptr, *device = nullptr;
+  EXPECT_EQ(cudaMallocHost(&host, bytes), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&device, bytes), cudaSuccess);
+  void* const to = kind == cudaMemcpyHostToDevice ? device : host;
+  const void* const from = kind == cudaMemcpyHostToDevice ? host : device;
+  constexpr int copies = 10;
+  EXPECT_EQ(cudaMemcpy(to, from, bytes, kind), cudaSuccess);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < copies; ++i) EXPECT_EQ(cudaMemcpy(to, from, bytes, kind), cudaSuccess);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(cudaFree(device), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
+  return static_cast<double>(bytes) * copies / took.count();
+}
+
+TEST_F(microbenchmarks, copy_as_fast_as_a_plain_loop) {
+  constexpr byte_count bytes = 512 * MiB;
+  for (const auto& [direction, kind] :
+       {std::pair(way::to_device, cudaMemcpyHostToDevice), std::pair(way::to_host, cudaMemcpyDeviceToHost)}) {
+    const measurement what = pinned_copy(mover::copy_engine, direction, bytes);
+    const double ours =
+        static_cast<double>(bytes) * 1e9 / static_cast<double>(median_total(take(on(), what, 10).later));
+    on().let_go();
+    const double plain = plain_copy_rate(kind, bytes);
+    EXPECT_NEAR(ours / plain, 1.0, 0.03) << what.name << ": " << ours / 1e9 << " against " << plain / 1e9;
+    RecordProperty(direction == way::to_device ? "to_device_ratio" : "to_host_ratio",
+                   std::to_string(ours / plain));
+    std::cout << what.name << ": " << ours / 1e9 << " GB/s, plain loop " << plain / 1e9 << " GB/s\n";
+  }
+}
+
+TEST_F(microbenchmarks, do_not_pass_their_limits) {
+  const memory_limits limits = on().ledger().limits();
+  EXPECT_THROW(take(on(), prefetch_of({.bytes = round_up(limits.device + GiB, managed_block)}), 1),
+               out_of_memory);
+  EXPECT_EQ(on().ledger().held().device, 0U);
+}
+
+TEST_F(microbenchmarks, put_residency_back_before_every_repetition) {
+  const samples all = take(on(), gpu_touches({.data = state::warm, .bytes = 64 * MiB}), 4);
+  const samples there = take(on(), advised({}, advised_step::read_again, 64 * MiB), 4);
+  // A read that faults everything in takes many times what one of resident data takes.
+  for (const repetition& r : all.later) EXPECT_GT(r.total, 5 * median_total(there.later));
+}
+
+TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
+  constexpr byte_count bytes = 64 * MiB;
+  std::optional<unified_memory_counter> counter;
+  try {
+    counter.emplace();
+  } catch (const unsupported& reason) {
+    GTEST_SKIP() << reason.what();
+  }
+  const trial t = gpu_touches({.data = state::warm, .bytes = bytes}).prepare(on());
+  t.put_back();
+  counter->start();
+  t.run();
+  const unified_memory_counts counts = counter->stop();
+  ASSERT_EQ(counts.dropped, 0U);
+  EXPECT_EQ(counts.to_device.all, bytes);
+  EXPECT_EQ(counts.to_host.all, 0U);
+  EXPECT_GT(counts.batches.size(), 0U);
+  EXPECT_GE(counts.gpu_fault_groups, counts.gpu_faults);
+}
+
+}  // namespace
+}  // namespace um::measure
