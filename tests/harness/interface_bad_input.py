@@ -29,6 +29,21 @@ class CommandLine(InterfaceTest):
         self.refused("lst", words=["\"lst\"", "did you mean list?"])
         self.refused("list", "planets", words=["planets", "networks"])
 
+    def test_what_cannot_be_calibrated(self):
+        self.refused("calibrate", words=["--out"])
+        self.refused("calibrate", "--out", "a.json", "--backend", "sim:h200", words=["sim:h200", "cuda:N"])
+        self.refused("calibrate", "--out", "Mine.json", words=["Mine", "lower-case"])
+        self.refused("calibrate", "--out", "a.json", "--name", "a b", words=["a b", "lower-case"])
+        self.refused("calibrate", "--out", "nowhere/a.json", words=["nowhere/a.json", "no folder"])
+        self.refused("calibrate", "--out", "a.json", "--like", "h20", words=["\"h20\"", "did you mean h200?"])
+        if not os.path.exists("/proc/driver/nvidia/version"):
+            self.refused("calibrate", "--out", "a.json", words=["sim:NAME"])
+        self.assertFalse((self.folder / "a.json").exists())
+
+    def test_a_link_needs_one_machine(self):
+        self.refused("env", "--machine", "h20", words=["\"h20\"", "did you mean h200?"])
+        self.refused("env", "--json", "--machine", "h200", words=["--machine", "--json"])
+
     def test_unknown_knobs(self):
         self.refused(*RUN, "managed", "--set", "insze=224", words=["insze", "insize"])
         self.refused(*RUN, "swap_all", "--knob", "ahed=2", words=["ahed", "ahead"])

@@ -52,6 +52,14 @@ class Env(InterfaceTest):
             self.assertIsNone(line["gpu"])
 
 
+    def test_what_the_link_allows(self):
+        shown = self.well("env", "--machine", "h200")
+        self.assertRegex(shown, r"(?m)^link of machine file h200, ")
+        self.assertRegex(shown, r"(?m)^  pinned copy to the device +[\d.]+ GB/s +100 %$")
+        self.assertRegex(shown, r"(?m)^  kernel faults, data never seen +[\d.]+ GB/s +\d+ %$")
+        self.assertNotIn("link of", self.well("env"))
+
+
 class Run(InterfaceTest):
     def test_a_summary_that_says_simulated(self):
         shown = self.well("run", *RUN, "managed", "--ratio", "1.5")

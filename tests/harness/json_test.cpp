@@ -212,6 +212,45 @@ TEST(MachineJson, NamesWhatIsWrong) {
                   {"estimated[0]", "speed"});
 }
 
+// As after a calibration that could measure three figures.
+measure::calibration sample_calibration() {
+  measure::calibration made;
+  made.found.by_name = {{"link_to_device_bytes_per_s", {5, 1.0e10, 1.25e10, 1.5e10}},
+                        {"uvm.fault_ns", {3, 10, 20.6, 30}},
+                        {"uvm.batch_faults", {1, 99.2, 99.2, 99.2}}};
+  made.found.notes = {"uvm.batch_ns needs batches_nowhere"};
+  made.samples = {{"link_to_device", {5, 1, 2, 3}}};
+  return made;
+}
+
+TEST(json, measured_figures_replace_those_of_a_machine) {
+  const measure::calibration found = sample_calibration();
+  const machine base = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  const machine made = with_figures(base, found.found.by_name);
+  EXPECT_EQ(made.link_to_device_bytes_per_s, 12'500'000'000U);
+  EXPECT_EQ(made.uvm.fault_ns, 21);
+  EXPECT_EQ(made.uvm.batch_faults, 99U);
+  EXPECT_EQ(made.link_to_host_bytes_per_s, base.link_to_host_bytes_per_s);
+  const auto estimated = [&](const char* name) {
+    return std::count(made.estimated.begin(), made.estimated.end(), name) == 1;
+  };
+  EXPECT_TRUE(estimated("link_to_host_bytes_per_s"));
+  EXPECT_TRUE(estimated("uvm.batch_ns"));
+  EXPECT_FALSE(estimated("uvm.fault_ns"));
+  EXPECT_FALSE(estimated("link_to_device_bytes_per_s"));
+}
+
+TEST(json, a_calibrated_machine_file_is_a_machine_file) {
+  const measure::calibration found = sample_calibration();
+  const machine made = with_figures(machine_named(load_machines(std::nullopt), "h200"), found.found.by_name);
+  const std::string text = to_json(made, found);
+  EXPECT_EQ(to_json(machine_from_json(text, "m.json")), to_json(made));
+  EXPECT_NE(text.find("batches_nowhere"), std::string::npos);
+  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  EXPECT_EQ(read(replaced(text, "\"least\"", "\"lest\"")).rfind("m.json: calibration.", 0), 0U)
+      << read(replaced(text, "\"least\"", "\"lest\""));
+}
+
 TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
   const std::string text = to_json(machine_named(load_machines(std::nullopt), "h200"));
   const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
