@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 
 #include "core/units.hpp"
 
@@ -26,6 +27,12 @@ struct migrated_bytes {
   std::array<byte_count, 6> by_cause{};
 };
 
+// Faults that the driver serviced and replayed together.
+struct fault_batch {
+  std::uint64_t faults = 0;
+  std::set<std::uint64_t> granules;  // pieces of 64 KiB that they lie in
+};
+
 struct unified_memory_counts {
   migrated_bytes to_device, to_host;
   std::uint64_t cpu_faults = 0;
@@ -33,8 +40,8 @@ struct unified_memory_counts {
   std::uint64_t gpu_fault_groups = 0;  // the same, counted as often as the hardware raised them
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t records = 0;
-  std::uint64_t dropped = 0;                       // records lost: the counts are not whole
-  std::map<std::uint64_t, std::uint64_t> batches;  // fault groups that were replayed together, by that time
+  std::uint64_t dropped = 0;                     // records lost: the counts are not whole
+  std::map<std::uint64_t, fault_batch> batches;  // by the time of their replay
 };
 
 // Adds one record of CUPTI's activity kind UNIFIED_MEMORY_COUNTER, of CUDA 12's or 13's layout;

@@ -48,14 +48,14 @@ double at_rate(byte_count bytes, double bytes_per_s) {
 }
 
 double fault(const view& v) {
-  constexpr double more_faults = of(16 * granule / page - 16);
-  return (v("pages_of_16_granules") - v("16_granules")) / more_faults;
+  return (v("many_granules") - v("few_granules")) / (many_granules - few_granules) -
+         at_rate(granule, link_in(v));
 }
 double service(const view& v) {
   return (v("granules_of_many_blocks") - v("granules_of_few_blocks")) / (many_blocks - few_blocks) - fault(v);
 }
 double batch(const view& v) {
-  return v("stream_nowhere") / v("batches_nowhere") - service(v) - v("faults_in_batch") * fault(v);
+  return v("stream_nowhere") / v("batches_nowhere") - service(v) - v("granules_in_batch") * fault(v);
 }
 double migrate_copy(const view& v) {
   return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));
@@ -141,7 +141,7 @@ constexpr std::array<figure, 41> table{{
     {"uvm.interrupt_ns", &interrupt},
     {"uvm.batch_ns", &batch},
     {"uvm.fault_ns", &fault},
-    {"uvm.batch_faults", [](const view& v) { return std::min(256.0, v("faults_in_batch")); }, 1},
+    {"uvm.batch_granules", [](const view& v) { return std::min(256.0, v("granules_in_batch")); }, 1},
     {"uvm.service_ns", &service},
     {"uvm.first_visit_ns", &first_visit},
     {"uvm.host_unmap_ns", &host_unmap},

@@ -41,8 +41,8 @@ std::vector<source> fault_sources() {
           {"stream_mapped", streaming(state::warm), 7},
           {"stream_unmapped", streaming(state::unmapped), 7},
           {"isolated_fault", isolated_fault(state::unmapped), 7, "fault_ns"},
-          {"16_granules", places(granule, 16 * granule), 15},
-          {"pages_of_16_granules", places(page, 16 * granule), 15},
+          {"few_granules", places(granule, few_granules * granule), 15},
+          {"many_granules", places(granule, many_granules * granule), 15},
           {"granules_of_few_blocks", places(managed_block, few_blocks * managed_block), 15},
           {"granules_of_many_blocks", places(managed_block, many_blocks * managed_block), 15},
           {"cpu_touches", cpu_touches(touched_bytes, managed_block, {}), 7},
@@ -103,10 +103,10 @@ void read_counts(bench& on, readings& all) {
   const unified_memory_counts nowhere = counts_of(streaming(state::nowhere, access::write));
   const unified_memory_counts mapped = counts_of(streaming(state::warm));
   std::vector<double> sizes;
-  for (const auto& [end, groups] : mapped.batches) sizes.push_back(static_cast<double>(groups));
+  for (const auto& [end, batch] : mapped.batches) sizes.push_back(static_cast<double>(batch.granules.size()));
   all["batches_nowhere"] = {static_cast<double>(nowhere.batches.size())};
   all["batches_mapped"] = {static_cast<double>(mapped.batches.size())};
-  all["faults_in_batch"] = {median_of(sizes)};
+  all["granules_in_batch"] = {median_of(sizes)};
 }
 
 void read_device(bench& on, readings& all) {
@@ -133,7 +133,7 @@ calibration calibrate(bench& on, const std::function<void(std::string_view)>& pr
     progress("counting faults");
     read_counts(on, all);
   } catch (const unsupported& reason) {
-    notes.push_back(because("faults_in_batch", reason));
+    notes.push_back(because("granules_in_batch", reason));
   }
   calibration made{figures_from(all), {}};
   made.found.notes.insert(made.found.notes.begin(), notes.begin(), notes.end());

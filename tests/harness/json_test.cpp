@@ -217,7 +217,7 @@ measure::calibration sample_calibration() {
   measure::calibration made;
   made.found.by_name = {{"link_to_device_bytes_per_s", {5, 1.0e10, 1.25e10, 1.5e10}},
                         {"uvm.fault_ns", {3, 10, 20.6, 30}},
-                        {"uvm.batch_faults", {1, 99.2, 99.2, 99.2}}};
+                        {"uvm.batch_granules", {1, 9.2, 9.2, 9.2}}};
   made.found.notes = {"uvm.batch_ns needs batches_nowhere"};
   made.samples = {{"link_to_device", {5, 1, 2, 3}}};
   return made;
@@ -229,7 +229,7 @@ TEST(json, measured_figures_replace_those_of_a_machine) {
   const machine made = with_figures(base, found.found.by_name);
   EXPECT_EQ(made.link_to_device_bytes_per_s, 12'500'000'000U);
   EXPECT_EQ(made.uvm.fault_ns, 21);
-  EXPECT_EQ(made.uvm.batch_faults, 99U);
+  EXPECT_EQ(made.uvm.batch_granules, 9U);
   EXPECT_EQ(made.link_to_host_bytes_per_s, base.link_to_host_bytes_per_s);
   const auto estimated = [&](const char* name) {
     return std::count(made.estimated.begin(), made.estimated.end(), name) == 1;

@@ -13,7 +13,7 @@ constexpr double link = 50e9;  // both ways
 constexpr uvm_costs truth{.interrupt_ns = 7000,
                           .batch_ns = 14000,
                           .fault_ns = 60,
-                          .batch_faults = 128,
+                          .batch_granules = 8,
                           .service_ns = 8000,
                           .first_visit_ns = 100000,
                           .host_unmap_ns = 3500,
@@ -38,7 +38,7 @@ double times(double n, nanoseconds each) {
 // What a machine of these costs would show, streams of 256 MiB in batches of 3 to a block.
 readings shown() {
   constexpr double blocks = 128, batches = 3 * blocks;
-  const double stream = batches * (14000 + 128 * 60) + blocks * 8000;
+  const double stream = batches * (14000 + 8 * 60) + blocks * 8000;
   const double one_fault = 7000 + 14000 + 8000 + 60 + 2500 + at_link(granule);
   const double moved = 2500 + at_link(managed_block);
   const double mapped = times(512, truth.host_map_page_ns);
@@ -53,16 +53,16 @@ readings shown() {
           {"product_bf16", {1.5e6}},
           {"free_device_bytes", {1e11}},
           {"multiprocessors", {132}},
-          {"stream_nowhere", {batches * (14000 + 8000 + 128 * 60)}},
+          {"stream_nowhere", {batches * (14000 + 8000 + 8 * 60)}},
           {"batches_nowhere", {batches}},
           {"batches_mapped", {batches}},
-          {"faults_in_batch", {128}},
+          {"granules_in_batch", {8}},
           {"stream_unmapped", {stream}},
           {"stream_mapped", {stream + batches * 3500}},
           {"stream_cold", {stream + batches * 3500 + blocks * 100000}},
           {"isolated_fault", {one_fault}},
-          {"16_granules", {1e5}},
-          {"pages_of_16_granules", {1e5 + 240 * 60}},
+          {"few_granules", {1e5}},
+          {"many_granules", {1e5 + 12 * (60 + at_link(granule))}},
           {"granules_of_few_blocks", {5e4 + few_blocks * (8000 + 60)}},
           {"granules_of_many_blocks", {5e4 + many_blocks * (8000 + 60)}},
           {"cpu_touches", {64 * (10000 + at_link(granule) + 2500 + 16 * 160)}},
@@ -90,7 +90,7 @@ TEST(figures, are_the_costs_that_the_readings_were_made_of) {
   expect("uvm.interrupt_ns", truth.interrupt_ns);
   expect("uvm.batch_ns", truth.batch_ns);
   expect("uvm.fault_ns", truth.fault_ns);
-  expect("uvm.batch_faults", 128);
+  expect("uvm.batch_granules", 8);
   expect("uvm.service_ns", truth.service_ns);
   expect("uvm.first_visit_ns", truth.first_visit_ns);
   expect("uvm.host_unmap_ns", truth.host_unmap_ns);
