@@ -32,12 +32,19 @@ struct execution_request {
 enum class launch_way : std::uint8_t { simulated, streams, cuda_graph };
 std::string_view to_text(launch_way way);
 
+// What a slice of an operator ran with, where a library's engines were chosen among.
+struct slice_cost {
+  compute what;
+  op_cost cost;  // its time when it was chosen
+};
+
 struct execution {
   std::vector<trace> iterations;
   // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   launch_way launched = launch_way::simulated;
+  std::vector<slice_cost> slices;  // of operators that the plan cuts, in its order
 };
 
 class backend {

@@ -74,18 +74,27 @@ byte_count pack_arena(bool managed, const std::vector<block>& blocks, const life
   return round_up(placed.bytes, managed ? managed_block : arena_alignment);
 }
 
-// Bytes held at each action, in both arenas and in the device arena alone; terms at the peak.
-void account(layout& at, const graph& g, const std::vector<block>& blocks, const lifetime_table& table,
-             std::size_t actions) {
-  at.live_device.assign(actions, 0);
-  std::vector<byte_count> live(actions, 0);
+// Bytes held at each action.
+template <class Counts>
+std::vector<byte_count> held_bytes(const std::vector<block>& blocks, const lifetime_table& table,
+                                   std::size_t actions, const Counts& counts) {
+  std::vector<byte_count> held(actions, 0);
   for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares != none) continue;
+    if (table.all[l].shares != none || !counts(table.all[l])) continue;
     for (std::uint32_t i = blocks[l].begin; i < std::min<std::size_t>(blocks[l].end, actions); ++i) {
-      live[i] += blocks[l].bytes;
-      if (!table.all[l].managed) at.live_device[i] += blocks[l].bytes;
+      held[i] += blocks[l].bytes;
     }
   }
+  return held;
+}
+
+constexpr auto in_both_arenas = [](const lifetime&) { return true; };
+
+// Bytes held at each action in the device arena; terms at the peak of both arenas.
+void account(layout& at, const graph& g, const std::vector<block>& blocks, const lifetime_table& table,
+             std::size_t actions) {
+  at.live_device = held_bytes(blocks, table, actions, [](const lifetime& l) { return !l.managed; });
+  const std::vector<byte_count> live = held_bytes(blocks, table, actions, in_both_arenas);
   const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
   for (std::uint32_t l = 0; l < blocks.size(); ++l) {
     if (table.all[l].shares == none && blocks[l].begin <= peak && peak < blocks[l].end) {
@@ -108,6 +117,11 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
   for (std::uint32_t l = 0; l < blocks.size(); ++l) at.offset[l] = at.offset[root_of(table, l)];
   account(at, g, blocks, table, plan.actions.size());
   return at;
+}
+
+std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
+  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cuts_of(p.network, plan));
+  return held_bytes(blocks_of(table), table, plan.actions.size(), in_both_arenas);
 }
 
 bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {

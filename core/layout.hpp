@@ -22,6 +22,10 @@ struct layout {
 // address as it was.
 layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how);
 
+// Bytes that hold something in either arena at each action of a plan, workspaces included: the lower
+// bound of what packing needs.
+std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
+
 // Do two lifetimes overlap in the addresses of one arena?
 bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b);
 

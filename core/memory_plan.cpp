@@ -24,13 +24,17 @@ void join(const tensor& t, cut& have, axis along, std::uint32_t of) {
   have = {along, static_cast<std::uint32_t>(parts)};
 }
 
-std::string to_text(const slice& s) {
-  if (is_whole(s)) return "";
-  return " [" + std::string(to_text(s.along)) + " " + std::to_string(s.part) + "/" + std::to_string(s.of) +
-         "]";
+std::string followed_by(const slice& s) {
+  return is_whole(s) ? "" : " " + to_text(s);
 }
 
 }  // namespace
+
+std::string to_text(const slice& s) {
+  if (is_whole(s)) return "";
+  return "[" + std::string(to_text(s.along)) + " " + std::to_string(s.part) + "/" + std::to_string(s.of) +
+         "]";
+}
 
 std::string_view to_text(residence home) {
   switch (home) {
@@ -67,12 +71,12 @@ std::string to_text(const graph& g, const action& a) {
   return std::visit(
       overloaded{
           [&](const advise& x) { return "advise " + name(x.what) + " " + std::string(to_text(x.hint)); },
-          [&](const prefetch& x) { return "prefetch " + name(x.what) + to_text(x.part); },
-          [&](const evict& x) { return "evict " + name(x.what) + to_text(x.part); },
-          [&](const discard& x) { return "discard " + name(x.what) + to_text(x.part); },
+          [&](const prefetch& x) { return "prefetch " + name(x.what) + followed_by(x.part); },
+          [&](const evict& x) { return "evict " + name(x.what) + followed_by(x.part); },
+          [&](const discard& x) { return "discard " + name(x.what) + followed_by(x.part); },
           [&](const compute& x) {
             return "compute " + (x.what < g.ops.size() ? g.ops[x.what].name : "#" + std::to_string(x.what)) +
-                   to_text(x.part);
+                   followed_by(x.part);
           },
       },
       a);

@@ -61,6 +61,8 @@ struct memory_plan {
 
 std::string_view to_text(residence home);
 std::string_view to_text(advice hint);
+// "[batch 0/4]"; nothing for the whole.
+std::string to_text(const slice& s);
 // "prefetch conv1.w [batch 0/4]".
 std::string to_text(const graph& g, const action& a);
 

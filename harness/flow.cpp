@@ -111,20 +111,31 @@ void note_memory(record& r, const execution_plan& plan) {
   r.memory.peak_device = plan.peak_device_bytes;
 }
 
+engine_figure figure_of(std::string name, const op_cost& c, const work& w) {
+  return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.parts};
+}
+
 void note_engines(record& r, const setting& s) {
   if (r.simulated) return;
   r.engines.emplace();
   for (std::size_t i = 0; i < s.costs.size(); ++i) {
     const op& o = s.network.ops[i];
-    const op_cost& c = s.costs[i];
-    const work w = work_of(s.network, o);
-    r.engines->push_back({o.name, c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.parts});
+    r.engines->push_back(figure_of(o.name, s.costs[i], work_of(s.network, o)));
   }
 }
 
 std::string name_of(const graph& g, const action& a) {
   const auto* c = std::get_if<compute>(&a);
   return c && is_whole(c->part) ? g.ops[c->what].name : to_text(g, a);
+}
+
+// Slices stand for the operator that they are of.
+void note_slices(record& r, const graph& g, const std::vector<slice_cost>& slices) {
+  for (const slice_cost& s : slices) {
+    const op& o = g.ops[s.what.what];
+    std::erase_if(*r.engines, [&](const engine_figure& e) { return e.op == o.name; });
+    r.engines->push_back(figure_of(o.name + " " + to_text(s.what.part), s.cost, work_of(g, o, s.what.part)));
+  }
 }
 
 timeline_figures timeline_of(const graph& g, const execution_plan& plan, const execution& done) {
@@ -143,7 +154,7 @@ bool all_observed(const counters& c) {
          c.driver_evict_bytes && c.plan_evict_bytes && c.copy_to_host_bytes && c.evicted_blocks;
 }
 
-void note_execution(record& r, const execution& done) {
+void note_execution(record& r, const graph& g, const execution& done) {
   for (const trace& t : done.iterations) r.samples.push_back(t.duration);
   if (!done.iterations.empty()) {
     r.first = done.iterations.front().moved;
@@ -153,6 +164,7 @@ void note_execution(record& r, const execution& done) {
     }
   }
   if (done.launched != launch_way::simulated) r.launch = done.launched;
+  note_slices(r, g, done.slices);
   r.digest = done.digest;
   r.loss = done.loss;
 }
@@ -180,7 +192,7 @@ void fill(record& r, const cell& work) {
   check_host_holds(plan, s.on);
 
   const execution done = s.runs_on->execute(s.network, plan, {e.iterations, e.timeline, true, work.values});
-  note_execution(r, done);
+  note_execution(r, s.network, done);
   if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(s.network, plan, done);
 }
 

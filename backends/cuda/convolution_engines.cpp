@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 #include <set>
 #include <utility>
@@ -142,37 +143,42 @@ class contest {
 
   void try_engines(convolution_method method) {
     constexpr std::int64_t most_parts = 64;
-    std::set<std::string> too_large;  // families
+    std::set<std::string> open;  // families none of which ran within the cap
     for (const std::int64_t parts : parts_of(problem_)) {
-      if (parts > most_parts || (parts > 1 && too_large.empty())) return;
-      for (const std::string& family : try_engines(method, parts, too_large)) too_large.erase(family);
+      if (parts > most_parts || (parts > 1 && open.empty())) return;
+      for (const std::string& family : try_engines(method, parts, open)) open.erase(family);
     }
   }
 
-  // With one part, every family, those that do not fit added to `too_large`; else only those in it.
-  // Returns the families that fit. Lists begin with the likely ones: they are left when nothing has
-  // been gained for long, sooner where each takes a compiler's time, and so are families far behind.
+  // With one part, every family, those that do not run added to `open`: they need too much workspace,
+  // or refuse so large a tensor. Else only those in it. Returns the families that ran. Lists begin with
+  // the likely ones: they are left when many, or those of a long time, have gained nothing, and so are
+  // families far behind.
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts,
-                                    std::set<std::string>& too_large) {
+                                    std::set<std::string>& open) {
+    using clock = std::chrono::steady_clock;
     constexpr nanoseconds far = 3;
-    const bool compiles = method == convolution_method::fused || method == convolution_method::packed_fused;
-    const int patience = compiles && problem_.arithmetic == precision::bf16 ? 4 : 12;
+    constexpr int patience = 12;
+    constexpr auto long_time = std::chrono::seconds(2);
     int idle = 0;
-    std::set<std::string> fitting, behind;
+    auto gained = clock::now();
+    std::set<std::string> ran, behind;
     visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
-      if (parts > 1 && too_large.count(recipe.family) == 0) return true;
-      if (recipe.workspace_bytes > cap_) {
-        if (parts == 1) too_large.insert(recipe.family);
-        return true;
-      }
-      fitting.insert(recipe.family);
+      if (parts > 1 && open.count(recipe.family) == 0) return true;
       if (behind.count(recipe.family) != 0) return true;
-      const nanoseconds before = best_time_, time = enter(recipe);
+      const nanoseconds before = best_time_;
+      const nanoseconds time = recipe.workspace_bytes > cap_ ? never : enter(recipe);
+      if (time == never) {
+        if (parts == 1) open.insert(recipe.family);
+        return clock::now() - gained < long_time;
+      }
+      ran.insert(recipe.family);
       if (time / far > best_time_) behind.insert(recipe.family);
       idle = best_time_ < before ? 0 : idle + 1;
-      return idle < patience;
+      if (idle == 0) gained = clock::now();
+      return idle < patience && clock::now() - gained < long_time;
     });
-    return fitting;
+    return ran;
   }
 
   session& on_;

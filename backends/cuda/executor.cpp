@@ -108,10 +108,23 @@ void executor::make_events(bool timeline) {
   }
 }
 
+// Kernels of our own are not chosen: they have no time.
+std::vector<slice_cost> executor::slices() const {
+  std::vector<slice_cost> all;
+  for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
+    const auto* const c = std::get_if<compute>(&plan_.steps[i].what);
+    if (c == nullptr || is_whole(c->part) || engines_[i].choice.time == 0) continue;
+    const engine_choice& chosen = engines_[i].choice;
+    all.push_back({*c, {chosen.time, chosen.workspace_bytes, chosen.engine, chosen.parts}});
+  }
+  return all;
+}
+
 execution executor::run(const execution_request& how) {
   make_events(how.timeline);
   set_initial_state();
   execution result;
+  result.slices = slices();
   result.launched = launch_way::streams;
   const bool may_record = plan_.managed_arena_bytes == 0 && !how.timeline && how.iterations > 1;
   const std::uint32_t issued = may_record ? 1 : how.iterations;

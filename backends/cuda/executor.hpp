@@ -60,6 +60,7 @@ class executor {
   };
 
   void choose_engines();
+  std::vector<slice_cost> slices() const;
   void allocate();
   void make_events(bool timeline);
   void set_initial_state();

@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
+#include "core/layout.hpp"
+#include "planners/planners.hpp"
+
+namespace um {
+namespace {
+
+// Operators [begin, end) that go over the batch in slices together.
+struct run {
+  op_id begin = 0, end = 0;
+};
+
+// Longer runs than this are not tried.
+constexpr op_id most_operators = 24;
+// A run must lower the peak by more than 1 part in so many: slices are less efficient.
+constexpr byte_count least_gain = 100;
+
+bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
+  const slice last{axis::batch, parts - 1, parts};
+  try {
+    for (const tensor_id t : o.out) {
+      if (survives(g.tensors[t].use) && g.tensors[t].use != role::parameter_gradient) return false;
+    }
+    accesses_of(g, o, last);
+    return g.tensors[o.in[0]].shape.n >= static_cast<std::int64_t>(parts);
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}
+
+memory_plan plan_of(const graph& g, const std::vector<run>& runs, std::uint32_t parts) {
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), residence::device);
+  auto next = runs.begin();
+  for (op_id o = 0; o < g.ops.size();) {
+    if (next == runs.end() || o < next->begin) {
+      plan.actions.emplace_back(compute{o++, {}});
+      continue;
+    }
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      for (op_id i = next->begin; i < next->end; ++i) {
+        plan.actions.emplace_back(compute{i, {axis::batch, part, parts}});
+      }
+    }
+    o = next++->end;
+  }
+  return plan;
+}
+
+// `added` and those of `runs` that it touches, as one run.
+std::vector<run> with(const std::vector<run>& runs, run added) {
+  std::vector<run> all;
+  for (const run& r : runs) {
+    if (r.end < added.begin || added.end < r.begin) {
+      all.push_back(r);
+    } else {
+      added = {std::min(added.begin, r.begin), std::max(added.end, r.end)};
+    }
+  }
+  all.push_back(added);
+  std::ranges::sort(all, {}, &run::begin);
+  return all;
+}
+
+class slicing {
+ public:
+  explicit slicing(const problem& p) : p_(p), parts_(static_cast<std::uint32_t>(p.knobs.at("parts"))) {
+    for (const op& o : p.network.ops) cuttable_.push_back(can_be_cut(p.network, o, parts_));
+  }
+
+  memory_plan plan() {
+    live_ = live_with(runs_);
+    while (const auto better = lower_at_peak()) {
+      runs_ = *better;
+      live_ = live_with(runs_);
+    }
+    return plan_of(p_.network, without_needless(), parts_);
+  }
+
+ private:
+  // The most bytes alive during each operator, over all its slices.
+  using heights = std::vector<byte_count>;
+
+  heights live_with(const std::vector<run>& runs) const {
+    const memory_plan plan = plan_of(p_.network, runs, parts_);
+    const std::vector<byte_count> live = live_bytes(p_, plan);
+    heights most(p_.network.ops.size(), 0);
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      byte_count& m = most[std::get<compute>(plan.actions[i]).what];
+      m = std::max(m, live[i]);
+    }
+    return most;
+  }
+  static byte_count most_of(const heights& live, op_id begin, op_id end) {
+    byte_count most = 0;
+    for (op_id o = begin; o < end; ++o) most = std::max(most, live[o]);
+    return most;
+  }
+  byte_count most_of(const heights& live) const { return most_of(live, 0, end_); }
+
+  // The runs with one more, or a longer one, in which all operators stay below the peak.
+  std::optional<std::vector<run>> lower_at_peak() const {
+    const byte_count peak = most_of(live_);
+    const auto at = static_cast<op_id>(std::ranges::find(live_, peak) - live_.begin());
+    const byte_count enough = peak - peak / least_gain;
+    std::optional<std::vector<run>> best;
+    byte_count least = enough;
+    for (op_id end = at + 1; end <= end_ && cuttable_[end - 1] && end - at <= most_operators; ++end) {
+      for (op_id begin = at + 1; begin-- > 0 && cuttable_[begin] && end - begin <= most_operators;) {
+        std::vector<run> candidate = with(runs_, {begin, end});
+        const heights live = live_with(candidate);
+        if (live[at] >= least || most_of(live, begin, end) > enough || most_of(live) > peak) continue;
+        least = live[at];
+        best = std::move(candidate);
+      }
+    }
+    return best;
+  }
+
+  std::vector<run> without_needless() const {
+    std::vector<run> kept = runs_;
+    const byte_count peak = most_of(live_);
+    for (std::size_t i = kept.size(); i-- > 0;) {
+      std::vector<run> fewer = kept;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (most_of(live_with(fewer)) <= peak) kept = std::move(fewer);
+    }
+    return kept;
+  }
+
+  const problem& p_;
+  std::uint32_t parts_;
+  op_id end_ = static_cast<op_id>(p_.network.ops.size());
+  std::vector<bool> cuttable_;
+  std::vector<run> runs_;
+  heights live_;
+};
+
+}  // namespace
+
+memory_plan plan_sliced(const problem& p) {
+  return slicing(p).plan();
+}
+
+}  // namespace um

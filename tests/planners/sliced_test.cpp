@@ -1,0 +1,77 @@
+// Slicing where memory peaks: less memory, and no more slices than that takes.
+#include <gtest/gtest.h>
+
+#include "core/layout.hpp"
+#include "core/lower.hpp"
+#include "core/verify.hpp"
+#include "planners/planners.hpp"
+#include "tests/planners/small_networks.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+byte_count most(const std::vector<byte_count>& live) {
+  return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+}
+
+struct sliced : ::testing::Test {
+  machine on;
+  profile costs;
+  memory_plan plan_for(const graph& g, std::int64_t parts) {
+    costs.assign(g.ops.size(), {1000, 0, "test"});
+    const problem p{g, costs, on, most_bytes, pressure::none, {{"parts", parts}}};
+    memory_plan made = plan_sliced(p);
+    EXPECT_EQ(defect_of(g, made), std::nullopt);
+    least = most(live_bytes(p, made));
+    whole = most(live_bytes(p, plan_resident(p)));
+    arena = lower(p, made).device_arena_bytes;
+    return made;
+  }
+  static constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
+  byte_count least = 0, whole = 0, arena = 0;
+};
+
+TEST_F(sliced, holds_less_where_activations_peak) {
+  for (const char* name : {"vgg16", "alexnet"}) {
+    const graph g = small(name, name, 64, {.joined = fusion::lean}).g;
+    plan_for(g, 8);
+    EXPECT_LT(least, whole) << name;
+    EXPECT_LT(static_cast<double>(arena), 1.05 * static_cast<double>(least)) << name;
+  }
+}
+
+TEST_F(sliced, uses_slices_of_the_size_asked_for) {
+  const graph g =
+      small("conv", "conv", 64,
+            {.knobs = {{"c", 32}, {"h", 64}, {"w", 64}, {"k", 48}, {"kernel", 3}, {"stride", 1}, {"pad", 1}}})
+          .g;
+  const memory_plan plan = plan_for(g, 4);
+  EXPECT_LE(least, whole);
+  for (const action& a : plan.actions) {
+    const slice& s = std::get<compute>(a).part;
+    EXPECT_TRUE(is_whole(s) || s.of == 4);
+  }
+}
+
+TEST_F(sliced, leaves_whole_what_cannot_be_cut_or_gains_nothing) {
+  const graph normalised = small("resnet", "resnet20_cifar", 64, {.joined = fusion::lean}).g;
+  const graph few = small("vgg11", "vgg11", 2, {.joined = fusion::fused}).g;  // fewer images than parts
+  for (const graph* g : {&normalised, &few}) {
+    for (const action& a : plan_for(*g, 4).actions) {
+      const compute& c = std::get<compute>(a);
+      const bool batch_norms = std::holds_alternative<batch_norm>(g->ops[c.what].what);
+      EXPECT_TRUE(is_whole(c.part) || !batch_norms) << g->ops[c.what].name;
+      if (g == &few) EXPECT_TRUE(is_whole(c.part));
+    }
+    EXPECT_LE(least, whole);
+  }
+}
+
+TEST_F(sliced, gives_the_same_plan_every_time) {
+  const graph g = small("alexnet", "alexnet", 64, {.joined = fusion::lean}).g;
+  EXPECT_EQ(plan_for(g, 4), plan_for(g, 4));
+}
+
+}  // namespace
