@@ -181,6 +181,8 @@ struct child_pool::child {
   descriptor in, out, error;
   std::string input;
   clock::time_point deadline;
+  process_probe probe;
+  std::uint64_t kills_before = 0;
 
   void pump() {
     feed(in, input);
@@ -193,7 +195,9 @@ struct child_pool::child {
   // True once the process is gone, or given up because not even SIGKILL ends it.
   bool settle() {
     siginfo_t ended{};
-    if (waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+    const char state = probe.state(pid);
+    const bool asleep = state == 'D';  // then it cannot have ended
+    if (!asleep && waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         ended.si_pid == pid) {
       kill_group();  // what it left behind; before the process number is free for others
       int status = 0;
@@ -201,12 +205,14 @@ struct child_pool::child {
       pump();
       if (WIFEXITED(status)) report.exit_code = WEXITSTATUS(status);
       if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
+      report.memory_ran_out = probe.out_of_memory_kills() > kills_before;
       return true;
     }
     const auto now = clock::now();
     if (!report.timed_out && now >= deadline) {
       kill_group();
       report.timed_out = true;
+      report.last_state = state;
       deadline = now + kill_patience;
     } else if (report.timed_out && now >= deadline) {
       report.stuck = true;
@@ -222,12 +228,14 @@ child_pool::~child_pool() {
 }
 
 void child_pool::start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
-                       std::chrono::seconds deadline) {
+                       std::chrono::seconds deadline, process_probe probe) {
   pipe_ends in = make_pipe(), out = make_pipe(), error = make_pipe();
   for (const descriptor* ours : {&in.write, &out.read, &error.read}) make_non_blocking(*ours);
   auto c = std::make_unique<child>();
   c->report.id = id;
   c->input = std::move(input);
+  c->probe = std::move(probe);
+  c->kills_before = c->probe.out_of_memory_kills();
   c->pid = spawn_self(arguments, spawn_settings(in.read, out.write, error.write));
   c->in = std::move(in.write);
   c->out = std::move(out.read);
@@ -284,6 +292,7 @@ void child_pool::kill_all() {
 void die_with_parent(int parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
+  volunteer_for_out_of_memory();
 }
 
 std::string signal_name(int signal) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/process_probe.hpp"
+
 namespace um {
 
 // Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD from their default actions, and makes a write to
@@ -36,6 +38,8 @@ struct child_report {
   std::optional<int> signal;     // if a signal killed it
   bool timed_out = false;        // the deadline passed and its group was killed
   bool stuck = false;            // even SIGKILL did not end it: it hangs in the kernel
+  bool memory_ran_out = false;   // while it ran the kernel killed a process for want of memory
+  char last_state = 0;           // of its process at the deadline, as process_probe has it
   std::string output;            // everything from its standard output
   std::string error_tail;        // the end of its standard error
 };
@@ -48,10 +52,10 @@ class child_pool {
   child_pool(const child_pool&) = delete;
   child_pool& operator=(const child_pool&) = delete;
 
-  // Starts this executable with `arguments` and hands it `input` as its standard input. Throws
-  // std::system_error if no process can be started.
+  // Starts this executable with `arguments` and hands it `input` as its standard input. `probe` tells
+  // how it fares. Throws std::system_error if no process can be started.
   void start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
-             std::chrono::seconds deadline);
+             std::chrono::seconds deadline, process_probe probe = kernel_probe());
   std::size_t running() const { return children_.size(); }
 
   // Waits for the next child to end; nothing if a stop signal came first.
@@ -68,8 +72,8 @@ class child_pool {
   std::vector<std::unique_ptr<child>> children_;
 };
 
-// Called first in a child's own code: from here on it dies with its parent, and at once if `parent`
-// is its parent no more.
+// Called first in a child's own code: from here on it dies with its parent, at once if `parent` is its
+// parent no more, and before its parent if memory runs out.
 void die_with_parent(int parent);
 
 // "SIGABRT".

@@ -28,7 +28,12 @@ struct plan_options {
 };
 struct sweep_options {
   std::string spec, out, jobs, shard, machines;
-  bool resume = false, dry_run = false, allow_native = false;
+  bool resume = false, dry_run = false, no_skip = false, allow_native = false;
+};
+
+struct merge_options {
+  std::vector<std::string> parts;
+  std::string out;
 };
 
 struct env_options {
@@ -45,5 +50,6 @@ int plan_command(const plan_options& options);
 int run_command(const run_options& options);
 int sweep_command(const sweep_options& options);
 int calibrate_command(const calibrate_options& options);
+int merge_command(const merge_options& options);
 
 }  // namespace um

@@ -201,6 +201,17 @@ std::string key_of(const experiment& e) {
                      to_text(e.mode.value()), e.backend);
 }
 
+std::string line_of(experiment e) {
+  e.ratio.reset();
+  e.budget.reset();
+  return key_of(e);
+}
+
+bool is_tighter(const experiment& a, const experiment& b) {
+  if (a.ratio && b.ratio) return *a.ratio > *b.ratio;
+  return a.budget && b.budget && *a.budget < *b.budget;
+}
+
 pressure pressure_of(run_mode mode) {
   return mode == run_mode::capped ? pressure::plan : pressure::driver;
 }

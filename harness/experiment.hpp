@@ -59,6 +59,11 @@ std::string storage_text(const network_spec& n);
 // appear where they differ from their defaults.
 std::string key_of(const experiment& e);
 
+// The key without the ratio or budget: experiments of one line differ in nothing else.
+std::string line_of(experiment e);
+// Whether `a` asks for less memory than `b` of the same line: a higher ratio, a smaller budget.
+bool is_tighter(const experiment& a, const experiment& b);
+
 pressure pressure_of(run_mode mode);
 
 // Everything a cell's process needs to know, so that it reads no file.

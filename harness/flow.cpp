@@ -212,7 +212,7 @@ record run_cell(const cell& work) {
   } catch (const out_of_memory& e) {
     fail(r, outcome::out_of_memory, e.what());
   } catch (const std::bad_alloc&) {
-    fail(r, outcome::out_of_memory, "the host has no memory left for this process");
+    fail(r, outcome::host_out_of_memory, "the host has no memory left for this process");
   } catch (const unsupported& e) {
     fail(r, outcome::unsupported, e.what());
   } catch (const wrong_plan& e) {

@@ -1,11 +1,13 @@
 #include "harness/isolation.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <iterator>
 
@@ -21,16 +23,46 @@ namespace {
 constexpr std::chrono::seconds gpu_deadline{60};
 constexpr int refused = 2;  // exit code of probe-gpu; the reason is its standard error
 
-void fail_as_asked(const std::string& key) {
+// How the cell of this key is asked to fail (see run_cell_process); "" is not at all.
+std::string_view asked_failure(const std::string& key) {
   const char* asked = std::getenv("UMBENCH_TEST_CELL");
   const std::string_view text = asked ? asked : "";
   const std::size_t colon = text.find(':');
-  if (colon == std::string_view::npos || key.find(text.substr(colon + 1)) == std::string::npos) return;
-  if (text.substr(0, colon) == "abort") {
+  if (colon == std::string_view::npos || key.find(text.substr(colon + 1)) == std::string::npos) return {};
+  return text.substr(0, colon);
+}
+
+// Leaves this process no more memory than it has.
+void tighten_memory() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit tight{pages * static_cast<std::size_t>(getpagesize()), RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &tight);
+}
+
+void fail_as_asked(std::string_view how, const cell& work) {
+  if (how == "abort") {
     std::cerr << "asked to abort" << std::endl;
     std::abort();
   }
-  while (text.substr(0, colon) == "hang") pause();
+  if (how == "exit") {
+    std::cerr << "asked to exit" << std::endl;
+    std::_Exit(3);
+  }
+  if (how == "kill" || how == "out_of_memory") raise(SIGKILL);
+  if (how == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
+  if (how == "half") std::cout << to_json(blank_record(work.what)).substr(0, 100) << std::flush;
+  if (how == "garbage" || how == "half") std::_Exit(0);
+  if (how == "memory") tighten_memory();
+  while (how == "hang" || how == "sleep") pause();
+}
+
+// The kernel's, unless the cell is asked to seem to sleep for ever or to be taken for want of memory.
+process_probe probe_for(std::string_view how) {
+  process_probe probe = kernel_probe();
+  if (how == "sleep") probe.state = [](pid_t) { return 'D'; };
+  if (how == "out_of_memory") probe.out_of_memory_kills = [n = std::uint64_t{0}]() mutable { return ++n; };
+  return probe;
 }
 
 // ": " and the last words of standard error, if there were any.
@@ -43,10 +75,8 @@ std::string last_words(const child_report& report) {
 
 std::string how_it_ended(const child_report& report) {
   if (report.signal) {
-    const bool foreign_kill = *report.signal == SIGKILL;
     return fmt::format("killed by {}{}{}", signal_name(*report.signal),
-                       foreign_kill ? " from outside (is the host short of memory?)" : "",
-                       last_words(report));
+                       *report.signal == SIGKILL ? " from outside" : "", last_words(report));
   }
   return fmt::format("exited with code {}{}", report.exit_code.value_or(-1), last_words(report));
 }
@@ -62,15 +92,24 @@ record failed(const cell& work, outcome result, std::string reason) {
 
 void start_cell(child_pool& pool, std::size_t id, const cell& work) {
   pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
-             std::chrono::seconds{work.what.deadline_s});
+             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(key_of(work.what))));
 }
 
 record record_of(const cell& work, const child_report& report) {
+  if (report.stuck) {
+    return failed(
+        work, outcome::hung,
+        fmt::format("no result after {} s, and its process sleeps in the kernel (state {}) where it "
+                    "cannot be killed; reboot the machine before its GPU is used again",
+                    work.what.deadline_s, report.last_state ? report.last_state : '?'));
+  }
   if (report.timed_out) {
     return failed(work, outcome::timeout,
-                  fmt::format("no result after {} s; {}", work.what.deadline_s,
-                              report.stuck ? "its process hangs in the kernel and cannot be killed"
-                                           : "its process was killed"));
+                  fmt::format("no result after {} s; its process was killed", work.what.deadline_s));
+  }
+  if (report.signal == SIGKILL && report.memory_ran_out) {
+    return failed(work, outcome::host_out_of_memory,
+                  "the kernel killed its process: the host, or its control group, ran out of memory");
   }
   if (report.exit_code != 0) return failed(work, outcome::crashed, how_it_ended(report));
   try {
@@ -84,7 +123,7 @@ int run_cell_process(int parent) {
   die_with_parent(parent);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const cell work = cell_from_json(text, "standard input");
-  fail_as_asked(key_of(work.what));
+  fail_as_asked(asked_failure(key_of(work.what)), work);
   std::cout << to_json(run_cell(work)) << std::flush;
   return std::cout ? 0 : 1;
 }

@@ -22,8 +22,9 @@ void start_cell(child_pool& pool, std::size_t id, const cell& work);
 record record_of(const cell& work, const child_report& report);
 
 // The body of `run-cell`: reads the cell from standard input, writes the record to standard output.
-// The environment variable UMBENCH_TEST_CELL, "abort:TEXT" or "hang:TEXT", makes the cells whose
-// key holds TEXT fail that way; the tests of isolation use it.
+// The environment variable UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the
+// tests of isolation use it. HOW: abort, exit, kill, garbage (instead of a record), half (of a record),
+// memory (none is left), hang; and, seen so by the parent alone, out_of_memory and sleep (uninterruptible).
 int run_cell_process(int parent);
 
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there

@@ -152,7 +152,9 @@ std::optional<std::string> fields::text_or_null(std::string_view name) {
 
 void fields::schema() {
   const std::int64_t version = integer("schema");
-  if (version != 1) refuse(where("schema"), fmt::format("{} is unknown; this version reads 1", version));
+  if (version != 1)
+    refuse(where("schema"), fmt::format("{} is {}; this umbench reads 1", version,
+                                        version > 1 ? "from a newer umbench" : "unknown"));
 }
 
 void fields::finish() {

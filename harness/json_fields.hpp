@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,10 +44,14 @@ std::vector<std::pair<const json*, place>> as_list(const json& value, const plac
 std::size_t as_one_of(const json& value, const place& at, const std::vector<std::string>& names);
 
 template <class E>
-E as_choice(const json& value, const place& at, std::initializer_list<E> all) {
+E as_choice(const json& value, const place& at, std::span<const E> all) {
   std::vector<std::string> names;
   for (const E e : all) names.emplace_back(to_text(e));
-  return *(all.begin() + as_one_of(value, at, names));
+  return all[as_one_of(value, at, names)];
+}
+template <class E>
+E as_choice(const json& value, const place& at, std::initializer_list<E> all) {
+  return as_choice(value, at, std::span<const E>(all.begin(), all.size()));
 }
 
 class fields {

@@ -219,9 +219,7 @@ void write_result(json& out, const record& r) {
 }
 
 void read_result(fields& f, record& r) {
-  r.result = as_choice(f.at("outcome"), f.where("outcome"),
-                       {outcome::ok, outcome::infeasible, outcome::out_of_memory, outcome::unsupported,
-                        outcome::timeout, outcome::crashed, outcome::wrong_result});
+  r.result = as_choice(f.at("outcome"), f.where("outcome"), std::span<const outcome>(all_outcomes));
   r.reason = f.text_or_null("reason");
   for (const auto& [value, at] : f.list("samples_ns")) r.samples.push_back(as_integer(*value, at));
   if (!f.is_null("counters")) {

@@ -79,6 +79,8 @@ void add_sweep(CLI::App& app, sweep_options& o) {
   option(sweep, "--out", o.out, "JSON Lines file (the sweep's name with .jsonl)");
   sweep.add_flag("--resume", o.resume, "Go on with the file: skip the cells that it holds");
   sweep.add_flag("--dry-run", o.dry_run, "Print the cells, run nothing");
+  sweep.add_flag("--no-skip", o.no_skip,
+                 "Run cells although a lower ratio of the same line timed out or hung");
   option(sweep, "--jobs", o.jobs, "Simulated cells that run at a time (one a core)");
   option(sweep, "--shard", o.shard, "I/N: only the I-th of N parts of the cells");
   option(sweep, "--machines", o.machines, "Folder with more machine files");
@@ -104,6 +106,12 @@ void add_calibrate(CLI::App& app, calibrate_options& o) {
   option(calibrate, "--machines", o.machines, "Folder with more machine files");
 }
 
+void add_merge(CLI::App& app, merge_options& o) {
+  CLI::App& merge = *app.add_subcommand("merge", "Join the record files of a sweep's shards");
+  merge.add_option("PART", o.parts, "Record files, in the order of their shards")->required();
+  option(merge, "--out", o.out, "JSON Lines file for all of them").required();
+}
+
 struct command_line {
   std::string list_what, list_machines;
   env_options env;
@@ -112,6 +120,7 @@ struct command_line {
   run_options run;
   plan_options plan;
   sweep_options sweep;
+  merge_options merge;
 };
 
 void describe(CLI::App& app, command_line& c) {
@@ -129,6 +138,7 @@ void describe(CLI::App& app, command_line& c) {
   add_plan(app, c.plan);
   add_run(app, c.run);
   add_sweep(app, c.sweep);
+  add_merge(app, c.merge);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
   app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
   CLI::App& probe = *app.add_subcommand(gpu_command, "")->group("");
@@ -143,6 +153,7 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("plan")) return plan_command(c.plan);
   if (app.got_subcommand("run")) return run_command(c.run);
   if (app.got_subcommand("sweep")) return sweep_command(c.sweep);
+  if (app.got_subcommand("merge")) return merge_command(c.merge);
   if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.parent, c.probe_device);
   return run_cell_process(c.parent);
 }

@@ -1,6 +1,7 @@
 // What is kept of one experiment: a record is a line of a file, and so is the environment.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -17,13 +18,19 @@ namespace um {
 
 enum class outcome : std::uint8_t {
   ok,
-  infeasible,     // the strategy cannot work within the budget: a result
-  out_of_memory,  // an allocation failed
-  unsupported,    // the backend lacks something
-  timeout,        // the deadline passed
-  crashed,        // the cell's process died
-  wrong_result,   // computed something else than `device` did
+  infeasible,          // the strategy cannot work within the budget: a result
+  out_of_memory,       // an allocation on the device failed
+  host_out_of_memory,  // an allocation on the host failed, or the kernel took the cell's process
+  unsupported,         // the backend lacks something
+  timeout,             // the deadline passed, or it did at a lower ratio of the same line
+  crashed,             // the cell's process died
+  hung,                // its process sleeps in the kernel and cannot be killed
+  wrong_result,        // computed something else than `device` did
 };
+inline constexpr std::array all_outcomes{
+    outcome::ok,          outcome::infeasible, outcome::out_of_memory, outcome::host_out_of_memory,
+    outcome::unsupported, outcome::timeout,    outcome::crashed,       outcome::hung,
+    outcome::wrong_result};
 std::string_view to_text(outcome o);
 // ok and infeasible: nothing failed.
 constexpr bool is_result(outcome o) {

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "harness/json.hpp"
 #include "harness/suggest.hpp"
@@ -30,22 +32,33 @@ std::optional<off_t> size_of(int descriptor) {
   return status.st_size;
 }
 
+// Puts the entry of a new file into its folder on the disk as well.
+void keep_name(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  fsync(descriptor);
+  close(descriptor);
+}
+
 }  // namespace
 
 record_file::record_file(std::filesystem::path path, open_mode how) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const bool reads = how == open_mode::read;
+  descriptor_ = open(path_.c_str(), (reads ? O_RDONLY : O_RDWR | O_CREAT | O_APPEND) | O_CLOEXEC, 0644);
   if (descriptor_ < 0) {
-    throw input_error(
-        fmt::format("{}: cannot write: {}; choose another --out", path_.string(), std::strerror(errno)));
+    throw input_error(fmt::format("{}: cannot {}: {}{}", path_.string(), reads ? "read" : "write",
+                                  std::strerror(errno), reads ? "" : "; choose another --out"));
   }
   try {
-    lock();
+    if (!reads) lock();
     const bool holds_something = size_of(descriptor_).value_or(0) > 0;
     if (how == open_mode::create && holds_something) {
       throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
                                     path_.string()));
     }
-    if (holds_something) load();
+    if (holds_something) load(how);
+    if (!reads && !holds_something) keep_name(path_);
   } catch (...) {
     close(descriptor_);
     throw;
@@ -58,18 +71,23 @@ record_file::~record_file() {
 
 void record_file::lock() {
   if (!size_of(descriptor_)) return;  // a device keeps nothing that two writers could spoil
-  if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  if (errno != EWOULDBLOCK) return;  // a file system without locks
+  // A child that a killed umbench had just begun to start holds the lock for a moment longer.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    if (errno != EWOULDBLOCK) return;  // a file system without locks
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  }
   throw input_error(fmt::format("{}: another umbench is writing to it; wait for it or choose another --out",
                                 path_.string()));
 }
 
-void record_file::load() {
+void record_file::load(open_mode how) {
   const std::string text = read_file(path_);
   const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
   was_torn_ = whole < text.size();
   if (whole == 0 && !could_be_ours(text)) {
-    throw input_error(fmt::format("{}: is no record file of umbench; choose another --out", path_.string()));
+    throw input_error(fmt::format("{}: is no record file of umbench{}", path_.string(),
+                                  how == open_mode::read ? "" : "; choose another --out"));
   }
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < whole;) {
@@ -77,7 +95,7 @@ void record_file::load() {
     load_line(std::string_view(text).substr(begin, end - begin), ++number);
     begin = end + 1;
   }
-  if (was_torn_ && ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
+  if (was_torn_ && how != open_mode::read && ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
     throw input_error(
         fmt::format("{}: cannot cut off its torn last line: {}", path_.string(), std::strerror(errno)));
   }
@@ -88,7 +106,9 @@ void record_file::load_line(std::string_view line, std::size_t number) {
   if (kind_of_line(line, source) == line_kind::environment) {
     environments_.push_back(environment_from_json(line, source));
   } else {
+    if (environments_.empty()) throw input_error(source + ": a record before any environment");
     earlier_.push_back(record_from_json(line, source));
+    made_in_.push_back(environments_.size() - 1);
   }
 }
 

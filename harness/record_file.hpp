@@ -19,12 +19,13 @@ struct append_error : std::runtime_error {
 enum class open_mode : std::uint8_t {
   create,  // refuse a file that holds something
   resume,  // go on with what is there
+  read,    // change nothing
 };
 
 class record_file {
  public:
   // Throws input_error: it cannot be opened, holds something else, or another process has it.
-  // With open_mode::resume a torn last line, left by a crash, is cut off.
+  // With open_mode::resume a torn last line, left by a crash, is cut off; with read it is left out.
   record_file(std::filesystem::path path, open_mode how);
   ~record_file();
   record_file(const record_file&) = delete;
@@ -34,6 +35,8 @@ class record_file {
   // What the file held when it was opened.
   const std::vector<record>& earlier() const { return earlier_; }
   const std::vector<environment>& environments() const { return environments_; }
+  // Index of the environment in which the record earlier()[i] was made.
+  std::size_t environment_of(std::size_t i) const { return made_in_.at(i); }
   bool was_torn() const { return was_torn_; }
 
   // Adds one line and returns once it is on the disk. Throws append_error.
@@ -42,7 +45,7 @@ class record_file {
 
  private:
   void lock();
-  void load();
+  void load(open_mode how);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
 
@@ -51,6 +54,7 @@ class record_file {
   bool was_torn_ = false;
   std::vector<record> earlier_;
   std::vector<environment> environments_;
+  std::vector<std::size_t> made_in_;
 };
 
 }  // namespace um

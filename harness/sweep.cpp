@@ -123,6 +123,9 @@ std::vector<amount> amounts_of(const grid& g) {
   std::vector<amount> all;
   for (const double r : g.ratios) all.push_back({r, std::nullopt});
   for (const byte_count b : g.budgets) all.push_back({std::nullopt, b});
+  std::sort(all.begin(), all.end(), [](const amount& a, const amount& b) {
+    return std::pair(a.ratio, b.budget) < std::pair(b.ratio, a.budget);
+  });
   if (all.empty()) all.emplace_back();
   return all;
 }

@@ -39,9 +39,9 @@ struct sweep_spec {
 inline constexpr std::size_t most_cells = 100'000;
 
 // Completed experiments in the order in which they run: backend, network with its knobs, precision and so on,
-// strategy and its knobs, then ratio or budget. `device` goes before the other strategies, because their
-// results and times are held against it. The same cell asked for twice runs once, with a timeline
-// if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
+// strategy and its knobs, then rising ratios or falling budgets. `device` goes before the other strategies,
+// because their results and times are held against it. The same cell asked for twice runs once, with a
+// timeline if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
 // would refuse, for too many cells, and for one cell asked for in two ways.
 std::vector<experiment> expand(const sweep_spec& spec, const std::string& source, bool allow_native = false);
 

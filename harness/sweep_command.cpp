@@ -63,6 +63,7 @@ std::string command_to_resume(const sweep_options& options, const std::string& o
   if (!options.shard.empty()) words += " --shard " + options.shard;
   if (!options.jobs.empty()) words += " --jobs " + options.jobs;
   if (!options.machines.empty()) words += " --machines " + with_quotes(options.machines);
+  if (options.no_skip) words += " --no-skip";
   if (options.allow_native) words += " --allow-native-oversubscription";
   return words;
 }
@@ -74,6 +75,14 @@ int finish(const sweep_result& result, const sweep_options& options, std::size_t
                signal_name(*result.stopped_by), result.records.size(), cells, out,
                command_to_resume(options, out));
     return 128 + *result.stopped_by;
+  }
+  if (result.hung) {
+    fmt::print(
+        stderr,
+        "umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
+        "stops; {} of {} cells are in {}; reboot the machine, then go on without that cell with: {}\n",
+        *result.hung, result.records.size(), cells, out, command_to_resume(options, out));
+    return 1;
   }
   fmt::print("{}\n{} cells are in {}\n", table_of(result.records), cells, out);
   if (result.failed == 0) return 0;
@@ -100,7 +109,7 @@ int sweep_command(const sweep_options& options) {
   const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   if (file.was_torn()) fmt::print(stderr, "{}: cut off a torn last line\n", out);
-  const sweep_result result = run_sweep(cells, jobs, file, here, signals, stderr);
+  const sweep_result result = run_sweep(cells, {jobs, options.no_skip}, file, here, signals, stderr);
   return finish(result, options, cells.size(), out);
 }
 

@@ -9,7 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from results import load  # noqa: E402
 
-SHORT = {"infeasible": "no fit", "out_of_memory": "no memory", "wrong_result": "wrong"}
+SHORT = {"infeasible": "no fit", "out_of_memory": "no memory",
+         "host_out_of_memory": "no host memory", "wrong_result": "wrong"}
 
 
 def main():

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <thread>
 
+#include "harness/cgroup.hpp"
 #include "harness/child.hpp"
 #include "harness/isolation.hpp"
 #include "harness/json.hpp"
@@ -93,6 +94,49 @@ TEST(Child, SeveralRunAtATime) {
   EXPECT_EQ(ended, 8U);
 }
 
+TEST(Child, IsTakenBeforeItsParentWhenMemoryRunsOut) {
+  const child_report report = run({"play", "score"});
+  EXPECT_EQ(report.output, "1000\n");
+  EXPECT_FALSE(report.memory_ran_out);
+}
+
+TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
+  signal_watch signals;
+  child_pool pool(signals);
+  process_probe asleep = kernel_probe();
+  asleep.state = [](pid_t) { return 'D'; };
+  pool.start(1, {"play", "hang"}, "", 1s, asleep);
+  const auto report = pool.wait();
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->stuck);
+  EXPECT_EQ(report->last_state, 'D');
+}
+
+TEST(Child, TheKernelsProbeSeesAProcessOfOurs) {
+  const process_probe probe = kernel_probe();
+  EXPECT_EQ(probe.state(getpid()), 'R');
+  EXPECT_EQ(probe.state(-1), 0);
+  EXPECT_EQ(probe.out_of_memory_kills(), probe.out_of_memory_kills());
+}
+
+TEST(Cgroup, TheTightestLimitAboveCounts) {
+  const auto top = std::filesystem::path(testing::TempDir()) / ("umbench-cgroup-" + std::to_string(getpid()));
+  const auto group = top / "slice" / "job";
+  std::filesystem::create_directories(group);
+  const auto write = [](const std::filesystem::path& file, const char* text) { std::ofstream(file) << text; };
+  EXPECT_EQ(memory_of_cgroup(group, top).limit, std::nullopt);
+  write(group / "memory.max", "max\n");
+  EXPECT_EQ(memory_of_cgroup(group, top).limit, std::nullopt);
+  write(group / "memory.max", "1000\n");
+  write(group / "memory.current", "900\n");
+  write(top / "slice" / "memory.max", "5000\n");
+  write(top / "slice" / "memory.current", "4950\n");
+  const cgroup_memory memory = memory_of_cgroup(group, top);
+  EXPECT_EQ(memory.limit, 1000U);
+  EXPECT_EQ(memory.left, 50U);
+  std::filesystem::remove_all(top);
+}
+
 TEST(Cell, EveryEndHasItsOutcome) {
   const cell work{sample_experiment(), std::nullopt, std::nullopt};
   child_report report;
@@ -107,14 +151,24 @@ TEST(Cell, EveryEndHasItsOutcome) {
   report.exit_code.reset();
   report.signal = SIGSEGV;
   EXPECT_EQ(record_of(work, report).reason, "killed by SIGSEGV: umbench: it broke");
+  report.signal = SIGKILL;
+  EXPECT_EQ(record_of(work, report).reason, "killed by SIGKILL from outside: umbench: it broke");
+  report.memory_ran_out = true;
+  EXPECT_EQ(record_of(work, report).result, outcome::host_out_of_memory);
   report.timed_out = true;
   EXPECT_EQ(record_of(work, report).result, outcome::timeout);
   EXPECT_EQ(record_of(work, report).reason, "no result after 300 s; its process was killed");
+  report.stuck = true;
+  EXPECT_EQ(record_of(work, report).result, outcome::hung);
 }
 
 int play(const std::string& part) {
   if (part == "echo") std::cout << std::string{std::istreambuf_iterator<char>(std::cin), {}} << std::flush;
   if (part == "exit") return 3;
+  if (part == "score") {
+    die_with_parent(getppid());
+    std::cout << std::ifstream("/proc/self/oom_score_adj").rdbuf() << std::flush;
+  }
   if (part == "abort") {
     std::cerr << std::string(10'000, '.') << "last words" << std::flush;
     std::abort();

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import unittest
@@ -235,6 +236,37 @@ class Files(InterfaceTest):
         self.well(*RUN, "device", "--out", "a.jsonl")
         self.refused("sweep", self.spec(), "--out", "a.jsonl", words=["a.jsonl", "--resume"])
         self.assertEqual(len(entries(self.folder / "a.jsonl")[1]), 1)
+
+
+class RecordFiles(InterfaceTest):
+    def test_a_file_of_a_newer_umbench(self):
+        self.well(*RUN, "device", "--out", "a.jsonl")
+        text = (self.folder / "a.jsonl").read_text(encoding="utf-8")
+        self.write("a.jsonl", text.replace('"schema":1', '"schema":2'))
+        words = ["a.jsonl: line 1", "schema: 2 is from a newer umbench; this umbench reads 1"]
+        self.refused(*RUN, "device", "--out", "a.jsonl", words=words)
+        self.refused("sweep", self.spec(), "--out", "a.jsonl", "--resume", words=words)
+        self.refused("merge", "a.jsonl", "--out", "b.jsonl", words=words)
+        self.assertFalse((self.folder / "b.jsonl").exists())
+
+    def test_folders_that_cannot_be_written(self):
+        for out, words in [("/proc/a.jsonl", ["/proc/a.jsonl", "cannot write"]), ("nowhere/a.jsonl", ["nowhere", "No such"]),
+                           (self.folder, ["Is a directory"])]:
+            self.refused("sweep", self.spec(), "--out", out, words=words)
+            self.refused(*RUN, "device", "--out", out, words=words)
+
+    def test_merging(self):
+        self.refused("merge", "--out", "all.jsonl", words=["PART"])
+        self.refused("merge", "absent.jsonl", "--out", "all.jsonl", words=["absent.jsonl", "cannot read", "No such file"])
+        self.refused("merge", self.write("diary", "dear diary\n"), "--out", "all.jsonl", words=["diary", "line 1", "not JSON"])
+        self.well(*RUN, "device", "--out", "a.jsonl")
+        self.well(*RUN, "managed", "--out", "b.jsonl")
+        self.refused("merge", "a.jsonl", "--out", "b.jsonl", words=["b.jsonl", "exists already"])
+        self.well("merge", "a.jsonl", "b.jsonl", "a.jsonl", "--out", "all.jsonl")
+        self.assertEqual([record["strategy"] for record in entries(self.folder / "all.jsonl")[1]], ["device", "managed"])
+        text = (self.folder / "a.jsonl").read_text(encoding="utf-8")
+        other = self.write("other.jsonl", re.sub(r'"samples_ns":\[\d+', '"samples_ns":[1', text))
+        self.refused("merge", "a.jsonl", other, "--out", "twice.jsonl", words=["alexnet", "two different results"])
 
 
 class FullDisk(InterfaceTest):

@@ -27,6 +27,79 @@ class FailingCells(InterfaceTest):
         self.assertEqual(record["outcome"], "timeout")
         self.assertIn("after 1 s", record["reason"])
 
+    def failed(self, how, run=RUN):
+        """The record of a cell that fails this way."""
+        (self.folder / "a.jsonl").unlink(missing_ok=True)
+        done = self.umbench(*run, "--out", "a.jsonl", env={"UMBENCH_TEST_CELL": f"{how}:"})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        records = entries(self.folder / "a.jsonl")[1]
+        self.assertEqual(len(records), 1)
+        self.assertEqual(records[0]["samples_ns"], [])
+        self.assertIn(records[0]["reason"], done.stderr)
+        return records[0]["outcome"], records[0]["reason"]
+
+    def test_every_way_to_fail_has_its_outcome_and_reason(self):
+        self.assertEqual(self.failed("exit"), ("crashed", "exited with code 3: asked to exit"))
+        self.assertEqual(self.failed("kill"), ("crashed", "killed by SIGKILL from outside"))
+        outcome, reason = self.failed("garbage")
+        self.assertEqual(outcome, "crashed")
+        self.assertIn("gave no record: the cell's process: not JSON", reason)
+        outcome, reason = self.failed("half")
+        self.assertEqual(outcome, "crashed")
+        self.assertIn("gave no record", reason)
+
+    def test_a_host_without_memory(self):
+        self.assertEqual(self.failed("memory", run=[*RUN[:2], "resnet152", *RUN[3:]])[0], "host_out_of_memory")
+        outcome, reason = self.failed("out_of_memory")
+        self.assertEqual(outcome, "host_out_of_memory")
+        self.assertIn("the kernel killed its process", reason)
+
+    def test_a_cell_that_sleeps_in_the_kernel_stops_the_sweep(self):
+        grids = [{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [2, 0.5, 1]}]
+        spec = self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 1})
+        done = self.umbench("sweep", spec, "--jobs", "1", env={"UMBENCH_TEST_CELL": "sleep:managed/x1.00"})
+        self.assertEqual(done.returncode, 1)
+        last = done.stderr.splitlines()[-1]
+        for word in ["managed/x1.00", "hangs in the kernel", "2 of 6 cells", "reboot", "--resume"]:
+            self.assertIn(word, last)
+        records = entries(self.folder / "study.jsonl")[1]
+        self.assertEqual([record["outcome"] for record in records], ["ok", "hung"])
+        self.assertIn("state D", records[1]["reason"])
+        done = self.umbench("sweep", spec, "--resume")  # leaves it and what is above it alone
+        self.assertEqual(done.returncode, 1)
+        records = {record["key"].split("/fp32/")[1].split("/simulated")[0]: record
+                   for record in entries(self.folder / "study.jsonl")[1]}
+        self.assertEqual([record["outcome"] for record in records.values()], ["ok", "hung", "hung", "ok", "ok", "infeasible"])
+        self.assertRegex(records["managed/x2.00"]["reason"], "^not run: .*managed/x1.00.* hung")
+        done = self.umbench("sweep", spec, "--resume", "--no-skip")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_after_a_timeout_higher_ratios_of_the_line_are_not_run(self):
+        grids = [{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [2, 0.5, 1.5, 1]}]
+        spec = self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 1})
+        hang = {"UMBENCH_TEST_CELL": "hang:managed/x1.00"}
+        done = self.umbench("sweep", spec, "--jobs", "1", env=hang)
+        self.assertEqual(done.returncode, 1)
+        records = entries(self.folder / "study.jsonl")[1]
+        self.assertEqual([record["ratio"] for record in records], [0.5, 1, 1.5, 2] * 2)  # they ramp upward
+        self.assertEqual([record["outcome"] for record in records[:4]], ["ok", "timeout", "timeout", "timeout"])
+        self.assertIn("no result after 1 s", records[1]["reason"])
+        for record in records[2:4]:
+            self.assertRegex(record["reason"], r"^not run: .*managed/x1\.00.* timed out; --no-skip")
+        self.assertNotIn("timeout", [record["outcome"] for record in records[4:]])
+        done = self.umbench("sweep", spec, "--jobs", "1", "--no-skip", "--out", "all.jsonl", env=hang)
+        self.assertEqual([record["outcome"] for record in entries(self.folder / "all.jsonl")[1][:4]],
+                         ["ok", "timeout", "ok", "ok"])
+        self.well("sweep", spec, "--resume")
+
+    def test_budgets_ramp_downward(self):
+        grids = [{"network": "alexnet", "strategy": "managed", "budget": ["300MiB", "2GiB", "1GiB"]}]
+        self.umbench("sweep", self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 1}), "--jobs", "1",
+                     env={"UMBENCH_TEST_CELL": f"hang:managed/{2**30}B"})
+        records = entries(self.folder / "study.jsonl")[1]
+        self.assertEqual([record["memory"]["budget_bytes"] // 2**20 for record in records], [2048, 1024, 300])
+        self.assertEqual([record["outcome"] for record in records], ["ok", "timeout", "timeout"])
+
     def test_a_sweep_goes_on_and_resumes_what_failed(self):
         spec = self.spec()
         self.well("sweep", spec, "--out", "undisturbed.jsonl")

@@ -1,7 +1,9 @@
 """An interrupted sweep keeps what it has, and resumed it ends as if it had not been interrupted."""
 
+import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import time
@@ -86,6 +88,45 @@ class Interruption(InterfaceTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("torn", done.stderr)
         self.assertEqual(entries(path)[1], entries(self.folder / "undisturbed.jsonl")[1])
+
+    def test_fifty_kills_at_random_moments_lose_and_double_nothing(self):
+        random.seed(1)
+        spec = self.spec()
+        self.well("sweep", spec, "--out", "undisturbed.jsonl")
+        wanted = (self.folder / "undisturbed.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+        path, kills, whole = self.folder / "a.jsonl", 0, 0
+        while kills < 50 or whole == 0:
+            sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--resume"), cwd=self.folder,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(sweep.stderr.close)
+            try:
+                code = sweep.wait(timeout=random.uniform(0, 0.3) if kills < 50 else 60)
+            except subprocess.TimeoutExpired:
+                sweep.kill()
+                sweep.wait()
+                kills += 1
+                continue
+            self.assertEqual(code, 0, sweep.stderr.read())
+            lines = path.read_text(encoding="utf-8").splitlines()
+            self.assertEqual(lines[1:], wanted)
+            self.assertEqual([json.loads(line)["kind"] for line in lines], ["environment"] + ["record"] * CELLS)
+            path.unlink()
+            whole += 1
+
+    def test_two_interrupted_shards_and_a_merge_equal_a_whole_sweep(self):
+        spec = self.spec()
+        self.well("sweep", spec, "--out", "undisturbed.jsonl")
+        for shard in (1, 2):
+            out = self.folder / f"{shard}.jsonl"
+            sweep = self.start("sweep", spec, "--out", out.name, "--shard", f"{shard}/2", hang="swap_all/x0.50")
+            self.wait_for_records(out, 3)
+            sweep.kill()
+            sweep.communicate(timeout=60)
+            self.well("sweep", spec, "--out", out.name, "--shard", f"{shard}/2", "--resume")
+        self.well("merge", "1.jsonl", "2.jsonl", "--out", "merged.jsonl")
+        merged, whole = (entries(self.folder / name) for name in ("merged.jsonl", "undisturbed.jsonl"))
+        self.assertEqual(merged[1], whole[1])
+        self.assertEqual(len(merged[0]), 1)
 
     def runs(self, process):
         try:

@@ -1,0 +1,24 @@
+// What the kernel says of a child from outside; a value, so that tests can have it say anything.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace um {
+
+struct process_probe {
+  // The state letter of /proc/PID/stat: 'D' is uninterruptible sleep, which not even SIGKILL ends; 0 is
+  // unknown.
+  std::function<char(pid_t)> state;
+  // How many processes the kernel has killed for want of memory so far, here or in this cgroup.
+  std::function<std::uint64_t()> out_of_memory_kills;
+};
+
+process_probe kernel_probe();
+
+// Makes the kernel take this process before its parent when memory runs out.
+void volunteer_for_out_of_memory();
+
+}  // namespace um
