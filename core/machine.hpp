@@ -76,7 +76,7 @@ struct uvm_costs {
   // link_to_host_bytes_per_s, migrate_copy and 16 * host_map_page.
   nanoseconds host_fault_ns = 0;
 
-  // --- calls ---
+  // --- calls (a prefetch that finds everything in place takes its blocks' time alone) ---
 
   // A prefetch of one block to the device, on a stream that does nothing else: less the copy.
   nanoseconds prefetch_call_ns = 0;
@@ -119,21 +119,8 @@ struct machine {
   std::uint64_t link_to_host_bytes_per_s = 0;
   std::uint64_t link_both_bytes_per_s = 0;
 
-  // Managed memory: rates of the driver's own movements.
-  std::uint64_t fault_to_device_bytes_per_s = 0;  // fault-driven, data host-resident, visited before
-  std::uint64_t first_fault_bytes_per_s = 0;      // the same on a block the GPU never visited
-  std::uint64_t populate_bytes_per_s = 0;         // GPU first touch, resident nowhere
-  std::uint64_t discarded_write_bytes_per_s = 0;  // kernel write to discarded data, no prefetch between
-  std::uint64_t prefetch_to_device_bytes_per_s = 0;
-  std::uint64_t prefetch_to_host_bytes_per_s = 0;
-  std::uint64_t evict_bytes_per_s = 0;      // the driver's own eviction, as part of a fault
-  std::uint64_t zero_copy_bytes_per_s = 0;  // kernel access to host memory over the link
-
-  nanoseconds launch_ns = 0;         // one kernel
-  nanoseconds copy_ns = 0;           // fixed cost of one asynchronous copy
-  nanoseconds fault_ns = 0;          // one isolated fault, serviced and replayed
-  nanoseconds prefetch_call_ns = 0;  // fixed cost of one prefetch call
-  nanoseconds discard_block_ns = 0;  // discard of one 2 MiB block
+  nanoseconds launch_ns = 0;  // one kernel
+  nanoseconds copy_ns = 0;    // fixed cost of one asynchronous copy
 
   uvm_costs uvm;
 };

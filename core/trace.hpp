@@ -20,9 +20,11 @@ struct span {
   nanoseconds begin = 0, end = 0;  // since the iteration began
 };
 
-// Bytes that crossed the link and what made them; nothing where it was not observed.
+// What the driver did and what crossed the link, by cause; nothing where it was not observed. The
+// first two are CUPTI's fault records and their groups with one end.
 struct counters {
-  std::optional<std::uint64_t> faults;                 // blocks serviced by demand faults
+  std::optional<std::uint64_t> faults;                 // that kernels raised and the driver serviced
+  std::optional<std::uint64_t> fault_batches;          // in which it did so, one replay each
   std::optional<byte_count> fault_to_device_bytes;     // moved because a kernel touched them
   std::optional<byte_count> prefetch_to_device_bytes;  // moved by prefetch, managed memory
   std::optional<byte_count> copy_to_device_bytes;      // explicit copies, staged memory
@@ -30,6 +32,7 @@ struct counters {
   std::optional<byte_count> plan_evict_bytes;          // moved out by the plan, managed memory
   std::optional<byte_count> copy_to_host_bytes;        // explicit copies, staged memory
   std::optional<std::uint64_t> evicted_blocks;         // 2 MiB blocks the driver evicted
+  std::optional<byte_count> remote_bytes;              // read or written by kernels over the link
 };
 
 struct resident_sample {

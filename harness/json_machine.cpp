@@ -30,19 +30,8 @@ const std::vector<quantity<machine>>& machine_quantities() {
       {"link_to_device_bytes_per_s", &m::link_to_device_bytes_per_s},
       {"link_to_host_bytes_per_s", &m::link_to_host_bytes_per_s},
       {"link_both_bytes_per_s", &m::link_both_bytes_per_s},
-      {"fault_to_device_bytes_per_s", &m::fault_to_device_bytes_per_s},
-      {"first_fault_bytes_per_s", &m::first_fault_bytes_per_s},
-      {"populate_bytes_per_s", &m::populate_bytes_per_s},
-      {"discarded_write_bytes_per_s", &m::discarded_write_bytes_per_s},
-      {"prefetch_to_device_bytes_per_s", &m::prefetch_to_device_bytes_per_s},
-      {"prefetch_to_host_bytes_per_s", &m::prefetch_to_host_bytes_per_s},
-      {"evict_bytes_per_s", &m::evict_bytes_per_s},
-      {"zero_copy_bytes_per_s", &m::zero_copy_bytes_per_s},
       {"launch_ns", &m::launch_ns, 0},
       {"copy_ns", &m::copy_ns, 0},
-      {"fault_ns", &m::fault_ns, 0},
-      {"prefetch_call_ns", &m::prefetch_call_ns, 0},
-      {"discard_block_ns", &m::discard_block_ns, 0},
   };
   return all;
 }

@@ -21,9 +21,11 @@ std::optional<T> unless_null(fields& f, std::string_view name, Read read) {
 struct counter_row {
   const char* name;
   std::optional<std::uint64_t> counters::* member;
+  bool may_be_absent = false;  // then null: files written before there was such a counter
 };
-constexpr std::array<counter_row, 8> counter_rows{{
+constexpr std::array<counter_row, 10> counter_rows{{
     {"faults", &counters::faults},
+    {"fault_batches", &counters::fault_batches, true},
     {"fault_to_device_bytes", &counters::fault_to_device_bytes},
     {"prefetch_to_device_bytes", &counters::prefetch_to_device_bytes},
     {"copy_to_device_bytes", &counters::copy_to_device_bytes},
@@ -31,6 +33,7 @@ constexpr std::array<counter_row, 8> counter_rows{{
     {"plan_evict_bytes", &counters::plan_evict_bytes},
     {"copy_to_host_bytes", &counters::copy_to_host_bytes},
     {"evicted_blocks", &counters::evicted_blocks},
+    {"remote_bytes", &counters::remote_bytes, true},
 }};
 
 json json_of(const counters& c) {
@@ -42,7 +45,9 @@ json json_of(const counters& c) {
 counters counters_from(const json& value, const place& at) {
   fields f(value, at);
   counters c;
-  for (const counter_row& row : counter_rows) c.*row.member = f.count_or_null(row.name);
+  for (const counter_row& row : counter_rows) {
+    if (!row.may_be_absent || f.has(row.name)) c.*row.member = f.count_or_null(row.name);
+  }
   f.finish();
   return c;
 }

@@ -45,7 +45,7 @@ class iteration {
     for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
       queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
     }
-    trace_.moved = {0, 0, 0, 0, 0, 0, 0, 0};
+    trace_.moved = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     resident_ = in_use_at_end();
     if (timeline_) sample();
   }
@@ -213,7 +213,7 @@ std::uint64_t capacity_of(const simulated_run& run) {
 }  // namespace
 
 managed_memory managed_at_start(const simulated_run& run) {
-  managed_memory memory(run.plan.managed_arena_bytes, capacity_of(run));
+  managed_memory memory(run.plan.managed_arena_bytes, capacity_of(run), run.on);
   for (std::size_t i = 0; i < run.network.tensors.size(); ++i) {
     const tensor& t = run.network.tensors[i];
     const address at = run.plan.at_start.at(i);

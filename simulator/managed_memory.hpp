@@ -1,25 +1,33 @@
-// One managed arena under the driver's rules, in whole 2 MiB blocks: where each block lives, and
-// in which order the driver takes device memory away. A block is the driver's unit of device
-// memory and of eviction; what happens below it (64 KiB granules, fault batches, the tree
-// prefetcher) is folded into the machine's measured rates, and a block always moves whole.
+// One managed arena under the driver's rules: which granule of which block lives where, in which
+// order the driver takes device memory away, and what each operation takes.
 //
 // The rules, as read in NVIDIA's open kernel module (kernel-open/nvidia-uvm, 595.45.04; file and
 // function in brackets):
-//   - Victims come from three lists, always the head: chunks with nothing resident, then discarded
-//     ones, then used ones [uvm_pmm_gpu.c: pick_root_chunk_to_evict].
-//   - A block goes to the tail of the used list whenever the driver makes it resident on the
+//   - Faults are serviced in batches: those that have arrived, at most 256, sorted by address; the
+//     faults of one block make one service. A replay follows, and the driver waits for it: copies of
+//     a batch overlap its own work, batches do not overlap one another
+//     [uvm_gpu_replayable_faults.c].
+//   - A service brings in whole granules of 64 KiB, and with them the largest tree around each of
+//     which more than 51 % is resident or asked for [uvm_perf_prefetch.c]. Data resident nowhere
+//     that prefers the device comes whole.
+//   - Device memory is held in chunks of one block. Victims come from three lists, always the head:
+//     chunks with nothing resident, then discarded ones, then used ones
+//     [uvm_pmm_gpu.c: pick_root_chunk_to_evict].
+//   - A block goes to the tail of the used list whenever the driver makes any of it resident on the
 //     device, also where it was resident already. Kernels that hit do not move it
 //     [uvm_va_block.c: block_mark_memory_used].
-//   - There is no dirty bit: a victim is copied out unless its value is discarded or the host
-//     still has a copy (read-mostly data) [uvm_va_block.c: uvm_va_block_evict_chunks].
+//   - There is no dirty bit: of a victim everything resident is copied out, unless it is discarded
+//     or the host still has a copy (read-mostly data) [uvm_va_block.c: uvm_va_block_evict_chunks].
+//     The incoming copy waits for the outgoing one. Evicted data is not mapped by the CPU.
 //   - A prefetch of several blocks walks them twice, so one that exceeds the capacity moves the
 //     blocks it evicted itself a second time [uvm_migrate.c]. Each call here counts as one walk
 //     over its whole range; whether libcuda splits large calls is not public.
-//   - A kernel write to a block discarded before leaves it on the discarded list though its value
-//     counts again, so it is evicted early, with a copy [uvm_va_block.c: block_map_gpu_to].
+//   - A kernel write to a discarded block leaves it on the discarded list though its value counts
+//     again, so it is evicted early, with a copy [uvm_va_block.c: block_map_gpu_to].
+//   - Where data prefers the host or is accessed by the device without moving, kernels reach it
+//     over the link [uvm_va_block.c: block_select_processor_residency].
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -27,99 +35,142 @@
 #include "core/lower.hpp"
 #include "core/machine.hpp"
 #include "core/memory_plan.hpp"
+#include "simulator/driver_clock.hpp"
 
 namespace um {
 
 // What one operation, or several, made the driver do.
 struct managed_traffic {
-  std::uint64_t faulted_blocks = 0;   // serviced because a kernel touched them
-  std::uint64_t upgraded_blocks = 0;  // of these: already resident, only their rights changed
-  std::uint64_t evicted_blocks = 0;   // resident values the driver displaced
-  byte_count fault_bytes = 0;         // to the device on demand, block visited by the GPU before
-  byte_count first_fault_bytes = 0;   // the same on the GPU's first visit
-  byte_count populated_bytes = 0;     // appeared on the device on demand, nothing copied
-  byte_count rewritten_bytes = 0;     // discarded data that a kernel wrote with no prefetch between
-  byte_count prefetched_in_bytes = 0;
-  byte_count prefetched_out_bytes = 0;
-  byte_count zeroed_bytes = 0;       // appeared on the device by a prefetch, nothing copied
-  byte_count host_zeroed_bytes = 0;  // the same on the host
-  byte_count evicted_bytes = 0;      // copied out by the driver to make room
-  byte_count zero_copy_bytes = 0;    // read or written by a kernel over the link
+  nanoseconds time = 0;              // for which the causer waits
+  std::uint64_t batches = 0;         // of faults
+  std::uint64_t fault_groups = 0;    // granules faulted, each once a batch
+  std::uint64_t services = 0;        // blocks serviced because a kernel touched them
+  std::uint64_t evicted_blocks = 0;  // with resident values, displaced by the driver
   std::uint64_t prefetch_calls = 0;
   std::uint64_t discarded_blocks = 0;
+  byte_count fault_bytes = 0;          // to the device because a kernel touched them or their neighbours
+  byte_count populated_bytes = 0;      // appeared on the device, nothing copied
+  byte_count prefetched_in_bytes = 0;  // by calls
+  byte_count prefetched_out_bytes = 0;
+  byte_count host_populated_bytes = 0;  // host pages allocated
+  byte_count evicted_bytes = 0;         // copied out by the driver to make room
+  byte_count host_fault_bytes = 0;      // copied out because the CPU touched them
+  byte_count remote_bytes = 0;          // read or written by a kernel over the link
 
   managed_traffic& operator+=(const managed_traffic& other);
   friend bool operator==(const managed_traffic&, const managed_traffic&) = default;
 };
 
-// How long the causer of the traffic waits for it. Movements of one operation do not overlap one
-// another: a kernel's fault batches are serviced in turn, and each waits for its evictions.
-nanoseconds time_of(const managed_traffic& t, const machine& on);
+// How a kernel goes through a range.
+struct touch_pattern {
+  unsigned stride = 1;      // in granules, from the first one of the range
+  bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch, the driver idle
+  friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
+};
 
-// What a caller may ask about one block.
+// What a caller may ask about one block; a bit for each granule.
 struct managed_block_state {
-  bool on_device = false;
-  bool on_host = false;
-  bool discarded = false;
-  bool visited = false;  // the GPU has touched it: its host pages are mapped for DMA
+  granule_set on_device = 0, on_host = 0, discarded = 0;
+  granule_set mapped_by_host = 0;  // by the CPU
+  granule_set remote = 0;          // on the host, mapped by the device
+  bool visited = false;            // the GPU has touched it: its host pages are mapped for DMA
   bool holds_chunk = false;
   friend bool operator==(const managed_block_state&, const managed_block_state&) = default;
 };
 
-// A value: copies are independent. Ranges outside the arena throw std::out_of_range.
+// A value: copies are independent. Ranges outside the arena throw std::out_of_range. What covers a
+// part of a granule covers the granule, except in discard() and for bytes that cross the link.
 class managed_memory {
  public:
-  managed_memory(byte_count arena_bytes, std::uint64_t capacity_blocks);
+  managed_memory(byte_count arena_bytes, std::uint64_t capacity_blocks, const machine& on);
 
-  // The blocks the range overlaps hold data on the host, as after initialisation by the CPU.
+  // The range holds data on the host, mapped by the CPU, as after initialisation by the CPU.
   void place_on_host(range r);
 
-  // A kernel touches every byte of the range once, in address order.
-  managed_traffic touch(range r, access_mode mode);
+  // A kernel touches every byte of the range once, by address. The driver is idle before the first
+  // of several touches of one kernel only: `busy` says that it is not.
+  managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool busy = false);
+  // Whether a touch would find everything in place.
+  bool hits(range r, access_mode mode) const;
   managed_traffic prefetch_to_device(range r);
   managed_traffic prefetch_to_host(range r);
-  // Only blocks that lie wholly in the range are discarded: the rest of a block may be another's.
+  // Only granules that lie wholly in the range are discarded.
   managed_traffic discard(range r);
   // Every block that the range overlaps takes the advice.
   void advise(range r, advice hint);
+  // The CPU touches every byte of the range once.
+  managed_traffic touch_by_host(range r, access_mode mode);
 
   managed_block_state state(std::uint64_t block) const;
   std::uint64_t block_count() const { return count_; }
   std::uint64_t capacity() const { return capacity_; }
   // Blocks of device memory held, also those with nothing resident in them.
   std::uint64_t held_blocks() const { return held_; }
+  // Chunks taken from a block so far: nothing has left the device while it stays the same.
+  std::uint64_t evictions() const { return evictions_; }
 
  private:
   enum class list : std::uint8_t { none, unused, discarded, used };
   struct entry {
+    granule_set device = 0, host = 0;  // both: read-mostly data
+    granule_set host_pages = 0;        // allocated
+    granule_set host_mapped = 0, remote = 0, discarded = 0;
     std::uint32_t previous = 0, next = 0;
     list in = list::none;
     std::uint8_t hints = 0;
-    bool on_device = false, on_host = false, discarded = false, visited = false;
+    bool visited = false, clean_chunk = false;
   };
-  struct block_run {
-    std::uint32_t begin = 0, end = 0;
+  // Blocks [first, last] of a non-empty range and the granules it covers in each.
+  struct cover {
+    std::uint32_t first = 0, last = 0;
+    granule_set in_first = 0, in_last = 0;
+    granule_set of(std::uint32_t id) const;
+  };
+  struct fault {
+    std::uint32_t block = 0;
+    granule_set granules = 0;
+  };
+  struct operation {  // one in progress
+    driver_clock clock;
+    managed_traffic traffic;
+    bool busy = false;
   };
 
-  block_run overlapped(range r) const;
+  cover covered(range r) const;  // of a range that is not empty
+  void refuse_outside(range r) const;
   bool advised(const entry& b, advice hint) const;
   bool stays_on_host(const entry& b) const;
-  bool is_hit(const entry& b, bool writes) const;
+  void map_remotely(entry& b) const;
+  granule_set ready(const entry& b, bool writes) const;
 
-  void touch_block(std::uint32_t id, bool writes, byte_count bytes, managed_traffic& t);
-  void fault(std::uint32_t id, bool writes, managed_traffic& t);
-  void prefetch_block(std::uint32_t id, managed_traffic& t);
-  void expel_block(std::uint32_t id, managed_traffic& t);
-  void take_chunk(std::uint32_t id, managed_traffic& t);
-  void evict_one(managed_traffic& t);
+  void service_batch(bool writes, operation& now);
+  void service(const fault& f, bool writes, operation& now);
+  void service_discarded(const fault& f, operation& now);
+  void service_in_place(const fault& f, operation& now);
+  void make_resident(std::uint32_t id, granule_set want, bool keeps_host, byte_count managed_traffic::* cause,
+                     operation& now);
+  void access_remote(range r, std::uint32_t id, granule_set touched, access_mode mode, operation& now);
+  bool host_fault(range r, std::uint32_t id, granule_set asked, bool writes, operation& now);
+  void finish_call(nanoseconds fixed, bool walked_twice, operation& now) const;
+  void expel_block(std::uint32_t id, granule_set want, operation& now);
+  void populate_host(entry& b, granule_set want, operation& now);
+  void take_chunk(std::uint32_t id, operation& now);
+  void evict_one(operation& now);
+  void empty(entry& victim, operation& now);
+  void settle(std::uint32_t id);
 
   void append(std::uint32_t id, list to);
   void unlink(std::uint32_t id);
   std::uint32_t sentinel(list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }
+  operation begin(bool busy = true) const { return {driver_clock(prices_), {}, busy}; }
+  static managed_traffic end(operation& now);
 
   std::uint32_t count_ = 0;
-  std::uint64_t capacity_ = 0, held_ = 0;
-  std::vector<entry> entries_;  // the blocks, then the sentinels of the three lists
+  std::uint64_t capacity_ = 0, held_ = 0, evictions_ = 0;
+  driver_prices prices_;
+  std::vector<entry> entries_;           // the blocks, then the sentinels of the three lists
+  std::vector<std::uint32_t> accesses_;  // per granule, over the link; only where the machine counts them
+  std::vector<fault> batch_;             // of the touch in progress
 };
 
 }  // namespace um

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "simulator/cost.hpp"
+#include "simulator/kernel_touches.hpp"
 
 namespace um {
 namespace {
@@ -15,32 +16,14 @@ void add(std::optional<T>& sum, T amount) {
 }
 
 void count(const managed_traffic& t, counters& moved) {
-  add(moved.faults, t.faulted_blocks);
-  add(moved.fault_to_device_bytes, t.fault_bytes + t.first_fault_bytes);
+  add(moved.faults, t.fault_groups);
+  add(moved.fault_batches, t.batches);
+  add(moved.fault_to_device_bytes, t.fault_bytes);
   add(moved.prefetch_to_device_bytes, t.prefetched_in_bytes);
   add(moved.driver_evict_bytes, t.evicted_bytes);
   add(moved.plan_evict_bytes, t.prefetched_out_bytes);
   add(moved.evicted_blocks, t.evicted_blocks);
-}
-
-bool same_bytes(const operand& a, const operand& b) {
-  return a.at.where == b.at.where && a.at.offset == b.at.offset && a.what.where == b.what.where;
-}
-
-// Operands off the device, those that share their bytes (work in place) merged into one.
-std::vector<operand> operands_off_device(const step& s) {
-  std::vector<operand> all;
-  for (const operand& o : s.operands) {
-    if (o.at.where == space::device) continue;
-    const auto twin =
-        std::find_if(all.begin(), all.end(), [&](const operand& a) { return same_bytes(a, o); });
-    if (twin == all.end()) {
-      all.push_back(o);
-    } else if (twin->what.mode != o.what.mode) {
-      twin->what.mode = access_mode::accumulate;
-    }
-  }
-  return all;
+  add(moved.remote_bytes, t.remote_bytes);
 }
 
 nanoseconds share_of(nanoseconds whole, const slice& part, nanoseconds launch) {
@@ -58,19 +41,9 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
 }
 
 step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
-  managed_traffic traffic;
-  for (const operand& o : operands_off_device(s)) {
-    const byte_count ways = o.what.mode == access_mode::accumulate ? 2 : 1;
-    for (const range& r : runs_of(run.network.tensors[o.what.what], o.what.where)) {
-      if (o.at.where == space::pinned) {
-        traffic.zero_copy_bytes += ways * r.bytes;
-      } else {
-        traffic += memory.touch({o.at.offset + r.offset, r.bytes}, o.what.mode);
-      }
-    }
-  }
+  const managed_traffic traffic = touch_operands(run, s, memory);
   count(traffic, moved);
-  return {time_of(run, std::get<compute>(s.what)) + time_of(traffic, run.on), 0};
+  return {time_of(run, std::get<compute>(s.what)) + traffic.time, 0};
 }
 
 step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
@@ -84,7 +57,15 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
   return {calls + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
-step_cost run_managed(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
+// How much of the link a call uses, on average; evictions that a prefetch causes are its own affair.
+std::uint64_t average_rate(const managed_traffic& t) {
+  const byte_count bytes = std::max(t.prefetched_in_bytes, t.prefetched_out_bytes);
+  if (t.time == 0 || bytes == 0) return 0;
+  return static_cast<std::uint64_t>(
+      time_at(bytes, static_cast<std::uint64_t>(t.time)));  // bytes * 1e9 / time
+}
+
+step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
   for (const movement& m : s.moves) {
     std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device); },
@@ -94,10 +75,7 @@ step_cost run_managed(const simulated_run& run, const step& s, managed_memory& m
                s.what);
   }
   count(traffic, moved);
-  const std::uint64_t rate = traffic.prefetched_in_bytes > 0    ? run.on.prefetch_to_device_bytes_per_s
-                             : traffic.prefetched_out_bytes > 0 ? run.on.prefetch_to_host_bytes_per_s
-                                                                : 0;
-  return {time_of(traffic, run.on), rate};
+  return {traffic.time, average_rate(traffic)};
 }
 
 }  // namespace
@@ -105,7 +83,7 @@ step_cost run_managed(const simulated_run& run, const step& s, managed_memory& m
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
   if (!s.needed) return {};
   if (std::holds_alternative<compute>(s.what)) return run_compute(run, s, memory, moved);
-  if (s.home == residence::managed) return run_managed(run, s, memory, moved);
+  if (s.home == residence::managed) return run_managed(s, memory, moved);
   if (s.home != residence::staged) return {};
   if (std::holds_alternative<prefetch>(s.what)) return run_copy(run, s, true, moved);
   if (std::holds_alternative<evict>(s.what)) return run_copy(run, s, false, moved);

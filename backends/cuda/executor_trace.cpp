@@ -46,6 +46,8 @@ void executor::fill_counters(counters& moved) const {
   moved.plan_evict_bytes = evicted;
   if (plan_.managed_arena_bytes > 0) return;  // faults and the driver's evictions go unobserved
   moved.faults = 0;
+  moved.fault_batches = 0;
+  if (std::ranges::find(plan_.home, residence::host) == plan_.home.end()) moved.remote_bytes = 0;
   moved.fault_to_device_bytes = 0;
   moved.driver_evict_bytes = 0;
   moved.evicted_blocks = 0;

@@ -29,19 +29,15 @@ machine small_machine() {
   m.device_bytes_per_s = 500'000'000'000;
   m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
   m.link_both_bytes_per_s = 20'000'000'000;
-  m.fault_to_device_bytes_per_s = 5'000'000'000;
-  m.first_fault_bytes_per_s = 3'000'000'000;
-  m.populate_bytes_per_s = 10'000'000'000;
-  m.prefetch_to_device_bytes_per_s = 11'000'000'000;
-  m.prefetch_to_host_bytes_per_s = 9'000'000'000;
-  m.evict_bytes_per_s = 9'000'000'000;
-  m.zero_copy_bytes_per_s = 10'000'000'000;
-  m.discarded_write_bytes_per_s = 500'000'000;
   m.launch_ns = 4000;
   m.copy_ns = 10'000;
-  m.fault_ns = 40'000;
-  m.prefetch_call_ns = 10'000;
-  m.discard_block_ns = 5000;
+  m.uvm.batch_ns = 20'000;
+  m.uvm.service_ns = 10'000;
+  m.uvm.interrupt_ns = 10'000;
+  m.uvm.batch_granules = 4;
+  m.uvm.prefetch_call_ns = 10'000;
+  m.uvm.host_map_page_ns = 150;
+  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 10'000'000'000;
   return m;
 }
 

@@ -69,7 +69,7 @@ TEST_F(simulated_alexnet, what_comes_in_goes_out_once_it_is_steady) {
   const trace t = managed(footprint_of(g, costs).total / 2, {.iterations = 6}).iterations.back();
   EXPECT_EQ(t.moved.fault_to_device_bytes, t.moved.driver_evict_bytes);
   EXPECT_GT(t.moved.driver_evict_bytes, 0U);
-  EXPECT_EQ(*t.moved.evicted_blocks * managed_block, t.moved.driver_evict_bytes);
+  EXPECT_GE(*t.moved.evicted_blocks * managed_block, t.moved.driver_evict_bytes);
 }
 
 // Against the list of steps, which says what is in use after each of them.

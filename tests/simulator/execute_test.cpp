@@ -26,6 +26,8 @@ TEST(execute, every_counter_is_filled_also_when_nothing_moves) {
   h.add_compute(1, {});
   const counters c = h.simulate(1).front().moved;
   EXPECT_EQ(c.faults, 0U);
+  EXPECT_EQ(c.fault_batches, 0U);
+  EXPECT_EQ(c.remote_bytes, 0U);
   EXPECT_EQ(c.fault_to_device_bytes, 0U);
   EXPECT_EQ(c.prefetch_to_device_bytes, 0U);
   EXPECT_EQ(c.copy_to_device_bytes, 0U);
@@ -84,14 +86,17 @@ TEST(execute, every_copy_pays_its_fixed_cost) {
 
 TEST(execute, faults_stall_the_kernel) {
   hand_plan h;
-  h.on.fault_ns = 9;
+  h.on.uvm.interrupt_ns = 9;
+  h.on.uvm.first_visit_ns = 3;
+  h.on.uvm.service_ns = 5;
   const tensor_id x = h.add_tensor(4, residence::managed, managed_at(0), role::input);
   const tensor_id y = h.add_tensor(4, residence::managed, managed_at(4));
   h.add_compute(1 * ms, {h.whole(x, reads), h.whole(y, writes)});
   const std::vector<trace> all = h.simulate(2);
-  // First visits at 1 block/ms, population at 4 blocks/ms, one latency before the faults flow.
-  EXPECT_EQ(all[0].duration, 1 * ms + 4 * ms + 1 * ms + 9);
-  EXPECT_EQ(all[0].moved.faults, 8U);
+  // Four copies, four blocks with host pages, eight services, one interrupt before the faults flow.
+  EXPECT_EQ(all[0].duration, 1 * ms + 4 * ms / 10 + 4 * 3 + 8 * 5 + 9);
+  EXPECT_EQ(all[0].moved.faults, 8U * 32U);
+  EXPECT_EQ(all[0].moved.fault_batches, 8U);
   EXPECT_EQ(all[0].moved.fault_to_device_bytes, 4 * managed_block);
   EXPECT_EQ(all[1].duration, 1 * ms) << "residency carries over";
   EXPECT_EQ(all[1].moved.faults, 0U);
@@ -111,7 +116,7 @@ TEST(execute, the_driver_evicts_within_what_the_budget_leaves) {
     EXPECT_EQ(t.moved.fault_to_device_bytes, 6 * managed_block);
     EXPECT_EQ(t.moved.driver_evict_bytes, 6 * managed_block);
     EXPECT_EQ(t.moved.evicted_blocks, 6U);
-    EXPECT_EQ(t.duration, 1 * ms + 3 * ms + 6 * ms / 5);
+    EXPECT_EQ(t.duration, 1 * ms + 12 * ms / 10) << "each copy in waits for its copy out";
     for (const resident_sample& s : t.resident) EXPECT_LE(s.bytes, h.plan.budget);
     EXPECT_EQ(t.resident.back().bytes, 7 * managed_block);
   }
@@ -142,31 +147,33 @@ TEST(execute, managed_evictions_of_the_plan_run_beside_compute_and_count_as_the_
   hand_plan h;
   const tensor_id x = h.add_tensor(5, residence::managed, managed_at(0), role::input);
   const std::int32_t use = h.add_compute(1 * ms, {h.whole(x, reads)});
+  h.on.uvm.host_map_page_ns = 391;     // 5 blocks/ms
   h.add_move(evict{x, {}}, x, {use});  // 1 ms
   h.add_compute(3 * ms, {});
   const trace t = h.simulate(1).front();
-  EXPECT_EQ(t.duration, 1 * ms + 5 * ms + 3 * ms);
+  EXPECT_EQ(t.duration, 1 * ms + 5 * ms / 10 + 3 * ms);
   EXPECT_EQ(t.moved.plan_evict_bytes, 5 * managed_block);
   EXPECT_EQ(t.moved.driver_evict_bytes, 0U);
 }
 
 TEST(execute, a_managed_prefetch_under_compute_saves_the_faults) {
   hand_plan h;
-  h.on.prefetch_call_ns = 13;
-  const tensor_id x = h.add_tensor(8, residence::managed, managed_at(0), role::input);
+  h.on.uvm.prefetch_walk_ns = 13;
+  const tensor_id x = h.add_tensor(10, residence::managed, managed_at(0), role::input);
   const std::int32_t fetched = h.add_move(prefetch{x, {}}, x);  // 1 ms
   h.add_compute(2 * ms, {});
   h.add_compute(2 * ms, {h.whole(x, reads)}, {fetched});
   const trace t = h.simulate(1, true).front();
   EXPECT_EQ(t.duration, 4 * ms);
-  EXPECT_EQ(t.moved.prefetch_to_device_bytes, 8 * managed_block);
+  EXPECT_EQ(t.moved.prefetch_to_device_bytes, 10 * managed_block);
   EXPECT_EQ(t.moved.faults, 0U);
   EXPECT_EQ(t.spans[0].end, 1 * ms + 13);
 }
 
 TEST(execute, advice_and_discard_take_effect) {
   hand_plan h;
-  h.on.discard_block_ns = 10;
+  h.on.uvm.discard_block_ns = 10;
+  h.on.uvm.page_fault_ns = 100;
   const tensor_id x = h.add_tensor(10, residence::managed, managed_at(0), role::input);
   const tensor_id y = h.add_tensor(2, residence::managed, managed_at(10));
   h.add_move(advise{x, advice::preferred_host}, x);
@@ -174,8 +181,10 @@ TEST(execute, advice_and_discard_take_effect) {
   h.add_compute(1 * ms, {h.whole(y, writes)});
   h.add_move(discard{y, {}}, y);
   const std::vector<trace> all = h.simulate(2);
-  EXPECT_EQ(all[0].duration, 1 * ms + 1 * ms + 1 * ms + ms / 2 + 20) << "zero-copy, populate, discard";
-  EXPECT_EQ(all[1].duration, 1 * ms + 1 * ms + 1 * ms + 20 * ms + 20) << "a write to discarded data is dear";
+  const nanoseconds pages = 512 * 100;
+  EXPECT_EQ(all[0].duration, 1 * ms + 10 * pages + 1 * ms + 1 * ms + 20) << "mapped, zero-copy, discard";
+  EXPECT_EQ(all[1].duration, 1 * ms + 1 * ms + 1 * ms + 2 * pages + 20)
+      << "a write to discarded data is dear";
 }
 
 TEST(execute, operands_at_home_in_pinned_memory_are_read_over_the_link) {
@@ -198,7 +207,7 @@ TEST(execute, a_slice_takes_its_share_and_touches_its_bytes) {
   }
   h.plan.steps.erase(h.plan.steps.begin());
   const std::vector<trace> all = h.simulate(2);
-  EXPECT_EQ(all[0].moved.faults, 3U) << "the fourth row is not touched";
+  EXPECT_EQ(all[0].moved.faults, 3U * 32U) << "the fourth row is not touched";
   EXPECT_EQ(all[1].duration, 3 * 100 + 1000) << "a launch each, the rest shared without loss";
 }
 
@@ -213,13 +222,13 @@ TEST(execute, regions_across_the_batch_touch_only_their_own_bytes) {
   h.add_compute(1, {o});
   managed_memory memory = managed_at_start(h.run());
   run_iteration(h.run(), memory, false);
-  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(memory.state(b).on_device, b == 2 || b == 3) << b;
+  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(memory.state(b).on_device != 0, b == 2 || b == 3) << b;
 
   h.network.tensors[x].shape = {1, 2, 3, floats};  // two channels of three rows of one block
   h.plan.steps[0].operands[0].what.where = {axis::row, 1, 2};
   managed_memory rows = managed_at_start(h.run());
   run_iteration(h.run(), rows, false);
-  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(rows.state(b).on_device, b == 1 || b == 4) << b;
+  for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(rows.state(b).on_device != 0, b == 1 || b == 4) << b;
 }
 
 TEST(execute, operators_in_place_touch_their_bytes_once) {
@@ -228,7 +237,7 @@ TEST(execute, operators_in_place_touch_their_bytes_once) {
   h.plan.under = pressure::driver;
   h.plan.budget = 4 * managed_block;
   h.add_compute(1, {h.whole(x, reads), h.whole(x, writes)});
-  EXPECT_EQ(h.simulate(2)[1].moved.faults, 5U);
+  EXPECT_EQ(h.simulate(2)[1].moved.fault_batches, 5U);
 }
 
 TEST(execute, only_tensors_that_persist_start_on_the_host) {
@@ -236,8 +245,8 @@ TEST(execute, only_tensors_that_persist_start_on_the_host) {
   h.add_tensor(1, residence::managed, managed_at(0), role::parameter);
   h.add_tensor(1, residence::managed, managed_at(1), role::activation);
   const managed_memory m = managed_at_start(h.run());
-  EXPECT_TRUE(m.state(0).on_host);
-  EXPECT_FALSE(m.state(1).on_host);
+  EXPECT_EQ(m.state(0).on_host, all_granules);
+  EXPECT_EQ(m.state(1).on_host, 0U);
 }
 
 TEST(execute, an_iteration_is_never_shorter_than_its_operators) {

@@ -33,14 +33,8 @@ inline machine round_machine() {
   m.link_to_device_bytes_per_s = blocks_per_ms(10);
   m.link_to_host_bytes_per_s = blocks_per_ms(10);
   m.link_both_bytes_per_s = blocks_per_ms(10);
-  m.fault_to_device_bytes_per_s = blocks_per_ms(2);
-  m.first_fault_bytes_per_s = blocks_per_ms(1);
-  m.populate_bytes_per_s = blocks_per_ms(4);
-  m.discarded_write_bytes_per_s = blocks_per_ms(1) / 10;
-  m.prefetch_to_device_bytes_per_s = blocks_per_ms(8);
-  m.prefetch_to_host_bytes_per_s = blocks_per_ms(5);
-  m.evict_bytes_per_s = blocks_per_ms(5);
-  m.zero_copy_bytes_per_s = blocks_per_ms(10);
+  m.uvm.batch_granules = 32;
+  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = blocks_per_ms(10);
   return m;
 }
 

@@ -52,18 +52,19 @@ TEST(link, a_full_duplex_link_slows_nobody) {
 }
 
 TEST(link, a_slow_transfer_leaves_the_rest_to_the_fast_one) {
-  // 5 blocks/ms towards the host leave 7 of 12 for a copy that could use 10.
+  // A call that moves 10 blocks in 2.1 ms leaves 12 - 10 / 2.1 blocks/ms for a copy that could use 10.
   hand_plan h;
   h.on.link_both_bytes_per_s = blocks_per_ms(12);
+  h.on.uvm.prefetch_to_host_call_ns = 1'100'000;
   const tensor_id x = h.add_tensor(7, residence::staged, {space::device, 0});
   const tensor_id y = h.add_tensor(10, residence::managed, managed_at(0));
   const std::int32_t written = h.add_compute(ms, {h.whole(y, access_mode::write)});
   h.add_move(evict{y, {}}, y, {written});
   h.add_move(prefetch{x, {}}, x, {written});
   const trace t = h.simulate(1, true).front();
-  const nanoseconds start = ms + 10 * ms / 4;
-  EXPECT_EQ(end_of(t, lane::to_device), start + 1 * ms);
-  EXPECT_EQ(end_of(t, lane::to_host), start + 2 * ms);
+  const double blocks_left_per_ms = 12.0 - 10 / 2.1;
+  EXPECT_NEAR(static_cast<double>(end_of(t, lane::to_device) - ms), 7 / blocks_left_per_ms * ms, 2000.0);
+  EXPECT_EQ(end_of(t, lane::to_host), ms + 2'100'000);
 }
 
 TEST(link, transfers_that_do_not_meet_keep_their_speed) {

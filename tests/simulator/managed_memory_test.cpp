@@ -1,4 +1,4 @@
-// The driver's rules at block level, one test a rule.
+// The driver's rules, one test a rule, and what they take.
 #include "simulator/managed_memory.hpp"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,14 @@ namespace {
 constexpr auto reads = access_mode::read;
 constexpr auto writes = access_mode::write;
 
-managed_memory on_host(std::uint64_t blocks_in_arena, std::uint64_t capacity) {
-  managed_memory m(blocks_in_arena * managed_block, capacity);
+managed_memory arena(std::uint64_t blocks_in_arena, std::uint64_t capacity,
+                     const machine& on = round_machine()) {
+  return {blocks_in_arena * managed_block, capacity, on};
+}
+
+managed_memory on_host(std::uint64_t blocks_in_arena, std::uint64_t capacity,
+                       const machine& on = round_machine()) {
+  managed_memory m = arena(blocks_in_arena, capacity, on);
   m.place_on_host(blocks(0, blocks_in_arena));
   return m;
 }
@@ -21,48 +27,138 @@ byte_count bytes(std::uint64_t count) {
   return count * managed_block;
 }
 
-std::vector<std::uint64_t> resident(const managed_memory& m) {
-  std::vector<std::uint64_t> all;
-  for (std::uint64_t b = 0; b < m.block_count(); ++b) {
-    if (m.state(b).on_device) all.push_back(b);
-  }
-  return all;
+range granules(std::uint64_t first, std::uint64_t count) {
+  return {first * granule_bytes, count * granule_bytes};
+}
+
+machine one_granule_a_batch() {
+  machine m = round_machine();
+  m.uvm.batch_granules = 1;
+  return m;
 }
 
 using ids = std::vector<std::uint64_t>;
 
-TEST(managed_memory, a_set_that_fits_moves_in_once_and_never_out) {
-  managed_memory m = on_host(8, 8);
-  const managed_traffic first = m.touch(blocks(0, 8), reads);
-  EXPECT_EQ(first.faulted_blocks, 8U);
-  EXPECT_EQ(first.first_fault_bytes, bytes(8));
-  EXPECT_EQ(m.touch(blocks(0, 8), writes), managed_traffic{});
+ids resident(const managed_memory& m) {
+  ids all;
+  for (std::uint64_t b = 0; b < m.block_count(); ++b) {
+    if (m.state(b).on_device != 0) all.push_back(b);
+  }
+  return all;
 }
 
-TEST(managed_memory, the_first_sweep_over_capacity_moves_w_in_and_w_minus_c_out) {
+bool does_nothing(const managed_traffic& t) {
+  return t == managed_traffic{};
+}
+
+// --- faults ---
+
+TEST(driver_rules, a_sequential_cold_block_takes_six_services) {
+  managed_memory m = on_host(1, 1, one_granule_a_batch());
+  const managed_traffic t = m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(t.services, 6U);
+  EXPECT_EQ(t.batches, 6U);
+  EXPECT_EQ(t.fault_groups, 6U);
+  EXPECT_EQ(t.fault_bytes, bytes(1));
+}
+
+TEST(driver_rules, every_second_granule_never_expands) {
+  managed_memory m = on_host(1, 1, one_granule_a_batch());
+  const managed_traffic t = m.touch(blocks(0, 1), reads, {.stride = 2});
+  EXPECT_EQ(t.services, 16U);
+  EXPECT_EQ(t.fault_bytes, 16 * granule_bytes);
+  EXPECT_EQ(m.state(0).on_device, 0x55555555U);
+}
+
+TEST(driver_rules, a_stride_goes_on_across_blocks) {
+  managed_memory m = on_host(3, 3, one_granule_a_batch());
+  m.touch({granule_bytes, bytes(3) - granule_bytes}, reads, {.stride = 24});
+  EXPECT_EQ(m.state(0).on_device, 1U << 1 | 1U << 25);
+  EXPECT_EQ(m.state(1).on_device, 1U << 17);
+  EXPECT_EQ(m.state(2).on_device, 1U << 9);
+}
+
+TEST(driver_rules, a_batch_holds_no_more_faults_than_the_driver_takes) {
+  machine on = round_machine();
+  on.uvm.batch_granules = 256;
+  managed_memory m = on_host(40, 40, on);
+  const managed_traffic t = m.touch(blocks(0, 40), reads, {.stride = 2});
+  EXPECT_EQ(t.fault_groups, 640U);
+  EXPECT_EQ(t.batches, 3U);
+}
+
+TEST(driver_rules, bytes_to_the_device_are_those_that_lay_on_the_host) {
+  managed_memory m = arena(1, 1, one_granule_a_batch());
+  m.place_on_host(granules(4, 8));
+  const managed_traffic t = m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(t.fault_bytes, 8 * granule_bytes);
+  EXPECT_EQ(t.populated_bytes, 24 * granule_bytes);
+}
+
+TEST(driver_rules, data_resident_nowhere_that_prefers_the_device_comes_whole) {
+  managed_memory m = arena(1, 1, one_granule_a_batch());
+  m.advise(blocks(0, 1), advice::preferred_device);
+  EXPECT_EQ(m.touch(granules(5, 1), writes).populated_bytes, bytes(1));
+}
+
+TEST(driver_rules, a_part_of_a_granule_brings_the_granule) {
+  managed_memory m = on_host(1, 1);
+  EXPECT_EQ(m.touch({granule_bytes - 1, 2}, reads).fault_bytes, 2 * granule_bytes);
+  EXPECT_EQ(m.state(0).on_device, 0b11U);
+}
+
+TEST(driver_rules, a_set_that_fits_moves_in_once_and_never_out) {
+  managed_memory m = on_host(8, 8);
+  EXPECT_EQ(m.touch(blocks(0, 8), reads).fault_bytes, bytes(8));
+  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 8), writes)));
+  EXPECT_TRUE(m.hits(blocks(0, 8), writes));
+  EXPECT_EQ(m.state(3).mapped_by_host, 0U);
+}
+
+// --- eviction ---
+
+TEST(driver_rules, the_first_sweep_over_capacity_moves_w_in_and_w_minus_c_out) {
   managed_memory m = on_host(10, 6);
   const managed_traffic t = m.touch(blocks(0, 10), reads);
-  EXPECT_EQ(t.first_fault_bytes, bytes(10));
+  EXPECT_EQ(t.fault_bytes, bytes(10));
   EXPECT_EQ(t.evicted_bytes, bytes(4));
 }
 
-TEST(managed_memory, a_cyclic_sweep_one_block_over_capacity_always_misses_also_when_only_read) {
+TEST(driver_rules, a_cyclic_sweep_one_block_over_capacity_always_misses_also_when_only_read) {
   for (const std::uint64_t capacity : {1U, 7U, 31U}) {
     const std::uint64_t set = capacity + 1;
     managed_memory m = on_host(set, capacity);
     m.touch(blocks(0, set), reads);
     for (int sweep = 0; sweep < 3; ++sweep) {
       const managed_traffic t = m.touch(blocks(0, set), reads);
-      EXPECT_EQ(t.faulted_blocks, set);
+      EXPECT_EQ(t.services, set);
       EXPECT_EQ(t.fault_bytes, bytes(set));
-      EXPECT_EQ(t.first_fault_bytes, 0U);
       EXPECT_EQ(t.evicted_bytes, bytes(set));
       EXPECT_EQ(t.evicted_blocks, set);
     }
   }
 }
 
-TEST(managed_memory, hits_do_not_refresh_a_block) {
+TEST(driver_rules, pressure_by_one_gpu_alone_throttles_and_pins_nothing) {
+  managed_memory m = on_host(8, 4);
+  for (int sweep = 0; sweep < 20; ++sweep) {
+    const managed_traffic t = m.touch(blocks(0, 8), writes);
+    EXPECT_EQ(t.fault_bytes, bytes(8)) << "every page moves in, however often it moved before";
+    EXPECT_EQ(t.remote_bytes, 0U);
+  }
+}
+
+TEST(driver_rules, a_block_with_one_granule_holds_a_chunk_and_costs_a_granule) {
+  managed_memory m = on_host(3, 2);
+  m.touch(granules(0, 1), reads);
+  m.touch(granules(32, 1), reads);
+  EXPECT_EQ(m.held_blocks(), 2U);
+  const managed_traffic t = m.touch(granules(64, 1), reads);
+  EXPECT_EQ(t.evicted_blocks, 1U);
+  EXPECT_EQ(t.evicted_bytes, granule_bytes);
+}
+
+TEST(driver_rules, hits_do_not_refresh_a_block) {
   managed_memory m = on_host(4, 3);
   m.touch(blocks(0, 3), reads);
   m.touch(blocks(0, 1), reads);
@@ -71,31 +167,69 @@ TEST(managed_memory, hits_do_not_refresh_a_block) {
   EXPECT_EQ(resident(m), (ids{1, 2, 3}));
 }
 
-TEST(managed_memory, prefetching_resident_data_again_protects_it) {
+TEST(driver_rules, a_fault_on_another_granule_refreshes_a_block) {
   managed_memory m = on_host(4, 3);
-  m.touch(blocks(0, 3), reads);
-  const managed_traffic t = m.prefetch_to_device(blocks(0, 1));
-  EXPECT_EQ(t.prefetched_in_bytes, 0U);
+  m.touch(granules(0, 1), reads);
+  m.touch(blocks(1, 2), reads);
+  m.touch(granules(31, 1), reads);
   m.touch(blocks(3, 1), reads);
   EXPECT_EQ(resident(m), (ids{0, 2, 3}));
 }
 
-TEST(managed_memory, a_prefetch_over_capacity_walks_twice) {
+TEST(driver_rules, data_resident_nowhere_appears_without_a_copy_but_leaves_with_one) {
+  managed_memory m = arena(2, 1);
+  EXPECT_EQ(m.touch(blocks(0, 1), writes).populated_bytes, bytes(1));
+  const managed_traffic t = m.touch(blocks(1, 1), writes);
+  EXPECT_EQ(t.evicted_bytes, bytes(1));
+  EXPECT_EQ(t.host_populated_bytes, bytes(1)) << "its host pages are allocated now";
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, bytes(1));
+  EXPECT_EQ(m.touch(blocks(1, 1), reads).host_populated_bytes, 0U) << "and stay";
+}
+
+TEST(driver_rules, evicted_data_is_not_mapped_by_the_cpu) {
+  managed_memory m = on_host(2, 1);
+  m.touch(blocks(0, 2), reads);
+  EXPECT_EQ(m.state(0).on_host, all_granules);
+  EXPECT_EQ(m.state(0).mapped_by_host, 0U);
+}
+
+// --- prefetch ---
+
+TEST(driver_rules, prefetching_resident_data_again_protects_it) {
+  managed_memory m = on_host(4, 3);
+  m.touch(blocks(0, 3), reads);
+  EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).prefetched_in_bytes, 0U);
+  m.touch(blocks(3, 1), reads);
+  EXPECT_EQ(resident(m), (ids{0, 2, 3}));
+}
+
+TEST(driver_rules, a_prefetch_over_capacity_moves_2w_in_and_2w_minus_c_out) {
   managed_memory m = on_host(10, 6);
   const managed_traffic t = m.prefetch_to_device(blocks(0, 10));
   EXPECT_EQ(t.prefetched_in_bytes, bytes(20));
   EXPECT_EQ(t.evicted_bytes, bytes(14));
-  EXPECT_EQ(t.faulted_blocks, 0U);
+  EXPECT_EQ(t.services, 0U);
   EXPECT_EQ(resident(m), (ids{4, 5, 6, 7, 8, 9}));
 }
 
-TEST(managed_memory, a_prefetch_that_fits_moves_each_block_once) {
+TEST(driver_rules, a_prefetch_that_fits_moves_each_block_once) {
   managed_memory m = on_host(6, 6);
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 6)).prefetched_in_bytes, bytes(6));
-  EXPECT_EQ(m.touch(blocks(0, 6), writes), managed_traffic{});
+  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 6), writes)));
 }
 
-TEST(managed_memory, discarded_blocks_leave_first_with_nothing_copied) {
+TEST(driver_rules, prefetching_to_the_host_frees_the_place_without_an_eviction) {
+  managed_memory m = on_host(4, 2);
+  m.touch(blocks(0, 2), reads);
+  EXPECT_EQ(m.prefetch_to_host(blocks(0, 2)).prefetched_out_bytes, bytes(2));
+  EXPECT_EQ(m.prefetch_to_host(blocks(0, 2)).prefetched_out_bytes, 0U);
+  EXPECT_EQ(m.state(0).mapped_by_host, all_granules);
+  EXPECT_EQ(m.touch(blocks(2, 2), reads).evicted_blocks, 0U);
+}
+
+// --- discard ---
+
+TEST(driver_rules, discarded_blocks_leave_first_with_nothing_copied) {
   managed_memory m = on_host(6, 4);
   m.touch(blocks(0, 4), writes);
   EXPECT_EQ(m.discard(blocks(2, 2)).discarded_blocks, 2U);
@@ -106,39 +240,55 @@ TEST(managed_memory, discarded_blocks_leave_first_with_nothing_copied) {
   EXPECT_EQ(resident(m), (ids{0, 1, 4, 5}));
 }
 
-TEST(managed_memory, a_discard_followed_by_a_prefetch_costs_no_copy_and_no_fault) {
+TEST(driver_rules, a_discard_followed_by_a_prefetch_costs_no_copy_and_no_fault) {
   managed_memory m = on_host(2, 2);
   m.touch(blocks(0, 2), writes);
   m.discard(blocks(0, 2));
   const managed_traffic t = m.prefetch_to_device(blocks(0, 2));
   EXPECT_EQ(t.prefetched_in_bytes, 0U);
-  EXPECT_EQ(t.zeroed_bytes, bytes(2));
-  EXPECT_EQ(m.touch(blocks(0, 2), writes), managed_traffic{});
+  EXPECT_EQ(t.populated_bytes, bytes(2));
+  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 2), writes)));
 }
 
-TEST(managed_memory, writing_discarded_data_without_a_prefetch_is_told_apart) {
-  managed_memory m = on_host(3, 2);
+TEST(driver_rules, writing_discarded_data_goes_page_by_page_and_leaves_the_block_an_early_victim) {
+  machine on = round_machine();
+  on.uvm.page_fault_ns = 10;
+  managed_memory m = on_host(3, 2, on);
   m.touch(blocks(0, 2), writes);
   m.discard(blocks(0, 1));
   const managed_traffic t = m.touch(blocks(0, 1), writes);
-  EXPECT_EQ(t.rewritten_bytes, bytes(1));
-  EXPECT_EQ(t.faulted_blocks, 1U);
-  EXPECT_FALSE(m.state(0).discarded);
-  // The driver leaves it on its list of discarded blocks: out first, but with its value.
+  EXPECT_EQ(t.populated_bytes, bytes(1));
+  EXPECT_GE(t.time, 512 * 10);
+  EXPECT_EQ(m.state(0).discarded, 0U);
   const managed_traffic next = m.touch(blocks(2, 1), reads);
-  EXPECT_EQ(next.evicted_bytes, bytes(1));
+  EXPECT_EQ(next.evicted_bytes, bytes(1)) << "out first, but with its value";
   EXPECT_EQ(resident(m), (ids{1, 2}));
 }
 
-TEST(managed_memory, a_partly_discarded_block_keeps_its_value) {
-  managed_memory m = on_host(3, 3);
-  m.touch(blocks(0, 3), writes);
-  const managed_traffic t = m.discard({managed_block / 2, 2 * managed_block});
-  EXPECT_EQ(t.discarded_blocks, 1U);
+TEST(driver_rules, reading_discarded_data_leaves_it_a_victim_without_a_copy) {
+  managed_memory m = on_host(3, 2);
+  m.touch(blocks(0, 2), writes);
+  m.discard(blocks(1, 1));
+  EXPECT_EQ(m.touch(blocks(1, 1), reads).populated_bytes, bytes(1));
+  EXPECT_TRUE(does_nothing(m.touch(blocks(1, 1), reads)));
+  const managed_traffic t = m.touch(blocks(2, 1), reads);
+  EXPECT_EQ(t.evicted_blocks, 1U);
+  EXPECT_EQ(t.evicted_bytes, 0U);
   EXPECT_EQ(resident(m), (ids{0, 2}));
 }
 
-TEST(managed_memory, read_mostly_data_leaves_without_a_copy_and_comes_back_by_one) {
+TEST(driver_rules, a_partly_discarded_block_keeps_the_rest) {
+  managed_memory m = on_host(3, 3);
+  m.touch(blocks(0, 3), writes);
+  m.discard({managed_block / 2 + 1, 2 * managed_block});
+  EXPECT_EQ(m.state(0).on_device, 0x0001FFFFU) << "the granule that is only partly covered stays";
+  EXPECT_EQ(m.state(1).on_device, 0U);
+  EXPECT_EQ(m.state(2).on_device, 0xFFFF0000U);
+}
+
+// --- advice ---
+
+TEST(driver_rules, read_mostly_data_leaves_without_a_copy_and_comes_back_by_one) {
   managed_memory m = on_host(4, 2);
   m.advise(blocks(0, 4), advice::read_mostly);
   m.touch(blocks(0, 4), reads);
@@ -148,87 +298,224 @@ TEST(managed_memory, read_mostly_data_leaves_without_a_copy_and_comes_back_by_on
   EXPECT_EQ(t.evicted_bytes, 0U);
 }
 
-TEST(managed_memory, writing_read_mostly_data_drops_the_host_copy) {
+TEST(driver_rules, writing_read_mostly_data_drops_the_host_copy) {
   managed_memory m = on_host(2, 1);
   m.advise(blocks(0, 2), advice::read_mostly);
   m.touch(blocks(0, 1), reads);
   const managed_traffic t = m.touch(blocks(0, 1), writes);
-  EXPECT_EQ(t.faulted_blocks, 1U);
-  EXPECT_EQ(t.upgraded_blocks, 1U);
-  EXPECT_EQ(t.fault_bytes + t.first_fault_bytes, 0U);
+  EXPECT_EQ(t.services, 1U);
+  EXPECT_EQ(t.fault_bytes, 0U);
   EXPECT_EQ(m.touch(blocks(1, 1), reads).evicted_bytes, bytes(1));
 }
 
-TEST(managed_memory, read_mostly_data_prefetched_to_the_host_stays_on_the_device_too) {
+TEST(driver_rules, read_mostly_data_prefetched_to_the_host_stays_on_the_device_too) {
   managed_memory m = on_host(1, 1);
   m.advise(blocks(0, 1), advice::read_mostly);
   m.touch(blocks(0, 1), reads);
   EXPECT_EQ(m.prefetch_to_host(blocks(0, 1)).prefetched_out_bytes, 0U);
-  EXPECT_EQ(m.touch(blocks(0, 1), reads), managed_traffic{});
+  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 1), reads)));
 }
 
-TEST(managed_memory, data_preferred_on_the_host_is_read_over_the_link_and_never_moves) {
+TEST(driver_rules, data_preferred_on_the_host_is_read_over_the_link_and_never_moves) {
   managed_memory m = on_host(2, 2);
   m.advise(blocks(0, 2), advice::preferred_host);
-  const range part{managed_block / 4, managed_block};
-  for (int i = 0; i < 2; ++i) {
-    const managed_traffic t = m.touch(part, reads);
-    EXPECT_EQ(t.zero_copy_bytes, managed_block) << "the bytes touched, every time";
-    EXPECT_EQ(t.faulted_blocks, 0U);
-  }
-  EXPECT_EQ(m.touch(part, access_mode::accumulate).zero_copy_bytes, 2 * managed_block);
+  const range part{managed_block / 4, managed_block + 100};
+  const managed_traffic first = m.touch(part, reads);
+  EXPECT_EQ(first.remote_bytes, part.bytes) << "the bytes touched";
+  EXPECT_GT(first.services, 0U) << "mapped once";
+  const managed_traffic again = m.touch(part, access_mode::accumulate);
+  EXPECT_EQ(again.remote_bytes, 2 * part.bytes);
+  EXPECT_EQ(again.services, 0U);
   EXPECT_EQ(m.held_blocks(), 0U);
 }
 
-TEST(managed_memory, one_eviction_turns_accessed_by_data_remote_until_it_is_prefetched) {
-  managed_memory m(bytes(3), 2);
+TEST(driver_rules, mapping_host_data_takes_a_fault_a_page_where_the_cpu_has_it_mapped) {
+  machine on = round_machine();
+  on.uvm.page_fault_ns = 100;
+  managed_memory mapped = on_host(1, 1, on);
+  mapped.advise(blocks(0, 1), advice::preferred_host);
+  EXPECT_EQ(mapped.touch(blocks(0, 1), reads).time, 512 * 100 + ms / 10);
+  managed_memory m = on_host(2, 1, on);  // block 0 is evicted by block 1, hence not mapped by the CPU
+  m.touch(blocks(0, 2), reads);
+  m.advise(blocks(0, 1), advice::preferred_host);
+  const managed_traffic t = m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(t.services, 1U);
+  EXPECT_EQ(t.time, ms / 10);
+}
+
+TEST(driver_rules, one_eviction_turns_accessed_by_data_remote_until_it_is_prefetched) {
+  managed_memory m = arena(3, 2);
   m.advise(blocks(0, 1), advice::accessed_by_device);
   EXPECT_EQ(m.touch(blocks(0, 1), writes).populated_bytes, bytes(1));
   m.touch(blocks(1, 2), writes);
-  EXPECT_FALSE(m.state(0).on_device);
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).zero_copy_bytes, bytes(1));
+  EXPECT_EQ(m.state(0).on_device, 0U);
+  for (int i = 0; i < 3; ++i) {
+    const managed_traffic t = m.touch(blocks(0, 1), reads);
+    EXPECT_EQ(t.remote_bytes, bytes(1));
+    EXPECT_EQ(t.services, 0U);
+  }
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).prefetched_in_bytes, bytes(1));
-  EXPECT_EQ(m.touch(blocks(0, 1), reads), managed_traffic{});
+  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 1), reads)));
 }
 
-TEST(managed_memory, a_preferred_device_outranks_accessed_by_and_protects_nothing) {
+TEST(driver_rules, access_counters_bring_remote_data_back_where_the_machine_has_them) {
+  machine on = round_machine();
+  on.uvm.access_counter_threshold = 1024;  // two sweeps of a granule
+  managed_memory m = on_host(1, 1, on);
+  m.advise(blocks(0, 1), advice::accessed_by_device);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, 0U);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, bytes(1));
+  EXPECT_TRUE(does_nothing(m.touch(blocks(0, 1), reads)));
+}
+
+TEST(driver_rules, a_preferred_device_outranks_accessed_by_and_protects_nothing) {
   managed_memory m = on_host(3, 2);
   m.advise(blocks(0, 3), advice::accessed_by_device);
   m.advise(blocks(0, 3), advice::preferred_device);
   const managed_traffic t = m.touch(blocks(0, 3), reads);
-  EXPECT_EQ(t.first_fault_bytes, bytes(3));
+  EXPECT_EQ(t.fault_bytes, bytes(3));
   EXPECT_EQ(t.evicted_bytes, bytes(1));
 }
 
-TEST(managed_memory, data_resident_nowhere_appears_without_a_copy_but_leaves_with_one) {
-  managed_memory m(bytes(2), 1);
-  EXPECT_EQ(m.touch(blocks(0, 1), writes).populated_bytes, bytes(1));
-  EXPECT_EQ(m.touch(blocks(1, 1), writes).evicted_bytes, bytes(1));
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, bytes(1)) << "the GPU has visited it before";
+// --- the CPU ---
+
+TEST(driver_rules, the_cpu_takes_back_a_granule_and_then_by_the_same_tree) {
+  managed_memory m = on_host(1, 1);
+  m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(m.touch_by_host({0, 1}, reads).host_fault_bytes, granule_bytes);
+  EXPECT_EQ(m.touch_by_host(blocks(0, 1), reads).host_fault_bytes, bytes(1) - granule_bytes);
+  EXPECT_EQ(m.state(0).on_device, 0U);
+  EXPECT_EQ(m.held_blocks(), 1U) << "the chunk stays, with nothing in it";
 }
 
-TEST(managed_memory, prefetching_to_the_host_frees_the_place_without_an_eviction) {
-  managed_memory m = on_host(4, 2);
-  m.touch(blocks(0, 2), reads);
-  EXPECT_EQ(m.prefetch_to_host(blocks(0, 2)).prefetched_out_bytes, bytes(2));
-  EXPECT_EQ(m.prefetch_to_host(blocks(0, 2)).prefetched_out_bytes, 0U);
-  const managed_traffic t = m.touch(blocks(2, 2), reads);
-  EXPECT_EQ(t.evicted_blocks, 0U);
+TEST(driver_rules, a_fault_of_the_cpu_on_data_that_prefers_the_device_moves_one_page) {
+  managed_memory m = on_host(1, 1);
+  m.advise(blocks(0, 1), advice::preferred_device);
+  m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(m.touch_by_host({100, 1}, reads).host_fault_bytes, page_bytes);
 }
+
+TEST(driver_rules, evicted_data_is_mapped_again_without_a_copy) {
+  managed_memory m = on_host(2, 1);
+  m.touch(blocks(0, 2), reads);
+  const managed_traffic t = m.touch_by_host(blocks(0, 1), reads);
+  EXPECT_EQ(t.host_fault_bytes, 0U);
+  EXPECT_EQ(m.state(0).mapped_by_host, all_granules);
+}
+
+// --- what it takes ---
+
+struct costs_of : testing::Test {
+  machine on = one_granule_a_batch();
+  nanoseconds copied = ms / 10;  // a block at the link's rate
+};
+
+TEST_F(costs_of, an_isolated_fault_is_interrupt_fault_service_copy_and_batch) {
+  on.uvm = {.interrupt_ns = 7, .batch_ns = 11, .fault_ns = 13, .service_ns = 17, .migrate_copy_ns = 19};
+  managed_memory m = on_host(1, 1, on);
+  m.place_on_host(blocks(0, 1));
+  EXPECT_EQ(m.touch(granules(0, 1), reads).time, 7 + 13 + 17 + 19 + ms / 320 + 11);
+}
+
+TEST_F(costs_of, a_stream_pays_the_interrupt_once_and_one_thread_every_time) {
+  on.uvm.interrupt_ns = 1000;
+  managed_memory stream = arena(1, 1, on), thread = arena(1, 1, on), later = arena(1, 1, on);
+  EXPECT_EQ(stream.touch(blocks(0, 1), writes).time, 1000);
+  EXPECT_EQ(thread.touch(blocks(0, 1), writes, {.one_by_one = true}).time, 6000);
+  EXPECT_EQ(later.touch(blocks(0, 1), writes, {}, true).time, 0);
+}
+
+TEST_F(costs_of, a_first_visit_maps_host_pages_and_a_mapped_run_is_unmapped) {
+  on.uvm.first_visit_ns = 100;
+  on.uvm.host_unmap_ns = 7;
+  on.uvm.batch_granules = 32;
+  managed_memory m = on_host(2, 2, on);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 100 + 7 + copied);
+  m.prefetch_to_host(blocks(0, 1));
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 7 + copied);
+  managed_memory nowhere = arena(1, 1, on);
+  EXPECT_EQ(nowhere.touch(blocks(0, 1), reads).time, 0);
+}
+
+TEST_F(costs_of, small_host_chunks_are_copied_page_by_page) {
+  on.uvm.batch_granules = 32;
+  on.uvm.host_chunk_bytes = 4 * KiB;
+  on.uvm.page_copy_ns = 3;
+  managed_memory m = on_host(1, 1, on);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, copied + 512 * 3);
+}
+
+TEST_F(costs_of, the_copy_in_waits_for_the_copy_out_of_its_victim) {
+  on.uvm.batch_granules = 32;
+  on.uvm.evict_ns = 50;
+  on.link_both_bytes_per_s = blocks_per_ms(20);
+  managed_memory m = on_host(2, 1, on);
+  m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(m.touch(blocks(1, 1), reads).time, 50 + 2 * copied);
+}
+
+TEST_F(costs_of, within_a_batch_one_blocks_copy_out_runs_beside_anothers_copy_in) {
+  on.uvm.batch_granules = 64;
+  on.link_both_bytes_per_s = blocks_per_ms(20);
+  managed_memory m = on_host(4, 2, on);
+  m.touch(blocks(0, 2), reads);
+  EXPECT_EQ(m.touch(blocks(2, 2), reads).time, 3 * copied);
+}
+
+TEST_F(costs_of, copies_both_ways_do_not_beat_what_the_link_carries_both_ways) {
+  on.uvm.batch_granules = 256;
+  on.link_both_bytes_per_s = blocks_per_ms(11);
+  managed_memory m = on_host(16, 8, on);
+  m.touch(blocks(0, 8), reads);
+  EXPECT_EQ(m.touch(blocks(8, 8), reads).time, (16 * ms + 10) / 11);
+}
+
+TEST_F(costs_of, a_prefetch_copies_while_it_works_on_the_next_block) {
+  on.uvm.prefetch_block_ns = 10;
+  on.uvm.prefetch_call_ns = 1000;
+  on.uvm.prefetch_walk_ns = 300;
+  managed_memory m = on_host(8, 8, on);
+  EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).time, 1000 + 10 + copied);
+  EXPECT_EQ(m.prefetch_to_device(blocks(1, 7)).time, 1300 + 10 + 7 * copied);
+  EXPECT_EQ(m.prefetch_to_device(blocks(0, 8)).time, 2 * 8 * 10) << "nothing to move";
+}
+
+TEST_F(costs_of, a_prefetch_to_the_host_maps_every_page_for_the_cpu) {
+  on.uvm.host_map_page_ns = 1000;
+  on.uvm.prefetch_to_host_call_ns = 77;
+  managed_memory m = on_host(4, 4, on);
+  m.touch(blocks(0, 4), reads);
+  EXPECT_EQ(m.prefetch_to_host(blocks(0, 1)).time, 77 + copied + 512'000);
+  EXPECT_EQ(m.prefetch_to_host(blocks(1, 3)).time, 77 + copied + 3 * 512'000) << "later copies are hidden";
+}
+
+TEST_F(costs_of, host_pages_are_allocated_once) {
+  on.uvm.host_populate_ns = 320;
+  managed_memory m = arena(1, 1, on);
+  m.touch(granules(0, 1), writes);
+  EXPECT_EQ(m.prefetch_to_host(granules(0, 1)).time, 10 + ms / 320);
+  m.prefetch_to_device(granules(0, 1));
+  EXPECT_EQ(m.prefetch_to_host(granules(0, 1)).time, ms / 320);
+}
+
+// --- the arena ---
 
 TEST(managed_memory, a_range_beyond_the_arena_is_refused) {
-  managed_memory m(bytes(2), 2);
+  managed_memory m = arena(2, 2);
   EXPECT_THROW(m.touch(blocks(1, 2), reads), std::out_of_range);
   EXPECT_THROW(m.discard(blocks(3, 1)), std::out_of_range);
   EXPECT_THROW(m.touch({managed_block, ~byte_count{0}}, reads), std::out_of_range);
-  EXPECT_THROW(managed_memory(bytes(2), 0), std::invalid_argument);
+  EXPECT_THROW(m.state(2), std::out_of_range);
+  EXPECT_THROW(arena(2, 0), std::invalid_argument);
 }
 
 TEST(managed_memory, touching_nothing_does_nothing) {
-  managed_memory m(bytes(2), 2);
-  EXPECT_EQ(m.touch({managed_block, 0}, writes), managed_traffic{});
-  EXPECT_EQ(m.prefetch_to_device({0, 0}), managed_traffic{});
-  EXPECT_EQ(m.discard({5, 0}), managed_traffic{});
+  managed_memory m = arena(2, 2);
+  EXPECT_TRUE(does_nothing(m.touch({managed_block, 0}, writes)));
+  EXPECT_TRUE(does_nothing(m.prefetch_to_device({0, 0})));
+  EXPECT_TRUE(does_nothing(m.prefetch_to_host({0, 0})));
+  EXPECT_TRUE(does_nothing(m.discard({5, 0})));
+  EXPECT_TRUE(m.hits({0, 0}, reads));
 }
 
 TEST(managed_memory, copies_are_independent) {

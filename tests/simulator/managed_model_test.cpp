@@ -1,101 +1,114 @@
-// The managed memory against a second model of the same rules, kept as slow and as plain as can
-// be: lists that are searched, states that are sets.
+// The managed memory against a second model of the same rules, written page by page and as plain as
+// can be: every page of 4 KiB has its own state, lists are searched, trees are counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <list>
-#include <map>
 #include <random>
 #include <set>
 
-#include "simulator/managed_memory.hpp"
+#include "tests/simulator/fixtures.hpp"
 
 namespace um {
 namespace {
 
-class plain_model {
+constexpr std::uint64_t pages_per_block = managed_block / page_bytes;
+
+struct page {
+  bool device = false, host = false, allocated = false, cpu = false, remote = false, dead = false;
+};
+
+// Traffic but for the time.
+class page_model {
  public:
-  explicit plain_model(std::uint64_t capacity) : capacity_(capacity) {}
+  page_model(std::uint64_t blocks_in_arena, std::uint64_t capacity, std::uint64_t batch)
+      : pages(blocks_in_arena * pages_per_block),
+        hints(blocks_in_arena),
+        capacity_(capacity),
+        batch_(batch) {}
 
-  std::set<std::uint64_t> device, host, discarded, visited;
-  std::map<std::uint64_t, std::set<advice>> hints;
+  std::vector<page> pages;
+  std::vector<std::set<advice>> hints;
   std::list<std::uint64_t> unused, gone, used;  // victims in this order, each from its front
+  managed_traffic done;
 
-  managed_traffic kernel(std::uint64_t b, access_mode mode, byte_count touched) {
-    managed_traffic t;
+  void kernel(range r, access_mode mode) {
     const bool write = mode != access_mode::read;
-    const bool here = device.contains(b);
-    const bool duplicate = here && host.contains(b);
-    if (here && !write) return t;
-    if (here && !duplicate && !discarded.contains(b)) return t;
-    if (!here && remote(b)) {
-      host.insert(b);
-      discarded.erase(b);
-      t.zero_copy_bytes = touched * (mode == access_mode::accumulate ? 2 : 1);
-      return t;
+    page_list raised;  // one page of each granule that faults in the batch
+    for (const std::uint64_t b : block_list(r)) {
+      while (raise(r, b, write, raised)) {
+        if (raised.size() < batch_ && !stays(b)) break;
+        service(raised, write);
+        raised.clear();
+      }
+      over_the_link(r, b, mode);
     }
-    hold(b, t);
-    t.faulted_blocks = 1;
-    if (write && discarded.contains(b)) {
-      t.rewritten_bytes = managed_block;
-    } else if (here) {
-      t.upgraded_blocks = 1;
-    } else if (!host.contains(b)) {
-      t.populated_bytes = managed_block;
-    } else if (visited.contains(b)) {
-      t.fault_bytes = managed_block;
-    } else {
-      t.first_fault_bytes = managed_block;
-    }
-    forget(b);
-    (discarded.contains(b) ? gone : used).push_back(b);
-    device.insert(b);
-    visited.insert(b);
-    if (write) discarded.erase(b);
-    if (write || !hints[b].contains(advice::read_mostly)) host.erase(b);
-    return t;
+    if (!raised.empty()) service(raised, write);
   }
 
-  managed_traffic fetch(std::uint64_t b) {
-    managed_traffic t;
-    hold(b, t);
-    if (!device.contains(b)) (host.contains(b) ? t.prefetched_in_bytes : t.zeroed_bytes) = managed_block;
-    forget(b);
-    used.push_back(b);
-    device.insert(b);
-    visited.insert(b);
-    discarded.erase(b);
-    if (!hints[b].contains(advice::read_mostly)) host.erase(b);
-    return t;
+  void fetch(range r) {
+    ++done.prefetch_calls;
+    const auto blocks_of = block_list(r);
+    for (int walk = 0; walk < (blocks_of.size() > 1 ? 2 : 1); ++walk) {
+      for (const std::uint64_t b : blocks_of) {
+        const auto want = granule_pages(r, b);
+        for (const std::uint64_t p : want) pages[p].dead = false;
+        bring(b, want, keeps(b, false), done.prefetched_in_bytes);
+      }
+    }
   }
 
-  managed_traffic expel(std::uint64_t b) {
-    managed_traffic t;
-    const bool value = device.contains(b) && !discarded.contains(b);
-    if (!host.contains(b)) (value ? t.prefetched_out_bytes : t.host_zeroed_bytes) = managed_block;
-    host.insert(b);
-    discarded.erase(b);
-    const bool held = holds(b);
-    if (hints[b].contains(advice::read_mostly) && device.contains(b)) {
-      forget(b);
-      used.push_back(b);
-      return t;
+  void expel(range r) {
+    ++done.prefetch_calls;
+    for (const std::uint64_t b : block_list(r)) {
+      const auto want = granule_pages(r, b);
+      bool any_here = false;
+      for (const std::uint64_t p : want) {
+        allocate(p);
+        any_here = any_here || pages[p].device;
+        if (pages[p].device && !pages[p].host && !pages[p].dead) done.prefetched_out_bytes += page_bytes;
+        pages[p].host = true;
+        pages[p].dead = false;
+      }
+      if (hints[b].contains(advice::read_mostly) && any_here) {
+        forget(b);
+        used.push_back(b);
+      } else {
+        for (const std::uint64_t p : want) pages[p].device = false;
+        remap(b);
+        settle(b);
+      }
+      for (const std::uint64_t p : want) pages[p].cpu = true;
     }
-    device.erase(b);
-    if (held) {
-      forget(b);
-      unused.push_back(b);
-    }
-    return t;
   }
 
-  void drop(std::uint64_t b) {
-    device.erase(b);
-    host.erase(b);
-    discarded.insert(b);
-    if (!holds(b)) return;
-    forget(b);
-    unused.push_back(b);
+  void drop(range r) {
+    for (const std::uint64_t b : block_list(r)) {
+      bool any = false;
+      for (std::uint64_t g = 0; g < granules_per_block; ++g) {
+        const byte_count begin = b * managed_block + g * granule_bytes;
+        if (begin < r.offset || begin + granule_bytes > r.offset + r.bytes) continue;
+        any = true;
+        for (std::uint64_t i = 0; i < pages_per_granule; ++i) {
+          page& x = pages[begin / page_bytes + i];
+          x.device = x.host = x.cpu = x.remote = false;
+          x.dead = true;
+        }
+      }
+      if (!any) continue;
+      settle(b);
+      ++done.discarded_blocks;
+    }
+  }
+
+  void advise(range r, advice hint) {
+    for (const std::uint64_t b : block_list(r)) {
+      hints[b].insert(hint);
+      if (!stays(b)) {
+        for (std::uint64_t i = 0; i < pages_per_block; ++i) pages[b * pages_per_block + i].remote = false;
+      }
+      remap(b);
+    }
   }
 
   bool holds(std::uint64_t b) const {
@@ -104,122 +117,295 @@ class plain_model {
   }
 
  private:
-  bool remote(std::uint64_t b) {
+  using page_list = std::vector<std::uint64_t>;
+
+  static std::vector<std::uint64_t> block_list(range r) {
+    std::vector<std::uint64_t> all;
+    if (r.bytes == 0) return all;
+    for (std::uint64_t b = r.offset / managed_block; b <= (r.offset + r.bytes - 1) / managed_block; ++b)
+      all.push_back(b);
+    return all;
+  }
+  static page_list granule_pages(range r, std::uint64_t b) {
+    page_list all;
+    for (std::uint64_t p = b * pages_per_block; p < (b + 1) * pages_per_block; ++p) {
+      const byte_count begin = p / pages_per_granule * granule_bytes;
+      if (begin < r.offset + r.bytes && begin + granule_bytes > r.offset) all.push_back(p);
+    }
+    return all;
+  }
+
+  bool stays(std::uint64_t b) const {
     const std::set<advice>& h = hints[b];
     if (h.contains(advice::read_mostly) || h.contains(advice::preferred_device)) return false;
-    return h.contains(advice::preferred_host) || (h.contains(advice::accessed_by_device) && host.contains(b));
+    return h.contains(advice::preferred_host) || h.contains(advice::accessed_by_device);
+  }
+  bool keeps(std::uint64_t b, bool write) const { return hints[b].contains(advice::read_mostly) && !write; }
+  bool accessible(std::uint64_t p, bool write) const {
+    const page& x = pages[p];
+    return x.remote || (x.device && !(write && (x.host || x.dead)));
   }
 
-  void forget(std::uint64_t b) {
-    for (auto* l : {&unused, &gone, &used}) l->remove(b);
-  }
-
-  void hold(std::uint64_t b, managed_traffic& t) {
-    if (holds(b)) return;
-    if (unused.size() + gone.size() + used.size() < capacity_) {
-      used.push_back(b);
-      return;
+  // Adds granules of the block that fault and are not in the batch yet; false if there are none.
+  bool raise(range r, std::uint64_t b, bool write, page_list& raised) const {
+    bool any = false;
+    const page_list all = granule_pages(r, b);
+    for (std::size_t i = 0; i < all.size() && raised.size() < batch_; i += pages_per_granule) {
+      if (accessible(all[i], write) || std::ranges::find(raised, all[i]) != raised.end()) continue;
+      raised.push_back(all[i]);
+      any = true;
     }
-    std::list<std::uint64_t>& from = !unused.empty() ? unused : !gone.empty() ? gone : used;
-    const std::uint64_t victim = from.front();
-    from.pop_front();
-    if (device.erase(victim) > 0) {
-      ++t.evicted_blocks;
-      if (!discarded.contains(victim) && host.insert(victim).second) t.evicted_bytes += managed_block;
+    return any;
+  }
+
+  void over_the_link(range r, std::uint64_t b, access_mode mode) {
+    for (const std::uint64_t p : granule_pages(r, b)) {
+      const byte_count begin = std::max(r.offset, p * page_bytes),
+                       end = std::min(r.offset + r.bytes, (p + 1) * page_bytes);
+      if (pages[p].remote && begin < end)
+        done.remote_bytes += (end - begin) * (mode == access_mode::accumulate ? 2 : 1);
+    }
+  }
+
+  void service(const page_list& raised, bool write) {
+    ++done.batches;
+    done.fault_groups += raised.size();
+    for (std::size_t i = 0; i < raised.size();) {
+      const std::uint64_t b = raised[i] / pages_per_block;
+      page_list mine;
+      for (; i < raised.size() && raised[i] / pages_per_block == b; ++i) mine.push_back(raised[i]);
+      service_block(b, mine, write);
+    }
+  }
+
+  void service_block(std::uint64_t b, const page_list& faulted, bool write) {
+    ++done.services;
+    page_list move, rewrite, stay;
+    for (const std::uint64_t f : faulted) {
+      for (std::uint64_t i = 0; i < pages_per_granule; ++i) {
+        const std::uint64_t p = f / pages_per_granule * pages_per_granule + i;
+        if (write && pages[p].dead) {
+          rewrite.push_back(p);
+        } else if (stays(b) &&
+                   (hints[b].contains(advice::preferred_host) ? !pages[p].device : pages[p].host)) {
+          stay.push_back(p);
+        } else {
+          move.push_back(p);
+        }
+      }
+    }
+    if (!rewrite.empty()) {
+      byte_count none_moves = 0;
+      bring(b, rewrite, false, none_moves);
+      EXPECT_EQ(none_moves, 0U);
+      forget(b);
+      gone.push_back(b);
+      for (const std::uint64_t p : rewrite) pages[p].dead = false;
+    }
+    if (!stay.empty()) map_in_place(b, stay);
+    if (move.empty()) return;
+    const bool nowhere = none_of_block(b, [](const page& x) { return x.device || x.host; });
+    page_list want;
+    const std::vector<bool> tree = in_trees(b, move);
+    for (std::uint64_t i = 0; i < pages_per_block; ++i) {
+      const std::uint64_t p = b * pages_per_block + i;
+      const bool asked = std::ranges::find(move, p) != move.end();
+      const bool whole = nowhere && hints[b].contains(advice::preferred_device);
+      if (asked || ((whole || tree[i]) && !pages[p].dead)) want.push_back(p);
+    }
+    bring(b, want, keeps(b, write), done.fault_bytes);
+  }
+
+  template <class F>
+  bool none_of_block(std::uint64_t b, F&& f) const {
+    return std::none_of(pages.begin() + static_cast<std::ptrdiff_t>(b * pages_per_block),
+                        pages.begin() + static_cast<std::ptrdiff_t>((b + 1) * pages_per_block), f);
+  }
+
+  // The pages of the block that lie in a tree of 2, 4, ... 512 pages around a page that moves, more
+  // than 51 % of which is on the device or moves.
+  std::vector<bool> in_trees(std::uint64_t b, const page_list& move) const {
+    std::vector<bool> all(pages_per_block), moves(pages_per_block);
+    for (const std::uint64_t p : move) moves[p - b * pages_per_block] = true;
+    for (std::uint64_t size = 2; size <= pages_per_block; size *= 2) {
+      for (std::uint64_t begin = 0; begin < pages_per_block; begin += size) {
+        std::uint64_t occupied = 0, moving = 0;
+        for (std::uint64_t i = begin; i < begin + size; ++i) {
+          if (moves[i]) ++moving;
+          if (moves[i] || pages[b * pages_per_block + i].device) ++occupied;
+        }
+        if (moving == 0 || occupied * 100 <= size * 51) continue;
+        for (std::uint64_t i = begin; i < begin + size; ++i) all[i] = true;
+      }
+    }
+    return all;
+  }
+
+  void map_in_place(std::uint64_t b, const page_list& asked) {
+    const bool nowhere = none_of_block(b, [](const page& x) { return x.device || x.host; });
+    for (std::uint64_t i = 0; i < pages_per_block; ++i) {
+      const std::uint64_t p = b * pages_per_block + i;
+      const bool wanted = std::ranges::find(asked, p) != asked.end();
+      page& x = pages[p];
+      if ((nowhere || wanted) && !x.host) {
+        allocate(p);
+        x.host = true;
+        x.dead = false;
+      }
+      if (wanted || (x.host && !x.cpu)) x.remote = true;
+    }
+  }
+
+  void bring(std::uint64_t b, const page_list& want, bool keep, byte_count& cause) {
+    hold(b);
+    for (const std::uint64_t p : want) {
+      page& x = pages[p];
+      if (!x.device && x.host) cause += page_bytes;
+      if (!x.device && !x.host) done.populated_bytes += page_bytes;
+      x.device = true;
+      x.remote = false;
+      if (!keep) x.host = x.cpu = false;
+    }
+    forget(b);
+    (none_of_block(b, [](const page& x) { return !x.dead; }) ? gone : used).push_back(b);
+  }
+
+  void hold(std::uint64_t b) {
+    if (holds(b)) return;
+    if (unused.size() + gone.size() + used.size() == capacity_) {
+      std::list<std::uint64_t>& from = !unused.empty() ? unused : !gone.empty() ? gone : used;
+      const std::uint64_t victim = from.front();
+      from.pop_front();
+      bool any = false;
+      for (std::uint64_t i = 0; i < pages_per_block; ++i) {
+        const std::uint64_t p = victim * pages_per_block + i;
+        page& x = pages[p];
+        if (!x.device) continue;
+        any = true;
+        if (!x.dead && !x.host) {
+          allocate(p);
+          done.evicted_bytes += page_bytes;
+          x.host = true;
+        }
+        x.device = false;
+      }
+      if (any) ++done.evicted_blocks;
+      remap(victim);
     }
     used.push_back(b);
   }
 
-  std::uint64_t capacity_;
+  void allocate(std::uint64_t p) {
+    if (!pages[p].allocated) done.host_populated_bytes += page_bytes;
+    pages[p].allocated = true;
+  }
+  void remap(std::uint64_t b) {
+    if (!hints[b].contains(advice::accessed_by_device) || !stays(b)) return;
+    for (std::uint64_t i = 0; i < pages_per_block; ++i) {
+      page& x = pages[b * pages_per_block + i];
+      x.remote = x.host;
+    }
+  }
+  void settle(std::uint64_t b) {
+    if (!holds(b) || !none_of_block(b, [](const page& x) { return x.device; })) return;
+    forget(b);
+    unused.push_back(b);
+  }
+  void forget(std::uint64_t b) {
+    for (auto* l : {&unused, &gone, &used}) l->remove(b);
+  }
+
+  std::uint64_t capacity_, batch_;
 };
 
 class both_models {
  public:
-  both_models(std::uint64_t blocks, std::uint64_t capacity)
-      : count_(blocks), fast_(blocks * managed_block, capacity), plain_(capacity) {
-    fast_.place_on_host({0, blocks / 2 * managed_block});
-    for (std::uint64_t b = 0; b < blocks / 2; ++b) plain_.host.insert(b);
+  both_models(std::uint64_t blocks_in_arena, std::uint64_t capacity, std::uint64_t batch)
+      : count_(blocks_in_arena),
+        fast_(blocks_in_arena * managed_block, capacity, with_batches_of(batch)),
+        plain_(blocks_in_arena, capacity, batch) {
+    const range half{0, blocks_in_arena * managed_block / 2};
+    fast_.place_on_host(half);
+    for (std::uint64_t p = 0; p < half.bytes / page_bytes; ++p) {
+      plain_.pages[p].host = plain_.pages[p].allocated = plain_.pages[p].cpu = true;
+    }
   }
 
   void step(std::mt19937_64& random) {
-    const std::uint64_t begin = random() % (count_ * managed_block);
-    const range r{begin, random() % std::min(count_ * managed_block - begin, 7 * managed_block) + 1};
-    const std::uint64_t kind = random() % 20;
-    if (kind < 10) {
+    const byte_count arena = count_ * managed_block;
+    const byte_count most = random() % 2 == 0 ? 3 * granule_bytes : 3 * managed_block;
+    const std::uint64_t begin = random() % arena;
+    const range r{begin, random() % std::min(arena - begin, most) + 1};
+    const std::uint64_t kind = random() % 22;
+    if (kind < 12) {
       touch(r, static_cast<access_mode>(random() % 3));
-    } else if (kind < 13) {
-      fetch(r);
-    } else if (kind < 16) {
-      expel(r);
-    } else if (kind < 18) {
-      drop(r);
-    } else if (random() % 8 == 0) {
-      advise(r, static_cast<advice>(random() % 4));
+    } else if (kind < 14) {
+      compare(fast_.prefetch_to_device(r), [&] { plain_.fetch(r); });
+    } else if (kind < 17) {
+      compare(fast_.prefetch_to_host(r), [&] { plain_.expel(r); });
+    } else if (kind < 20) {
+      compare(fast_.discard(r), [&] { plain_.drop(r); });
+    } else if (random() % 6 == 0) {
+      const auto hint = static_cast<advice>(random() % 4);
+      fast_.advise(r, hint);
+      plain_.advise(r, hint);
     }
   }
 
   void expect_same_state() const {
     for (std::uint64_t b = 0; b < count_; ++b) {
       const managed_block_state s = fast_.state(b);
-      ASSERT_EQ(s.on_device, plain_.device.contains(b)) << "block " << b;
-      ASSERT_EQ(s.on_host, plain_.host.contains(b)) << "block " << b;
-      ASSERT_EQ(s.discarded, plain_.discarded.contains(b)) << "block " << b;
       ASSERT_EQ(s.holds_chunk, plain_.holds(b)) << "block " << b;
+      for (std::uint64_t i = 0; i < pages_per_block; ++i) {
+        const page& x = plain_.pages[b * pages_per_block + i];
+        const auto has = [&](granule_set all) { return (all >> (i / pages_per_granule) & 1U) != 0; };
+        ASSERT_EQ(has(s.on_device), x.device) << "block " << b << " page " << i;
+        ASSERT_EQ(has(s.on_host), x.host) << "block " << b << " page " << i;
+        ASSERT_EQ(has(s.discarded), x.dead) << "block " << b << " page " << i;
+        ASSERT_EQ(has(s.mapped_by_host), x.cpu) << "block " << b << " page " << i;
+        ASSERT_EQ(has(s.remote), x.remote) << "block " << b << " page " << i;
+      }
     }
     ASSERT_LE(fast_.held_blocks(), fast_.capacity());
   }
 
  private:
-  static std::uint64_t first(range r) { return r.offset / managed_block; }
-  static std::uint64_t last(range r) { return (r.offset + r.bytes - 1) / managed_block; }
+  static machine with_batches_of(std::uint64_t n) {
+    machine m = round_machine();
+    m.uvm.batch_granules = n;
+    return m;
+  }
 
   void touch(range r, access_mode mode) {
-    managed_traffic expected;
-    for (std::uint64_t b = first(r); b <= last(r); ++b) {
-      const byte_count from = std::max(r.offset, b * managed_block);
-      expected += plain_.kernel(b, mode, std::min(r.offset + r.bytes, (b + 1) * managed_block) - from);
-    }
-    EXPECT_EQ(fast_.touch(r, mode), expected);
+    compare(fast_.touch(r, mode), [&] { plain_.kernel(r, mode); });
   }
-  void fetch(range r) {
-    managed_traffic expected;
-    expected.prefetch_calls = 1;
-    for (int walk = 0; walk < (first(r) == last(r) ? 1 : 2); ++walk) {
-      for (std::uint64_t b = first(r); b <= last(r); ++b) expected += plain_.fetch(b);
-    }
-    EXPECT_EQ(fast_.prefetch_to_device(r), expected);
-  }
-  void expel(range r) {
-    managed_traffic expected;
-    expected.prefetch_calls = 1;
-    for (std::uint64_t b = first(r); b <= last(r); ++b) expected += plain_.expel(b);
-    EXPECT_EQ(fast_.prefetch_to_host(r), expected);
-  }
-  void drop(range r) {
-    managed_traffic expected;
-    for (std::uint64_t b = first(r); b <= last(r); ++b) {
-      if (b * managed_block < r.offset || (b + 1) * managed_block > r.offset + r.bytes) continue;
-      plain_.drop(b);
-      ++expected.discarded_blocks;
-    }
-    EXPECT_EQ(fast_.discard(r), expected);
-  }
-  void advise(range r, advice hint) {
-    for (std::uint64_t b = first(r); b <= last(r); ++b) plain_.hints[b].insert(hint);
-    fast_.advise(r, hint);
+  template <class F>
+  void compare(managed_traffic actual, F&& plainly) {
+    plain_.done = {};
+    plainly();
+    actual.time = 0;
+    EXPECT_EQ(actual.batches, plain_.done.batches);
+    EXPECT_EQ(actual.fault_groups, plain_.done.fault_groups);
+    EXPECT_EQ(actual.services, plain_.done.services);
+    EXPECT_EQ(actual.fault_bytes, plain_.done.fault_bytes);
+    EXPECT_EQ(actual.evicted_bytes, plain_.done.evicted_bytes);
+    EXPECT_EQ(actual.remote_bytes, plain_.done.remote_bytes);
+    EXPECT_TRUE(actual == plain_.done);
   }
 
   std::uint64_t count_;
   managed_memory fast_;
-  plain_model plain_;
+  page_model plain_;
 };
 
-TEST(managed_model, random_operations_agree_with_the_plain_model) {
+TEST(managed_model, random_operations_agree_with_a_model_of_single_pages) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     std::mt19937_64 random(seed);
-    const std::uint64_t blocks = 1 + random() % 24;
-    both_models models(blocks, 1 + random() % (blocks + 2));
-    for (int i = 0; i < 300; ++i) {
+    const std::uint64_t blocks_in_arena = 1 + random() % 8;
+    const std::uint64_t capacity = 1 + random() % (blocks_in_arena + 1);
+    const std::uint64_t batch = std::array{1U, 2U, 3U, 8U, 17U, 32U, 100U}[random() % 7];
+    both_models models(blocks_in_arena, capacity, batch);
+    for (int i = 0; i < 60; ++i) {
       models.step(random);
       models.expect_same_state();
       if (testing::Test::HasFailure()) FAIL() << "seed " << seed << ", operation " << i;

@@ -1,0 +1,152 @@
+#include "simulator/kernel_touches.hpp"
+
+#include <algorithm>
+
+#include "simulator/cost.hpp"
+#include "simulator/touch_order.hpp"
+
+namespace um {
+namespace {
+
+struct touched_operand {
+  address at;
+  access_mode mode = access_mode::read;
+  touch_phase phase = touch_phase::streamed;
+  bool is_input = false;
+  std::vector<range> runs;  // of the arena it lies in
+  byte_count bytes = 0;
+  std::uint64_t seen = 0;  // chunks that had left the device when it was last touched throughout
+  bool touched = false, over_the_link = false;
+};
+
+bool same_bytes(const touched_operand& a, const touched_operand& b) {
+  return a.at.where == b.at.where && a.at.offset == b.at.offset && a.runs == b.runs;
+}
+
+// Operands off the device; those that share their bytes (work in place) are one that is read and
+// written, streamed if one of them is.
+std::vector<touched_operand> operands_off_device(const simulated_run& run, const step& s) {
+  const op& o = run.network.ops[std::get<compute>(s.what).what];
+  const std::vector<touch_phase> phases = phases_of(run.network, o);
+  std::vector<touched_operand> all;
+  for (std::size_t i = 0; i < s.operands.size(); ++i) {
+    const operand& x = s.operands[i];
+    if (x.at.where == space::device) continue;
+    touched_operand t;
+    t.at = x.at;
+    t.mode = x.what.mode;
+    t.phase = i < phases.size() ? phases[i] : touch_phase::streamed;
+    t.is_input = i < o.in.size();
+    for (const range& r : runs_of(run.network.tensors[x.what.what], x.what.where)) {
+      t.runs.push_back({x.at.offset + r.offset, r.bytes});
+      t.bytes += r.bytes;
+    }
+    const auto twin = std::ranges::find_if(all, [&](const touched_operand& a) { return same_bytes(a, t); });
+    if (twin == all.end()) {
+      all.push_back(std::move(t));
+      continue;
+    }
+    if (twin->mode != t.mode) twin->mode = access_mode::accumulate;
+    twin->phase = std::min(twin->phase, t.phase);
+  }
+  return all;
+}
+
+class kernel_walk {
+ public:
+  kernel_walk(const simulated_run& run, const step& s, managed_memory& memory)
+      : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
+    const op& o = run.network.ops[std::get<compute>(s.what).what];
+    passes_ = passes_before(o);
+  }
+
+  managed_traffic walk() {
+    if (all_hit()) return {};
+    waves_ = count_waves();
+    for (unsigned pass = 0; pass < passes_; ++pass) {
+      for (std::uint64_t w = 0; w < waves_; ++w) stream(w, true);
+    }
+    for (std::uint64_t w = 0; w < waves_; ++w) {
+      for (touched_operand& t : operands_) keep_throughout(t);
+      stream(w, false);
+    }
+    for (touched_operand& t : operands_) {
+      if (t.phase == touch_phase::at_end) touch(t, t.runs);
+    }
+    return traffic_;
+  }
+
+ private:
+  bool all_hit() const {
+    return std::ranges::all_of(operands_, [&](const touched_operand& t) {
+      return t.at.where == space::managed &&
+             std::ranges::all_of(t.runs, [&](const range& r) { return memory_.hits(r, t.mode); });
+    });
+  }
+
+  std::uint64_t count_waves() const {
+    const byte_count wave = wave_bytes(run_.on);
+    std::uint64_t most = 1;
+    for (const touched_operand& t : operands_) {
+      if (t.phase == touch_phase::streamed) most = std::max(most, (t.bytes + wave - 1) / wave);
+    }
+    return most;
+  }
+
+  // What lies over the link is not cached there: every wave reads it anew.
+  void keep_throughout(touched_operand& t) {
+    if (t.phase != touch_phase::throughout) return;
+    if (t.touched && !t.over_the_link && t.seen == memory_.evictions()) return;
+    touch(t, t.runs);
+    t.seen = memory_.evictions();
+    t.touched = true;
+  }
+
+  void stream(std::uint64_t wave, bool inputs_only) {
+    for (touched_operand& t : operands_) {
+      if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
+      const access_mode whole = t.mode;
+      if (inputs_only) t.mode = access_mode::read;
+      touch(t, waves_ == 1 ? t.runs : wave_of(t.runs, wave, waves_));
+      t.mode = whole;
+    }
+  }
+
+  void touch(touched_operand& t, const std::vector<range>& runs) {
+    for (const range& r : runs) {
+      const managed_traffic done =
+          t.at.where == space::pinned ? zero_copy(r, t.mode) : memory_.touch(r, t.mode, {}, busy_);
+      if (done.remote_bytes > 0) t.over_the_link = true;
+      busy_ = busy_ || done.batches > 0;
+      traffic_ += done;
+    }
+  }
+
+  managed_traffic zero_copy(const range& r, access_mode mode) const {
+    const uvm_costs& costs = run_.on.uvm;
+    managed_traffic t;
+    const auto add = [&](std::uint64_t rate, const char* name) {
+      t.time += time_for(r.bytes, rate, run_.on, name);
+      t.remote_bytes += r.bytes;
+    };
+    if (mode != access_mode::write) add(costs.remote_read_bytes_per_s, "uvm.remote_read_bytes_per_s");
+    if (mode != access_mode::read) add(costs.remote_write_bytes_per_s, "uvm.remote_write_bytes_per_s");
+    return t;
+  }
+
+  const simulated_run& run_;
+  managed_memory& memory_;
+  std::vector<touched_operand> operands_;
+  unsigned passes_ = 0;
+  std::uint64_t waves_ = 1;
+  bool busy_ = false;  // the driver has had a fault of this kernel
+  managed_traffic traffic_;
+};
+
+}  // namespace
+
+managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory) {
+  return kernel_walk(run, s, memory).walk();
+}
+
+}  // namespace um

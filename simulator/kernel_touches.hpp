@@ -1,0 +1,13 @@
+// What a kernel's accesses make the driver do: every operand that lies off the device, in the order
+// of touch_order.hpp.
+#pragma once
+
+#include "simulator/managed_memory.hpp"
+#include "simulator/step_cost.hpp"
+
+namespace um {
+
+// Throws std::invalid_argument for a step that is no compute, or a rate the machine lacks.
+managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory);
+
+}  // namespace um

@@ -1,0 +1,40 @@
+// How an operator goes through memory: the one place where that is decided.
+//
+// A kernel with a full grid works in waves. One wave is what the resident threads hold at once,
+// 2048 threads a multiprocessor with 16 bytes each, in whole blocks. Of an operand that the kernel
+// streams, each wave touches the next part; an operand that every thread block needs (the filter of
+// a convolution, the activations of a fully connected layer with more weights than activations) is
+// touched by every wave, so that it comes back if the driver has taken it away in between.
+//
+//   convolution, data gradient    input and output streamed, filter and bias throughout
+//   filter gradient               input and output gradient streamed, the filter's at the end
+//   fully connected and gradients the larger matrix of the two large ones streamed, with what goes
+//                                 along the same axis; the other throughout
+//   batch normalisation           the large tensors twice: statistics first, then all operands
+//   everything else               all operands streamed
+//
+// Within a wave inputs come before outputs, in the order of the operands.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/lower.hpp"
+#include "core/machine.hpp"
+
+namespace um {
+
+enum class touch_phase : std::uint8_t { streamed, throughout, at_end };
+
+// One entry for each operand of the operator, inputs first.
+std::vector<touch_phase> phases_of(const graph& g, const op& o);
+// How often the streamed inputs are read before the last time, in which everything else happens.
+unsigned passes_before(const op& o);
+
+byte_count wave_bytes(const machine& on);
+
+// What wave `i` of `n` touches of the bytes that the runs make up, cut between whole blocks where
+// there is one run.
+std::vector<range> wave_of(const std::vector<range>& runs, std::uint64_t i, std::uint64_t n);
+
+}  // namespace um
