@@ -7,6 +7,7 @@
 #include "harness/isolation.hpp"
 #include "harness/json.hpp"
 #include "harness/suggest.hpp"
+#include "simulator/patterns.hpp"
 
 namespace um {
 namespace {
@@ -48,32 +49,41 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }
 
-struct way_of_moving {
+struct pinned_way {
   const char* what;
   std::uint64_t machine::* rate;
-  std::uint64_t machine::* link;  // what the pinned copy of that direction gives
 };
-
-constexpr std::array<way_of_moving, 8> ways{{
-    {"pinned copy to the device", &machine::link_to_device_bytes_per_s, &machine::link_to_device_bytes_per_s},
-    {"pinned copy to the host", &machine::link_to_host_bytes_per_s, &machine::link_to_host_bytes_per_s},
-    {"pinned copies both ways at once", &machine::link_both_bytes_per_s, &machine::link_both_bytes_per_s},
-    {"prefetch to the device", &machine::prefetch_to_device_bytes_per_s,
-     &machine::link_to_device_bytes_per_s},
-    {"prefetch to the host", &machine::prefetch_to_host_bytes_per_s, &machine::link_to_host_bytes_per_s},
-    {"kernel faults, data seen before", &machine::fault_to_device_bytes_per_s,
-     &machine::link_to_device_bytes_per_s},
-    {"kernel faults, data never seen", &machine::first_fault_bytes_per_s,
-     &machine::link_to_device_bytes_per_s},
-    {"kernel reads over the link", &machine::zero_copy_bytes_per_s, &machine::link_to_device_bytes_per_s},
+constexpr std::array<pinned_way, 3> pinned_ways{{
+    {"pinned copy to the device", &machine::link_to_device_bytes_per_s},
+    {"pinned copy to the host", &machine::link_to_host_bytes_per_s},
+    {"pinned copies both ways at once", &machine::link_both_bytes_per_s},
 }};
 
-// What each way of moving data makes of the link.
+struct managed_way {
+  const char* what;
+  const char* pattern;
+  std::uint64_t machine::* link;  // what the pinned copy of that direction gives
+};
+constexpr std::array<managed_way, 5> managed_ways{{
+    {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},
+    {"prefetch to the host", "prefetch_out_1GiB", &machine::link_to_host_bytes_per_s},
+    {"kernel faults, data seen before", "stream_read", &machine::link_to_device_bytes_per_s},
+    {"kernel faults, data never seen", "stream_cold", &machine::link_to_device_bytes_per_s},
+    {"kernel reads over the link", "remote_read", &machine::link_to_device_bytes_per_s},
+}};
+
+void print_way(const char* what, double rate, double link) {
+  fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", what, rate / 1e9, 100 * rate / link);
+}
+
+// What each way of moving data makes of the link; managed memory as simulated with the file's figures.
 void print_link(const machine& on) {
   fmt::print("\nlink of machine file {}, {}\n", on.name, on.calibrated ? "calibrated" : "not calibrated");
-  for (const way_of_moving& w : ways) {
-    const double rate = static_cast<double>(on.*w.rate), link = static_cast<double>(on.*w.link);
-    fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", w.what, rate / 1e9, 100 * rate / link);
+  for (const pinned_way& w : pinned_ways) {
+    print_way(w.what, static_cast<double>(on.*w.rate), static_cast<double>(on.*w.rate));
+  }
+  for (const managed_way& w : managed_ways) {
+    print_way(w.what, rate_of(find_pattern(w.pattern)->simulate(on)), static_cast<double>(on.*w.link));
   }
 }
 

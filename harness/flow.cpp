@@ -150,8 +150,9 @@ timeline_figures timeline_of(const graph& g, const execution_plan& plan, const e
 }
 
 bool all_observed(const counters& c) {
-  return c.faults && c.fault_batches && c.remote_bytes && c.fault_to_device_bytes && c.prefetch_to_device_bytes && c.copy_to_device_bytes &&
-         c.driver_evict_bytes && c.plan_evict_bytes && c.copy_to_host_bytes && c.evicted_blocks;
+  return c.faults && c.fault_batches && c.remote_bytes && c.fault_to_device_bytes &&
+         c.prefetch_to_device_bytes && c.copy_to_device_bytes && c.driver_evict_bytes && c.plan_evict_bytes &&
+         c.copy_to_host_bytes && c.evicted_blocks;
 }
 
 void note_execution(record& r, const graph& g, const execution& done) {

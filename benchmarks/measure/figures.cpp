@@ -116,7 +116,7 @@ struct figure {
   double least = 0;  // rates cannot be 0
 };
 
-constexpr std::array<figure, 41> table{{
+constexpr std::array<figure, 31> table{{
     {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
     {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
     {"fp32_flops_per_s", [](const view& v) { return flops(v("product_fp32")); }, 1},
@@ -126,18 +126,8 @@ constexpr std::array<figure, 41> table{{
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
     {"link_both_bytes_per_s", [](const view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
-    {"fault_to_device_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("stream_mapped")); }, 1},
-    {"first_fault_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("stream_cold")); }, 1},
-    {"populate_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("stream_nowhere")); }, 1},
-    {"discarded_write_bytes_per_s", [](const view& v) { return rate(refilled_bytes, v("refill")); }, 1},
-    {"prefetch_to_device_bytes_per_s", [](const view& v) { return rate(GiB, v("prefetch_in_1GiB")); }, 1},
-    {"prefetch_to_host_bytes_per_s", [](const view& v) { return rate(GiB, v("prefetch_out_1GiB")); }, 1},
-    {"zero_copy_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_read")); }, 1},
     {"launch_ns", [](const view& v) { return v("launches") / launches; }},
     {"copy_ns", [](const view& v) { return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
-    {"fault_ns", [](const view& v) { return v("isolated_fault"); }},
-    {"prefetch_call_ns", &prefetch_call},
-    {"discard_block_ns", &discard_block},
     {"uvm.interrupt_ns", &interrupt},
     {"uvm.batch_ns", &batch},
     {"uvm.fault_ns", &fault},

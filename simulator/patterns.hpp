@@ -1,0 +1,29 @@
+// Single patterns of access on an arena that fits, as microbenchmarks time them: what the model makes
+// of a machine's figures.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "simulator/managed_memory.hpp"
+
+namespace um {
+
+struct pattern_result {
+  byte_count bytes = 0;  // asked for by the kernel or the call; 0: a latency
+  managed_traffic traffic;
+};
+
+struct pattern {
+  std::string_view name, what;
+  pattern_result (*simulate)(const machine& on);
+};
+
+std::span<const pattern> patterns();
+// nullptr if there is no such row.
+const pattern* find_pattern(std::string_view name);
+
+// Bytes a second; 0 for a latency.
+double rate_of(const pattern_result& r);
+
+}  // namespace um
