@@ -110,13 +110,25 @@ class walk {
       const part_run run = parts_of(g_.tensors[a.what].shape, cuts_[a.what], a.where);
       for_groups(a.what, run, [&](group_state& s) { touch(a.what, s, run, now_); });
     }
-    if (costs_[x.what].workspace_bytes == 0) return;
+    const byte_count workspace = workspace_of(x);
+    if (workspace == 0) return;
     table_.workspace_of_action[now_] = static_cast<std::uint32_t>(table_.all.size());
     lifetime w;
     w.begin = now_;
     w.end = now_ + 1;
-    w.bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
+    w.bytes = workspace;
     table_.all.push_back(w);
+  }
+
+  // A slice that adds to what earlier ones wrote may keep its own share apart first: the engines that
+  // add by themselves are often slower.
+  byte_count workspace_of(const compute& x) const {
+    byte_count bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
+    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+      if (a.mode != access_mode::accumulate) continue;
+      bytes += round_up(bytes_of(g_.tensors[a.what], a.where), arena_alignment);
+    }
+    return bytes;
   }
 
   void touch(tensor_id t, group_state& s, part_run run, std::uint32_t action) {

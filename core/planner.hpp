@@ -19,7 +19,7 @@ namespace um {
 // The cost of one operator as measured or estimated with everything resident.
 struct op_cost {
   nanoseconds time = 0;
-  byte_count workspace_bytes = 0;
+  byte_count workspace_bytes = 0;  // a slice that adds to its output gets that much more
   std::string engine;      // which implementation was chosen, for the record
   std::int64_t parts = 1;  // of the batch, computed one after the other by that engine
 };

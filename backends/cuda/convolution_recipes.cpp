@@ -121,8 +121,10 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
   s.product.tensor_cores = p.arithmetic != precision::fp32;
   s.product.alignment = alignment_of(p, parts);
   s.packs = is_packed(method);
-  // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands.
-  s.keeps_apart = is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16);
+  // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands, and its fast engines do
+  // not add.
+  s.keeps_apart =
+      is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16 || p.accumulate || parts > 1);
   s.packing = packing_of(p, parts);
   if (s.packs) {
     s.product.x = s.packing.x.packed;
@@ -136,13 +138,17 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
   }
   if (s.packs || s.keeps_apart)
     s.packed_w = round_up(bytes_of(s.product.w, operand_type(p)), arena_alignment);
-  s.product.accumulate = is_filter_gradient(p) && !s.keeps_apart && (p.accumulate || parts > 1);
   return s;
 }
 
 // What follows the product of a part.
 kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method, const stage& s,
                        std::byte* y, std::byte* b, std::byte* apart, std::byte* dw, bool add) {
+  if (s.keeps_apart && add && !s.packs && operand_type(p) == dtype::f32) {
+    return [where = on.compute(), apart, dw, count = elements(p.w)] {
+      kernels::add(where, dw, apart, dw, count, dtype::f32);
+    };
+  }
   if (s.keeps_apart) {
     return [where = on.compute(), apart, dw = reinterpret_cast<float*>(dw), how = s.packing.w, add] {
       kernels::unpack_filter_gradient(where, apart, dw, how, add);
@@ -158,13 +164,8 @@ kernel_call bind_after(session& on, const convolution_problem& p, convolution_me
 // What precedes the first part.
 kernel_call bind_before(session& on, const convolution_problem& p, const stage& s, std::byte* w,
                         std::byte* packed_w) {
-  if (s.packs && !is_filter_gradient(p)) {
-    return [where = on.compute(), w, packed_w, how = s.packing.w] { kernels::pack(where, w, packed_w, how); };
-  }
-  if (!s.product.accumulate || p.accumulate) return {};
-  return [stream = on.compute().stream, w, bytes = bytes_of(p.w, dtype::f32)] {
-    check(cudaMemsetAsync(w, 0, bytes, stream));
-  };
+  if (!s.packs || is_filter_gradient(p)) return {};
+  return [where = on.compute(), w, packed_w, how = s.packing.w] { kernels::pack(where, w, packed_w, how); };
 }
 
 kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_method method,

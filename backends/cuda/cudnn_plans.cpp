@@ -68,7 +68,7 @@ fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) 
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR};
   fe::OperationBuilder made(types.at(static_cast<std::size_t>(p.kind)));
-  made.setcDesc(describe(p.how)).setAlpha(1.0F).setBeta(p.accumulate ? 1.0F : 0.0F);
+  made.setcDesc(describe(p.how)).setAlpha(1.0F).setBeta(0.0F);
   switch (p.kind) {
     case kind::forward:
       return made.setxDesc(x).setwDesc(w).setyDesc(y).build();

@@ -16,8 +16,14 @@ class Failed(Exception):
     """umbench gave no figures; the message says why."""
 
 
+def strategy(row):
+    if row.slices == 1:
+        return ["--strategy", "device"]
+    return ["--strategy", "device_sliced", "--knob", f"parts={row.slices}"]
+
+
 def command(binary, row, iterations, deadline_s, out, values=None):
-    line = [binary, "run", "--network", row.network, "--batch", row.batch, "--strategy", "device",
+    line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
             "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--out", out]
     if row.order:

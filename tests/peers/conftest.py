@@ -29,7 +29,7 @@ def row(network="vgg16", batch=64, precision="fp32", **changes):
     from results import load_peers
     line = {"kind": "peer", "schema": 1, "peer": "pytorch", "network": network, "batch": batch,
             "precision": precision, "pass": "train", "created": "2026-01-01T00:00:00Z",
-            "options": {"fusion": "lean", "workspace": "256MiB", "memory_order": None},
+            "options": {"fusion": "lean", "workspace": "256MiB", "memory_order": None, "slices": 1},
             "umbench": {"ms": 80.0, "samples_ms": [80.0], "peak_bytes": 4 << 30, "fusion": "lean",
                         "launch": "cuda_graph", "memory_order": "nchw", "workspace_cap_bytes": 1 << 28,
                         "terms": {"parameters_bytes": 1}, "loss": 6.9, "digest": "0123456789abcdef", "key": "k"},

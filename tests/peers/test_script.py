@@ -96,7 +96,7 @@ def test_a_row_holds_both_sides_and_their_ratios(run):
     assert row["versions"] == {"gpu": "NVIDIA H200", "driver": "580.1", "cuda": "13.0", "cudnn": 91900,
                                "torch": "2.11.0", "umbench": "0.1.0+abc", "umbench_cuda": "13.0",
                                "umbench_cudnn": "9.19.0"}
-    assert row["options"] == {"fusion": "lean", "workspace": "256MiB", "memory_order": None}
+    assert row["options"] == {"fusion": "lean", "workspace": "256MiB", "memory_order": None, "slices": 1}
     assert row["gap_kinds"] == [{"kind": "conv", "operators": 1, "time_ms": 1.0, "floor_ms": pytest.approx(0.02)}]
     assert row["gaps"][0]["op"] == "conv" and row["floor_ratio"] > 1
 

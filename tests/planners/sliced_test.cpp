@@ -69,6 +69,20 @@ TEST_F(sliced, leaves_whole_what_cannot_be_cut_or_gains_nothing) {
   }
 }
 
+// Their first axis is not the batch, even if it is as long.
+TEST_F(sliced, cuts_no_parameters) {
+  for (const fusion joined : {fusion::fused, fusion::lean}) {
+    const graph g =
+        small("vgg16", "vgg16", 64, {.joined = joined, .arithmetic = precision::bf16, .sgd = true}).g;
+    for (const action& a : plan_for(g, 4).actions) {
+      const compute& c = std::get<compute>(a);
+      if (is_whole(c.part)) continue;
+      EXPECT_FALSE(std::holds_alternative<sgd_update>(g.ops[c.what].what)) << g.ops[c.what].name;
+      EXPECT_NE(g.tensors[g.ops[c.what].out[0]].use, role::parameter) << g.ops[c.what].name;
+    }
+  }
+}
+
 TEST_F(sliced, gives_the_same_plan_every_time) {
   const graph g = small("alexnet", "alexnet", 64, {.joined = fusion::lean}).g;
   EXPECT_EQ(plan_for(g, 4), plan_for(g, 4));
