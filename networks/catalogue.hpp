@@ -17,7 +17,7 @@ enum class pass : std::uint8_t { inference, train };
 
 // How far operators are joined (networks/fusion.hpp, networks/recompute.hpp).
 enum class fusion : std::uint8_t {
-  none,   // convolution, bias, ReLU, normalisation and pool apart, as in the papers' frameworks
+  none,   // convolution with bias, ReLU, normalisation and pool apart, as in the papers' frameworks
   fused,  // joined wherever one pass over the data does for several
   lean,   // as fused, and cheap tensors are computed again where that lowers the peak
 };

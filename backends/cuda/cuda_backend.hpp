@@ -10,8 +10,7 @@
 namespace um {
 
 struct cuda_options {
-  // Most bytes of workspace that one convolution or matrix product may use. The less, the slower:
-  // VGG-16 with a batch of 64 takes 2 GiB to come close to what unlimited workspace gives.
+  // Most bytes of workspace that one convolution or matrix product may use. The less, the slower.
   byte_count workspace_cap = standard_workspace_cap;
   // Where the chosen engines are kept, so that every process runs the same ones and results are
   // equal to the bit. Empty: $XDG_CACHE_HOME/umbench/engines.json, or ~/.cache in its place.

@@ -56,8 +56,8 @@ def versions(environment):
 
 
 def figures(record, warmup):
-    """What a row keeps of the record. Times are of the host's clock, from the launch of an iteration to its
-    end; the peak is the device arena, all that umbench allocates there for the run."""
+    """What a row keeps of the record. Times are of CUDA events behind each replay of the CUDA graph; the
+    peak is the device arena, all that umbench allocates there for the run."""
     samples = [ns / 1e6 for ns in record["samples_ns"][warmup:]]
     memory = record["memory"]
     return {"ms": statistics.median(samples), "samples_ms": samples, "peak_bytes": memory["peak_device_bytes"],

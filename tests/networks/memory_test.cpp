@@ -39,6 +39,30 @@ TEST_P(Footprint, IsCloseToTheLowerBound) {
   }
 }
 
+// What level lean computes again reads and writes at most 2.2 bytes for each byte of the peak saved.
+TEST_P(Footprint, IsNotSavedAtAnyPrice) {
+  for (const precision arithmetic : {precision::fp32, precision::bf16}) {
+    network_spec spec;
+    spec.name = GetParam();
+    spec.batch = 64;
+    spec.arithmetic = arithmetic;
+    spec.joined = fusion::fused;
+    const byte_count before = peak_live_bytes(build(spec));
+    spec.joined = fusion::lean;
+    const graph g = build(spec);
+    const byte_count after = peak_live_bytes(g);
+    ASSERT_LE(after, before);
+    byte_count traffic = 0;
+    for (const op& o : g.ops) {
+      if (o.name.find(".again") == std::string::npos) continue;
+      for (const auto* operands : {&o.in, &o.out}) {
+        for (const tensor_id t : *operands) traffic += round_up(bytes_of(g.tensors[t]), arena_alignment);
+      }
+    }
+    EXPECT_LE(static_cast<double>(traffic), 2.2 * static_cast<double>(before - after)) << to_text(arithmetic);
+  }
+}
+
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
   for (const network_family& family : networks()) names.push_back(family.name);

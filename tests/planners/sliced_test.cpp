@@ -83,6 +83,26 @@ TEST_F(sliced, cuts_no_parameters) {
   }
 }
 
+TEST_F(sliced, lets_a_later_slice_keep_its_gradient_apart) {
+  const graph g = small("vgg11", "vgg11", 64, {.joined = fusion::fused}).g;
+  const memory_plan plan = plan_for(g, 4);
+  costs.assign(g.ops.size(), {1000, 1024, "test"});
+  const problem p{g, costs, on, most_bytes, pressure::none, {{"parts", 4}}};
+  int adding = 0;
+  for (const step& s : lower(p, plan).steps) {
+    const compute& c = std::get<compute>(s.what);
+    byte_count added = 0;
+    for (const operand& o : s.operands) {
+      if (o.what.mode != access_mode::accumulate) continue;
+      added += round_up(bytes_of(g.tensors[o.what.what]), arena_alignment);
+    }
+    EXPECT_EQ(s.workspace_bytes, 1024 + added) << g.ops[c.what].name;
+    EXPECT_TRUE(added == 0 || c.part.part > 0) << g.ops[c.what].name;
+    adding += added > 0 ? 1 : 0;
+  }
+  EXPECT_GT(adding, 0);
+}
+
 TEST_F(sliced, gives_the_same_plan_every_time) {
   const graph g = small("alexnet", "alexnet", 64, {.joined = fusion::lean}).g;
   EXPECT_EQ(plan_for(g, 4), plan_for(g, 4));
