@@ -27,8 +27,9 @@ struct plan_options {
   std::string out, graph_out;
 };
 struct sweep_options {
-  std::string spec, out, jobs, shard, machines;
-  bool resume = false, dry_run = false, no_skip = false, allow_native = false;
+  std::string spec, out, jobs, shard, machines, like;
+  bool resume = false, list = false, dry_run = false, no_skip = false, no_preflight = false;
+  bool allow_native = false;
 };
 
 struct merge_options {

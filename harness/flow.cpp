@@ -12,6 +12,7 @@
 #include "core/errors.hpp"
 #include "core/verify.hpp"
 #include "harness/gpu.hpp"
+#include "harness/preflight.hpp"
 #include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
 
@@ -83,11 +84,21 @@ void check_storage_holds(const graph& g, const machine& on) {
 
 // Pinned data and whatever managed data does not fit on the device must fit on the host.
 void check_host_holds(const execution_plan& plan, const machine& on) {
-  const byte_count free = plan.budget - std::min(plan.budget, plan.device_arena_bytes);
-  const byte_count spilled = plan.managed_arena_bytes - std::min(plan.managed_arena_bytes, free);
-  if (plan.pinned_arena_bytes + spilled <= on.host_bytes) return;
-  throw infeasible(fmt::format("{} must lie in host memory, {} has {}",
-                               to_text(plan.pinned_arena_bytes + spilled), on.name, to_text(on.host_bytes)));
+  const byte_count needed = host_bytes_needed(plan);
+  if (needed <= on.host_bytes) return;
+  throw infeasible(
+      fmt::format("{} must lie in host memory, {} has {}", to_text(needed), on.name, to_text(on.host_bytes)));
+}
+
+// The host has the memory, but not free now.
+struct host_too_full : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+void check_host_is_free(const execution_plan& plan) {
+  if (const auto why = shortage(host_bytes_needed(plan), plan.pinned_arena_bytes, host_memory_now())) {
+    throw host_too_full("not run: it " + *why);
+  }
 }
 
 problem problem_of(const experiment& e, const setting& s, byte_count budget) {
@@ -191,6 +202,7 @@ void fill(record& r, const cell& work) {
   const execution_plan plan = lower(p, made.plan, made.placed_by);
   note_memory(r, plan);
   check_host_holds(plan, s.on);
+  if (!r.simulated) check_host_is_free(plan);
 
   const execution done = s.runs_on->execute(s.network, plan, {e.iterations, e.timeline, true, work.values});
   note_execution(r, s.network, done);
@@ -212,6 +224,8 @@ record run_cell(const cell& work) {
     fail(r, outcome::infeasible, e.what());
   } catch (const out_of_memory& e) {
     fail(r, outcome::out_of_memory, e.what());
+  } catch (const host_too_full& e) {
+    fail(r, outcome::host_out_of_memory, e.what());
   } catch (const std::bad_alloc&) {
     fail(r, outcome::host_out_of_memory, "the host has no memory left for this process");
   } catch (const unsupported& e) {

@@ -78,7 +78,12 @@ void add_sweep(CLI::App& app, sweep_options& o) {
   option(sweep, "SPEC", o.spec, "Sweep file, such as benchmarks/sweeps/small.json").required();
   option(sweep, "--out", o.out, "JSON Lines file (the sweep's name with .jsonl)");
   sweep.add_flag("--resume", o.resume, "Go on with the file: skip the cells that it holds");
-  sweep.add_flag("--dry-run", o.dry_run, "Print the cells, run nothing");
+  sweep.add_flag("--list", o.list, "Print the cells, run nothing");
+  sweep.add_flag("--dry-run", o.dry_run,
+                 "Print the cells with the memory and the time that the simulator expects, run nothing");
+  option(sweep, "--like", o.like, "Machine on which cells of a GPU are estimated (h200)");
+  sweep.add_flag("--no-preflight", o.no_preflight,
+                 "Begin on a GPU without estimating first what fits this host");
   sweep.add_flag("--no-skip", o.no_skip,
                  "Run cells although a lower ratio of the same line timed out or hung");
   option(sweep, "--jobs", o.jobs, "Simulated cells that run at a time (one a core)");

@@ -7,6 +7,7 @@
 #include "harness/cells.hpp"
 #include "harness/json.hpp"
 #include "harness/numbers.hpp"
+#include "harness/preflight.hpp"
 #include "harness/suggest.hpp"
 #include "harness/sweep_runner.hpp"
 #include "harness/table.hpp"
@@ -33,9 +34,13 @@ std::vector<experiment> shard_of(std::vector<experiment> cells, const std::strin
   return mine;
 }
 
+std::size_t cores() {
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
 std::size_t jobs_for(const sweep_options& options, const std::vector<cell>& cells) {
   const bool simulated = all_simulated(cells);
-  if (options.jobs.empty()) return simulated ? std::max(1U, std::thread::hardware_concurrency()) : 1;
+  if (options.jobs.empty()) return simulated ? cores() : 1;
   const auto jobs = static_cast<std::size_t>(whole_number("--jobs", options.jobs, 1, most_jobs));
   if (jobs > 1 && !simulated) {
     throw input_error(
@@ -44,6 +49,30 @@ std::size_t jobs_for(const sweep_options& options, const std::vector<cell>& cell
                     jobs));
   }
   return jobs;
+}
+
+constexpr const char* standard_stand_in = "h200";
+
+// What is expected of the cells, on standard output; the exit code.
+int rehearse(const std::vector<cell>& cells, const machine& stand_in) {
+  signal_watch signals;
+  const auto all = estimates_of(cells, stand_in, cores(), signals);
+  if (!all) return 128 + signals.stop_signal().value_or(0);
+  fmt::print("{}", preflight_text(*all, stand_in.name, host_memory_now()));
+  return 0;
+}
+
+// Says what of a GPU's cells cannot fit; throws input_error if none can. False if a stop signal came.
+bool preflight(const std::vector<cell>& cells, const machine& stand_in, signal_watch& signals) {
+  const auto all = estimates_of(cells, stand_in, cores(), signals);
+  if (!all) return false;
+  const host_memory here = host_memory_now();
+  const std::string warning = preflight_warning(*all, here);
+  if (!any_fits(*all, here)) {
+    throw input_error(warning + "; make room, or run it all the same with --no-preflight");
+  }
+  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  return true;
 }
 
 int print_cells(const std::vector<cell>& cells) {
@@ -64,6 +93,7 @@ std::string command_to_resume(const sweep_options& options, const std::string& o
   if (!options.jobs.empty()) words += " --jobs " + options.jobs;
   if (!options.machines.empty()) words += " --machines " + with_quotes(options.machines);
   if (options.no_skip) words += " --no-skip";
+  if (options.no_preflight) words += " --no-preflight";
   if (options.allow_native) words += " --allow-native-oversubscription";
   return words;
 }
@@ -102,10 +132,15 @@ int sweep_command(const sweep_options& options) {
     cells.push_back(cell_of(std::move(e), machines));
   }
   const std::size_t jobs = jobs_for(options, cells);
-  if (options.dry_run) return print_cells(cells);
+  if (options.list) return print_cells(cells);
+  const machine& stand_in = machine_named(machines, options.like.empty() ? standard_stand_in : options.like);
+  if (options.dry_run) return rehearse(cells, stand_in);
 
   signal_watch signals;
   const environment here = environment_for(cells, signals);
+  if (!options.no_preflight && !all_simulated(cells) && !preflight(cells, stand_in, signals)) {
+    return 128 + signals.stop_signal().value_or(0);
+  }
   const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   if (file.was_torn()) fmt::print(stderr, "{}: cut off a torn last line\n", out);

@@ -56,7 +56,7 @@ def sweep(path, wanted, *more):
 
 
 def count_cells(path, wanted):
-    done = sweep(path, wanted, "--dry-run")
+    done = sweep(path, wanted, "--list")
     found = re.search(r"(?m)^(\d+) cells", done.stdout)
     if done.returncode != 0 or not found:
         raise load.BadInput(last_line(done.stderr) or f"{path}: does not list the cells of {wanted.spec}")

@@ -169,9 +169,9 @@ class Files(InterfaceTest):
     def test_sweep_options(self):
         spec = self.spec()
         for shard in ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"]:
-            self.refused("sweep", spec, "--dry-run", "--shard", shard, words=["--shard"])
+            self.refused("sweep", spec, "--list", "--shard", shard, words=["--shard"])
         for jobs in ["0", "-1", "x"]:
-            self.refused("sweep", spec, "--dry-run", "--jobs", jobs, words=["--jobs"])
+            self.refused("sweep", spec, "--list", "--jobs", jobs, words=["--jobs"])
 
     def test_plans(self):
         self.well("plan", *RUN[1:], "managed_prefetch", "--ratio", "1.5", "-o", "plan.json")

@@ -208,9 +208,46 @@ class Plan(InterfaceTest):
 
 
 class Sweep(InterfaceTest):
-    def test_a_dry_run_lists_the_cells_and_touches_nothing(self):
+    def test_a_dry_run_tells_memory_and_time_and_touches_nothing(self):
         spec = self.spec()
         lines = self.well("sweep", spec, "--dry-run").splitlines()
+        self.assertRegex(lines[0], r"^ +device +host +time +cell$")
+        self.assertRegex(lines[1], r"^ *\d\S* \wiB +0 B +\S+ [mu]?s  alexnet/b2/train/fused/fp32/device/x0.50/")
+        self.assertEqual(sum(line.split()[0] == "infeasible" for line in lines), 8)
+        self.assertRegex(lines[-1], rf"^{CELLS} cells; iterations take .* together, .*; 8 end without a time$")
+        self.assertEqual(len(lines), CELLS + 2)
+        self.assertEqual(list(self.folder.iterdir()), [spec])
+
+    def test_a_dry_run_foresees_what_a_simulated_sweep_takes(self):
+        spec = self.spec(grids=[{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [1, 1.5]}])
+        text = self.well("sweep", spec, "--dry-run").splitlines()[-1]
+        self.well("sweep", spec)
+        records = entries(self.folder / "study.jsonl")[1]
+        times = sum(sum(record["samples_ns"]) for record in records)
+        number, unit = re.search(r"take (\S+) (\w+) together", text).groups()
+        self.assertAlmostEqual(float(number) * {"s": 1e9, "ms": 1e6, "us": 1e3}[unit] / times, 1, delta=0.02)
+
+    def test_a_gpus_cells_are_estimated_without_one(self):
+        spec = self.spec(grids=[{"network": "alexnet", "batch": 64, "backend": "cuda:0", "workspace_cap": "16MiB",
+                                 "strategy": ["managed", "swap_all"], "ratio": [0.5, 1]}])
+        shown = self.well("sweep", spec, "--dry-run", "--like", "p100-pcie3-16g")
+        self.assertEqual(len(re.findall(r"(?m)^ *\d.* m?s  alexnet/.*/capped/cuda:0$", shown)), 4)
+        self.assertIn("estimated on the simulated machine p100-pcie3-16g", shown)
+        self.refused("sweep", spec, "--dry-run", "--like", "h20", words=["did you mean h200?"])
+
+    def test_what_cannot_fit_this_host_is_said(self):
+        spec = self.spec(grids=[{"network": "vgg16", "batch": 2048, "backend": "cuda:0", "ratio": 1,
+                                 "strategy": "swap_all"}])
+        shown = self.well("sweep", spec, "--dry-run")
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if total > 70 * 2**30:
+            self.skipTest("this host is too large")
+        self.assertIn("1 of 1 cells do not fit this host and will not run, such as vgg16/", shown)
+        self.assertRegex(shown, r"it needs [\d.]+ GiB of host memory \([\d.]+ GiB pinned\) and may take")
+
+    def test_a_list_names_the_cells_and_touches_nothing(self):
+        spec = self.spec()
+        lines = self.well("sweep", spec, "--list").splitlines()
         self.assertEqual(lines[0], "alexnet/b2/train/fused/fp32/device/x0.50/simulated/sim:h200")
         self.assertEqual(lines[-1], f"{CELLS} cells")
         self.assertEqual(len(set(lines)), CELLS + 1)
@@ -218,8 +255,8 @@ class Sweep(InterfaceTest):
 
     def test_shards_share_the_cells(self):
         spec = self.spec()
-        whole = self.well("sweep", spec, "--dry-run").splitlines()[:-1]
-        parts = [self.well("sweep", spec, "--dry-run", "--shard", f"{i}/5").splitlines()[:-1] for i in range(1, 6)]
+        whole = self.well("sweep", spec, "--list").splitlines()[:-1]
+        parts = [self.well("sweep", spec, "--list", "--shard", f"{i}/5").splitlines()[:-1] for i in range(1, 6)]
         self.assertEqual(sorted(sum(parts, [])), sorted(whole))
 
     def test_records_progress_and_table(self):
@@ -256,10 +293,10 @@ class Sweep(InterfaceTest):
 
     def test_every_sweep_file_of_the_project_expands(self):
         for spec in sorted((ROOT / "benchmarks/sweeps").glob("*.json")):
-            self.assertRegex(self.well("sweep", spec, "--dry-run"), r"\n\d+ cells\n$")
+            self.assertRegex(self.well("sweep", spec, "--list"), r"\n\d+ cells\n$")
 
     def test_the_small_study_is_as_large_as_it_should_be(self):
-        cells = self.well("sweep", ROOT / "benchmarks/sweeps/small.json", "--dry-run").splitlines()[:-1]
+        cells = self.well("sweep", ROOT / "benchmarks/sweeps/small.json", "--list").splitlines()[:-1]
         self.assertEqual(len(cells), 2 * 5 * 8 * 2)
 
 
