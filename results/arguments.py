@@ -91,3 +91,11 @@ def interleave(description):
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for base/ and head/, a file a round")
     parser.add_argument("--machines", metavar="DIR", help="folder with more machine files")
     return parser.parse_args()
+
+
+def export(description, formats):
+    parser = Parser("umbench export", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE.jsonl", help="record file")
+    parser.add_argument("--format", required=True, choices=formats)
+    parser.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
+    return parser.parse_args()

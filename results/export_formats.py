@@ -1,0 +1,130 @@
+"""Records in the formats of other tools, as text. Each keeps what its format has a place for; simulated cells say
+so in their names or labels, since none of these formats has a field for it."""
+
+import csv
+import io
+import json
+import statistics
+import xml.etree.ElementTree as xml
+
+from results import load
+
+NS_PER_S = 1e9
+
+
+def steady_samples(record):
+    return record["samples_ns"][1:] or record["samples_ns"]
+
+
+def ended_well(records):
+    return [record for record in records if load.steady_ns(record) is not None]
+
+
+# --- Google Benchmark ---
+
+def google_benchmark(environments, records):
+    """Every steady iteration is a repetition, so that its compare.py can run its own rank test."""
+    benchmarks = [entry for family, record in enumerate(records) for entry in _benchmark_entries(family, record)]
+    return json.dumps({"context": _context(environments), "benchmarks": benchmarks}, indent=1) + "\n"
+
+
+def _context(environments):
+    last = environments[-1] if environments else {}
+    host, gpu = last.get("host") or {}, last.get("gpu") or {}
+    context = {"date": last.get("created"), "host_name": "", "executable": "umbench", "num_cpus": host.get("cores") or 0,
+               "mhz_per_cpu": 0, "cpu_scaling_enabled": False, "caches": [], "load_avg": [],
+               "library_version": last.get("umbench"), "library_build_type": "release", "json_schema_version": 1}
+    return context | {"gpu": gpu.get("name") or ""}
+
+
+def _benchmark_entries(family, record):
+    name = record["key"]
+    common = {"name": name, "family_index": family, "per_family_instance_index": 0, "run_name": name,
+              "run_type": "iteration", "threads": 1, "label": "simulated" if record["simulated"] else "measured"}
+    if record["outcome"] != "ok":
+        reason = f"{record['outcome']}: {record['reason']}"
+        return [common | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
+                          "iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "time_unit": "ns"}]
+    times = steady_samples(record)
+    entries = [common | {"repetitions": len(times), "repetition_index": index, "iterations": 1, "real_time": time,
+                         "cpu_time": time, "time_unit": "ns"} for index, time in enumerate(times)]
+    return entries + _aggregates(common, times)
+
+
+def _aggregates(common, times):
+    if len(times) < 2:
+        return []
+    figures = {"mean": statistics.mean(times), "median": statistics.median(times), "stddev": statistics.stdev(times)}
+    return [common | {"name": f"{common['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
+                      "aggregate_unit": "time", "repetitions": len(times), "iterations": len(times),
+                      "real_time": value, "cpu_time": value, "time_unit": "ns"} for name, value in figures.items()]
+
+
+# --- continuous integration ---
+
+def github_action(_, records):
+    entries = []
+    for record in ended_well(records):
+        times = steady_samples(record)
+        spread = f"± {max(times) - min(times)} ns" if len(times) > 1 else ""
+        entries.append({"name": _name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
+                        "extra": f"{len(times)} iterations after the first"})
+    return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
+
+
+def bencher(_, records):
+    found = {}
+    for record in ended_well(records):
+        times = steady_samples(record)
+        latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
+        found[_name(record)] = {"latency": latency}
+        footprint = (record.get("memory") or {}).get("peak_device_bytes")
+        if footprint is not None:
+            found[_name(record)]["peak-device-bytes"] = {"value": footprint}
+    return json.dumps(found, indent=1) + "\n"
+
+
+def _name(record):
+    return record["key"] + (" (simulated)" if record["simulated"] else "")
+
+
+def junit(_, records):
+    failed = [record for record in records if record["outcome"] not in ("ok", "infeasible")]
+    times = {record["key"]: sum(record["samples_ns"] or []) / NS_PER_S for record in records}
+    suite = xml.Element("testsuite", name="umbench", tests=str(len(records)), failures=str(len(failed)), errors="0",
+                        skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
+                        time=f"{sum(times.values()):.9f}")
+    for record in records:
+        case = xml.SubElement(suite, "testcase", name=_name(record), classname=f"umbench.{record['network']}",
+                              time=f"{times[record['key']]:.9f}")
+        if record["outcome"] == "infeasible":
+            xml.SubElement(case, "skipped", message=f"infeasible: {record['reason']}")
+        elif record["outcome"] != "ok":
+            xml.SubElement(case, "failure", type=record["outcome"], message=record["reason"] or "")
+    return xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+# --- CSV ---
+
+COLUMNS = ["key", "network", "batch", "pass", "fusion", "precision", "strategy", "ratio", "mode", "backend", "device",
+           "simulated", "calibrated", "outcome", "reason", "first_ns", "median_ns", "iterations"]
+MEMORY = ["footprint_bytes", "budget_bytes", "peak_device_bytes"]
+COUNTERS = ["faults", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
+            "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks"]
+
+
+def as_csv(_, records):
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS + MEMORY + [f"last_{name}" for name in COUNTERS])
+    for record in records:
+        last = (record.get("counters") or {}).get("last") or {}
+        facts = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record)}
+        writer.writerow([facts.get(name) for name in COLUMNS]
+                        + [(record.get("memory") or {}).get(name) for name in MEMORY]
+                        + [last.get(name) for name in COUNTERS])
+    return text.getvalue()
+
+
+FORMATS = {"google-benchmark": google_benchmark, "github-action": github_action, "bencher": bencher, "junit": junit,
+           "csv": as_csv}

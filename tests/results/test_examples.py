@@ -1,0 +1,121 @@
+"""The example workflows and batch scripts do what they say, as far as that can be tried here."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import conftest
+import pytest
+
+EXAMPLES = conftest.ROOT / "examples"
+SPEC = {"schema": 1, "name": "study", "grids": [{"network": "alexnet", "batch": 2, "backend": "sim:h200",
+                                                 "strategy": ["device", "managed"], "ratio": [0.5, 1, 1.5]}]}
+
+
+def steps(path):
+    """The shell scripts of a workflow's `run:` fields, without a YAML parser."""
+    text, found = path.read_text(encoding="utf-8"), []
+    for match in re.finditer(r"(?m)^( +)run: (\|\n((?:\1  .*\n|\n)+)|.*)", text):
+        found.append(match[3] or match[2])
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "github").glob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_call_what_there_is(umbench, path):
+    scripts = steps(path)
+    assert len(scripts) >= 3
+    for script in scripts:
+        script = script.replace("${{", "").replace("}}", "")
+        assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+        for command, words in re.findall(r"umbench (\w+)((?:[^\n]|\\\n)*)", script):
+            usage = umbench(command, "--help").stdout
+            assert usage
+            for option in re.findall(r"(?<=\s)--[a-z-]+", words):
+                assert option in usage, f"umbench {command} {option}"
+        for sweep in re.findall(r"benchmarks/sweeps/\w+\.json", script):
+            assert (conftest.ROOT / sweep).exists()
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps(SPEC), encoding="utf-8")
+    return path
+
+
+def records(path):
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if '"kind":"record"' in line]
+
+
+def merged_equals_whole(umbench, study, tmp_path):
+    assert umbench("merge", *sorted((tmp_path / "parts").glob("part*.jsonl")), "--out", "merged.jsonl").returncode == 0
+    assert umbench("sweep", study, "--out", "whole.jsonl").returncode == 0
+    assert records(tmp_path / "merged.jsonl") == records(tmp_path / "whole.jsonl")
+
+
+def test_the_batch_script_runs_shards_and_resumes(umbench, study, tmp_path):
+    """As Slurm would start it, by its variables."""
+    for _ in range(2):  # the second time as after a requeue
+        for task in ("1", "2"):
+            environment = os.environ | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts"),
+                                        "SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "2"}
+            done = subprocess.run(["bash", EXAMPLES / "slurm/sweep.sbatch"], env=environment, capture_output=True,
+                                  text=True, timeout=120, check=False)
+            assert done.returncode == 0, done.stderr
+    merged_equals_whole(umbench, study, tmp_path)
+
+
+SLURM_CONF = """ClusterName=test
+SlurmctldHost=localhost
+SlurmUser=root
+AuthType=auth/munge
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+ReturnToService=2
+SlurmctldParameters=enable_configless
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SelectType=select/linear
+NodeName=localhost CPUs={cpus} State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """A Slurm of one node, from Debian's packages, for this test alone."""
+    if any(shutil.which(name) is None for name in ("slurmctld", "slurmd", "sbatch", "munged")):
+        pytest.skip("Slurm is not installed (Debian: slurmctld slurmd slurm-client munge)")
+    if os.geteuid() != 0:
+        pytest.skip("starting Slurm's daemons takes root")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(SLURM_CONF.format(folder=tmp_path, cpus=os.cpu_count()), encoding="utf-8")
+    for name in ("state", "spool"):
+        (tmp_path / name).mkdir()
+    environment = os.environ | {"SLURM_CONF": str(conf)}
+    started = []
+    if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode != 0:
+        os.makedirs("/run/munge", exist_ok=True)
+        started.append(subprocess.Popen(["munged", "--foreground", "--force"]))
+        time.sleep(1)
+    started += [subprocess.Popen(["slurmctld", "-D"], env=environment),
+                subprocess.Popen(["slurmd", "-D", "-N", "localhost"], env=environment)]
+    yield environment
+    for process in reversed(started):
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def test_a_real_slurm_runs_the_array(umbench, study, tmp_path, slurm):
+    environment = slurm | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts")}
+    done = subprocess.run(["sbatch", "--wait", "--array=1-2", "--gres=none", EXAMPLES / "slurm/sweep.sbatch"],
+                          env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    merged_equals_whole(umbench, study, tmp_path)
