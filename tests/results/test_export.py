@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import pytest
 import synthetic
@@ -43,12 +46,23 @@ def test_google_benchmark(export):
 
 
 def test_google_benchmarks_own_script_reads_it(export, tmp_path):
-    """The parts of its tools that every comparison goes through, where Debian's package has them."""
-    report = pytest.importorskip("gbench.report", reason="Google Benchmark's tools are not installed")
+    """The one of Debian's package libbenchmark-tools, where it is installed."""
+    script = Path("/usr/share/benchmark/compare.py")
+    if not script.exists():
+        pytest.skip("Google Benchmark's compare.py is not installed (Debian: libbenchmark-tools)")
     document = json.loads(export("google-benchmark"))
-    document["benchmarks"] = [entry for entry in document["benchmarks"] if not entry.get("error_occurred")]
-    found = report.get_difference_report(document, document, utest=True)
-    assert [entry["time_unit"] for entry in found] == ["ns"] * len(found) and found
+    paths = [tmp_path / "base.json", tmp_path / "head.json"]
+    for path, slower in zip(paths, (1, 2)):
+        for entry in document["benchmarks"]:
+            entry["real_time"] *= slower
+        path.write_text(json.dumps(document), encoding="utf-8")
+    done = subprocess.run([sys.executable, script, "--no-color", "benchmarks", *paths], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    for record in (export.records[0], export.records[2]):
+        rows = [line.split() for line in done.stdout.splitlines() if line.startswith(record["key"] + "_median")]
+        assert rows and rows[0][1] == "+1.0000"  # twice as slow
+    assert "_pvalue" in done.stdout
 
 
 def test_github_action(export):
