@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 
 #include "harness/cgroup.hpp"
 #include "harness/isolation.hpp"
@@ -24,7 +25,10 @@ std::optional<byte_count> meminfo(std::string_view wanted) {
   return std::nullopt;
 }
 
-// The cell as it is simulated: two iterations tell the first and all further ones.
+// The last of these stands for all further ones.
+constexpr std::uint32_t most_rehearsed = 3;
+
+// The cell as it is simulated.
 cell rehearsal(cell work, const machine& stand_in) {
   experiment& e = work.what;
   if (!parse_backend(e.backend).simulated) {
@@ -33,7 +37,7 @@ cell rehearsal(cell work, const machine& stand_in) {
     if (e.mode == run_mode::native) e.mode = run_mode::simulated;
     work.on = stand_in;
   }
-  e.iterations = std::min(e.iterations, 2U);
+  e.iterations = std::min(e.iterations, most_rehearsed);
   e.timeline = false;
   return work;
 }
@@ -49,7 +53,8 @@ estimate estimate_of(const cell& work, const record& r) {
   e.pinned_bytes = r.memory.pinned_arena.value_or(0);
   e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0),
                                    r.memory.device_arena.value_or(0), r.memory.budget.value_or(0));
-  e.time = r.samples.front() + r.samples.back() * (work.what.iterations - 1);
+  const auto further = work.what.iterations - static_cast<std::uint32_t>(r.samples.size());
+  e.time = std::accumulate(r.samples.begin(), r.samples.end(), r.samples.back() * further);
   return e;
 }
 

@@ -219,7 +219,8 @@ class Sweep(InterfaceTest):
         self.assertEqual(list(self.folder.iterdir()), [spec])
 
     def test_a_dry_run_foresees_what_a_simulated_sweep_takes(self):
-        spec = self.spec(grids=[{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [1, 1.5]}])
+        spec = self.spec(common={**SPEC["common"], "iterations": 6},
+                         grids=[{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [1, 1.5]}])
         text = self.well("sweep", spec, "--dry-run").splitlines()[-1]
         self.well("sweep", spec)
         records = entries(self.folder / "study.jsonl")[1]
