@@ -58,13 +58,19 @@ def use_style():
     })
 
 
-def save(figure, folder, name):
-    """Writes folder/name.png and .svg, says so on standard output and closes the figure. The same
+# What is left out of each kind of file, so that the same records give the same bytes.
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
+            "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
+
+
+def save(figure, folder, name, kinds=("png", "svg")):
+    """Writes folder/name.png and so on, says so on standard output and closes the figure. The same
     records give the same bytes: no date is written."""
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        for kind in kinds:
+            metadata = METADATA[kind]
             path = folder / f"{name}.{kind}"
             figure.savefig(path, metadata=metadata)
             print(path)

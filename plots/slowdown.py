@@ -82,11 +82,11 @@ def _draw_panel(panel, group, cells, baseline, look):
     panel.set_xlabel("oversubscription: footprint / budget")
     panel.set_ylabel("slowdown, log scale" if baseline else "ms per iteration, log scale\n(no device baseline)")
     panel.tick_params(labelbottom=True)
-    panel.set_title(f"{_wrapped(load.network_text(group))}\n{_wrapped(load.machine_text(group))}", loc="left")
+    panel.set_title(f"{wrapped(load.network_text(group))}\n{wrapped(load.machine_text(group))}", loc="left")
     return _draw_failures(panel, ends, look)
 
 
-def _wrapped(text, width=48):
+def wrapped(text, width=48):
     """Broken at commas to fit a panel."""
     lines = [""]
     for part in text.split(", "):

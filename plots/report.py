@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""One self-contained HTML page of record files, and beside it every figure as PNG, SVG and PDF with the CSV of what
+it shows."""
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from common import load, save, use_style
+
+import report_figures
+import report_page
+from results.arguments import Parser
+
+KINDS = ("png", "svg", "pdf")
+
+
+def main():
+    parser = Parser("umbench report", description=" ".join(__doc__.split()),
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder for index.html and the figures")
+    parser.add_argument("--title", default="Memory management under oversubscription")
+    wanted = parser.parse_args()
+    environments, records = read(wanted.files)
+    if not any(load.steady_ns(record) for record in records):
+        raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to report")
+    use_style()
+    out = Path(wanted.out)
+    sections = [write_section(out, section) for section in report_figures.sections(records)]
+    write(out / "index.html", report_page.page(wanted.title, wanted.files, environments, records, sections))
+    print(out / "index.html")
+
+
+def read(paths):
+    environments, records = [], []
+    for path in paths:
+        found = load.read(path)
+        environments += found[0]
+        records += found[1]
+    return environments, records
+
+
+def write_section(out, section):
+    """Its files; then the section with the PNG's bytes in place of the figure."""
+    if section.figure is None:
+        return section
+    save(section.figure, out, section.name, KINDS)
+    text = [section.columns, *section.rows]
+    try:
+        with open(out / f"{section.name}.csv", "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(text)
+        return section._replace(figure=(out / f"{section.name}.png").read_bytes())
+    except OSError as error:
+        raise load.BadInput(f"{error.filename or out}: {error.strerror}") from error
+
+
+def write(path, text):
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise load.BadInput(f"{path}: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))

@@ -1,0 +1,106 @@
+"""The report as one HTML page that needs nothing else: styles and figures are in it, and its own policy forbids the
+browser to load anything."""
+
+import base64
+from html import escape
+
+from common import load
+
+from report_parts import verdict
+from table import cell_text
+
+STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 68rem; margin: 2rem auto;
+       padding: 0 1rem; }
+h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
+h3 { font-size: 1rem; margin-bottom: .3rem; }
+.verdict { background: #f2f6fa; border-left: 4px solid #0072b2; padding: .6rem 1.2rem; }
+.kind { font-size: .8rem; font-weight: 600; padding: .1rem .5rem; border-radius: .6rem; color: #fff; }
+.measured { background: #006b4f; } .simulated { background: #7a4b00; }
+img { max-width: 100%; height: auto; } figure { margin: 1rem 0; overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .6rem; border-bottom: 1px solid #ddd;
+       text-align: right; } td:first-child, th:first-child { text-align: left; }
+.wide { overflow-x: auto; } .small { color: #555; font-size: .85rem; } dt { font-weight: 600; } dd { margin: 0 0 .3rem 1rem; }
+"""
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def page(title, files, environments, records, sections):
+    groups = load.groups(records)
+    body = [f"<h1>{escape(title)}</h1>", f"<p class='small'>From {escape(', '.join(map(str, files)))}.</p>",
+            _verdicts(groups, records)]
+    body += [_section(section) for section in sections]
+    body += [_tables(groups, records), _reasons(records), _places(environments)]
+    return ("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+            f"<meta http-equiv='Content-Security-Policy' content=\"{POLICY}\">"
+            "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+            f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n")
+
+
+def _kind(group):
+    kind = "simulated" if group.simulated else "measured"
+    return f"<span class='kind {kind}'>{kind}</span>"
+
+
+def _heading(group):
+    return f"<h3>{_kind(group)} {escape(load.network_text(group))} &middot; {escape(load.machine_text(group))}</h3>"
+
+
+def _verdicts(groups, records):
+    parts = []
+    for group, cells in groups.items():
+        sentences = verdict(group, cells, load.baseline_ns(group, records))
+        parts.append(_heading(group) + f"<p>{escape(' '.join(sentences))}</p>")
+    return "<div class='verdict'>" + "\n".join(parts) + "</div>"
+
+
+def _section(section):
+    text = f"<h2>{escape(section.title)}</h2>\n<p>{escape(section.text)}</p>"
+    if section.figure is None:
+        return text
+    image = base64.b64encode(section.figure).decode()
+    links = " &middot; ".join(f"<a href='{section.name}.{kind}'>{kind.upper()}</a>" for kind in ("png", "svg", "pdf", "csv"))
+    return (f"{text}\n<figure><img alt='{escape(section.title)}; the CSV beside it has the figures' "
+            f"src='data:image/png;base64,{image}'><figcaption class='small'>{links}</figcaption></figure>")
+
+
+def _tables(groups, records):
+    parts = ["<h2>All cells</h2>", "<p>Slowdown by ratio; milliseconds where there is no cell with everything on the device."
+             "</p>"]
+    for group, cells in groups.items():
+        baseline = load.baseline_ns(group, records)
+        lines = load.lines(cells)
+        ratios = sorted({record["ratio"] for line in lines.values() for record in line})
+        head = "".join(f"<th>{ratio:g}</th>" for ratio in ratios)
+        rows = []
+        for label, line in lines.items():
+            by_ratio = {record["ratio"]: record for record in line}
+            row = "".join(f"<td>{escape(cell_text(by_ratio.get(ratio), baseline))}</td>" for ratio in ratios)
+            rows.append(f"<tr><td>{escape(label)}</td>{row}</tr>")
+        parts.append(f"{_heading(group)}<div class='wide'><table><tr><th>strategy</th>{head}</tr>{''.join(rows)}</table></div>")
+    return "\n".join(parts)
+
+
+def _reasons(records):
+    without = [record for record in records if record.get("reason")]
+    if not without:
+        return ""
+    rows = "".join(f"<dt><code>{escape(r['key'])}</code></dt><dd>{escape(r['outcome'])}: {escape(r['reason'])}</dd>"
+                   for r in without)
+    return f"<h2>Why cells have no time</h2><details><summary>{len(without)} cells</summary><dl>{rows}</dl></details>"
+
+
+def _places(environments):
+    parts = ["<h2>Where and with what</h2>"]
+    for environment in environments:
+        facts = {"umbench": environment.get("umbench"), "created": environment.get("created"),
+                 "compiler": environment.get("compiler")}
+        for name in ("host", "gpu"):
+            facts |= {f"{name} {key}".replace("_", " "): value for key, value in (environment.get(name) or {}).items()
+                      if not isinstance(value, (dict, list))}
+        rows = "".join(f"<tr><td>{escape(key)}</td><td>{escape(str(value))}</td></tr>" for key, value in facts.items()
+                       if value is not None)
+        parts.append(f"<div class='wide'><table>{rows}</table></div>")
+    return "\n".join(parts)

@@ -1,0 +1,140 @@
+"""What the report works out from single records."""
+
+from common import load
+
+# part: (colour, hatch); the last one is what is not told apart without a timeline.
+TIME_PARTS = {"compute": ("#C8C8C8", ""), "to the GPU": ("#56B4E9", "////"), "to the CPU": ("#E69F00", "...."),
+              "stall": ("#B00020", "xxxx"), "waiting": ("#F0E442", "\\\\\\\\")}
+
+TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes")
+TO_HOST = ("driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes")
+
+
+def moved(record):
+    """(bytes to the device, bytes to the host) of the last iteration; None unless all causes were observed."""
+    last = (record.get("counters") or {}).get("last") or {}
+    if any(last.get(name) is None for name in TO_DEVICE + TO_HOST):
+        return None
+    return sum(last[name] for name in TO_DEVICE), sum(last[name] for name in TO_HOST)
+
+
+def time_parts(record):
+    """{part: ns}, which add up to the time of an iteration."""
+    total = load.steady_ns(record)
+    compute = min(record.get("compute_ns") or total, total)
+    spans = (record.get("timeline") or {}).get("spans")
+    if not spans:
+        return {"compute": compute, "waiting": total - compute}
+    total = max(span["end_ns"] for span in spans)
+    compute = min(compute, total)
+    busy = {lane: _merged([s for s in spans if s["lane"] == lane]) for lane in ("compute", "to_device", "to_host")}
+    idle = _without([(0, total)], busy["compute"])
+    fetching = _overlap(idle, busy["to_device"])
+    writing = _overlap(_without(idle, busy["to_device"]), busy["to_host"])
+    return {"compute": compute, "to the GPU": min(fetching, total - compute),
+            "to the CPU": min(writing, total - compute - min(fetching, total - compute)),
+            "stall": max(0, total - compute - fetching - writing)}
+
+
+def _merged(spans):
+    found = []
+    for begin, end in sorted((span["begin_ns"], span["end_ns"]) for span in spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _without(spans, taken):
+    left = []
+    for begin, end in spans:
+        for cut_begin, cut_end in taken:
+            if cut_end <= begin or end <= cut_begin:
+                continue
+            if begin < cut_begin:
+                left.append((begin, cut_begin))
+            begin = max(begin, cut_end)
+        if begin < end:
+            left.append((begin, end))
+    return left
+
+
+def _overlap(spans, others):
+    return sum(max(0, min(end, other_end) - max(begin, other_begin))
+               for begin, end in spans for other_begin, other_end in others)
+
+
+def pairs_of_measured_and_simulated(records):
+    """[(measured, simulated)] of the same work, strategy, knobs and ratio."""
+    def work(record):
+        group = load.group_of(record)
+        return (*group[:8], record["strategy"], tuple(sorted((record.get("strategy_knobs") or {}).items())),
+                record["ratio"])
+
+    good = [record for record in records if load.steady_ns(record)]
+    simulated = {}
+    for record in good:
+        if record["simulated"]:
+            simulated.setdefault(work(record), []).append(record)
+    return [(record, other) for record in good if not record["simulated"] for other in simulated.get(work(record), [])]
+
+
+# --- the verdict ---
+
+def verdict(group, cells, baseline):
+    """Sentences about one group of cells, in plain words."""
+    found = load.lines(cells)
+    if not baseline:
+        return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _failures(cells)
+    at = {}
+    for label, line in found.items():
+        for record in line:
+            time = load.steady_ns(record)
+            if time and label != "device":
+                at.setdefault(record["ratio"], {})[label] = time / baseline
+    sentences = _free_range(found, baseline)
+    tight = [ratio for ratio in sorted(at) if ratio > 1]
+    for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
+        sentences.append(_at_ratio(ratio, at[ratio]))
+    harmed = sorted({label for ratio in tight for label, over in at[ratio].items()
+                     if label.startswith("managed_") and over > 1.05 * at[ratio].get("managed", float("inf"))})
+    if harmed:
+        sentences.append(f"{_listed(harmed)} {'does' if len(harmed) == 1 else 'do'} harm at some ratio: slower there than "
+                         "plain managed memory by more than 5 %.")
+    beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(at))
+    beyond = [ratio for ratio in beyond if ratio > max([1, *at])]
+    if beyond:
+        sentences.append(f"Nothing ran at ratio {beyond[0]:g}" + (" and above." if len(beyond) > 1 else "."))
+    return sentences + _failures(cells)
+
+
+def _free_range(found, baseline):
+    free = None
+    for record in found.get("managed", []):
+        time = load.steady_ns(record)
+        if not time or time > 1.05 * baseline:
+            break
+        free = record["ratio"]
+    return [f"Managed memory costs less than 5 % up to ratio {free:g}."] if free else []
+
+
+def _at_ratio(ratio, over):
+    best = min(over, key=over.get)
+    text = f"At ratio {ratio:g} {best} does best: {over[best]:.2f} times the time with everything on the device"
+    plain = over.get("managed")
+    if plain and best != "managed":
+        text += f"; plain managed memory takes {plain:.2f} times, so {best} is {plain / over[best]:.2f} times as fast"
+    return text + "."
+
+
+def _failures(cells):
+    failed = [record for record in cells if record["outcome"] not in ("ok", "infeasible")]
+    if not failed:
+        return []
+    kinds = _listed(sorted({record["outcome"] for record in failed}))
+    return [f"{len(failed)} of {len(cells)} cells failed ({kinds})."]
+
+
+def _listed(names):
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

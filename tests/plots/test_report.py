@@ -1,0 +1,192 @@
+"""`umbench report`: one page that needs nothing else, and the figures with their data."""
+
+import csv
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import conftest  # noqa: F401
+import pytest
+import synthetic
+from results import load
+
+import matplotlib.image
+
+import report_parts
+
+FIGURES = ["slowdown", "heat_map", "time", "traffic", "series", "timeline_1", "prediction"]
+
+
+def counters(to_device, to_host):
+    causes = dict.fromkeys(("fault_to_device_bytes", "copy_to_device_bytes", "driver_evict_bytes", "copy_to_host_bytes",
+                            "faults", "evicted_blocks"), 0)
+    return causes | {"prefetch_to_device_bytes": to_device, "plan_evict_bytes": to_host}
+
+
+def mixed_study():
+    """Measured and simulated cells of the same work; one with a timeline; all with counters; one crashed."""
+    both = [synthetic.record("vgg16", strategy, ratio, backend, synthetic.outcome_of(strategy, ratio),
+                             counters={"first": counters(2**33, 0), "last": counters(2**32, 2**31)})
+            for backend in ("sim:h200", "cuda:0") for strategy in synthetic.STRATEGIES for ratio in (0.5, 0.8, 1.5, 2.0, 3.0)]
+    both[7]["timeline"] = synthetic.timeline()
+    crashed = synthetic.record("vgg16", "managed", 4.0, "cuda:0", "crashed", reason="<b>made & up</b>")
+    return both + [crashed]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """(folder, text of the page) of the mixed study."""
+    folder = tmp_path_factory.mktemp("report")
+    path = synthetic.write(folder / "study.jsonl", mixed_study())
+    done = subprocess.run(["/usr/bin/python3", conftest.ROOT / "plots/report.py", path, "--out", folder / "out"],
+                          capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "out", (folder / "out/index.html").read_text(encoding="utf-8")
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.sources, self.links, self.tags, self.text = [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        self.tags.append(tag)
+        self.sources += [named["src"]] if "src" in named else []
+        self.links += [named["href"]] if "href" in named else []
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_needs_nothing_else(report):
+    folder, text = report
+    page = Page(text)
+    assert len(page.sources) == len(FIGURES)
+    assert all(source.startswith("data:image/png;base64,") for source in page.sources)
+    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    assert "http" not in re.sub(r"<meta http-equiv", "", text)
+    assert "default-src 'none'" in text
+    assert sorted(page.links) == sorted(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg", "pdf", "csv"))
+    assert all((folder / link).stat().st_size > 0 for link in page.links)
+
+
+def test_measured_and_simulated_are_told_apart(report):
+    folder, text = report
+    assert text.count("class='kind measured'>measured<") == text.count("class='kind simulated'>simulated<") == 2
+    for name in ("slowdown", "heat_map", "time", "traffic", "series"):
+        rows = list(csv.DictReader((folder / f"{name}.csv").open(encoding="utf-8")))
+        kinds = {row["machine"].split(", ")[1] for row in rows}
+        assert kinds == {"measured", "simulated"}, name
+    text = (folder / "slowdown.svg").read_text(encoding="utf-8")
+    assert "measured" in text and "simulated, estimated rates" in text
+
+
+def test_the_csv_holds_what_is_drawn(report):
+    folder, _ = report
+    rows = list(csv.DictReader((folder / "slowdown.csv").open(encoding="utf-8")))
+    assert len(rows) == len(mixed_study())
+    wanted = {(r["strategy"], r["ratio"], r["simulated"]): load.steady_ns(r) for r in mixed_study()}
+    for row in rows:
+        time = wanted[row["strategy"], float(row["ratio"]), "simulated" in row["machine"]]
+        assert row["median_ns"] == ("" if time is None else str(time))
+    pairs = list(csv.DictReader((folder / "prediction.csv").open(encoding="utf-8")))
+    assert len(pairs) == 21 and all(pair["measured_ns"] == pair["simulated_ns"] for pair in pairs)
+    assert all("cuda:0" in pair["measured"] and "sim:h200" in pair["simulated"] for pair in pairs)
+    series = list(csv.DictReader((folder / "series.csv").open(encoding="utf-8")))
+    assert {row["iteration"] for row in series} == {"1", "2", "3", "4", "5"}
+
+
+def test_the_verdict_is_in_plain_words(report):
+    _, text = report
+    verdict = Page(text[text.index("<div class='verdict'>"):text.index("<h2>")]).text
+    assert "Managed memory costs less than 5 % up to ratio 0.8." in verdict
+    assert "At ratio 3 managed_prefetch does best: 3.97 times the time with everything on the device" in verdict
+    assert "1 of 26 cells failed (crashed)." in verdict
+
+
+def test_reasons_are_shown_as_text(report):
+    _, text = report
+    assert "&lt;b&gt;made &amp; up&lt;/b&gt;" in text and "<b>made" not in text
+
+
+def test_time_parts_add_up():
+    plain = synthetic.record("vgg16", "managed", 1.5)
+    assert sum(report_parts.time_parts(plain).values()) == load.steady_ns(plain)
+    spans = [{"lane": "compute", "name": "a", "begin_ns": 0, "end_ns": 50},
+             {"lane": "to_device", "name": "b", "begin_ns": 40, "end_ns": 70},
+             {"lane": "to_host", "name": "c", "begin_ns": 60, "end_ns": 90},
+             {"lane": "compute", "name": "d", "begin_ns": 95, "end_ns": 100}]
+    record = plain | {"compute_ns": 45, "timeline": {"iteration": 1, "spans": spans, "resident": []}}
+    assert report_parts.time_parts(record) == {"compute": 45, "to the GPU": 20, "to the CPU": 20, "stall": 15}
+
+
+def test_what_hints_do_harm_is_said():
+    def cells(harmful):
+        times = {"device": 100, "managed": 200, "managed_advise": 230 if harmful else 150}
+        return [synthetic.record("vgg16", name, 1.5 if name != "device" else 0.5, time_ns=time * 10**6)
+                for name, time in times.items()]
+
+    for harmful in (True, False):
+        group = load.group_of(cells(harmful)[0])
+        text = " ".join(report_parts.verdict(group, cells(harmful), 100e6))
+        assert ("managed_advise does harm" in text) == harmful
+        assert ("1.50" in text) == (not harmful)
+
+
+@pytest.mark.parametrize("records, code, words", [([], 3, "no cell finished well"), (None, 2, "No such file")])
+def test_nothing_to_report(script, tmp_path, records, code, words):
+    path = tmp_path / "a.jsonl"
+    if records is not None:
+        synthetic.write(path, records)
+    done = script("report.py", path, "--out", tmp_path / "out")
+    assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_missing_is_said(script, tmp_path):
+    done = script("report.py", synthetic.write(tmp_path / "a.jsonl", [synthetic.record()]), "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    for words in ("observed what crossed the link", "ran with a timeline", "both measured and simulated",
+                  "no cell with everything on the device"):
+        assert words in text
+
+
+def test_the_command_starts_it(umbench, tmp_path):
+    path = tmp_path / "run.jsonl"
+    assert umbench("run", "--network", "alexnet", "--strategy", "managed", "--ratio", "1.5", "--backend", "sim:h200",
+                   "--timeline", "--out", path).returncode == 0
+    done = umbench("report", path, "--out", tmp_path / "out")
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == str(tmp_path / "out/index.html")
+    assert "simulated" in (tmp_path / "out/index.html").read_text(encoding="utf-8")
+
+
+def browser():
+    return next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+
+
+@pytest.mark.skipif(browser() is None, reason="no browser is installed (Debian: chromium)")
+def test_a_browser_without_a_network_shows_it(report, tmp_path):
+    """Every figure is drawn: the page is long, and has the figures' colours from top to bottom."""
+    folder, _ = report
+    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
+               "--proxy-server=127.0.0.1:9", f"--user-data-dir={tmp_path / 'profile'}"]
+
+    def rows_in_colour(page):
+        shot = page.with_suffix(".png")
+        done = subprocess.run([*command, "--window-size=1200,6000", f"--screenshot={shot}", page.as_uri()],
+                              capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0 and "ERR_" not in done.stderr, done.stderr
+        pixels = matplotlib.image.imread(shot)[:, :, :3]
+        assert pixels.shape[:2] == (6000, 1200)
+        return int((pixels.max(axis=2) - pixels.min(axis=2) > 0.25).any(axis=1).sum())
+
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    whole, blank = tmp_path / "whole.html", tmp_path / "blank.html"
+    whole.write_text(text, encoding="utf-8")
+    blank.write_text(re.sub(r"base64,[^']*", "base64,", text), encoding="utf-8")
+    heights = sum(matplotlib.image.imread(folder / f"{name}.png").shape[0] for name in FIGURES)
+    assert rows_in_colour(whole) - rows_in_colour(blank) > 0.2 * heights
