@@ -1,0 +1,67 @@
+"""Reads what um_microbenchmarks writes (Google Benchmark's JSON) into cases with their axes.
+
+A case has its times and counters in nanoseconds, bytes and GB/s as the file has them; what CUPTI
+counted for it in a pass of its own is under `counted`. A case that did not run has a reason and no
+counters.
+"""
+
+import json
+from collections import namedtuple
+
+from results.load import BadInput
+
+Case = namedtuple("Case", "name parts axes counters put_back reason counted")
+Run = namedtuple("Run", "context cases")
+
+COUNTED = "/counted"
+# Fields of Google Benchmark's own; all other numbers are counters.
+OWN = {"family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations",
+       "real_time", "cpu_time"}
+
+
+def read(path):
+    """The run; raises BadInput naming the file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"{path}: not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
+        raise BadInput(f"{path}: not what um_microbenchmarks writes with --benchmark_out")
+    rows = [row for row in document["benchmarks"] if row.get("run_type") == "iteration"]
+    counted = {_name(row)[: -len(COUNTED)]: row for row in rows if _name(row).endswith(COUNTED)}
+    cases = {}
+    for row in rows:
+        name = _name(row)
+        if not name.endswith(COUNTED):
+            cases[name] = _case(name, row, counted.get(name))
+    return Run(document.get("context", {}), cases)
+
+
+def _name(row):
+    # "iterations:N" ends the name; what comes before is ours.
+    parts = row["name"].split("/")
+    return "/".join(part for part in parts if part != "manual_time" and not part.startswith("iterations:"))
+
+
+def _case(name, row, counted):
+    parts = name.split("/")
+    axes = dict(part.split(":", 1) for part in parts if ":" in part)
+    return Case(name, [part for part in parts if ":" not in part], axes, _counters(row), row.get("label", ""),
+                row.get("error_message"), _counters(counted) if counted else {})
+
+
+def _counters(row):
+    if row.get("error_occurred"):
+        return {}
+    return {key: value for key, value in row.items() if isinstance(value, (int, float)) and key not in OWN}
+
+
+def size_of(text):
+    """Bytes of "64KiB"."""
+    for suffix, unit in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1)):
+        if text.endswith(suffix):
+            return int(text[: -len(suffix)]) * unit
+    raise ValueError(text)
