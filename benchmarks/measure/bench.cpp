@@ -118,6 +118,11 @@ session& bench::libraries() {
   return *libraries_;
 }
 
+void occupy(bench& on, std::size_t stream) {
+  constexpr byte_count bytes = 64 * MiB;  // by one block, which takes its time
+  touch_all(on.site(stream), on.shared_device(bytes), bytes, access::write, 1);
+}
+
 void bring_to_host(const bench& on, managed_range what) {
   prefetch_to_host(what, on.stream());
   check(cudaStreamSynchronize(on.stream()));

@@ -39,7 +39,9 @@ class grant {
 
 class bench {
  public:
-  static constexpr std::size_t streams = 8;
+  // With those of the libraries fewer than the 8 queues that a context has by default: streams that
+  // share a queue wait for one another.
+  static constexpr std::size_t streams = 4;
 
   // Throws unsupported if there is no such GPU or it does not page managed memory on demand.
   explicit bench(int device);
@@ -73,6 +75,9 @@ class bench {
   grant shared_pinned_, shared_device_;
   std::unique_ptr<session> libraries_;
 };
+
+// Keeps a stream at work for a few milliseconds.
+void occupy(bench& on, std::size_t stream);
 
 // --- what cases put back: each waits until it is done ---
 // To the CPU, mapped there.

@@ -124,6 +124,7 @@ measurement evicting_by(evicting how, way direction, company beside, byte_count 
   m.put_back =
       out ? "prefetched to the GPU and written there" : "prefetched to the GPU, written there, evicted";
   m.migrates = beside == company::none;
+  m.repetitions = 8;
   m.prepare = [=](bench& on) -> trial {
     const auto other = beside == company::none ? nullptr : std::make_shared<neighbour>(on, beside);
     const auto data = std::make_shared<evictee>(on, how, bytes);

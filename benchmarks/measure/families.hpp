@@ -67,6 +67,7 @@ struct prefetching {
   bool batch = false;     // one batch call for all ranges
   bool there = false;     // the data is where the prefetch brings it
   bool populated = true;  // false: never touched, or no pages on the CPU yet
+  bool queued = false;    // issued while the stream is at work
 };
 measurement prefetch_of(const prefetching& what);
 // Both directions at once, half of the bytes each, from two threads.
@@ -85,7 +86,8 @@ enum class refill : std::uint8_t {
   write_after_prefetch,   // to data discarded and prefetched before
   write                   // to data discarded before, with no prefetch between
 };
-measurement discarding(refill step, byte_count bytes);
+// `queued`: the discard is issued while its stream is at work; else the stream is idle.
+measurement discarding(refill step, byte_count bytes, bool queued = false);
 
 // --- eviction ---
 // Ways to give up device memory and have its contents again.

@@ -22,6 +22,7 @@ class view {
  public:
   view(const readings& all, std::optional<std::size_t> sample) : all_(all), sample_(sample) {}
 
+  bool has(std::string_view name) const { return all_.find(name) != all_.end(); }
   double operator()(std::string_view name) const {
     const auto found = all_.find(name);
     if (found == all_.end() || found->second.empty()) throw std::out_of_range(std::string(name));
@@ -54,8 +55,21 @@ double fault(const view& v) {
 double service(const view& v) {
   return (v("granules_of_many_blocks") - v("granules_of_few_blocks")) / (many_blocks - few_blocks) - fault(v);
 }
+// Batches in which a block fills up if that many granules are asked for at a time: core/machine.hpp.
+double batches_of_block(double granules) {
+  double batches = 6;
+  for (const double most : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+    if (granules <= most) return batches;
+    --batches;
+  }
+  return batches;
+}
+double batches_nowhere(const view& v) {
+  if (v.has("batches_nowhere")) return v("batches_nowhere");
+  return batches_of_block(v("granules_in_batch")) * blocks_in(stream_bytes);
+}
 double batch(const view& v) {
-  return v("stream_nowhere") / v("batches_nowhere") - service(v) - v("granules_in_batch") * fault(v);
+  return v("stream_nowhere") / batches_nowhere(v) - service(v) - v("granules_in_batch") * fault(v);
 }
 double migrate_copy(const view& v) {
   return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));

@@ -23,9 +23,9 @@ std::vector<source> link_sources() {
           {"small_copies", small_copies(copies), 9},
           {"launches", empty_launches(launches), 9},
           {"device_copy", device_copy(GiB), 9},
-          {"product_fp32", square_product(precision::fp32, product_side)},
-          {"product_tf32", square_product(precision::tf32, product_side)},
-          {"product_bf16", square_product(precision::bf16, product_side)}};
+          {"product_fp32", square_product(precision::fp32, product_side), 9},
+          {"product_tf32", square_product(precision::tf32, product_side), 60},
+          {"product_bf16", square_product(precision::bf16, product_side), 120}};
 }
 
 measurement streaming(state data, access how = access::read) {
@@ -36,16 +36,16 @@ measurement places(byte_count stride, byte_count bytes) {
 }
 
 std::vector<source> fault_sources() {
-  return {{"stream_nowhere", streaming(state::nowhere, access::write), 7},
-          {"stream_cold", streaming(state::cold), 5},
-          {"stream_mapped", streaming(state::warm), 7},
-          {"stream_unmapped", streaming(state::unmapped), 7},
-          {"isolated_fault", isolated_fault(state::unmapped), 7, "fault_ns"},
-          {"few_granules", places(granule, few_granules * granule), 15},
-          {"many_granules", places(granule, many_granules * granule), 15},
-          {"granules_of_few_blocks", places(managed_block, few_blocks * managed_block), 15},
-          {"granules_of_many_blocks", places(managed_block, many_blocks * managed_block), 15},
-          {"cpu_touches", cpu_touches(touched_bytes, managed_block, {}), 7},
+  return {{"stream_nowhere", streaming(state::nowhere, access::write), 31},
+          {"stream_cold", streaming(state::cold), 9},
+          {"stream_mapped", streaming(state::warm), 21},
+          {"stream_unmapped", streaming(state::unmapped), 15},
+          {"isolated_fault", isolated_fault(state::unmapped), 15, "fault_ns"},
+          {"few_granules", places(granule, few_granules * granule), 41},
+          {"many_granules", places(granule, many_granules * granule), 41},
+          {"granules_of_few_blocks", places(managed_block, few_blocks * managed_block), 41},
+          {"granules_of_many_blocks", places(managed_block, many_blocks * managed_block), 41},
+          {"cpu_touches", cpu_touches(touched_bytes, managed_block, {}), 15},
           {"refill", discarding(refill::write, refilled_bytes), 5}};
 }
 
@@ -54,18 +54,18 @@ std::vector<source> prefetch_sources() {
     return prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes});
   };
   const std::vector<advice> remote{advice::preferred_host, advice::accessed_by_device};
-  return {{"prefetch_in_2MiB", whole(way::to_device, 2 * MiB), 15},
-          {"prefetch_in_32MiB", whole(way::to_device, 32 * MiB), 9},
-          {"prefetch_in_1GiB", whole(way::to_device, GiB)},
+  return {{"prefetch_in_2MiB", whole(way::to_device, 2 * MiB), 41},
+          {"prefetch_in_32MiB", whole(way::to_device, 32 * MiB), 21},
+          {"prefetch_in_1GiB", whole(way::to_device, GiB), 9},
           {"prefetch_there_1GiB", prefetch_of({.direction = way::to_device, .bytes = GiB, .there = true}), 9},
-          {"prefetch_out_2MiB", whole(way::to_host, 2 * MiB), 15},
-          {"prefetch_out_256MiB", whole(way::to_host, stream_bytes)},
-          {"prefetch_out_1GiB", whole(way::to_host, GiB)},
+          {"prefetch_out_2MiB", whole(way::to_host, 2 * MiB), 41},
+          {"prefetch_out_256MiB", whole(way::to_host, stream_bytes), 15},
+          {"prefetch_out_1GiB", whole(way::to_host, GiB), 9},
           {"prefetch_out_new", prefetch_of({.direction = way::to_host,
                                             .bytes = stream_bytes,
                                             .call_bytes = stream_bytes,
                                             .populated = false})},
-          {"discard_1GiB", discarding(refill::discard, GiB)},
+          {"discard_1GiB", discarding(refill::discard, GiB), 9},
           {"remote_read", advised(remote, advised_step::read, stream_bytes)},
           {"remote_write", advised(remote, advised_step::write, stream_bytes)}};
 }
@@ -97,16 +97,17 @@ void read_counts(bench& on, readings& all) {
     t.run();
     const unified_memory_counts counts = counter.stop();
     if (counts.dropped > 0) throw unsupported("CUPTI dropped " + std::to_string(counts.dropped) + " records");
-    if (counts.batches.empty()) throw unsupported("CUPTI saw no faults");
     return counts;
   };
-  const unified_memory_counts nowhere = counts_of(streaming(state::nowhere, access::write));
   const unified_memory_counts mapped = counts_of(streaming(state::warm));
+  if (mapped.batches.empty()) throw unsupported("CUPTI saw no faults");
   std::vector<double> sizes;
   for (const auto& [end, batch] : mapped.batches) sizes.push_back(static_cast<double>(batch.granules.size()));
-  all["batches_nowhere"] = {static_cast<double>(nowhere.batches.size())};
   all["batches_mapped"] = {static_cast<double>(mapped.batches.size())};
   all["granules_in_batch"] = {median_of(sizes)};
+  const unified_memory_counts nowhere = counts_of(streaming(state::nowhere, access::write));
+  // The driver of CUDA 13.0 tells nothing of faults on data that lies nowhere.
+  if (!nowhere.batches.empty()) all["batches_nowhere"] = {static_cast<double>(nowhere.batches.size())};
 }
 
 void read_device(bench& on, readings& all) {

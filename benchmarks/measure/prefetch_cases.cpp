@@ -67,6 +67,7 @@ class prefetch_site {
   }
   repetition run() const {
     const std::vector<managed_range> parts = cut(memory_.range(), what_.call_bytes);
+    if (what_.queued) occupy(on_, 0);
     repetition r = timed([&] { issue_all(on_, what_, parts); });
     r.more["calls"] = what_.batch ? 1 : static_cast<double>(parts.size());
     return r;
@@ -89,6 +90,7 @@ std::string name_of(const prefetching& p) {
   std::string name = p.direction == way::to_device ? "prefetch/to_device" : "prefetch/to_host";
   name += p.there ? "/data:there" : p.populated ? "/data:moves" : "/data:new";
   name += "/size:" + in_name(p.bytes) + "/call:" + in_name(p.call_bytes);
+  if (p.queued) name += "/queued";
   if (p.batch) return name + "/batch";
   return name + "/streams:" + std::to_string(p.streams) + "/threads:" + std::to_string(p.threads);
 }
@@ -176,6 +178,7 @@ std::vector<measurement> prefetch_cases(const device_facts&) {
         prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = 2 * MiB, .there = true}));
     all.push_back(
         prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = false}));
+    all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .queued = true}));
   }
   all.push_back(prefetch_both_ways(GiB));
   return all;

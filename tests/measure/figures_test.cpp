@@ -113,13 +113,23 @@ TEST(figures, are_the_costs_that_the_readings_were_made_of) {
 
 TEST(figures, that_need_what_was_not_read_are_left_out_and_noted) {
   readings some = shown();
-  some.erase("batches_nowhere");
+  some.erase("granules_in_batch");
   const figures found = figures_from(some);
   EXPECT_EQ(found.by_name.count("uvm.batch_ns"), 0U);
   EXPECT_EQ(found.by_name.count("uvm.interrupt_ns"), 0U);
   EXPECT_EQ(found.by_name.count("uvm.service_ns"), 1U);
-  ASSERT_EQ(found.notes.size(), 2U);
-  EXPECT_NE(found.notes.front().find("batches_nowhere"), std::string::npos);
+  EXPECT_EQ(found.by_name.count("uvm.batch_granules"), 0U);
+  ASSERT_EQ(found.notes.size(), 3U);
+  EXPECT_NE(found.notes.front().find("granules_in_batch"), std::string::npos);
+}
+
+// 8 granules at a time fill a block in 3 batches, as in the readings.
+TEST(figures, count_batches_by_their_size_where_nobody_counted_them) {
+  readings some = shown();
+  some.erase("batches_nowhere");
+  const figures found = figures_from(some);
+  EXPECT_TRUE(found.notes.empty());
+  EXPECT_NEAR(found.by_name.at("uvm.batch_ns").median, 14000, 1);
 }
 
 TEST(figures, below_zero_become_zero_and_are_noted) {
