@@ -137,12 +137,9 @@ void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
   };
   add("to_device", counts.to_device);
   add("to_host", counts.to_host);
-  std::uint64_t largest = 0;
-  for (const auto& [end, batch] : counts.batches) largest = std::max(largest, batch.faults);
   state.counters["gpu_faults"] = static_cast<double>(counts.gpu_faults);
   state.counters["gpu_fault_groups"] = static_cast<double>(counts.gpu_fault_groups);
   state.counters["fault_batches"] = static_cast<double>(counts.batches.size());
-  state.counters["largest_batch"] = static_cast<double>(largest);
   state.counters["cpu_faults"] = static_cast<double>(counts.cpu_faults);
   state.counters["throttled"] = static_cast<double>(counts.throttling);
 }

@@ -4,9 +4,11 @@
 #include <cupti.h>
 #include <dlfcn.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -123,6 +125,11 @@ void configure() {
   require(cupti().configure(wanted.data(), static_cast<std::uint32_t>(wanted.size())));
 }
 
+std::uint64_t records_so_far() {
+  const std::lock_guard guard(counting);
+  return counted.records;
+}
+
 unified_memory_counts take_counts() {
   const std::lock_guard guard(counting);
   return std::exchange(counted, {});
@@ -145,9 +152,19 @@ void unified_memory_counter::start() {
   static_cast<void>(stop());
 }
 
+// The driver hands its records on some time after the work: flushes until no more come.
 unified_memory_counts unified_memory_counter::stop() {
+  constexpr auto pause = std::chrono::milliseconds(10);
+  constexpr int quiet_enough = 3, most_flushes = 50;
   check(cudaDeviceSynchronize());
-  require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+  std::uint64_t seen = 0;
+  for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < most_flushes; ++flushes) {
+    require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+    const std::uint64_t now = records_so_far();
+    quiet = now == seen ? quiet + 1 : 0;
+    seen = now;
+    std::this_thread::sleep_for(pause);
+  }
   return take_counts();
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 
 #include "core/units.hpp"
 
@@ -27,21 +26,15 @@ struct migrated_bytes {
   std::array<byte_count, 6> by_cause{};
 };
 
-// Faults that the driver serviced and replayed together.
-struct fault_batch {
-  std::uint64_t faults = 0;
-  std::set<std::uint64_t> granules;  // pieces of 64 KiB that they lie in
-};
-
 struct unified_memory_counts {
   migrated_bytes to_device, to_host;
   std::uint64_t cpu_faults = 0;
-  std::uint64_t gpu_faults = 0;        // faulting pages
-  std::uint64_t gpu_fault_groups = 0;  // the same, counted as often as the hardware raised them
+  std::uint64_t gpu_faults = 0;        // records of faults; CUDA 13.0 has one for a batch of them
+  std::uint64_t gpu_fault_groups = 0;  // what their values add up to
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t records = 0;
-  std::uint64_t dropped = 0;                     // records lost: the counts are not whole
-  std::map<std::uint64_t, fault_batch> batches;  // by the time of their replay
+  std::uint64_t dropped = 0;                       // records lost: the counts are not whole
+  std::map<std::uint64_t, std::uint64_t> batches;  // fault groups replayed together, by that time
 };
 
 // Adds one record of CUPTI's activity kind UNIFIED_MEMORY_COUNTER, of CUDA 12's or 13's layout;
@@ -58,7 +51,8 @@ class unified_memory_counter {
   unified_memory_counter& operator=(const unified_memory_counter&) = delete;
 
   void start();
-  // Waits for the GPU. Counts with dropped > 0 must not be used.
+  // Waits for the GPU and for records on their way, some ten milliseconds. Counts with dropped > 0 must not
+  // be used.
   unified_memory_counts stop();
 };
 

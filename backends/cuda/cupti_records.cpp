@@ -30,12 +30,6 @@ void add(migrated_bytes& to, const record_head& record) {
   to.by_cause.at(record.flags < to.by_cause.size() ? record.flags : 0) += record.value;
 }
 
-void add(fault_batch& to, std::uint64_t address) {
-  constexpr std::uint64_t granule = 64 * KiB;
-  ++to.faults;
-  to.granules.insert(address / granule);
-}
-
 }  // namespace
 
 void add_record(unified_memory_counts& to, const std::byte* at) {
@@ -55,7 +49,8 @@ void add_record(unified_memory_counts& to, const std::byte* at) {
     case gpu_page_fault:
       ++to.gpu_faults;
       to.gpu_fault_groups += record.value;
-      return add(to.batches[record.end], record.address);
+      to.batches[record.end] += record.value;
+      return;
     case thrashing:
       ++to.thrashing;
       return;

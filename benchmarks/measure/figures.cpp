@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 
 #include "benchmarks/measure/calibration_sizes.hpp"
 
@@ -22,7 +24,6 @@ class view {
  public:
   view(const readings& all, std::optional<std::size_t> sample) : all_(all), sample_(sample) {}
 
-  bool has(std::string_view name) const { return all_.find(name) != all_.end(); }
   double operator()(std::string_view name) const {
     const auto found = all_.find(name);
     if (found == all_.end() || found->second.empty()) throw std::out_of_range(std::string(name));
@@ -55,21 +56,18 @@ double fault(const view& v) {
 double service(const view& v) {
   return (v("granules_of_many_blocks") - v("granules_of_few_blocks")) / (many_blocks - few_blocks) - fault(v);
 }
-// Batches in which a block fills up if that many granules are asked for at a time: core/machine.hpp.
-double batches_of_block(double granules) {
-  double batches = 6;
-  for (const double most : {1.0, 2.0, 4.0, 8.0, 16.0}) {
-    if (granules <= most) return batches;
-    --batches;
-  }
-  return batches;
+double batches_of_block(const view& v) {
+  return std::max(1.0, v("batches_mapped") / blocks_in(stream_bytes));
 }
-double batches_nowhere(const view& v) {
-  if (v.has("batches_nowhere")) return v("batches_nowhere");
-  return batches_of_block(v("granules_in_batch")) * blocks_in(stream_bytes);
+// Granules asked for at a time, the middle of those that fill a block in so many batches:
+// core/machine.hpp has the table.
+double granules_of_batch(const view& v) {
+  constexpr std::array<double, 6> by_batches{24, 12, 6, 3, 2, 1};
+  const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));
+  return by_batches[std::min(batches, by_batches.size()) - 1];
 }
 double batch(const view& v) {
-  return v("stream_nowhere") / batches_nowhere(v) - service(v) - v("granules_in_batch") * fault(v);
+  return v("stream_nowhere") / v("batches_nowhere") - service(v) - granules_of_batch(v) * fault(v);
 }
 double migrate_copy(const view& v) {
   return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));
@@ -82,8 +80,7 @@ double first_visit(const view& v) {
   return (v("stream_cold") - v("stream_mapped")) / blocks_in(stream_bytes);
 }
 double host_unmap(const view& v) {
-  const double batches_of_block = std::max(1.0, v("batches_mapped") / blocks_in(stream_bytes));
-  return (v("stream_mapped") - v("stream_unmapped")) / blocks_in(stream_bytes) / batches_of_block;
+  return (v("stream_mapped") - v("stream_unmapped")) / blocks_in(stream_bytes) / batches_of_block(v);
 }
 double prefetch_block(const view& v) {
   return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
@@ -145,7 +142,7 @@ constexpr std::array<figure, 31> table{{
     {"uvm.interrupt_ns", &interrupt},
     {"uvm.batch_ns", &batch},
     {"uvm.fault_ns", &fault},
-    {"uvm.batch_granules", [](const view& v) { return std::min(256.0, v("granules_in_batch")); }, 1},
+    {"uvm.batch_granules", &granules_of_batch, 1},
     {"uvm.service_ns", &service},
     {"uvm.first_visit_ns", &first_visit},
     {"uvm.host_unmap_ns", &host_unmap},
@@ -163,6 +160,19 @@ constexpr std::array<figure, 31> table{{
     {"uvm.remote_read_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_read")); }, 1},
     {"uvm.remote_write_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_write")); }, 1},
 }};
+
+// Costs that are only known by their sum unless all of them come out: with one wrong, all are.
+constexpr std::array<std::string_view, 6> parts_of_fault{"uvm.interrupt_ns", "uvm.batch_ns",
+                                                         "uvm.fault_ns",     "uvm.batch_granules",
+                                                         "uvm.service_ns",   "uvm.evict_ns"};
+bool is_part_of_fault(std::string_view name) {
+  return std::find(parts_of_fault.begin(), parts_of_fault.end(), name) != parts_of_fault.end();
+}
+void leave_out_parts_of_fault(figures& from) {
+  for (const std::string_view name : parts_of_fault) from.by_name.erase(std::string(name));
+  from.notes.push_back(
+      "the parts of a fault (interrupt, batch, fault, granules, service, evict) could not be told apart");
+}
 
 std::size_t most_samples(const readings& all) {
   std::size_t most = 0;
@@ -186,6 +196,7 @@ spread spread_of(std::vector<double> values) {
 
 figures figures_from(const readings& all) {
   figures made;
+  bool separate = true;
   for (const figure& f : table) {
     try {
       std::vector<double> values;
@@ -194,14 +205,17 @@ figures figures_from(const readings& all) {
       s.median = f.value(view(all, {}));
       if (s.median < f.least) {
         made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.median));
+        separate = separate && !is_part_of_fault(f.name);
         if (f.least > 0) continue;
         s.median = 0;
       }
       made.by_name[f.name] = s;
     } catch (const std::out_of_range& missing) {
       made.notes.push_back(std::string(f.name) + " needs " + missing.what());
+      separate = separate && !is_part_of_fault(f.name);
     }
   }
+  if (!separate) leave_out_parts_of_fault(made);
   return made;
 }
 

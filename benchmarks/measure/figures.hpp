@@ -26,7 +26,8 @@ struct figures {
 };
 // A figure's value follows from the medians of the readings; its spread from the first, second ...
 // sample of each. A figure whose readings are missing, or which would have to be positive and is not,
-// is left out; a time below zero becomes zero. Both are noted.
+// is left out; a time below zero becomes zero. The parts of a fault's cost are all left out if one of
+// them is below zero or missing. All of this is noted.
 figures figures_from(const readings& all);
 
 struct calibration {
