@@ -69,8 +69,12 @@ int calibrate_command(const calibrate_options& o) {
   machine_from_json(to_json(made), "--name " + made.name);  // refuses what cannot be a machine's name
   require_folder(o.out);
   try {
-    environment here = collect_environment(probe_gpu(device));
-    const measure::calibration found = calibrate_gpu(device, progress_lines());
+    const environment here = collect_environment(probe_gpu(device));
+    measure::calibration found = calibrate_gpu(device, progress_lines());
+    if (here.host.memory_bytes) {
+      const auto bytes = static_cast<double>(*here.host.memory_bytes);
+      found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
+    }
     made = with_figures(std::move(made), found.found.by_name);
     made.calibrated = true;
     made.source = source_of(here, like);

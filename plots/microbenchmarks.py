@@ -16,6 +16,7 @@ import sys
 
 from common import load, pyplot, save, use_style
 
+from matplotlib.ticker import LogLocator
 from results import load_microbenchmarks as micro
 
 COLOURS = {"to_device": "#0072B2", "to_host": "#D55E00", "both": "#009E73"}
@@ -50,6 +51,11 @@ def family(cases, *parts):
     return [case for case in cases.values() if case.parts[: len(parts)] == list(parts)]
 
 
+def below(axes, columns, down=-0.24):
+    """The legend under the axes, where it hides nothing."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, down), ncol=columns, fontsize=7.5, frameon=False)
+
+
 def rate(case):
     return case.counters["GB_per_s"]
 
@@ -57,6 +63,7 @@ def rate(case):
 def sizes(axes, label):
     axes.set_xscale("log", base=2)
     axes.set_xlabel(label)
+    axes.xaxis.set_major_locator(LogLocator(base=8, numticks=8))
     axes.xaxis.set_major_formatter(lambda value, _: size_text(value))
 
 
@@ -76,7 +83,7 @@ def link(cases):
     found = family(cases, "link", "copy_engine") + family(cases, "link", "kernel")
     if not found:
         return None
-    figure, axes = pyplot.subplots(figsize=(5.8, 3.4))
+    figure, axes = pyplot.subplots(figsize=(5.8, 3.9))
     for by, dash, marker in (("copy_engine", "-", "o"), ("kernel", (0, (4, 2)), "s")):
         for way, colour in COLOURS.items():
             points = [(micro.size_of(c.axes["size"]), rate(c)) for c in found if c.parts[1:] == [by, way]]
@@ -86,7 +93,7 @@ def link(cases):
     sizes(axes, "bytes of one copy")
     axes.set_ylabel("GB/s")
     axes.set_ylim(bottom=0)
-    axes.legend()
+    below(axes, 2)
     return figure
 
 
@@ -121,17 +128,17 @@ def ways(cases):
         text = f" {rate(case):.1f}" + (f"  ({share:.0%} of the link)" if share else "")
         axes.text(rate(case), place, text, va="center", fontsize=8)
     axes.set_yticks(list(places), [text for text, _ in found])
-    axes.set_xlim(right=1.45 * max(rate(case) for _, case in found))
+    axes.set_xlim(right=1.75 * max(rate(case) for _, case in found))
     axes.set_xlabel("GB/s")
     axes.grid(axis="y", visible=False)
     return figure
 
 
 def prefetch(cases):
-    found = [c for c in family(cases, "prefetch") if c.axes.get("data") == "moves"]
+    found = [c for c in family(cases, "prefetch") if c.axes.get("data") == "moves" and "queued" not in c.parts]
     if not found:
         return None
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8.4, 3.3), sharey=True)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4.2), sharey=True)
     for way in ("to_device", "to_host"):
         mine = [c for c in found if c.parts[1] == way]
         whole = [(micro.size_of(c.axes["size"]), rate(c)) for c in mine
@@ -151,8 +158,8 @@ def prefetch(cases):
     sizes(right, "bytes of each call, 256 MiB in all")
     left.set_ylabel("GB/s")
     left.set_ylim(bottom=0)
-    left.legend()
-    right.legend(fontsize=7)
+    below(left, 1, -0.16)
+    below(right, 2, -0.16)
     return figure
 
 
@@ -169,7 +176,7 @@ def faults(cases):
                 wanted.setdefault(text, {})[how] = cases[name]
     if not wanted:
         return None
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8.4, 2.9), sharey=True)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8.4, 3.3), sharey=True)
     for number, (text, pair) in enumerate(reversed(wanted.items())):
         for how, colour, shift in (("read", "#0072B2", 0.2), ("write", "#D55E00", -0.2)):
             if how not in pair:
@@ -181,7 +188,7 @@ def faults(cases):
     left.set_yticks(range(len(wanted)), list(reversed(wanted)))
     left.set_xlabel("ms for 128 MiB of data on the CPU")
     right.set_xlabel("MiB that the driver moved")
-    left.legend()
+    below(left, 2)
     return figure
 
 
@@ -193,7 +200,7 @@ def advice(cases):
     hints = list(dict.fromkeys(c.parts[1] for c in found))
     if not hints:
         return None
-    figure, axes = pyplot.subplots(figsize=(7.2, 3.4))
+    figure, axes = pyplot.subplots(figsize=(7.2, 4.0))
     width = 0.8 / len(hints)
     for number, hint in enumerate(hints):
         mine = {c.parts[-1]: c.counters["median_ns"] / 1e6 for c in found if c.parts[1] == hint}
@@ -203,7 +210,7 @@ def advice(cases):
     axes.set_xticks(range(len(STEPS)), ["kernel reads", "reads again", "kernel writes", "writes after\na read",
                                         "CPU touches\nevery page"])
     axes.set_ylabel("ms for 32 MiB")
-    axes.legend(fontsize=7.5)
+    below(axes, 3)
     return figure
 
 
@@ -214,7 +221,7 @@ def eviction(cases):
     found = {(c.parts[1], c.parts[2], c.axes["beside"]): c for c in family(cases, "eviction")}
     if not found:
         return None
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(8.4, 3.0))
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.5, 3.5))
     groups = [(way, end) for end in ("out", "back") for way in EVICTIONS]
     besides = [b for b in ("nothing", "convolution", "product") if any(key[2] == b for key in found)]
     width = 0.8 / len(besides)
@@ -233,7 +240,7 @@ def eviction(cases):
         axes.set_xticks(range(len(groups)), texts, fontsize=7)
     left.set_ylabel("GB/s")
     right.set_ylabel("time the operator loses\nper time of the movement")
-    left.legend()
+    below(left, 3, -0.2)
     return figure
 
 
@@ -251,7 +258,7 @@ def convolution(cases):
         return None
     kinds = ["forward", "backward_data", "backward_filter"]
     names = list(dict.fromkeys(layer for layer, _ in layers))
-    figure, panels = pyplot.subplots(1, 3, figsize=(10.5, 1.1 + 0.24 * len(names)), sharey=True)
+    figure, panels = pyplot.subplots(1, 3, figsize=(10.5, 1.6 + 0.24 * len(names)), sharey=True)
     for axes, kind in zip(panels, kinds):
         for place, marker in zip(PLACES, "o>s^"):
             points = [(pair[place].counters["median_ns"] / pair["device"].counters["median_ns"], -names.index(layer))
@@ -262,7 +269,7 @@ def convolution(cases):
         axes.set_title(kind.replace("_", " "))
         axes.set_xlabel("time / time in device memory")
     panels[0].set_yticks([-number for number in range(len(names))], names, fontsize=7.5)
-    panels[0].legend(fontsize=7.5)
+    below(panels[1], 4, -0.1)
     return figure
 
 
