@@ -65,9 +65,12 @@ struct uvm_costs {
   // the room again. Not to be had without pressure: prefetch of one block to the host, less the
   // copy and 512 * host_map_page, plus service.
   nanoseconds evict_ns = 0;
-  // Allocating, clearing and DMA-mapping the host pages of a block whose data was never there.
-  // Prefetch to the host of data first touched by the GPU against data with host pages, a block.
+  // Allocating and DMA-mapping the host pages of a block that never had any. Prefetch to the host of
+  // data first touched by the GPU against data with host pages, a block.
   nanoseconds host_populate_ns = 0;
+  // Clearing them too, where no value is copied there. Prefetch to the host of discarded data that
+  // never had host pages, against the above.
+  nanoseconds host_clear_ns = 0;
   // Mapping one page of 4 KiB for the CPU. One prefetch of 1 GiB to the host, a block, less 2 *
   // prefetch_block, divided by 512 (the copies are hidden unless that is less than they take).
   nanoseconds host_map_page_ns = 0;
@@ -82,6 +85,9 @@ struct uvm_costs {
   nanoseconds prefetch_call_ns = 0;
   // The same for a prefetch to the host, less the copy and 512 * host_map_page.
   nanoseconds prefetch_to_host_call_ns = 0;
+  // Speed that a prefetch to the host keeps while one to the device runs, in percent. Prefetches of
+  // the same size each way at once, two threads: (time in + time out alone - time out) / time in.
+  std::uint64_t prefetch_to_host_beside_percent = 100;
   // What a call on more than one block takes beyond that: it walks them twice. Prefetch of 32 MiB to
   // the device, less prefetch_call and 16 * (migrate_copy + 2 MiB at the link's rate).
   nanoseconds prefetch_walk_ns = 0;

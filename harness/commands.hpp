@@ -45,12 +45,19 @@ struct calibrate_options {
   std::string backend, out, name, like, machines;
 };
 
+struct validate_options {
+  std::vector<std::string> files;  // records (.jsonl) and figures (.json)
+  std::string machine, machines;
+};
+
 int list_command(const std::string& what, const std::string& machines_folder);  // what "": everything
 int env_command(const env_options& options);
 int plan_command(const plan_options& options);
 int run_command(const run_options& options);
 int sweep_command(const sweep_options& options);
 int calibrate_command(const calibrate_options& options);
+// Prints simulated beside measured and published figures.
+int validate_command(const validate_options& options);
 int merge_command(const merge_options& options);
 
 }  // namespace um

@@ -52,10 +52,12 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"page_copy_ns", &u::page_copy_ns, 0},
       {"evict_ns", &u::evict_ns, 0},
       {"host_populate_ns", &u::host_populate_ns, 0},
+      {"host_clear_ns", &u::host_clear_ns, 0},
       {"host_map_page_ns", &u::host_map_page_ns, 0},
       {"host_fault_ns", &u::host_fault_ns, 0},
       {"prefetch_call_ns", &u::prefetch_call_ns, 0},
       {"prefetch_to_host_call_ns", &u::prefetch_to_host_call_ns, 0},
+      {"prefetch_to_host_beside_percent", &u::prefetch_to_host_beside_percent},
       {"prefetch_walk_ns", &u::prefetch_walk_ns, 0},
       {"prefetch_block_ns", &u::prefetch_block_ns, 0},
       {"discard_block_ns", &u::discard_block_ns, 0},
@@ -117,6 +119,9 @@ void read_uvm(fields f, uvm_costs& to) {
     refuse(f.where("batch_granules"), "the driver takes 256 faults a batch at most");
   if (to.host_chunk_bytes != 4 * KiB && to.host_chunk_bytes != 64 * KiB && to.host_chunk_bytes != 2 * MiB) {
     refuse(f.where("host_chunk_bytes"), "must be 4096, 65536 or 2097152");
+  }
+  if (to.prefetch_to_host_beside_percent > 100) {
+    refuse(f.where("prefetch_to_host_beside_percent"), "must be 1 to 100");
   }
   f.finish();
 }

@@ -117,10 +117,18 @@ void add_merge(CLI::App& app, merge_options& o) {
   option(merge, "--out", o.out, "JSON Lines file for all of them").required();
 }
 
+void add_validate(CLI::App& app, validate_options& o) {
+  CLI::App& validate = *app.add_subcommand("validate", "Simulated beside measured and published figures");
+  option(validate, "FILES", o.files, "Measured records (.jsonl), files of figures (.json)").required();
+  option(validate, "--machine", o.machine, "Machine file that stands for the records' GPU (h200)");
+  option(validate, "--machines", o.machines, "Folder with more machine files");
+}
+
 struct command_line {
   std::string list_what, list_machines;
   env_options env;
   calibrate_options calibrate;
+  validate_options validate;
   int parent = 0, probe_device = 0;
   run_options run;
   plan_options plan;
@@ -140,6 +148,7 @@ void describe(CLI::App& app, command_line& c) {
   option(list, "--machines", c.list_machines, "Folder with more machine files");
   add_env(app, c.env);
   add_calibrate(app, c.calibrate);
+  add_validate(app, c.validate);
   add_plan(app, c.plan);
   add_run(app, c.run);
   add_sweep(app, c.sweep);
@@ -155,6 +164,7 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("list")) return list_command(c.list_what, c.list_machines);
   if (app.got_subcommand("env")) return env_command(c.env);
   if (app.got_subcommand("calibrate")) return calibrate_command(c.calibrate);
+  if (app.got_subcommand("validate")) return validate_command(c.validate);
   if (app.got_subcommand("plan")) return plan_command(c.plan);
   if (app.got_subcommand("run")) return run_command(c.run);
   if (app.got_subcommand("sweep")) return sweep_command(c.sweep);

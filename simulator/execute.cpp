@@ -16,6 +16,7 @@ struct active_step {
   nanoseconds begin = 0;
   nanoseconds left = 0;  // at full pace
   std::uint64_t link_bytes_per_s = 0;
+  bool by_driver = false;
 };
 
 struct shrinkage {
@@ -92,7 +93,7 @@ class iteration {
     const std::size_t l = lane_of(static_cast<std::size_t>(index));
     ++next_[l];
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
-    active_[l] = {index, now_, cost.alone, cost.link_bytes_per_s};
+    active_[l] = {index, now_, cost.alone, cost.link_bytes_per_s, cost.by_driver};
     if (timeline_) note_change(index, true);
     if (cost.alone == 0) finish(l);
   }
@@ -114,7 +115,10 @@ class iteration {
     const bool to_device = static_cast<lane>(l) == lane::to_device;
     const active_step& other = active_[static_cast<std::size_t>(to_device ? lane::to_host : lane::to_device)];
     if (active_[l].link_bytes_per_s == 0 || other.link_bytes_per_s == 0) return full_pace;
-    return pace_beside(active_[l].link_bytes_per_s, other.link_bytes_per_s, run_.on);
+    const std::int64_t pace = pace_beside(active_[l].link_bytes_per_s, other.link_bytes_per_s, run_.on);
+    if (to_device || !active_[l].by_driver || !other.by_driver) return pace;
+    const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_percent);
+    return std::clamp<std::int64_t>(kept * full_pace / 100, 1, pace);
   }
 
   // Lets time pass until the next step ends; false if none is running.

@@ -4,7 +4,8 @@
 // that could start at the same instant start in list order. Managed memory changes when a step
 // starts. Transfers in opposite directions share the link: while both run, each gets half of
 // link_both_bytes_per_s or, if the other needs less than half, what the other leaves, but never
-// more than its own rate. Speeds are kept in thousandths of the undisturbed speed.
+// more than its own rate. A prefetch to the host keeps only prefetch_to_host_beside_percent of its
+// speed beside one to the device. Speeds are kept in thousandths of the undisturbed speed.
 #pragma once
 
 #include "core/trace.hpp"

@@ -61,8 +61,8 @@ void managed_memory::finish_call(nanoseconds fixed, bool walked_twice, operation
 // Read-mostly data is copied and stays on the device as well.
 void managed_memory::expel_block(std::uint32_t id, granule_set want, operation& now) {
   entry& b = entries_[id];
-  populate_host(b, want, now);
   const granule_set leaves = want & b.device & ~b.host & ~b.discarded;
+  populate_host(b, want, leaves, now);
   if (leaves != 0) now.clock.copy_to_host(leaves);
   now.traffic.prefetched_out_bytes += count(leaves) * granule_bytes;
   b.host |= want;

@@ -141,7 +141,7 @@ void managed_memory::service_in_place(const fault& f, operation& now) {
   entry& b = entries_[f.block];
   const bool nowhere = (b.device | b.host) == 0;
   const granule_set fresh = (nowhere ? all_granules : f.granules) & ~b.host;
-  populate_host(b, fresh, now);
+  populate_host(b, fresh, 0, now);
   b.host |= fresh;
   b.discarded &= ~fresh;
   const granule_set mapped = b.host_mapped & f.granules;
@@ -231,7 +231,7 @@ bool managed_memory::host_fault(range r, std::uint32_t id, granule_set asked, bo
   now.clock.work(costs.host_fault_ns);
   const granule_set want = grown(b.host & b.host_mapped, asked);
   const granule_set leaves = want & b.device & ~b.host & ~b.discarded;
-  populate_host(b, want, now);
+  populate_host(b, want, leaves, now);
   if (leaves != 0) now.clock.copy_to_host(leaves);
   now.clock.wait_for_copies();
   now.traffic.host_fault_bytes += count(leaves) * granule_bytes;

@@ -149,7 +149,7 @@ void managed_memory::empty(entry& victim, operation& now) {
   ++now.traffic.evicted_blocks;
   const granule_set out = victim.device & ~victim.host & ~victim.discarded;
   if (out != 0) {
-    populate_host(victim, out, now);
+    populate_host(victim, out, out, now);
     now.clock.copy_to_host(out);
     now.clock.room_after_copies();
     now.traffic.evicted_bytes += count(out) * granule_bytes;
@@ -159,10 +159,13 @@ void managed_memory::empty(entry& victim, operation& now) {
   map_remotely(victim);
 }
 
-void managed_memory::populate_host(entry& b, granule_set want, operation& now) {
+// What no value is copied to is cleared.
+void managed_memory::populate_host(entry& b, granule_set want, granule_set copied, operation& now) {
   const granule_set fresh = want & ~b.host_pages;
   if (fresh == 0) return;
-  now.clock.work(prices_.of().host_populate_ns * count(fresh) / granules_per_block);
+  const uvm_costs& costs = prices_.of();
+  now.clock.work((costs.host_populate_ns * count(fresh) + costs.host_clear_ns * count(fresh & ~copied)) /
+                 granules_per_block);
   now.traffic.host_populated_bytes += count(fresh) * granule_bytes;
   b.host_pages |= fresh;
 }

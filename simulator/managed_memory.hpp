@@ -153,7 +153,7 @@ class managed_memory {
   bool host_fault(range r, std::uint32_t id, granule_set asked, bool writes, operation& now);
   void finish_call(nanoseconds fixed, bool walked_twice, operation& now) const;
   void expel_block(std::uint32_t id, granule_set want, operation& now);
-  void populate_host(entry& b, granule_set want, operation& now);
+  void populate_host(entry& b, granule_set want, granule_set copied, operation& now);
   void take_chunk(std::uint32_t id, operation& now);
   void evict_one(operation& now);
   void empty(entry& victim, operation& now);

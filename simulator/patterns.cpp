@@ -93,6 +93,12 @@ pattern_result prefetch_out_new(const machine& on) {
   return {GiB, b.memory.prefetch_to_host(b.all)};
 }
 
+pattern_result prefetch_out_discarded(const machine& on) {
+  bench b = bench(on, GiB).on_device();
+  b.memory.discard(b.all);
+  return {GiB, b.memory.prefetch_to_host(b.all)};
+}
+
 pattern_result discard_all(const machine& on) {
   bench b = bench(on, GiB).on_device();
   return {GiB, b.memory.discard(b.all)};
@@ -129,7 +135,15 @@ pattern_result read_by_cpu(const machine& on) {
   return {GiB, b.memory.touch_by_host(b.all, reads)};
 }
 
-constexpr std::array<pattern, 24> table{{
+// The second sweep over twice what the device holds: every block comes in and another leaves.
+pattern_result sweep_under_pressure(const machine& on) {
+  managed_memory memory(GiB, GiB / 2 / managed_block, on);
+  memory.place_on_host({0, GiB});
+  memory.touch({0, GiB}, reads);
+  return {GiB, memory.touch({0, GiB}, reads)};
+}
+
+constexpr std::array<pattern, 26> table{{
     {"isolated_fault", "one thread reads a byte of a visited block", isolated_fault},
     {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream_nowhere},
     {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited", stream_cold},
@@ -147,6 +161,8 @@ constexpr std::array<pattern, 24> table{{
     {"prefetch_out_2MiB", "prefetch of 2 MiB to the host", prefetch_out<2 * MiB>},
     {"prefetch_out_1GiB", "prefetch of 1 GiB to the host", prefetch_out<GiB>},
     {"prefetch_out_new", "the same, host pages not allocated yet", prefetch_out_new},
+    {"prefetch_out_discarded", "the same, and the data was discarded: nothing to copy",
+     prefetch_out_discarded},
     {"discard", "discard of 1 GiB", discard_all},
     {"discard_then_write", "a full grid writes 64 MiB that were discarded", discard_then_write},
     {"discard_then_prefetch", "prefetch of 1 GiB that was discarded", discard_then_prefetch},
@@ -154,6 +170,8 @@ constexpr std::array<pattern, 24> table{{
     {"remote_write", "a full grid writes 1 GiB over the link", over_the_link<writes>},
     {"preferred_host_first", "a full grid reads 1 GiB that prefers the host, first time",
      preferred_host_first},
+    {"sweep_under_pressure", "a full grid reads 1 GiB for the second time with room for half of it",
+     sweep_under_pressure},
     {"read_by_cpu", "the CPU reads 1 GiB that lies on the device", read_by_cpu},
 }};
 

@@ -75,7 +75,8 @@ step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
                s.what);
   }
   count(traffic, moved);
-  return {traffic.time, average_rate(traffic)};
+  const std::uint64_t rate = average_rate(traffic);
+  return {traffic.time, rate, rate > 0};
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct simulated_run {
 struct step_cost {
   nanoseconds alone = 0;
   std::uint64_t link_bytes_per_s = 0;
+  bool by_driver = false;  // a prefetch of managed memory that moves something
 };
 
 // Applies the step to the managed memory, adds what it moved to `moved` and prices it.

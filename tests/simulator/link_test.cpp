@@ -67,6 +67,19 @@ TEST(link, a_slow_transfer_leaves_the_rest_to_the_fast_one) {
   EXPECT_EQ(end_of(t, lane::to_host), ms + 2'100'000);
 }
 
+TEST(link, a_prefetch_to_the_host_gives_way_to_one_to_the_device) {
+  duel d(10, 10, residence::managed, residence::managed);
+  d.plan.add_compute(ms, {d.plan.whole(d.out, access_mode::write)});
+  std::swap(d.plan.plan.steps[0], d.plan.plan.steps[2]);  // written, then both at once
+  for (const std::size_t i : {1U, 2U}) d.plan.plan.steps[i].after[0] = 0;
+  d.plan.on.link_both_bytes_per_s = blocks_per_ms(20);
+  EXPECT_EQ(d.plan.simulate(1).front().duration, 2 * ms);
+  d.plan.on.uvm.prefetch_to_host_beside_percent = 20;
+  const trace t = d.plan.simulate(1, true).front();
+  EXPECT_EQ(end_of(t, lane::to_device), 2 * ms);
+  EXPECT_EQ(end_of(t, lane::to_host), 2 * ms + ms * 8 / 10);
+}
+
 TEST(link, transfers_that_do_not_meet_keep_their_speed) {
   hand_plan h;
   const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});

@@ -489,6 +489,16 @@ TEST_F(costs_of, a_prefetch_to_the_host_maps_every_page_for_the_cpu) {
   EXPECT_EQ(m.prefetch_to_host(blocks(1, 3)).time, 77 + copied + 3 * 512'000) << "later copies are hidden";
 }
 
+TEST_F(costs_of, host_pages_are_cleared_where_no_value_is_copied) {
+  on.uvm.host_populate_ns = 320;
+  on.uvm.host_clear_ns = 3200;
+  managed_memory m = arena(2, 2, on);
+  m.touch(blocks(0, 2), writes);
+  m.discard(blocks(1, 1));
+  EXPECT_EQ(m.prefetch_to_host(blocks(0, 1)).time, 320 + copied);
+  EXPECT_EQ(m.prefetch_to_host(blocks(1, 1)).time, 320 + 3200);
+}
+
 TEST_F(costs_of, host_pages_are_allocated_once) {
   on.uvm.host_populate_ns = 320;
   managed_memory m = arena(1, 1, on);

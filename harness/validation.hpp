@@ -1,0 +1,55 @@
+// How far simulated figures are from measured and from published ones.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "harness/record.hpp"
+
+namespace um {
+
+// A figure that somebody measured or published, and what is simulated for it: a pattern, or a cell
+// whose steady iteration is compared with that of another strategy.
+struct known_figure {
+  std::string name, source;
+  double least = 0, most = 0;
+  std::string unit;    // "ns", "GB/s" or "times"
+  bool input = false;  // the machine file's figures were worked out from it
+  std::string machine;
+  std::string pattern;  // of simulator/patterns.hpp; "": a cell
+  network_spec network;
+  double ratio = 1;
+  std::string strategy, over;  // over "compute": the operators' time with everything resident
+};
+
+std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
+
+struct comparison {
+  std::string group, name;
+  double least = 0, most = 0, predicted = 0;
+  std::string unit;
+  bool input = false;
+};
+// Relative distance of the prediction from what is known: 0 inside the range.
+double deviation_of(const comparison& c);
+
+// Throws input_error where the figure asks for something that is not there, and infeasible.
+comparison compare_figure(const known_figure& f, const std::vector<machine>& machines);
+
+// First and steady iteration of a measured cell against the same plan on that machine, its operators
+// as long as they were measured. Nothing for records that are not measured, not ok, or whose plan
+// cannot be made again.
+std::vector<comparison> compare_record(const record& r, const machine& on);
+
+// Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,
+// and which of them the prediction has the wrong way round.
+struct order_check {
+  std::size_t pairs = 0;
+  std::vector<std::string> wrong;
+};
+order_check check_order(const std::vector<comparison>& steady);
+
+}  // namespace um
