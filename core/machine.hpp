@@ -43,12 +43,14 @@ struct uvm_costs {
   // A block's first service, if it has data on the host, beyond service: its host pages are mapped
   // for DMA. The streaming read of host data the first time against the second, a block.
   nanoseconds first_visit_ns = 0;
+  // Each granule that a fault's service brings in, copies apart: entries of page tables written and
+  // taken back. A streaming first touch, a block, less batches * (batch + service), divided by 32.
+  nanoseconds granule_ns = 0;
   // Unmapping one contiguous run of pages from the CPU. Streaming read of data that the CPU has
   // mapped against unmapped data, a block, divided by the batches a block takes.
   nanoseconds host_unmap_ns = 0;
   // A page of 4 KiB where the driver goes page by page: a kernel's write to discarded data with no
-  // prefetch between, and its first access to data preferred on the host and mapped by the CPU.
-  // Time of such a write of 64 MiB, a page.
+  // prefetch between. Time of such a write of 64 MiB, a page.
   nanoseconds page_fault_ns = 0;
 
   // --- movements ---

@@ -14,7 +14,7 @@ struct quantity {
   const char* name;
   std::variant<std::uint64_t T::*, nanoseconds T::*> member;
   std::int64_t least = 1;
-  bool may_be_absent = false;  // then 0: files written before there was such a field, or no such units
+  bool may_be_absent = false;  // then its default: older files, or no such units
 };
 
 using m = machine;
@@ -44,6 +44,7 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"fault_ns", &u::fault_ns, 0},
       {"batch_granules", &u::batch_granules},
       {"service_ns", &u::service_ns, 0},
+      {"granule_ns", &u::granule_ns, 0, true},
       {"first_visit_ns", &u::first_visit_ns, 0},
       {"host_unmap_ns", &u::host_unmap_ns, 0},
       {"page_fault_ns", &u::page_fault_ns, 0},
@@ -52,12 +53,12 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"page_copy_ns", &u::page_copy_ns, 0},
       {"evict_ns", &u::evict_ns, 0},
       {"host_populate_ns", &u::host_populate_ns, 0},
-      {"host_clear_ns", &u::host_clear_ns, 0},
+      {"host_clear_ns", &u::host_clear_ns, 0, true},
       {"host_map_page_ns", &u::host_map_page_ns, 0},
       {"host_fault_ns", &u::host_fault_ns, 0},
       {"prefetch_call_ns", &u::prefetch_call_ns, 0},
       {"prefetch_to_host_call_ns", &u::prefetch_to_host_call_ns, 0},
-      {"prefetch_to_host_beside_percent", &u::prefetch_to_host_beside_percent},
+      {"prefetch_to_host_beside_percent", &u::prefetch_to_host_beside_percent, 1, true},
       {"prefetch_walk_ns", &u::prefetch_walk_ns, 0},
       {"prefetch_block_ns", &u::prefetch_block_ns, 0},
       {"discard_block_ns", &u::discard_block_ns, 0},

@@ -122,6 +122,7 @@ void managed_memory::service(const fault& f, bool writes, operation& now) {
   const bool nowhere = (b.device | b.host) == 0;
   granule_set want = nowhere && advised(b, advice::preferred_device) ? all_granules : grown(b.device, rest);
   want &= ~b.discarded | rest;
+  now.clock.work(prices_.of().granule_ns * count(want & ~b.device));
   make_resident(f.block, want, advised(b, advice::read_mostly) && !writes, &managed_traffic::fault_bytes,
                 now);
 }
@@ -135,8 +136,7 @@ void managed_memory::service_discarded(const fault& f, operation& now) {
   entries_[f.block].discarded &= ~f.granules;
 }
 
-// The device maps what stays on the host: the whole block at once where the CPU has not mapped it,
-// else page by page.
+// Data resident nowhere that prefers the host is allocated there, a block at once, and mapped.
 void managed_memory::service_in_place(const fault& f, operation& now) {
   entry& b = entries_[f.block];
   const bool nowhere = (b.device | b.host) == 0;
@@ -144,9 +144,7 @@ void managed_memory::service_in_place(const fault& f, operation& now) {
   populate_host(b, fresh, 0, now);
   b.host |= fresh;
   b.discarded &= ~fresh;
-  const granule_set mapped = b.host_mapped & f.granules;
-  now.clock.work(prices_.of().page_fault_ns * pages_per_granule * count(mapped));
-  b.remote |= f.granules | (b.host & ~b.host_mapped);
+  map_remotely(b);
 }
 
 void managed_memory::make_resident(std::uint32_t id, granule_set want, bool keeps_host,

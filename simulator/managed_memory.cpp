@@ -107,7 +107,7 @@ bool managed_memory::stays_on_host(const entry& b) const {
 }
 
 void managed_memory::map_remotely(entry& b) const {
-  if (advised(b, advice::accessed_by_device) && stays_on_host(b)) b.remote = b.host;
+  if (stays_on_host(b)) b.remote = b.host;
 }
 
 void managed_memory::advise(range r, advice hint) {

@@ -25,7 +25,8 @@
 //   - A kernel write to a discarded block leaves it on the discarded list though its value counts
 //     again, so it is evicted early, with a copy [uvm_va_block.c: block_map_gpu_to].
 //   - Where data prefers the host or is accessed by the device without moving, kernels reach it
-//     over the link [uvm_va_block.c: block_select_processor_residency].
+//     over the link [uvm_va_block.c: block_select_processor_residency]. Either advice maps what lies
+//     on the host at once: on an H200 with driver 580, CUPTI counts no fault on the first access.
 #pragma once
 
 #include <cstdint>

@@ -35,6 +35,11 @@ pattern_result isolated_fault(const machine& on) {
   return {0, b.memory.touch({0, 1}, reads)};
 }
 
+pattern_result isolated_fault_nowhere(const machine& on) {
+  bench b(on, managed_block);
+  return {0, b.memory.touch({0, 1}, reads)};
+}
+
 pattern_result stream_nowhere(const machine& on) {
   bench b(on, GiB);
   return {GiB, b.memory.touch(b.all, writes)};
@@ -64,10 +69,13 @@ pattern_result one_by_one(const machine& on) {
   return {64 * MiB, b.memory.touch(b.all, writes, {.one_by_one = true})};
 }
 
+// Single pages fault: the driver collects as many granules as it takes faults.
 template <unsigned Stride>
 pattern_result strided(const machine& on) {
-  bench b = bench(on, GiB).visited();
-  return {GiB / Stride, b.memory.touch(b.all, reads, {.stride = Stride})};
+  machine wide = on;
+  wide.uvm.batch_granules = 256;
+  bench b = bench(wide, 128 * MiB).visited();
+  return {128 * MiB / Stride, b.memory.touch(b.all, reads, {.stride = Stride})};
 }
 
 template <byte_count Bytes>
@@ -123,12 +131,6 @@ pattern_result over_the_link(const machine& on) {
   return {GiB, b.memory.touch(b.all, Mode)};
 }
 
-pattern_result preferred_host_first(const machine& on) {
-  bench b = bench(on, GiB).visited();
-  b.memory.advise(b.all, advice::preferred_host);
-  return {GiB, b.memory.touch(b.all, reads)};
-}
-
 pattern_result read_by_cpu(const machine& on) {
   bench b = bench(on, GiB).visited();
   b.memory.touch(b.all, writes);
@@ -143,16 +145,18 @@ pattern_result sweep_under_pressure(const machine& on) {
   return {GiB, memory.touch({0, GiB}, reads)};
 }
 
-constexpr std::array<pattern, 26> table{{
+constexpr std::array<pattern, 27> table{{
     {"isolated_fault", "one thread reads a byte of a visited block", isolated_fault},
+    {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated_fault_nowhere},
     {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream_nowhere},
     {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited", stream_cold},
     {"stream_read", "a full grid reads 1 GiB of host data, visited", stream_visited<reads>},
     {"stream_write", "a full grid writes 1 GiB of host data, visited", stream_visited<writes>},
     {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_mostly},
     {"one_by_one", "one thread block writes 64 MiB of host data", one_by_one},
-    {"stride_128KiB", "a full grid reads every second granule of 1 GiB", strided<2>},
-    {"stride_2MiB", "a full grid reads one granule of every block of 1 GiB", strided<32>},
+    {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided<1>},
+    {"stride_128KiB", "a full grid reads every second granule of 128 MiB", strided<2>},
+    {"stride_2MiB", "a full grid reads one granule of every block of 128 MiB", strided<32>},
     {"prefetch_in_2MiB", "prefetch of 2 MiB to the device", prefetch_in<2 * MiB>},
     {"prefetch_in_32MiB", "prefetch of 32 MiB to the device", prefetch_in<32 * MiB>},
     {"prefetch_in_512MiB", "prefetch of 512 MiB to the device", prefetch_in<512 * MiB>},
@@ -168,8 +172,6 @@ constexpr std::array<pattern, 26> table{{
     {"discard_then_prefetch", "prefetch of 1 GiB that was discarded", discard_then_prefetch},
     {"remote_read", "a full grid reads 1 GiB over the link", over_the_link<reads>},
     {"remote_write", "a full grid writes 1 GiB over the link", over_the_link<writes>},
-    {"preferred_host_first", "a full grid reads 1 GiB that prefers the host, first time",
-     preferred_host_first},
     {"sweep_under_pressure", "a full grid reads 1 GiB for the second time with room for half of it",
      sweep_under_pressure},
     {"read_by_cpu", "the CPU reads 1 GiB that lies on the device", read_by_cpu},

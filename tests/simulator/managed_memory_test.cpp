@@ -322,25 +322,21 @@ TEST(driver_rules, data_preferred_on_the_host_is_read_over_the_link_and_never_mo
   const range part{managed_block / 4, managed_block + 100};
   const managed_traffic first = m.touch(part, reads);
   EXPECT_EQ(first.remote_bytes, part.bytes) << "the bytes touched";
-  EXPECT_GT(first.services, 0U) << "mapped once";
+  EXPECT_EQ(first.services, 0U) << "the advice maps it";
   const managed_traffic again = m.touch(part, access_mode::accumulate);
   EXPECT_EQ(again.remote_bytes, 2 * part.bytes);
   EXPECT_EQ(again.services, 0U);
   EXPECT_EQ(m.held_blocks(), 0U);
 }
 
-TEST(driver_rules, mapping_host_data_takes_a_fault_a_page_where_the_cpu_has_it_mapped) {
-  machine on = round_machine();
-  on.uvm.page_fault_ns = 100;
-  managed_memory mapped = on_host(1, 1, on);
-  mapped.advise(blocks(0, 1), advice::preferred_host);
-  EXPECT_EQ(mapped.touch(blocks(0, 1), reads).time, 512 * 100 + ms / 10);
-  managed_memory m = on_host(2, 1, on);  // block 0 is evicted by block 1, hence not mapped by the CPU
-  m.touch(blocks(0, 2), reads);
+TEST(driver_rules, data_resident_nowhere_that_prefers_the_host_appears_there_whole) {
+  managed_memory m = arena(1, 1);
   m.advise(blocks(0, 1), advice::preferred_host);
-  const managed_traffic t = m.touch(blocks(0, 1), reads);
+  const managed_traffic t = m.touch(granules(3, 1), writes);
   EXPECT_EQ(t.services, 1U);
-  EXPECT_EQ(t.time, ms / 10);
+  EXPECT_EQ(t.host_populated_bytes, bytes(1));
+  EXPECT_EQ(t.remote_bytes, granule_bytes);
+  EXPECT_EQ(m.touch(blocks(0, 1), writes).services, 0U);
 }
 
 TEST(driver_rules, one_eviction_turns_accessed_by_data_remote_until_it_is_prefetched) {
@@ -415,6 +411,14 @@ TEST_F(costs_of, an_isolated_fault_is_interrupt_fault_service_copy_and_batch) {
   managed_memory m = on_host(1, 1, on);
   m.place_on_host(blocks(0, 1));
   EXPECT_EQ(m.touch(granules(0, 1), reads).time, 7 + 13 + 17 + 19 + ms / 320 + 11);
+}
+
+TEST_F(costs_of, every_granule_that_a_fault_brings_in) {
+  on.uvm.granule_ns = 10;
+  managed_memory m = arena(1, 1, on);
+  EXPECT_EQ(m.touch(granules(0, 1), writes).time, 10);
+  EXPECT_EQ(m.touch(blocks(0, 1), writes).time, 31 * 10);
+  EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).time, 0);
 }
 
 TEST_F(costs_of, a_stream_pays_the_interrupt_once_and_one_thread_every_time) {

@@ -252,8 +252,8 @@ class page_model {
         x.host = true;
         x.dead = false;
       }
-      if (wanted || (x.host && !x.cpu)) x.remote = true;
     }
+    remap(b);
   }
 
   void bring(std::uint64_t b, const page_list& want, bool keep, byte_count& cause) {
@@ -300,7 +300,7 @@ class page_model {
     pages[p].allocated = true;
   }
   void remap(std::uint64_t b) {
-    if (!hints[b].contains(advice::accessed_by_device) || !stays(b)) return;
+    if (!stays(b)) return;
     for (std::uint64_t i = 0; i < pages_per_block; ++i) {
       page& x = pages[b * pages_per_block + i];
       x.remote = x.host;
