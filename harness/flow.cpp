@@ -185,7 +185,7 @@ void fill(record& r, const cell& work) {
   const experiment& e = work.what;
   setting s = set_up(work);
   r.device = s.on.name;
-  r.calibrated = !r.simulated || s.on.calibrated;
+  r.calibrated = !r.simulated || (s.on.calibrated && s.on.estimated.empty());
   r.compute = total_time(s.costs);
   note_engines(r, s);
 

@@ -93,6 +93,21 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   EXPECT_GT(compare_record(r, other)[1].predicted, both[1].predicted);
 }
 
+TEST(validation, one_estimated_figure_makes_a_record_uncalibrated) {
+  experiment e;
+  e.network = {.name = "alexnet", .batch = 2};
+  e.strategy = "device";
+  e.backend = "sim:h200";
+  cell work;
+  work.what = completed(e);
+  work.on = machine_named(machines(), "h200");
+  work.on->calibrated = true;
+  work.on->estimated = {"uvm.evict_ns"};
+  EXPECT_EQ(run_cell(work).calibrated, false);
+  work.on->estimated.clear();
+  EXPECT_EQ(run_cell(work).calibrated, true);
+}
+
 TEST(validation, the_order_of_strategies_counts_where_they_differ_clearly) {
   std::vector<comparison> all{{"g", "a", 100, 100, 50, "ns"},
                               {"g", "b", 104, 104, 40, "ns"},
