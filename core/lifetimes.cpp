@@ -120,10 +120,11 @@ class walk {
     table_.all.push_back(w);
   }
 
-  // A slice that adds to what earlier ones wrote may keep its own share apart first: the engines that
-  // add by themselves are often slower.
+  // A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart
+  // first: convolution engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
     byte_count bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
+    if (!std::holds_alternative<convolution_backward_filter>(g_.ops[x.what].what)) return bytes;
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
       if (a.mode != access_mode::accumulate) continue;
       bytes += round_up(bytes_of(g_.tensors[a.what], a.where), arena_alignment);

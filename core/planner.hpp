@@ -19,7 +19,7 @@ namespace um {
 // The cost of one operator as measured or estimated with everything resident.
 struct op_cost {
   nanoseconds time = 0;
-  byte_count workspace_bytes = 0;  // a slice that adds to its output gets that much more
+  byte_count workspace_bytes = 0;  // a later slice of a filter gradient gets its size more
   std::string engine;      // which implementation was chosen, for the record
   std::int64_t parts = 1;  // of the batch, computed one after the other by that engine
 };
@@ -59,6 +59,7 @@ struct strategy {
   planner plan = nullptr;
   packer placed_by = packer::best_fit;
   std::vector<knob> knobs;
+  bool same_bits = true;  // as `device`; false: sums in another order, so equal to rounding only
 };
 
 // nullptr if there is no such row.

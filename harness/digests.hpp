@@ -1,4 +1,5 @@
-// Strategies differ in time only: all of them must compute what `device` computes, to the bit.
+// Strategies differ in time only: they must compute what `device` computes, to the bit, unless their
+// row says that they sum in another order.
 #pragma once
 
 #include <map>

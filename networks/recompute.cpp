@@ -14,9 +14,6 @@ namespace um {
 namespace {
 
 constexpr std::int64_t most_products = 32;  // an element of a convolution's output
-// Bytes that computing again may read and write for each byte that the peak is lowered, in all. At the
-// copy rate of a GPU, and a tenth of its memory saved, that is a few per cent of a step.
-constexpr double most_traffic = 2.2;
 
 // --- how many bytes are alive when ---
 
@@ -122,7 +119,7 @@ class shortening {
  public:
   explicit shortening(const graph& g) : graph_(g), size_(sizes_of(g)) {}
 
-  graph run() {
+  graph run(double most_traffic) {
     graph best = graph_;
     std::vector<repetition> taken;
     const byte_count first = most_of(live_bytes(graph_, size_));
@@ -289,8 +286,8 @@ byte_count peak_live_bytes(const graph& g) {
   return most_of(live_bytes(g, sizes_of(g)));
 }
 
-graph recompute_cheap(const graph& g) {
-  return shortening(g).run();
+graph recompute_cheap(const graph& g, double most_traffic) {
+  return shortening(g).run(most_traffic);
 }
 
 }  // namespace um

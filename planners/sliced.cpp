@@ -13,7 +13,7 @@ struct run {
   op_id begin = 0, end = 0;
 };
 
-// Longer runs than this are not tried.
+// Longer ones are not tried at once; runs that touch become one.
 constexpr op_id most_operators = 24;
 // A run must lower the peak by more than 1 part in so many: slices are less efficient.
 constexpr byte_count least_gain = 100;

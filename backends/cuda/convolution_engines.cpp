@@ -62,7 +62,7 @@ class trial_site {
       if (first == never || (first > first_call && (first - first_call) / 10 > to_beat)) return first;
       const nanoseconds once = time_once(on_, call);
       return once / 5 * 4 > to_beat ? once : time_of(on_, call);
-    } catch (const cuda_error&) {
+    } catch (const std::runtime_error&) {  // of the library, or memory that it lacks
       return never;
     }
   }
@@ -145,15 +145,15 @@ class contest {
     constexpr std::int64_t most_parts = 64;
     std::set<std::string> open;  // families none of which ran within the cap
     for (const std::int64_t parts : parts_of(problem_)) {
-      if (parts > most_parts || (parts > 1 && open.empty())) return;
+      if (best_ && (parts > most_parts || (parts > 1 && open.empty()))) return;
       for (const std::string& family : try_engines(method, parts, open)) open.erase(family);
     }
   }
 
   // With one part, every family, those that do not run added to `open`: they need too much workspace,
   // or refuse so large a tensor. Else only those in it. Returns the families that ran. Lists begin with
-  // the likely ones: they are left when many, or those of a long time, have gained nothing, and so are
-  // families far behind.
+  // the likely ones: once something has run they are left when many, or those of a long time, have gained
+  // nothing, and so are families far behind.
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts,
                                     std::set<std::string>& open) {
     using clock = std::chrono::steady_clock;
@@ -164,13 +164,13 @@ class contest {
     auto gained = clock::now();
     std::set<std::string> ran, behind;
     visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
-      if (parts > 1 && open.count(recipe.family) == 0) return true;
+      if (best_ && parts > 1 && open.count(recipe.family) == 0) return true;
       if (behind.count(recipe.family) != 0) return true;
       const nanoseconds before = best_time_;
       const nanoseconds time = recipe.workspace_bytes > cap_ ? never : enter(recipe);
       if (time == never) {
         if (parts == 1) open.insert(recipe.family);
-        return clock::now() - gained < long_time;
+        return !best_ || clock::now() - gained < long_time;
       }
       ran.insert(recipe.family);
       if (time / far > best_time_) behind.insert(recipe.family);
@@ -220,12 +220,15 @@ engine choose_engine(session& on, const convolution_problem& problem, byte_count
   const std::string key =
       on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap));
   const auto known = on.engines().find(key);
-  if (known) {
-    if (const auto recipe = find_recipe(on, problem, *known)) return engine_of(*recipe, *known);
+  if (known) {  // by this version of the recipes?
+    const auto recipe = find_recipe(on, problem, *known);
+    if (recipe && recipe->workspace_bytes == known->workspace_bytes) return engine_of(*recipe, *known);
   }
   const engine_choice standing = on.engines().store(key, fastest(on, problem, workspace_cap), known);
   const auto recipe = find_recipe(on, problem, standing);
-  if (!recipe) throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
+  if (!recipe || recipe->workspace_bytes != standing.workspace_bytes) {
+    throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
+  }
   return engine_of(*recipe, standing);
 }
 

@@ -1,6 +1,5 @@
 // cuDNN's execution plans for one convolution: the only place that speaks cudnn-frontend. The
-// frontend's descriptor layer is used, not its graph class: only there can results be added to the
-// output (beta = 1), which parts and slices of a filter gradient need, and can operands be bound once.
+// frontend's descriptor layer is used, not its graph class: only there can operands be bound once.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ std::map<std::string, engine_choice> read(const std::filesystem::path& file) {
   std::ifstream in(file);
   const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   std::map<std::string, engine_choice> engines;
-  if (!json.is_object() || json.value("schema", 0) != schema) return engines;
+  if (!json.is_object() || !json.contains("schema") || json["schema"] != schema) return engines;
   const auto found = json.find("engines");
   if (found == json.end() || !found->is_object()) return engines;
   for (const auto& [key, value] : found->items()) {

@@ -33,7 +33,6 @@ void executor::launch_iterations(const recording& all, std::uint32_t count, std:
   const cudaStream_t on = on_.compute().stream;
   std::vector<event> marks;
   for (std::uint32_t i = 0; i <= count; ++i) marks.push_back(make_event(event_use::timing));
-  check(cudaGraphUpload(all.get(), on));
   check(cudaEventRecord(marks[0].get(), on));
   for (std::uint32_t i = 1; i <= count; ++i) {
     check(cudaGraphLaunch(all.get(), on));

@@ -12,7 +12,7 @@ namespace um {
 
 // Chooses an engine for slice `s` of `o`; it is bound to operands in the operator's order, inputs
 // then outputs, each at the first element that the slice touches. `alignment` is what all those
-// addresses are multiples of: 16 or 4 bytes. Throws unsupported for a cut along another axis than
+// addresses are multiples of, in bytes. Throws unsupported for a cut along another axis than
 // the batch.
 engine choose_engine(session& on, const graph& g, const op& o, const slice& s, std::uint32_t alignment,
                      byte_count workspace_cap);

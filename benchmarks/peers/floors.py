@@ -44,11 +44,15 @@ def gaps_by_kind(engines, ceilings, precision, network):
     layers, rows = layer_kinds(nets.layers_of(network)), {}
     for engine in engines:
         kind = kind_of(engine["op"], layers)
-        row = rows.setdefault(kind, {"kind": kind, "operators": 0, "time_ms": 0.0, "floor_ms": 0.0})
-        row["operators"] += 1
+        row = rows.setdefault(kind, {"kind": kind, "operators": set(), "time_ms": 0.0, "floor_ms": 0.0})
+        row["operators"].add(_without_slice(engine["op"]))
         row["time_ms"] += engine["time_ns"] / 1e6
         row["floor_ms"] += floor_ns(engine, ceilings, precision) / 1e6
-    return sorted(rows.values(), key=_below)
+    return sorted(({**row, "operators": len(row["operators"])} for row in rows.values()), key=_below)
+
+
+def _without_slice(op):
+    return re.sub(r" \[batch \d+/\d+\]$", "", op)
 
 
 def _below(row):
@@ -69,6 +73,7 @@ def layer_kinds(layers):
 def kind_of(op, layers):
     """'convolution.backward_filter' of 'layer1.0.conv2.backward_filter': the layer's kind, and what is done
     for it. Operators of layers without parameters are kinds by their own name, numbers and blocks left out."""
+    op = _without_slice(op)
     if op.endswith(".bf16"):
         return "cast"
     stem, _, task = op.partition(".backward")

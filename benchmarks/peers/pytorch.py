@@ -45,7 +45,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--umbench", default=str(ROOT / "build/cuda/umbench"), metavar="PATH", help="the binary")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="NETWORK/BATCH/PRECISION[:fusion=F,workspace=BYTES,"
-                        "order=O]; the published table if not given")
+                        "order=O,slices=N]; those of --list if not given")
     parser.add_argument("--out", metavar="FILE", help="JSON Lines file (results/peers/pytorch_GPU.jsonl)")
     parser.add_argument("--resume", action="store_true", help="skip the rows that the file holds complete")
     parser.add_argument("--ways", default=",".join(WAYS), help="how PyTorch runs, of eager, graph, compile (all)")
@@ -86,7 +86,7 @@ def main(arguments=None):
     began = time.monotonic()
     args = parse(arguments)
     if args.list:
-        print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace}{r.order and ',order=' + r.order}"
+        print("\n".join(f"{r.key}:fusion={r.fusion},workspace={r.workspace},slices={r.slices}{r.order and ',order=' + r.order}"
                         for r in args.rows))
         return 0
     binary = shutil.which(args.umbench)

@@ -37,6 +37,7 @@ def test_a_floor_says_that_convolutions_are_the_direct_ones():
     ("layer1.0.conv2.backward_filter", "convolution.backward_filter"),
     ("layer1.0.downsample.0.backward_data", "convolution.backward_data"),
     ("layer1.0.downsample.1.backward", "normalisation.backward"), ("bn1.again", "normalisation.again"),
+    ("conv1.backward_filter [batch 3/8]", "convolution.backward_filter"),
     ("fc", "linear"), ("fc.backward_data", "linear.backward_data"), ("pool1.backward", "pool.backward"),
     ("layer4.2.relu3.backward", "relu.backward"), ("average", "average"), ("loss", "loss"), ("relu1_2", "relu")])
 def test_operators_are_of_a_kind(op, kind):
@@ -45,7 +46,8 @@ def test_operators_are_of_a_kind(op, kind):
 
 
 def test_gaps_of_a_kind_are_added_up():
-    engines = [{"op": "conv1_1", "flops": 10**10, "bytes": 1, "time_ns": 3_000_000},
+    engines = [{"op": "conv1_1 [batch 0/2]", "flops": 5 * 10**9, "bytes": 1, "time_ns": 2_000_000},
+               {"op": "conv1_1 [batch 1/2]", "flops": 5 * 10**9, "bytes": 1, "time_ns": 1_000_000},
                {"op": "conv1_2", "flops": 10**10, "bytes": 1, "time_ns": 2_000_000},
                {"op": "pool1", "flops": 1, "bytes": 10**9, "time_ns": 9_000_000}]
     found = floors.gaps_by_kind(engines, CEILINGS, "fp32", "vgg16")

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <limits>
 #include <stdexcept>
 
 #include "networks/builder.hpp"
@@ -151,7 +153,7 @@ struct small_case {
 class SmallNetwork : public testing::TestWithParam<small_case> {};
 
 graph leaned(graph (*build)(fusion)) {
-  return recompute_cheap(build(fusion::lean));
+  return recompute_cheap(build(fusion::lean), std::numeric_limits<double>::infinity());
 }
 
 TEST_P(SmallNetwork, HasTheGradientsOfItsLoss) {
