@@ -45,6 +45,10 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   } else {
     print_row("GPU", "none: " + why_no_gpu);
   }
+  for (const auto& [name, value] : e.host.facts) fmt::print("host         {} = {}\n", name, value);
+  if (e.gpu) {
+    for (const auto& [name, value] : e.gpu->facts) fmt::print("GPU          {} = {}\n", name, value);
+  }
   if (!e.nvidia_uvm) return;
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }

@@ -1,6 +1,7 @@
 // Where a file of records comes from: program, host and GPU.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,6 +15,9 @@ std::string version_text();
 // "GNU 12.2.0".
 std::string compiler_text();
 
+// What else decides times, by name (docs/records.md); what is not known is not there.
+using named_facts = std::map<std::string, std::string>;
+
 struct gpu_facts {
   int device = 0;
   std::string name;
@@ -22,12 +26,14 @@ struct gpu_facts {
   std::string compute_capability;
   bool concurrent_managed_access = false, pageable_memory_access = false;
   std::string cuda_driver, cuda_runtime, cudnn;  // versions
+  named_facts facts;
 };
 
 struct host_facts {
   std::optional<std::string> os, kernel, cpu;
   std::optional<std::uint64_t> cores;  // that this process may use
   std::optional<byte_count> memory_bytes, cgroup_limit_bytes;
+  named_facts facts;
 };
 
 struct environment {
@@ -38,6 +44,11 @@ struct environment {
   std::optional<gpu_facts> gpu;
   std::optional<std::map<std::string, std::string>> nvidia_uvm;  // the module's parameters
 };
+
+// What the files of /proc and /sys below `root` (an empty one: those of this machine) say of the host, and of
+// the GPU at `pci_bus_id`, such as 0000:1b:00.0.
+named_facts host_facts_in(const std::filesystem::path& root);
+named_facts gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id);
 
 // The GPU is asked for by a process of its own (gpu.hpp), so it is given.
 environment collect_environment(std::optional<gpu_facts> gpu);

@@ -1,5 +1,6 @@
 #include "harness/gpu.hpp"
 
+#include <cublas_api.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <fmt/format.h>
@@ -37,6 +38,33 @@ std::optional<std::string> driver_version() {
     if (dotted && word.find_first_not_of("0123456789.") == std::string::npos) return word;
   }
   return std::nullopt;
+}
+
+// Tells GPUs apart without naming one (FNV-1a over the identifier).
+std::string hashed(const cudaUUID_t& uuid) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char byte : uuid.bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
+  return fmt::format("{:016x}", hash);
+}
+
+std::string cublas_version() {
+  int major = 0, minor = 0, patch = 0;
+  cublasGetProperty(MAJOR_VERSION, &major);
+  cublasGetProperty(MINOR_VERSION, &minor);
+  cublasGetProperty(PATCH_LEVEL, &patch);
+  return fmt::format("{}.{}.{}", major, minor, patch);
+}
+
+named_facts more_facts(const cudaDeviceProp& properties, int device) {
+  const auto yes = [](bool b) { return b ? "yes" : "no"; };
+  named_facts facts = gpu_facts_in("/", fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID,
+                                                    properties.pciBusID, properties.pciDeviceID));
+  facts["uuid_hash"] = hashed(properties.uuid);
+  facts["cublas"] = cublas_version();
+  facts["ecc"] = yes(properties.ECCEnabled != 0);
+  facts["uses_host_page_tables"] = yes(attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device));
+  facts["host_accesses_device_memory"] = yes(attribute(cudaDevAttrDirectManagedMemAccessFromHost, device));
+  return facts;
 }
 
 void refuse_absent(int device) {
@@ -85,6 +113,7 @@ gpu_facts probe_gpu(int device) {
   gpu.cuda_driver = cuda_version(driver);
   gpu.cuda_runtime = cuda_version(runtime);
   gpu.cudnn = cudnn_version(cudnnGetVersion());
+  gpu.facts = more_facts(properties, device);
   return gpu;
 }
 

@@ -7,6 +7,18 @@
 namespace um {
 namespace {
 
+std::map<std::string, std::string> parameters_from(const json& value, const place& at) {
+  if (!value.is_object()) refuse(at, "wants an object of texts");
+  std::map<std::string, std::string> parameters;
+  for (const auto& [name, text] : value.items()) parameters[name] = as_text(text, inside(at, name));
+  return parameters;
+}
+
+// Older files have none.
+named_facts facts_from(fields& f) {
+  return f.has("facts") ? parameters_from(f.at("facts"), f.where("facts")) : named_facts{};
+}
+
 json json_of(const gpu_facts& g) {
   return {{"device", g.device},
           {"name", g.name},
@@ -17,7 +29,8 @@ json json_of(const gpu_facts& g) {
           {"pageable_memory_access", g.pageable_memory_access},
           {"cuda_driver", g.cuda_driver},
           {"cuda_runtime", g.cuda_runtime},
-          {"cudnn", g.cudnn}};
+          {"cudnn", g.cudnn},
+          {"facts", g.facts}};
 }
 
 gpu_facts gpu_from(fields f) {
@@ -32,6 +45,7 @@ gpu_facts gpu_from(fields f) {
   g.cuda_driver = f.text("cuda_driver");
   g.cuda_runtime = f.text("cuda_runtime");
   g.cudnn = f.text("cudnn");
+  g.facts = facts_from(f);
   f.finish();
   return g;
 }
@@ -42,7 +56,8 @@ json json_of(const host_facts& h) {
           {"cpu", or_null(h.cpu)},
           {"cores", or_null(h.cores)},
           {"memory_bytes", or_null(h.memory_bytes)},
-          {"cgroup_limit_bytes", or_null(h.cgroup_limit_bytes)}};
+          {"cgroup_limit_bytes", or_null(h.cgroup_limit_bytes)},
+          {"facts", h.facts}};
 }
 
 host_facts host_from(fields f) {
@@ -53,15 +68,9 @@ host_facts host_from(fields f) {
   h.cores = f.count_or_null("cores");
   h.memory_bytes = f.count_or_null("memory_bytes");
   h.cgroup_limit_bytes = f.count_or_null("cgroup_limit_bytes");
+  h.facts = facts_from(f);
   f.finish();
   return h;
-}
-
-std::map<std::string, std::string> parameters_from(const json& value, const place& at) {
-  if (!value.is_object()) refuse(at, "wants an object of texts");
-  std::map<std::string, std::string> parameters;
-  for (const auto& [name, text] : value.items()) parameters[name] = as_text(text, inside(at, name));
-  return parameters;
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 """What of an environment line decides times, and whether two environments may be compared.
 
-Left out is what differs between any two runs: the revision under test, the date, the state of the moment (clocks,
-load, free memory). A fact that one side does not know is not held against the other.
+Left out is what differs between any two runs: the revision under test and the date. A fact that one side does not know is not held against the other.
 """
 
-IGNORED = {"kind", "schema", "umbench", "created", "state"}
+IGNORED = {"kind", "schema", "umbench", "created"}
 
 
 def flat(environment):

@@ -33,7 +33,7 @@ class InterfaceTest(unittest.TestCase):
 
     def umbench(self, *arguments, **options):
         environment = dict(os.environ, **options.pop("env", {}))
-        return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=120,
+        return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=240,
                               cwd=self.folder, env=environment, check=False, **options)
 
     def well(self, *arguments, **options):

@@ -341,12 +341,23 @@ TEST(EnvironmentJson, ReadsBackEqual) {
   gpu_facts gpu;
   gpu.name = "made up";
   gpu.memory_bytes = 1;
+  gpu.facts = {{"ecc", "yes"}};
   environment e = collect_environment(gpu);
   e.nvidia_uvm = std::map<std::string, std::string>{{"uvm_perf_prefetch_enable", "1"}};
   const std::string line = to_json(e);
   EXPECT_EQ(to_json(environment_from_json(line, "line")), line);
   EXPECT_EQ(kind_of_line(line, "line"), line_kind::environment);
   EXPECT_EQ(line.rfind(R"({"kind":"environment")", 0), 0U);
+}
+
+TEST(EnvironmentJson, OlderFilesHaveNoFurtherFacts) {
+  environment e = collect_environment(std::nullopt);
+  e.host.facts.clear();
+  std::string line = to_json(e);
+  const std::string facts = R"(,"facts":{})";
+  ASSERT_NE(line.find(facts), std::string::npos);
+  const std::string old = std::string(line).erase(line.find(facts), facts.size());
+  EXPECT_EQ(to_json(environment_from_json(old, "line")), line);
 }
 
 TEST(CellJson, ReadsBackEqual) {

@@ -1,0 +1,73 @@
+#include "fuzz/readers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "harness/json.hpp"
+#include "harness/suggest.hpp"
+
+namespace um {
+namespace {
+
+constexpr const char* source = "fuzzed";
+
+template <class Read>
+void bear(std::string_view text, Read read) {
+  std::string once;
+  try {
+    once = to_json(read(text, source));
+  } catch (const input_error& refusal) {
+    if (std::string_view(refusal.what()).find('\n') == std::string_view::npos) return;
+    std::fprintf(stderr, "the refusal has several lines: %s\n", refusal.what());
+    std::abort();
+  }
+  if (to_json(read(once, source)) == once) return;
+  std::fprintf(stderr, "what was written reads back as something else: %s\n", once.c_str());
+  std::abort();
+}
+
+// A sweep has no writer: reading must end well or in a refusal.
+void bear_sweep(std::string_view text) {
+  try {
+    sweep_from_json(text, source);
+  } catch (const input_error&) {
+  }
+}
+
+void bear_record_line(std::string_view line) {
+  try {
+    kind_of_line(line, source);
+  } catch (const input_error&) {
+    return;
+  }
+  if (kind_of_line(line, source) == line_kind::environment) {
+    bear(line, environment_from_json);
+  } else {
+    bear(line, record_from_json);
+  }
+}
+
+constexpr std::array readers{
+    fuzzed_reader{"cell", [](std::string_view t) { bear(t, cell_from_json); }},
+    fuzzed_reader{"graph", [](std::string_view t) { bear(t, graph_from_json); }},
+    fuzzed_reader{"machine", [](std::string_view t) { bear(t, machine_from_json); }},
+    fuzzed_reader{"plan", [](std::string_view t) { bear(t, plan_from_json); }},
+    fuzzed_reader{"record", bear_record_line},
+    fuzzed_reader{"sweep", bear_sweep},
+};
+
+}  // namespace
+
+std::span<const fuzzed_reader> fuzzed_readers() {
+  return readers;
+}
+
+const fuzzed_reader* fuzzed_reader_named(std::string_view name) {
+  const auto at = std::find_if(readers.begin(), readers.end(), [&](const auto& r) { return r.name == name; });
+  return at == readers.end() ? nullptr : &*at;
+}
+
+}  // namespace um

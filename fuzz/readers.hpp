@@ -1,0 +1,21 @@
+// Every reader of text that comes from outside, as a function that must bear anything.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace um {
+
+// Reads `text`: it is refused (input_error), or what is read is written and read back as the same text.
+// Anything else is a defect, and aborts.
+struct fuzzed_reader {
+  std::string_view name;
+  void (*bear)(std::string_view text);
+};
+std::span<const fuzzed_reader> fuzzed_readers();
+
+// nullptr if there is none of that name.
+const fuzzed_reader* fuzzed_reader_named(std::string_view name);
+
+}  // namespace um

@@ -1,0 +1,26 @@
+// Has every reader bear its kept corpus: replay CORPUS reads the files of CORPUS/NAME by the reader NAME. Any
+// compiler builds it, so it runs with all other tests.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "fuzz/readers.hpp"
+#include "harness/machines.hpp"
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: replay CORPUS\n");
+    return 2;
+  }
+  for (const um::fuzzed_reader& reader : um::fuzzed_readers()) {
+    std::size_t files = 0;
+    for (const auto& file :
+         std::filesystem::directory_iterator(std::filesystem::path(argv[1]) / reader.name)) {
+      reader.bear(um::read_file(file.path()));
+      ++files;
+    }
+    fmt::print("{}: {} files\n", reader.name, files);
+    if (files == 0) return 1;
+  }
+  return 0;
+}

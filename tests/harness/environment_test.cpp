@@ -1,0 +1,60 @@
+#include "harness/environment.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace um {
+namespace {
+
+// A machine made of files.
+class Facts : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(root_); }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void write(const char* path, const char* text) const {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  std::filesystem::path root_ =
+      std::filesystem::path(testing::TempDir()) / ("umbench-root-" + std::to_string(getpid()));
+};
+
+TEST_F(Facts, OfAHost) {
+  write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n");
+  write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+  write("sys/devices/system/node/node0/x", "");
+  write("sys/devices/system/node/node1/x", "");
+  write("sys/devices/system/node/online", "0-1\n");
+  write("sys/class/iommu/dmar0/x", "");
+  write("proc/cpuinfo", "model name : made up\nflags\t\t: fpu hypervisor\n");
+  write("proc/meminfo", "MemTotal: 1 kB\nSwapTotal:       2048 kB\n");
+  const named_facts wanted{
+      {"governor", "performance"}, {"huge_pages", "madvise"}, {"iommu", "on"},
+      {"numa_nodes", "2"},         {"swap", "2048 kB"},       {"virtual_machine", "yes"}};
+  EXPECT_EQ(host_facts_in(root_), wanted);
+}
+
+TEST_F(Facts, OfAGpu) {
+  write("sys/bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
+  write("sys/bus/pci/devices/0000:1b:00.0/max_link_speed", "32.0 GT/s PCIe\n");
+  write("sys/bus/pci/devices/0000:1b:00.0/max_link_width", "16\n");
+  write("sys/bus/pci/devices/0000:1b:00.0/current_link_width", "8\n");
+  write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.1\n");
+  const named_facts wanted{{"numa_node", "1"},
+                           {"pcie_most_speed", "32.0 GT/s PCIe"},
+                           {"pcie_most_width", "16"},
+                           {"pcie_width", "8"},
+                           {"kernel_module", "open"}};
+  EXPECT_EQ(gpu_facts_in(root_, "0000:1b:00.0"), wanted);
+  write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\n");
+  EXPECT_EQ(gpu_facts_in(root_, "0000:00:00.0"), (named_facts{{"kernel_module", "proprietary"}}));
+}
+
+TEST_F(Facts, WhatIsNotThereIsNotKnown) {
+  EXPECT_EQ(host_facts_in(root_), (named_facts{{"iommu", "off"}}));
+  EXPECT_TRUE(gpu_facts_in(root_, "").empty());
+}
+
+}  // namespace
+}  // namespace um
