@@ -1,6 +1,6 @@
 #include "harness/gpu.hpp"
 
-#include <cublas_api.h>
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <fmt/format.h>
@@ -49,9 +49,9 @@ std::string hashed(const cudaUUID_t& uuid) {
 
 std::string cublas_version() {
   int major = 0, minor = 0, patch = 0;
-  cublasGetProperty(MAJOR_VERSION, &major);
-  cublasGetProperty(MINOR_VERSION, &minor);
-  cublasGetProperty(PATCH_LEVEL, &patch);
+  cublasLtGetProperty(MAJOR_VERSION, &major);
+  cublasLtGetProperty(MINOR_VERSION, &minor);
+  cublasLtGetProperty(PATCH_LEVEL, &patch);
   return fmt::format("{}.{}.{}", major, minor, patch);
 }
 
