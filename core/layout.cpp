@@ -6,12 +6,12 @@ namespace um {
 namespace {
 
 std::uint32_t root_of(const lifetime_table& table, std::uint32_t l) {
-  while (table.all[l].shares != none) l = table.all[l].shares;
+  while (table.all[l].shares != no_lifetime) l = table.all[l].shares;
   return l;
 }
 
 byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
-  if (l.what == none) return terms.workspace;
+  if (l.what == no_lifetime) return terms.workspace;
   switch (g.tensors[l.what].use) {
     case role::input:
     case role::label:
@@ -60,7 +60,7 @@ byte_count pack_arena(bool managed, const std::vector<block>& blocks, const life
   std::vector<block> chosen;
   std::vector<std::uint32_t> which;
   for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares != none || table.all[l].managed != managed) continue;
+    if (table.all[l].shares != no_lifetime || table.all[l].managed != managed) continue;
     block b = blocks[l];
     if (managed) {
       b.begin = computes[b.begin];
@@ -80,7 +80,7 @@ std::vector<byte_count> held_bytes(const std::vector<block>& blocks, const lifet
                                    std::size_t actions, const Counts& counts) {
   std::vector<byte_count> held(actions, 0);
   for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares != none || !counts(table.all[l])) continue;
+    if (table.all[l].shares != no_lifetime || !counts(table.all[l])) continue;
     for (std::uint32_t i = blocks[l].begin; i < std::min<std::size_t>(blocks[l].end, actions); ++i) {
       held[i] += blocks[l].bytes;
     }
@@ -97,7 +97,7 @@ void account(layout& at, const graph& g, const std::vector<block>& blocks, const
   const std::vector<byte_count> live = held_bytes(blocks, table, actions, in_both_arenas);
   const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
   for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares == none && blocks[l].begin <= peak && peak < blocks[l].end) {
+    if (table.all[l].shares == no_lifetime && blocks[l].begin <= peak && peak < blocks[l].end) {
       term_of(at.terms, g, table.all[l]) += blocks[l].bytes;
     }
   }

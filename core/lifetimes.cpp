@@ -43,9 +43,9 @@ std::vector<std::vector<part_run>> groups_of(const graph& g, const memory_plan& 
 // One group of one tensor while the action list is walked.
 struct group_state {
   part_run parts;
-  std::uint32_t open = none;   // index of the lifetime that holds now
-  std::uint32_t last_use = 0;  // last action that touched the group's bytes
-  std::vector<bool> resident;  // per part
+  std::uint32_t open = no_lifetime;  // index of the lifetime that holds now
+  std::uint32_t last_use = 0;        // last action that touched the group's bytes
+  std::vector<bool> resident;        // per part
 };
 
 class walk {
@@ -53,7 +53,7 @@ class walk {
   walk(const graph& g, const profile& costs, const memory_plan& plan, const std::vector<cut>& cuts)
       : g_(g), costs_(costs), plan_(plan), cuts_(cuts) {
     table_.of_tensor.resize(g.tensors.size());
-    table_.workspace_of_action.assign(plan.actions.size(), none);
+    table_.workspace_of_action.assign(plan.actions.size(), no_lifetime);
     auto groups = groups_of(g, plan, cuts);
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
       for (const part_run run : groups[t]) {
@@ -78,7 +78,7 @@ class walk {
     for (std::size_t i = 0; i < state_.size(); ++i) {
       const tensor_id t = group_index_[i];
       const bool kept = survives(g_.tensors[t].use) && !is(t, residence::staged);
-      if (state_[i].open != none) close(state_[i], kept ? count : state_[i].last_use + 1);
+      if (state_[i].open != no_lifetime) close(state_[i], kept ? count : state_[i].last_use + 1);
     }
     for (std::vector<std::uint32_t>& of_one : table_.of_tensor) {
       std::sort(of_one.begin(), of_one.end(),
@@ -121,7 +121,7 @@ class walk {
   }
 
   // A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart
-  // first: convolution engines that add by themselves are slower, or there are none.
+  // first: convolution engines that add by themselves are slower, or there are no_lifetime.
   byte_count workspace_of(const compute& x) const {
     byte_count bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
     if (!std::holds_alternative<convolution_backward_filter>(g_.ops[x.what].what)) return bytes;
@@ -133,7 +133,7 @@ class walk {
   }
 
   void touch(tensor_id t, group_state& s, part_run run, std::uint32_t action) {
-    if (s.open == none) {
+    if (s.open == no_lifetime) {
       s.open = static_cast<std::uint32_t>(table_.all.size());
       table_.of_tensor[t].push_back(s.open);
       table_.all.push_back(opened(t, s.parts, action));
@@ -168,13 +168,13 @@ class walk {
       }
       if (end != 0) s.last_use = now_;
       const bool empty = std::find(s.resident.begin(), s.resident.end(), true) == s.resident.end();
-      if (empty && s.open != none) close(s, s.last_use + 1);
+      if (empty && s.open != no_lifetime) close(s, s.last_use + 1);
     });
   }
 
   void close(group_state& s, std::uint32_t end) {
     table_.all[s.open].end = end;
-    s.open = none;
+    s.open = no_lifetime;
   }
 
   template <class F>
@@ -198,7 +198,7 @@ class walk {
         lifetime& heir = table_.all[l];
         if (heir.begin != i) continue;
         const std::uint32_t k = table_.at(from, heir.parts.begin, i);
-        if (k == none) continue;
+        if (k == no_lifetime) continue;
         const lifetime& giver = table_.all[k];
         if (giver.end == i + 1 && giver.bytes == heir.bytes && giver.first_byte == heir.first_byte)
           heir.shares = k;
@@ -230,7 +230,7 @@ std::uint32_t lifetime_table::at(tensor_id what, std::uint32_t part, std::uint32
     const lifetime& held = all[l];
     if (held.begin <= now && now < held.end && held.parts.begin <= part && part < held.parts.end) return l;
   }
-  return none;
+  return no_lifetime;
 }
 
 lifetime_table lifetimes_of(const graph& g, const profile& costs, const memory_plan& plan,

@@ -11,27 +11,27 @@
 
 namespace um {
 
-inline constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
 
-// Parts [parts.begin, parts.end) of a tensor (or the workspace of one compute: tensor == none)
+// Parts [parts.begin, parts.end) of a tensor (or the workspace of one compute: tensor == no_lifetime)
 // held during actions [begin, end). A staged tensor has one lifetime per residency.
 struct lifetime {
-  tensor_id what = none;
+  tensor_id what = no_lifetime;
   part_run parts;
   bool managed = false;  // in the managed arena, else in the device arena
   std::uint32_t begin = 0, end = 0;
   byte_count bytes = 0;
   byte_count alignment = arena_alignment;
-  byte_count first_byte = 0;    // of parts.begin inside the tensor
-  std::uint32_t shares = none;  // index of the lifetime whose address it takes over in place
+  byte_count first_byte = 0;           // of parts.begin inside the tensor
+  std::uint32_t shares = no_lifetime;  // index of the lifetime whose address it takes over in place
 };
 
 struct lifetime_table {
   std::vector<lifetime> all;
   std::vector<std::vector<std::uint32_t>> of_tensor;  // indices into all, by begin
-  std::vector<std::uint32_t> workspace_of_action;     // index into all, or none
+  std::vector<std::uint32_t> workspace_of_action;     // index into all, or no_lifetime
 
-  // The lifetime of a part that holds at an action; none if there is none.
+  // The lifetime of a part that holds at an action; no_lifetime if there is none.
   std::uint32_t at(tensor_id what, std::uint32_t part, std::uint32_t now) const;
 };
 

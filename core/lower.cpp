@@ -88,7 +88,7 @@ class lowering {
       const auto end = [&](std::uint32_t action) -> address {
         if (pinned) return {space::pinned, pinned_[t]};
         const std::uint32_t l = table_.at(t, 0, action);
-        if (l == none) return {};
+        if (l == no_lifetime) return {};
         return {plan_.home[t] == residence::managed ? space::managed : space::device, at_.offset[l]};
       };
       out_.at_start.push_back(end(0));
@@ -251,7 +251,7 @@ class lowering {
       s.operands.push_back({a, operand_address(a.what, run.begin)});
     }
     const std::uint32_t w = table_.workspace_of_action[index()];
-    if (w == none) return;
+    if (w == no_lifetime) return;
     use_lifetime(s.where, w);
     s.workspace_offset = at_.offset[w];
     s.workspace_bytes = table_.all[w].bytes;
@@ -303,7 +303,7 @@ class lowering {
 
   // The first use of a lifetime waits for every earlier user of its addresses.
   void use_lifetime(lane where, std::uint32_t l) {
-    if (l == none) return;
+    if (l == no_lifetime) return;
     if (!started_[l]) {
       started_[l] = true;
       for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
