@@ -121,7 +121,7 @@ class walk {
   }
 
   // A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart
-  // first: convolution engines that add by themselves are slower, or there are no_lifetime.
+  // first: convolution engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
     byte_count bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
     if (!std::holds_alternative<convolution_backward_filter>(g_.ops[x.what].what)) return bytes;
