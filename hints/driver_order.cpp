@@ -22,7 +22,7 @@ std::uint32_t parts_for(const tensor& t) {
 }
 
 struct block_state {
-  tensor_id owner = none;  // none: nobody yet, or small tensors that share the block
+  tensor_id owner = no_lifetime;  // none: nobody yet, or small tensors that share the block
   std::uint32_t part = 0;
   std::uint64_t came_in = 0;  // stamp of the last migration or population
   bool resident = false;
@@ -69,7 +69,7 @@ class evictor {
  private:
   // The operator each prefetch is for: the next one that touches the tensor.
   void find_targets() {
-    target_.assign(plan_.actions.size(), none);
+    target_.assign(plan_.actions.size(), no_lifetime);
     for (std::size_t i = 0; i < plan_.actions.size(); ++i) {
       const auto* f = std::get_if<prefetch>(&plan_.actions[i]);
       for (std::size_t k = i; f != nullptr && k < plan_.actions.size(); ++k) {
@@ -102,7 +102,7 @@ class evictor {
         for (const tensor_id t : operands) bring_in(t, false);
         for (const tensor_id t : g_.ops[c->what].out) take_over(t);
       } else if (const auto* f = std::get_if<prefetch>(&a)) {
-        if (target_[i] == none) continue;
+        if (target_[i] == no_lifetime) continue;
         // Data that cannot stay until its use would be moved in vain.
         if (protect(i, target_[i]) > capacity_ || !make_room({f->what}, done)) continue;
         bring_in(f->what, true);
@@ -174,7 +174,7 @@ class evictor {
     std::size_t best = blocks_.size();
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
       const block_state& s = blocks_[b];
-      if (!s.resident || s.owner == none || protected_[b]) continue;
+      if (!s.resident || s.owner == no_lifetime || protected_[b]) continue;
       if (best == blocks_.size() || s.came_in < blocks_[best].came_in) best = b;
     }
     return best;
@@ -201,7 +201,7 @@ class evictor {
       if (!s.resident) ++resident_;
       s.resident = true;
       s.came_in = clock_;
-      if (s.owner == none) own(t, b);
+      if (s.owner == no_lifetime) own(t, b);
     }
   }
 
@@ -213,7 +213,7 @@ class evictor {
 
   void own(tensor_id t, std::size_t b) {
     if (where_[t].bytes < managed_block) {
-      blocks_[b].owner = none;
+      blocks_[b].owner = no_lifetime;
       return;
     }
     const std::uint32_t of = parts_for(g_.tensors[t]);
@@ -237,7 +237,7 @@ class evictor {
   // Evicts what the iteration leaves resident beyond what it was planned to start with.
   void give_back_beyond(const std::vector<block_state>& start, std::vector<action>& done) {
     for (std::size_t b = 0; b < blocks_.size(); ++b) {
-      if (blocks_[b].resident && !start[b].resident && blocks_[b].owner != none) {
+      if (blocks_[b].resident && !start[b].resident && blocks_[b].owner != no_lifetime) {
         done.push_back(give_up(blocks_[b].owner, blocks_[b].part));
       }
     }
