@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/convolution_kernels.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"
 #include "um_allocators/handle.hpp"
@@ -299,6 +300,24 @@ kernel_case of_average_backward(const form& of) {
           }};
 }
 
+// Each operand once; the arithmetic of these, bound by bytes, is small.
+kernel_case of_direct(const form& x, const kernels::direct_convolution& of, bool forward) {
+  const double bytes = bytes_in(x) + bytes_in({of.y, of.type});
+  const std::string name = forward ? "direct_forward" : "direct_filter_gradient";
+  return {name, x, bytes, [of, forward](launch_site where, operands& on) -> std::function<void()> {
+            void *const xs = on.data(of.x, of.type), *const ys = on.data(of.y, of.type);
+            if (forward) {
+              const void* const w = on.data(of.w, of.type);
+              const float* const b = on.vector(of.y.c);
+              return [=] { kernels::direct_forward(where, of, xs, w, b, ys); };
+            }
+            auto* const dw = static_cast<float*>(on.data(of.w, dtype::f32));
+            float* const workspace =
+                on.workspace(kernels::direct_filter_gradient_workspace(where.multiprocessors, of));
+            return [=] { kernels::direct_filter_gradient(where, of, xs, ys, dw, false, workspace); };
+          }};
+}
+
 // --- the sizes ---
 
 using case_list = std::vector<kernel_case>;
@@ -337,6 +356,18 @@ void add_resnet(case_list& all, dtype type, memory_order order) {
   all.push_back(of_average_backward(last));
 }
 
+// The first layers of VGG-16, ResNet-50 and AlexNet.
+void add_shallow(case_list& all, dtype type) {
+  const std::vector<kernels::direct_convolution> layers{
+      {{64, 3, 224, 224}, {64, 3, 3, 3}, {64, 64, 224, 224}, {1, 1, 1, 1, true}, type},
+      {{128, 3, 224, 224}, {64, 3, 7, 7}, {128, 64, 112, 112}, {2, 2, 3, 3, false}, type},
+      {{512, 3, 224, 224}, {64, 3, 11, 11}, {512, 64, 55, 55}, {4, 4, 2, 2, true}, type}};
+  for (const kernels::direct_convolution& of : layers) {
+    const form x{of.x, type, memory_order::nhwc};
+    for (const bool forward : {true, false}) all.push_back(of_direct(x, of, forward));
+  }
+}
+
 case_list cases() {
   case_list all;
   for (const dtype type : {dtype::f32, dtype::bf16}) {
@@ -344,6 +375,7 @@ case_list cases() {
     all.push_back(of_cast(matrix));
     all.push_back(of_add({{128, 256, 56, 56}, type, memory_order::nchw}));
     if (type == dtype::f32) all.push_back(of_sgd_update(matrix));
+    add_shallow(all, type);
     for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
       add_vgg(all, type, order);
       add_alexnet(all, type, order);

@@ -101,7 +101,7 @@ class contest {
 
   std::optional<convolution_recipe> winner(nanoseconds& time) {
     for (const convolution_method method : methods_of(problem_)) {
-      if (method == convolution_method::winograd_4x4) {
+      if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) {
         try_sizes(method);
       } else {
         try_engines(method);
@@ -217,8 +217,10 @@ std::string signature_of(const convolution_problem& p) {
 }
 
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
+  constexpr int recipes = 2;  // counts the versions of what is tried, so that new ones get their chance
   const std::string key =
-      on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap));
+      on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap) + " recipes " +
+                    std::to_string(recipes));
   const auto known = on.engines().find(key);
   if (known) {  // by this version of the recipes?
     const auto recipe = find_recipe(on, problem, *known);

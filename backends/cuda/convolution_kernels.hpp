@@ -60,6 +60,29 @@ void winograd_output_gradient(launch_site where, const float* dy, float* to, con
 void winograd_filter_gradient(launch_site where, const float* from, float* dw, const dims& shape,
                               memory_order order, std::int64_t segments, bool add);
 
+// --- direct_forward.cu, direct_filter_gradient.cu ---
+// Convolutions of few input channels, in nhwc, without anything between x and the result: a tile's
+// inputs lie in shared memory, products are on tensor cores, of bf16 or of f32 rounded to tf32, sums in
+// f32. These are bound by the bytes of y, which libraries are far from where a filter is shallow.
+// Operands aligned to 16 bytes; what does not fit is for others.
+struct direct_convolution {
+  dims x, w, y;
+  convolution how;
+  dtype type = dtype::f32;  // of x, w and y; dw is f32
+};
+inline constexpr int direct_shared_bytes = 227 * 1024;  // of a block: compute capability 9.0
+
+bool direct_forward_fits(const direct_convolution& of);
+// y = x * w [+ b], and max(y, 0) with how.relu; b may be null.
+void direct_forward(launch_site where, const direct_convolution& of, const void* x, const void* w,
+                    const float* b, void* y);
+bool direct_filter_gradient_fits(const direct_convolution& of);
+// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+std::size_t direct_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
+// dw = [dw +] the gradient.
+void direct_filter_gradient(launch_site where, const direct_convolution& of, const void* x, const void* dy,
+                            float* dw, bool add, float* workspace);
+
 // --- sampled_convolution.cu ---
 struct sampled_convolution {
   dims x, w, y;

@@ -5,13 +5,15 @@
 #include <utility>
 
 #include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/direct_engines.hpp"
 #include "backends/cuda/library_check.hpp"
 #include "backends/cuda/winograd_engines.hpp"
 
 namespace um {
 namespace {
 
-constexpr std::array<const char*, 5> method_names{"", "fused ", "packed ", "packed fused ", "winograd4x4 "};
+constexpr std::array<const char*, 6> method_names{
+    "", "fused ", "packed ", "packed fused ", "winograd4x4 ", "direct "};
 
 bool is_fused(convolution_method method) {
   return method == convolution_method::fused || method == convolution_method::packed_fused;
@@ -227,6 +229,7 @@ void visit_cudnn(session& on, const convolution_problem& p, convolution_method m
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
   std::vector<convolution_method> all;
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
+  if (direct_applies(p)) all.push_back(convolution_method::direct);
   if (packing_applies(p) && has_epilogue(p)) all.push_back(convolution_method::packed_fused);
   if (packing_applies(p)) all.push_back(convolution_method::packed);
   all.push_back(convolution_method::plain);
@@ -253,6 +256,8 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
   };
   if (method == convolution_method::winograd_4x4) {
     visit_winograd(on, p, parts, named);
+  } else if (method == convolution_method::direct) {
+    visit_direct(on, p, parts, named);
   } else {
     visit_cudnn(on, p, method, parts, named, first);
   }

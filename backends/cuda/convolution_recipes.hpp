@@ -1,5 +1,6 @@
 // The ways to compute a convolution: cuDNN's engines as they are, with the epilogue in the same
-// kernel, or on packed operands; and Winograd's transforms around products of cuBLASLt. Each is a
+// kernel, or on packed operands; Winograd's transforms around products of cuBLASLt; and kernels of our
+// own. Each is a
 // recipe: a name, a number of parts, a workspace, and calls. Which one is fastest is not known here.
 #pragma once
 
@@ -19,6 +20,7 @@ enum class convolution_method : std::uint8_t {
   packed,        // "packed": few channels packed by blocks of the stride, or filled up
   packed_fused,  // "packed fused": both
   winograd_4x4,  // "winograd4x4": tiles of 4 x 4 results, in fp32
+  direct,        // "direct": a kernel of ours for few channels, in tf32 and bf16
 };
 // Those that can be tried on a problem, in the order of their cost to try.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);

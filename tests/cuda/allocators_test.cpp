@@ -72,7 +72,7 @@ TEST_F(arenas, refuse_with_figures) {
   } catch (const out_of_memory& refusal) {
     const std::string text = refusal.what();
     EXPECT_NE(text.find(to_text(guarded_share(free) + GiB)), std::string::npos) << text;
-    EXPECT_NE(text.find(to_text(guarded_share(free))), std::string::npos) << text;
+    EXPECT_NE(text.find("80 %"), std::string::npos) << text;  // of what is free then: others use the GPU too
   }
 }
 

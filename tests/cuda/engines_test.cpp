@@ -2,6 +2,7 @@
 // shapes in every precision and memory order against the reference in double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -245,6 +246,31 @@ TEST_F(convolution_engines, are_right_where_channels_are_few) {
     expect_methods_right(problem_of(kind, {3, 3, 12, 17}, 16, 3, 1, 1));
   }
   for (const convolution_method method : packed) EXPECT_TRUE(reached_.count(method));
+}
+
+// Results that fill a tile and that do not, groups of 64 and of 32 channels, filters in one and in
+// several runs of depths, one and several tiles a block.
+TEST_F(convolution_engines, are_right_by_direct_kernels) {
+  for (const convolution_kind kind : {convolution_kind::forward, convolution_kind::backward_filter}) {
+    for (const auto& shape :
+         {problem_of(kind, {3, 3, 17, 37}, 64, 3, 1, 1), problem_of(kind, {2, 3, 64, 64}, 32, 3, 1, 1),
+          problem_of(kind, {3, 3, 41, 75}, 64, 7, 2, 3), problem_of(kind, {2, 3, 67, 67}, 96, 11, 4, 2),
+          problem_of(kind, {2, 1, 9, 8}, 128, 5, 1, 0), problem_of(kind, {40, 4, 32, 33}, 32, 1, 1, 0)}) {
+      for (const precision arithmetic : {precision::tf32, precision::bf16}) {
+        for (const bool accumulate : {false, true}) {
+          convolution_problem p = shape;
+          p.arithmetic = arithmetic;
+          p.order = memory_order::nhwc;
+          p.accumulate = accumulate && kind == convolution_kind::backward_filter;
+          const std::vector<convolution_method> methods = methods_of(p);
+          EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
+          const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
+          EXPECT_EQ(count.ran, 1U) << signature_of(p);
+          EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+        }
+      }
+    }
+  }
 }
 
 TEST_F(convolution_engines, add_to_a_filter_gradient) {

@@ -1,0 +1,13 @@
+// Convolutions of few input channels in tf32 and bf16, nhwc, by kernels of our own.
+#pragma once
+
+#include "backends/cuda/convolution_recipes.hpp"
+
+namespace um {
+
+bool direct_applies(const convolution_problem& problem);
+// One recipe, of one part: it needs no smaller ones.
+void visit_direct(session& on, const convolution_problem& problem, std::int64_t parts,
+                  const std::function<bool(const convolution_recipe&)>& visit);
+
+}  // namespace um

@@ -1,0 +1,241 @@
+#include "backends/cuda/kernels/direct_convolution.cuh"
+
+namespace um::kernels {
+namespace {
+
+// dw[channel of y][k] = sum over pixels of dy[pixel][channel] * input(pixel, k). A warp takes all channels
+// of a group and `warp_depths` of k; warps of a block go over the same patch, either for other k or, where
+// one or few cover them, for other pixels. Every such run of warps leaves a partial sum.
+constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
+constexpr int most_warps = 8;       // in a block
+constexpr int resident_blocks = 2;  // of so many warps; what registers allow
+
+struct division {
+  int groups = 1;       // of channels of y, a row of the grid each
+  int depth_warps = 1;  // in a block
+  int depth_blocks = 1;
+  int pixel_warps = 1;
+  int blocks = 1;  // over tiles
+
+  int threads() const { return depth_warps * pixel_warps * warp_threads; }
+  __host__ __device__ int depths() const { return depth_blocks * depth_warps * warp_depths; }
+  int partials() const { return blocks * pixel_warps; }
+};
+
+// Fragments of 16 channels of y.
+int rows_of(const direct_convolution& of) {
+  return of.y.c % 64 == 0 ? 4 : 2;
+}
+
+direct_form form_of(const direct_convolution& of) {
+  return direct_form_within(of, 1, 32 * 1024);
+}
+
+division division_of(const direct_convolution& of, int multiprocessors) {
+  const direct_form f = form_of(of);
+  division d;
+  d.groups = static_cast<int>(of.y.c) / (16 * rows_of(of));
+  const auto depth_warps = static_cast<int>(divide_up(f.depth(), warp_depths));
+  d.depth_blocks = static_cast<int>(divide_up(depth_warps, most_warps));
+  d.depth_warps = static_cast<int>(divide_up(depth_warps, d.depth_blocks));
+  d.pixel_warps = most_warps / d.depth_warps;
+  const int resident = std::max(1, std::min(resident_blocks * most_warps / (d.depth_warps * d.pixel_warps),
+                                            direct_shared_bytes / f.patch_bytes()));
+  d.blocks = static_cast<int>(std::min<std::int64_t>(
+      f.tiles, divide_up(std::int64_t{multiprocessors} * resident, d.groups * d.depth_blocks)));
+  return d;
+}
+
+// The gradients of one step of `mma_depth` pixels, of which a lane holds 4 t ... in bf16, t and t + 4 of
+// f32, and of each 2 * Rows channels: vectors of neighbours, those of all g side by side. Row r of fragment
+// i is the lane's value 2 i + r / 8 where g = r % 8.
+template <class T, int Rows>
+struct gradients {
+  static constexpr int pixels = sizeof(T) == 4 ? 2 : 4;
+  static constexpr int values = 2 * Rows, width = values < vector_of<T> ? values : vector_of<T>;
+  static constexpr int vector_words = width * static_cast<int>(sizeof(T)) / 4;
+  std::uint32_t word[pixels][values / width * vector_words];
+
+  __device__ static int channel_of(int g, int value) {
+    return value / width * 8 * width + g * width + value % width;
+  }
+  // From the lane's first pixel on; `columns` are left in the row, the pixels beyond are zeros.
+  __device__ void load_from(const T* dy, int columns, int channels) {
+    constexpr int apart = sizeof(T) == 4 ? 4 : 1;
+#pragma unroll
+    for (int p = 0; p < pixels; ++p) {
+#pragma unroll
+      for (int v = 0; v < values / width; ++v) {
+        bits<T, width> vector{};
+        if (p * apart < columns) vector = load<width>(dy + p * apart * channels + v * 8 * width);
+        memcpy(word[p] + v * vector_words, &vector, sizeof vector);
+      }
+    }
+  }
+  __device__ void fragment(int i, std::uint32_t (&a)[4]) const {
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int p = 0; p < 2; ++p) {
+        a[2 * p] = to_tf32(__uint_as_float(word[p][2 * i]));
+        a[2 * p + 1] = to_tf32(__uint_as_float(word[p][2 * i + 1]));
+      }
+    } else {
+#pragma unroll
+      for (int p = 0; p < 2; ++p) {
+        a[2 * p] = __byte_perm(word[2 * p][i], word[2 * p + 1][i], 0x5410);
+        a[2 * p + 1] = __byte_perm(word[2 * p][i], word[2 * p + 1][i], 0x7632);
+      }
+    }
+  }
+};
+
+template <class T, int Rows>
+__global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
+    filter_gradient(direct_form f, division d, const T* x, const T* dy, float* partials) {
+  extern __shared__ uint4 shared[];
+  auto* const patch = reinterpret_cast<std::uint32_t*>(shared);
+  constexpr int step_pixels = mma_depth<T>, steps_of_row = tile_columns / step_pixels;
+  constexpr int lane_pixels = sizeof(T) == 4 ? 1 : 4;
+  const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % 32;
+  const int g = lane / 4, t = lane % 4;
+  const int pixel_warp = warp / d.depth_warps;
+  const int first_depth = (static_cast<int>(blockIdx.z) * d.depth_warps + warp % d.depth_warps) * warp_depths;
+  const int depth = f.channels * f.taps_h * f.taps_w;
+  const int pixel_step = f.stride_w * f.channels, first_pixel = t * lane_pixels;
+  int offset[column_fragments];  // what lies beyond the filter's depths is not kept
+#pragma unroll
+  for (int j = 0; j < column_fragments; ++j)
+    offset[j] = f.patch_offset(min(first_depth + 8 * j + g, depth - 1)) + first_pixel * pixel_step;
+  // The second register: of f32 pixel t + 4, of bf16 pixels 4 t + 2 and 4 t + 3.
+  const int second = (sizeof(T) == 4 ? 4 : 2) * pixel_step;
+
+  float sums[Rows][column_fragments][4]{};
+  const T* const lane_dy =
+      dy + static_cast<int>(blockIdx.y) * 16 * Rows + gradients<T, Rows>::channel_of(g, 0);
+  for (std::int64_t tile = blockIdx.x; tile < f.tiles; tile += gridDim.x) {
+    const tile_position at = position_of(f, tile);
+    const int rows = min(f.rows, f.result_height - at.row);
+    const int columns = f.result_width - at.column - first_pixel;
+    const T* const tile_dy = lane_dy + ((std::int64_t{at.image} * f.result_height + at.row) * f.result_width +
+                                        at.column + first_pixel) *
+                                           f.result_channels;
+    const auto load_step = [&](int row, int step, gradients<T, Rows>& to) {
+      const int left = row < rows ? columns - step * step_pixels : 0;
+      to.load_from(tile_dy + (row * f.result_width + step * step_pixels) * f.result_channels, left,
+                   f.result_channels);
+    };
+    gradients<T, Rows> now, next;
+    load_step(pixel_warp, 0, next);
+    __syncthreads();
+    load_patch(f, x, at, pixel_step, patch);
+    __syncthreads();
+    for (int row = pixel_warp; row < rows; row += d.pixel_warps) {
+      const std::uint32_t* const inputs = patch + row * f.stride_h * f.patch_columns * f.channels;
+#pragma unroll
+      for (int step = 0; step < steps_of_row; ++step) {
+        now = next;
+        load_step(step + 1 < steps_of_row ? row : row + d.pixel_warps, (step + 1) % steps_of_row, next);
+        std::uint32_t b[column_fragments][2];
+#pragma unroll
+        for (int j = 0; j < column_fragments; ++j) {
+          const std::uint32_t* const from = inputs + step * step_pixels * pixel_step + offset[j];
+          b[j][0] = from[0];
+          b[j][1] = from[second];
+        }
+#pragma unroll
+        for (int i = 0; i < Rows; ++i) {
+          std::uint32_t a[4];
+          now.fragment(i, a);
+#pragma unroll
+          for (int j = 0; j < column_fragments; ++j) multiply_add<T>(sums[i][j], a, b[j]);
+        }
+      }
+    }
+  }
+  const std::int64_t partial = std::int64_t{blockIdx.x} * d.pixel_warps + pixel_warp;
+  float* const to = partials + ((partial * d.groups + blockIdx.y) * 16 * Rows) * d.depths();
+#pragma unroll
+  for (int i = 0; i < Rows; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int channel = gradients<T, Rows>::channel_of(g, 2 * i + half);
+#pragma unroll
+      for (int j = 0; j < column_fragments; ++j) {
+        const float pair[2]{sums[i][j][2 * half], sums[i][j][2 * half + 1]};
+        store<2>(to + channel * d.depths() + first_depth + 8 * j + 2 * t, pack<float, 2>(pair));
+      }
+    }
+  }
+}
+
+// dw[n][k] = [dw +] the sum of the partials in a fixed order: 32 neighbouring results a block, each of its
+// warps a share of the partials.
+constexpr int sum_warps = 16;
+__global__ void __launch_bounds__(sum_warps* warp_threads)
+    sum_partials(const float* partials, int count, int results, int depth, int depths, float* dw, bool add) {
+  __shared__ float of_warp[sum_warps][warp_threads];
+  const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % 32;
+  const int result = static_cast<int>(blockIdx.x) * warp_threads + lane;
+  const std::int64_t stride = std::int64_t{results / depth} * depths;
+  float sum = 0;
+  if (result < results) {
+    const float* from = partials + std::int64_t{result / depth} * depths + result % depth;
+#pragma unroll 4
+    for (int i = warp; i < count; i += sum_warps) sum += from[i * stride];
+  }
+  of_warp[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || result >= results) return;
+  float total = add ? dw[result] : 0.0F;
+#pragma unroll
+  for (int i = 0; i < sum_warps; ++i) total += of_warp[i][lane];
+  dw[result] = total;
+}
+
+template <class T, int Rows>
+void launch(launch_site where, const direct_convolution& of, const T* x, const T* dy, float* dw, bool add,
+            float* partials) {
+  const direct_form f = form_of(of);
+  const division d = division_of(of, where.multiprocessors);
+  const int bytes = f.patch_bytes();
+  const auto kernel = filter_gradient<T, Rows>;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  const dim3 grid(static_cast<unsigned>(d.blocks), static_cast<unsigned>(d.groups),
+                  static_cast<unsigned>(d.depth_blocks));
+  kernel<<<grid, static_cast<unsigned>(d.threads()), static_cast<std::size_t>(bytes), where.stream>>>(
+      f, d, x, dy, partials);
+  check(cudaGetLastError());
+  const auto results = static_cast<int>(elements(of.w));
+  sum_partials<<<static_cast<unsigned>(divide_up(results, warp_threads)), sum_warps * warp_threads, 0,
+                 where.stream>>>(partials, d.partials(), results, f.depth(), d.depths(), dw, add);
+  check(cudaGetLastError());
+}
+
+}  // namespace
+
+bool direct_filter_gradient_fits(const direct_convolution& of) {
+  if (!direct_applies_to(of)) return false;
+  const direct_form f = form_of(of);
+  return f.tiles < std::int64_t{1} << 31 && f.patch_bytes() <= direct_shared_bytes;
+}
+
+std::size_t direct_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
+  const division d = division_of(of, multiprocessors);
+  return static_cast<std::size_t>(d.partials()) * static_cast<std::size_t>(of.y.c) *
+         static_cast<std::size_t>(d.depths()) * sizeof(float);
+}
+
+void direct_filter_gradient(launch_site where, const direct_convolution& of, const void* x, const void* dy,
+                            float* dw, bool add, float* workspace) {
+  with_type(of.type, [&](auto type) {
+    using T = decltype(type);
+    const auto *const xs = static_cast<const T*>(x), *const dys = static_cast<const T*>(dy);
+    if (rows_of(of) == 4) {
+      launch<T, 4>(where, of, xs, dys, dw, add, workspace);
+    } else {
+      launch<T, 2>(where, of, xs, dys, dw, add, workspace);
+    }
+  });
+}
+
+}  // namespace um::kernels
