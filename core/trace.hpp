@@ -1,6 +1,7 @@
 // What one iteration did, measured or simulated.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -21,7 +22,7 @@ struct span {
 };
 
 // What the driver did and what crossed the link, by cause; nothing where it was not observed. The
-// first two are CUPTI's fault records and their groups with one end.
+// first two are what CUPTI's fault records add up to and how many ends they have.
 struct counters {
   std::optional<std::uint64_t> faults;                 // that kernels raised and the driver serviced
   std::optional<std::uint64_t> fault_batches;          // in which it did so, one replay each
@@ -34,6 +35,23 @@ struct counters {
   std::optional<std::uint64_t> evicted_blocks;         // 2 MiB blocks the driver evicted
   std::optional<byte_count> remote_bytes;              // read or written by kernels over the link
 };
+
+struct counter_field {
+  const char* name;  // in records
+  std::optional<std::uint64_t> counters::* member;
+};
+inline constexpr std::array<counter_field, 10> counter_fields{{
+    {"faults", &counters::faults},
+    {"fault_batches", &counters::fault_batches},
+    {"fault_to_device_bytes", &counters::fault_to_device_bytes},
+    {"prefetch_to_device_bytes", &counters::prefetch_to_device_bytes},
+    {"copy_to_device_bytes", &counters::copy_to_device_bytes},
+    {"driver_evict_bytes", &counters::driver_evict_bytes},
+    {"plan_evict_bytes", &counters::plan_evict_bytes},
+    {"copy_to_host_bytes", &counters::copy_to_host_bytes},
+    {"evicted_blocks", &counters::evicted_blocks},
+    {"remote_bytes", &counters::remote_bytes},
+}};
 
 struct resident_sample {
   nanoseconds at = 0;

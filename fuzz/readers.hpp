@@ -7,11 +7,11 @@
 
 namespace um {
 
-// Reads `text`: it is refused (input_error), or what is read is written and read back as the same text.
-// Anything else is a defect, and aborts.
+// Reads `text`: it is refused (input_error, then false), or what is read is written and read back as the same
+// text. Anything else is a defect, and aborts.
 struct fuzzed_reader {
   std::string_view name;
-  void (*bear)(std::string_view text);
+  bool (*bear)(std::string_view text);
 };
 std::span<const fuzzed_reader> fuzzed_readers();
 

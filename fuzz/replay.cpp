@@ -1,5 +1,6 @@
-// Has every reader bear its kept corpus: replay CORPUS reads the files of CORPUS/NAME by the reader NAME. Any
-// compiler builds it, so it runs with all other tests.
+// Has every reader bear its kept corpus: replay CORPUS reads the files of CORPUS/NAME by the reader NAME.
+// Those named *.json are what fuzzing starts from and must not be refused. Any compiler builds it, so it runs
+// with all other tests.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -16,8 +17,12 @@ int main(int argc, char** argv) {
     std::size_t files = 0;
     for (const auto& file :
          std::filesystem::directory_iterator(std::filesystem::path(argv[1]) / reader.name)) {
-      reader.bear(um::read_file(file.path()));
+      const bool accepted = reader.bear(um::read_file(file.path()));
       ++files;
+      if (accepted || file.path().extension() != ".json") continue;
+      fmt::print(stderr, "{}: is refused by the reader of {}; make it anew\n", file.path().string(),
+                 reader.name);
+      return 1;
     }
     fmt::print("{}: {} files\n", reader.name, files);
     if (files == 0) return 1;

@@ -14,7 +14,7 @@ struct experiment_options {
   std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
       mode, workspace_cap, iterations, deadline;
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
-  bool sgd = false, timeline = false, allow_native = false;
+  bool sgd = false, timeline = false, allow_native = false, times_only = false;
   std::string machines;
 };
 
@@ -29,7 +29,7 @@ struct plan_options {
 struct sweep_options {
   std::string spec, out, jobs, shard, machines, like;
   bool resume = false, list = false, dry_run = false, no_skip = false, no_preflight = false;
-  bool allow_native = false;
+  bool allow_native = false, times_only = false;
 };
 
 struct merge_options {

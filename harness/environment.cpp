@@ -117,7 +117,7 @@ named_facts gpu_facts_in(const std::filesystem::path& root, const std::string& p
   put_fact(facts, "numa_node", first_line(device / "numa_node"));
   put_fact(facts, "pcie_most_speed", first_line(device / "max_link_speed"));
   put_fact(facts, "pcie_most_width", first_line(device / "max_link_width"));
-  put_fact(facts, "pcie_width", first_line(device / "current_link_width"));
+  put_fact(facts, "iommu_domain", first_line(device / "iommu_group/type"));
   if (const auto line = first_line(root / "proc/driver/nvidia/version")) {
     facts["kernel_module"] = line->find("Open Kernel Module") == std::string::npos ? "proprietary" : "open";
   }

@@ -71,6 +71,7 @@ struct cell {
   experiment what;
   std::optional<machine> on;  // simulated backends
   std::optional<plan_file> plan;
+  bool times_only = false;  // leave out what runs beside the timed iterations to observe and to count
   std::string values = {};  // folder for the tensors that survive (execution_request::values); "": none
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <limits>
 #include <new>
 #include <numeric>
@@ -19,7 +21,11 @@
 namespace um {
 namespace {
 
+using clock = std::chrono::steady_clock;
+
 constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
+// The first differs, those after the second do not.
+constexpr std::uint32_t most_counted_iterations = 3;
 
 // A strategy made a plan that verify() refuses: a defect of the strategy, kept as a result.
 struct wrong_plan : std::runtime_error {
@@ -161,9 +167,8 @@ timeline_figures timeline_of(const graph& g, const execution_plan& plan, const e
 }
 
 bool all_observed(const counters& c) {
-  return c.faults && c.fault_batches && c.remote_bytes && c.fault_to_device_bytes &&
-         c.prefetch_to_device_bytes && c.copy_to_device_bytes && c.driver_evict_bytes && c.plan_evict_bytes &&
-         c.copy_to_host_bytes && c.evicted_blocks;
+  return std::all_of(counter_fields.begin(), counter_fields.end(),
+                     [&](const counter_field& f) { return (c.*f.member).has_value(); });
 }
 
 void note_execution(record& r, const graph& g, const execution& done) {
@@ -172,7 +177,7 @@ void note_execution(record& r, const graph& g, const execution& done) {
     r.first = done.iterations.front().moved;
     r.last = done.iterations.back().moved;
     if (!all_observed(*r.first) || !all_observed(*r.last)) {
-      r.counters_reason = fmt::format("{} does not observe the counters that are null", r.backend);
+      r.counters_reason = "what the driver moves by itself was not counted";
     }
   }
   if (done.launched != launch_way::simulated) r.launch = done.launched;
@@ -181,7 +186,47 @@ void note_execution(record& r, const graph& g, const execution& done) {
   r.loss = done.loss;
 }
 
-void fill(record& r, const cell& work) {
+// Runs the plan and keeps what came of it; the time that all of it took.
+clock::duration run(record& r, const cell& work, const setting& s, const execution_plan& plan) {
+  const experiment& e = work.what;
+  const auto begin = clock::now();
+  execution_request how{
+      .iterations = e.iterations, .timeline = e.timeline, .digest = true, .values = work.values};
+  std::optional<observer> seen;
+  if (!r.simulated && !work.times_only) {
+    seen.emplace(observer_of(parse_backend(e.backend).device, e.iterations));
+    how.watch = [&](std::uint32_t done) { seen->watch(done); };
+    how.linger = observer::linger;
+  }
+  const execution done = s.runs_on->execute(s.network, plan, how);
+  if (seen) r.observed = seen->result();
+  if (!r.simulated && !seen) r.observed.reason = "only times were asked for";
+  note_execution(r, s.network, done);
+  if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(s.network, plan, done);
+  return clock::now() - begin;
+}
+
+// What was counted replaces what the plan alone says.
+void overlay(std::optional<counters>& known, const counters& counted) {
+  for (const counter_field& f : counter_fields) {
+    if (counted.*f.member) (*known).*f.member = counted.*f.member;
+  }
+}
+
+void count(record& r, const setting& s, const execution_plan& plan) {
+  try {
+    const auto counted =
+        count_on_gpu(*s.runs_on, s.network, plan, std::min(r.iterations, most_counted_iterations));
+    overlay(r.first, counted.front());
+    overlay(r.last, counted.back());
+    r.counters_reason = "what is null CUPTI does not tell";
+  } catch (const std::exception& error) {
+    r.counters_reason = one_line(error.what());
+  }
+}
+
+void fill(record& r, const cell& work, const std::function<void(const record&)>& tell) {
+  const auto begin = clock::now();
   const experiment& e = work.what;
   setting s = set_up(work);
   r.device = s.on.name;
@@ -204,9 +249,14 @@ void fill(record& r, const cell& work) {
   check_host_holds(plan, s.on);
   if (!r.simulated) check_host_is_free(plan);
 
-  const execution done = s.runs_on->execute(s.network, plan, {e.iterations, e.timeline, true, work.values});
-  note_execution(r, s.network, done);
-  if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(s.network, plan, done);
+  const auto took = run(r, work, s, plan);
+  if (r.simulated || work.times_only || plan.managed_arena_bytes == 0) return;
+  if (clock::now() - begin + 2 * took > std::chrono::seconds{e.deadline_s}) {
+    r.counters_reason = "not counted: another pass might not end before the deadline";
+    return;
+  }
+  if (tell) tell(r);
+  count(r, s, plan);
 }
 
 void fail(record& r, outcome result, const char* why) {
@@ -216,10 +266,10 @@ void fail(record& r, outcome result, const char* why) {
 
 }  // namespace
 
-record run_cell(const cell& work) {
+record run_cell(const cell& work, const std::function<void(const record&)>& tell) {
   record r = blank_record(work.what);
   try {
-    fill(r, work);
+    fill(r, work, tell);
   } catch (const infeasible& e) {
     fail(r, outcome::infeasible, e.what());
   } catch (const out_of_memory& e) {

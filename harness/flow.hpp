@@ -2,12 +2,16 @@
 // proof, addresses, execution, record. Refusals and failures are outcomes of the record.
 #pragma once
 
+#include <functional>
+
 #include "harness/record.hpp"
 
 namespace um {
 
-// `work.what` is completed. Throws only what no experiment should: defects of the program.
-record run_cell(const cell& work);
+// `work.what` is completed. `tell` hears of the record as it stands before another pass counts what the
+// driver does, lest a failure there cost the times. Throws only what no experiment should: defects of the
+// program.
+record run_cell(const cell& work, const std::function<void(const record&)>& tell = {});
 
 // The plan alone, ready to be kept in a file. Throws infeasible, unsupported or out_of_memory.
 struct planned {

@@ -5,11 +5,18 @@
 #include <cudnn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <fstream>
 
 #include "backends/cuda/cuda_backend.hpp"
+#include "backends/cuda/cupti_counters.hpp"
 #include "benchmarks/measure/parameters.hpp"
+#include "harness/suggest.hpp"
+#include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"
+#include "um_allocators/handle.hpp"
 
 namespace um {
 namespace {
@@ -55,15 +62,60 @@ std::string cublas_version() {
   return fmt::format("{}.{}.{}", major, minor, patch);
 }
 
+std::string bus_id(int device) {
+  std::array<char, 32> text{};
+  check(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device));
+  std::string id = text.data();
+  std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return std::tolower(c); });
+  return id;
+}
+
+// While copies run: an idle link saves power by a lower generation.
+gpu_state state_under_load(const nvml& gpu) {
+  constexpr byte_count bytes = 32 * MiB;
+  constexpr int copies = 32;
+  const arena from = pinned_arena(bytes), to = device_arena(bytes);
+  const stream on = make_stream();
+  for (int i = 0; i < copies; ++i) {
+    check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, on.get()));
+  }
+  const gpu_state loaded = gpu.state();
+  check(cudaStreamSynchronize(on.get()));
+  return loaded;
+}
+
+void add_nvml_facts(named_facts& facts, int device) {
+  try {
+    const nvml gpu(bus_id(device));
+    facts.merge(gpu.facts());
+    const gpu_state loaded = state_under_load(gpu);
+    const auto add = [&](const char* name, std::optional<std::uint64_t> value) {
+      if (value) facts[name] = std::to_string(*value);
+    };
+    add("pcie_generation", loaded.pcie_generation);
+    add("pcie_width", loaded.pcie_width);
+    add("other_processes", loaded.other_processes);
+  } catch (const unsupported& reason) {
+    facts["nvml_missing"] = one_line(reason.what());
+  }
+}
+
+// What answers a kernel that touches memory of the C library: the driver by faults, the link's hardware,
+// nothing.
+const char* addressing(int device) {
+  if (!attribute(cudaDevAttrPageableMemoryAccess, device)) return "none";
+  return attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) ? "ats" : "hmm";
+}
+
 named_facts more_facts(const cudaDeviceProp& properties, int device) {
   const auto yes = [](bool b) { return b ? "yes" : "no"; };
-  named_facts facts = gpu_facts_in("/", fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID,
-                                                    properties.pciBusID, properties.pciDeviceID));
+  named_facts facts = gpu_facts_in("/", bus_id(device));
   facts["uuid_hash"] = hashed(properties.uuid);
   facts["cublas"] = cublas_version();
   facts["ecc"] = yes(properties.ECCEnabled != 0);
-  facts["uses_host_page_tables"] = yes(attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device));
+  facts["addressing"] = addressing(device);
   facts["host_accesses_device_memory"] = yes(attribute(cudaDevAttrDirectManagedMemAccessFromHost, device));
+  add_nvml_facts(facts, device);
   return facts;
 }
 
@@ -115,6 +167,29 @@ gpu_facts probe_gpu(int device) {
   gpu.cudnn = cudnn_version(cudnnGetVersion());
   gpu.facts = more_facts(properties, device);
   return gpu;
+}
+
+observer observer_of(int device, std::uint32_t iterations) {
+  try {
+    return {iterations, nvml(bus_id(device))};
+  } catch (const unsupported& reason) {
+    return {iterations, std::nullopt, reason.what()};
+  }
+}
+
+std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+                                   std::uint32_t iterations) {
+  unified_memory_counter counter;
+  std::vector<counters> all;
+  execution_request how{.iterations = iterations};
+  how.watch = [&](std::uint32_t done) {
+    if (done == 0) return counter.start();
+    const unified_memory_counts counts = counter.stop();
+    if (counts.dropped > 0) throw unsupported(fmt::format("CUPTI dropped {} records", counts.dropped));
+    all.push_back(counters_of(counts));
+  };
+  on.execute(g, plan, how);
+  return all;
 }
 
 measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress) {

@@ -4,10 +4,12 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "benchmarks/measure/figures.hpp"
 #include "harness/environment.hpp"
+#include "harness/observer.hpp"
 
 namespace um {
 
@@ -17,6 +19,12 @@ bool built_with_cuda();
 // throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
 std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription);
 gpu_facts probe_gpu(int device);
+// Of a run of `iterations` on it; without NVML it says so.
+observer observer_of(int device, std::uint32_t iterations);
+// Runs the plan with the driver's counters on: what each iteration moved. Throws unsupported with the reason
+// where they cannot be had.
+std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+                                   std::uint32_t iterations);
 // Takes up to a minute; `progress` hears of each measurement.
 measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress);
 

@@ -19,6 +19,12 @@ std::unique_ptr<backend> open_gpu(int, byte_count, bool) {
 gpu_facts probe_gpu(int) {
   throw unsupported(absent);
 }
+observer observer_of(int, std::uint32_t) {
+  throw unsupported(absent);
+}
+std::vector<counters> count_on_gpu(backend&, const graph&, const execution_plan&, std::uint32_t) {
+  throw unsupported(absent);
+}
 measure::calibration calibrate_gpu(int, const std::function<void(std::string_view)>&) {
   throw unsupported(absent);
 }

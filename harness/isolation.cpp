@@ -21,6 +21,7 @@ namespace um {
 namespace {
 
 constexpr std::chrono::seconds gpu_deadline{60};
+constexpr std::string_view late = "late_";
 constexpr int refused = 2;  // exit code of probe-gpu; the reason is its standard error
 
 // How the cell of this key is asked to fail (see run_cell_process); "" is not at all.
@@ -73,7 +74,7 @@ std::string last_words(const child_report& report) {
   return text.empty() ? "" : ": " + text;
 }
 
-std::string how_it_ended(const child_report& report) {
+std::string exit_text(const child_report& report) {
   if (report.signal) {
     return fmt::format("killed by {}{}{}", signal_name(*report.signal),
                        *report.signal == SIGKILL ? " from outside" : "", last_words(report));
@@ -88,14 +89,22 @@ record failed(const cell& work, outcome result, std::string reason) {
   return r;
 }
 
-}  // namespace
-
-void start_cell(child_pool& pool, std::size_t id, const cell& work) {
-  pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
-             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(key_of(work.what))));
+std::string_view last_line(std::string_view text) {
+  return text.substr(text.rfind('\n') + 1);
 }
 
-record record_of(const cell& work, const child_report& report) {
+// Nothing if its process did not get so far: such a record ends its line, the final one does not.
+std::optional<record> told_before_counting(const child_report& report) {
+  const std::size_t end = report.output.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  try {
+    return record_from_json(std::string_view(report.output).substr(0, end), "the cell's process");
+  } catch (const input_error&) {
+    return std::nullopt;
+  }
+}
+
+record how_it_ended(const cell& work, const child_report& report) {
   if (report.stuck) {
     return failed(
         work, outcome::hung,
@@ -111,20 +120,42 @@ record record_of(const cell& work, const child_report& report) {
     return failed(work, outcome::host_out_of_memory,
                   "the kernel killed its process: the host, or its control group, ran out of memory");
   }
-  if (report.exit_code != 0) return failed(work, outcome::crashed, how_it_ended(report));
+  if (report.exit_code != 0) return failed(work, outcome::crashed, exit_text(report));
   try {
-    return record_from_json(report.output, "the cell's process");
+    return record_from_json(last_line(report.output), "the cell's process");
   } catch (const input_error& error) {
     return failed(work, outcome::crashed, fmt::format("gave no record: {}", error.what()));
   }
+}
+
+}  // namespace
+
+record record_of(const cell& work, const child_report& report) {
+  record end = how_it_ended(work, report);
+  if (is_result(end.result) || end.result == outcome::hung) return end;
+  std::optional<record> told = told_before_counting(report);
+  if (!told) return end;
+  told->counters_reason = fmt::format("the pass that counts: {}", *end.reason);
+  return *told;
+}
+
+void start_cell(child_pool& pool, std::size_t id, const cell& work) {
+  pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
+             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(key_of(work.what))));
 }
 
 int run_cell_process(int parent) {
   die_with_parent(parent);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const cell work = cell_from_json(text, "standard input");
-  fail_as_asked(asked_failure(key_of(work.what)), work);
-  std::cout << to_json(run_cell(work)) << std::flush;
+  const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
+  std::string_view failure = asked_failure(key_of(work.what));
+  if (failure.starts_with(late)) {
+    tell(run_cell(work));
+    failure.remove_prefix(late.size());
+  }
+  fail_as_asked(failure, work);
+  std::cout << to_json(run_cell(work, tell)) << std::flush;
   return std::cout ? 0 : 1;
 }
 
@@ -136,7 +167,7 @@ gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   if (report->exit_code == 0) return gpu_from_json(report->output, "probe-gpu");
   if (report->exit_code == refused) throw input_error(one_line(report->error_tail));
   throw input_error(fmt::format("cannot use cuda:{}: the question for the GPU {}", device,
-                                report->timed_out ? "had no answer in a minute" : how_it_ended(*report)));
+                                report->timed_out ? "had no answer in a minute" : exit_text(*report)));
 }
 
 int probe_gpu_process(int parent, int device) {

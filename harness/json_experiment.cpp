@@ -51,6 +51,7 @@ std::string to_json(const cell& work) {
                     {"experiment", json_of(work.what)},
                     {"machine", work.on ? json_of(*work.on) : json(nullptr)},
                     {"plan", work.plan ? json_of(*work.plan) : json(nullptr)},
+                    {"times_only", work.times_only},
                     {"values", work.values}});
 }
 
@@ -62,6 +63,7 @@ cell cell_from_json(std::string_view text, const std::string& source) {
   work.what = experiment_from(f.at("experiment"), f.where("experiment"));
   if (!f.is_null("machine")) work.on = machine_from(f.at("machine"), f.where("machine"));
   if (!f.is_null("plan")) work.plan = plan_file_from(f.at("plan"), f.where("plan"));
+  work.times_only = f.boolean("times_only");
   work.values = f.text("values");
   f.finish();
   return work;

@@ -23,6 +23,9 @@ machine machine_from(const json& value, const place& at);
 // Refuses what `umbench calibrate` does not write; readers of a machine need none of it.
 void check_calibration(fields f);
 
+json json_of(const observation& o);
+observation observation_from(const json& value, const place& at);
+
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);
 

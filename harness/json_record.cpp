@@ -18,35 +18,22 @@ std::optional<T> unless_null(fields& f, std::string_view name, Read read) {
 
 // --- counters ---
 
-struct counter_row {
-  const char* name;
-  std::optional<std::uint64_t> counters::* member;
-  bool may_be_absent = false;  // then null: files written before there was such a counter
-};
-constexpr std::array<counter_row, 10> counter_rows{{
-    {"faults", &counters::faults},
-    {"fault_batches", &counters::fault_batches, true},
-    {"fault_to_device_bytes", &counters::fault_to_device_bytes},
-    {"prefetch_to_device_bytes", &counters::prefetch_to_device_bytes},
-    {"copy_to_device_bytes", &counters::copy_to_device_bytes},
-    {"driver_evict_bytes", &counters::driver_evict_bytes},
-    {"plan_evict_bytes", &counters::plan_evict_bytes},
-    {"copy_to_host_bytes", &counters::copy_to_host_bytes},
-    {"evicted_blocks", &counters::evicted_blocks},
-    {"remote_bytes", &counters::remote_bytes, true},
-}};
+// Files written before there was such a counter lack it: null.
+bool may_be_absent(std::string_view counter) {
+  return counter == "fault_batches" || counter == "remote_bytes";
+}
 
 json json_of(const counters& c) {
   json out = json::object();
-  for (const counter_row& row : counter_rows) out[row.name] = or_null(c.*row.member);
+  for (const counter_field& row : counter_fields) out[row.name] = or_null(c.*row.member);
   return out;
 }
 
 counters counters_from(const json& value, const place& at) {
   fields f(value, at);
   counters c;
-  for (const counter_row& row : counter_rows) {
-    if (!row.may_be_absent || f.has(row.name)) c.*row.member = f.count_or_null(row.name);
+  for (const counter_field& row : counter_fields) {
+    if (!may_be_absent(row.name) || f.has(row.name)) c.*row.member = f.count_or_null(row.name);
   }
   f.finish();
   return c;
@@ -217,6 +204,7 @@ void write_result(json& out, const record& r) {
   out["counters"] =
       r.first && r.last ? json{{"first", json_of(*r.first)}, {"last", json_of(*r.last)}} : json(nullptr);
   out["counters_reason"] = or_null(r.counters_reason);
+  out["observed"] = json_of(r.observed);
   out["memory"] = json_of(r.memory);
   out["compute_ns"] = or_null(r.compute);
   out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
@@ -234,6 +222,7 @@ void read_result(fields& f, record& r) {
     c.finish();
   }
   r.counters_reason = f.text_or_null("counters_reason");
+  if (f.has("observed")) r.observed = observation_from(f.at("observed"), f.where("observed"));
   r.memory = memory_from(f.at("memory"), f.where("memory"));
   r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
   r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);

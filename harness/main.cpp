@@ -54,6 +54,9 @@ void add_experiment(CLI::App& command, experiment_options& o) {
   add_place(command, o);
 }
 
+constexpr const char* times_only_text =
+    "On cuda:N: do not go on after the timed iterations to measure energy and to count faults";
+
 void add_run(CLI::App& app, run_options& o) {
   CLI::App& run = *app.add_subcommand("run", "Run one experiment in a process of its own");
   add_experiment(run, o.what);
@@ -61,6 +64,7 @@ void add_run(CLI::App& app, run_options& o) {
   option(run, "--iterations", o.what.iterations, "Iterations, each timed on its own (5)");
   option(run, "--deadline", o.what.deadline, "Seconds after which the run is killed (300)");
   run.add_flag("--timeline", o.what.timeline, "Keep spans and resident bytes of the last iteration");
+  run.add_flag("--times-only", o.what.times_only, times_only_text);
   option(run, "--values", o.values,
          "Write parameters, inputs, gradients and outputs to this folder as NumPy files, cuda:N only");
   option(run, "--out", o.out, "Append the record to this JSON Lines file");
@@ -82,6 +86,7 @@ void add_sweep(CLI::App& app, sweep_options& o) {
   sweep.add_flag("--dry-run", o.dry_run,
                  "Print the cells with the memory and the time that the simulator expects, run nothing");
   option(sweep, "--like", o.like, "Machine on which cells of a GPU are estimated (h200)");
+  sweep.add_flag("--times-only", o.times_only, times_only_text);
   sweep.add_flag("--no-preflight", o.no_preflight,
                  "Begin on a GPU without estimating first what fits this host");
   sweep.add_flag("--no-skip", o.no_skip,

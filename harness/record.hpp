@@ -13,6 +13,7 @@
 #include "core/lower.hpp"
 #include "core/trace.hpp"
 #include "harness/experiment.hpp"
+#include "harness/observer.hpp"
 
 namespace um {
 
@@ -79,6 +80,7 @@ struct record {
   std::vector<nanoseconds> samples;  // every iteration, the first one first
   std::optional<counters> first, last;
   std::optional<std::string> counters_reason;  // why some were not observed
+  observation observed;
   memory_figures memory;
   std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
   std::optional<std::uint64_t> digest;

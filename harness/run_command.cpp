@@ -104,6 +104,7 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
 int run_command(const run_options& options) {
   cell work = cell_for(options);
   work.values = folder_for_values(options.values, work);
+  work.times_only = options.what.times_only;
   signal_watch signals;
   const environment here = environment_for(std::span(&work, 1), signals);
   std::optional<record_file> file;

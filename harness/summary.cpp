@@ -56,6 +56,22 @@ std::string memory_rows(const memory_figures& m) {
   return text;
 }
 
+std::string faults_text(const counters& c) {
+  if (!c.faults || !c.fault_batches) return "";
+  return fmt::format(", {} faults in {} batches", *c.faults, *c.fault_batches);
+}
+
+std::string observed_rows(const observation& o) {
+  std::string text;
+  if (o.host_cpu) text += row("processor", time_text(static_cast<double>(*o.host_cpu)) + " an iteration");
+  if (o.energy_uj)
+    text += row("energy", fmt::format("{:.3g} J an iteration", static_cast<double>(*o.energy_uj) / 1e6));
+  if (o.after && o.after->throttled_by && !o.after->throttled_by->empty()) {
+    text += row("clocks", fmt::format("held down: {}", fmt::join(*o.after->throttled_by, ", ")));
+  }
+  return text;
+}
+
 std::size_t count_of(const memory_plan& plan, std::size_t kind) {
   std::size_t n = 0;
   for (const action& a : plan.actions) n += a.index() == kind;
@@ -108,7 +124,8 @@ std::string summary(const record& r) {
   }
   if (r.launch)
     text += row("launched", *r.launch == launch_way::cuda_graph ? "as one CUDA graph" : "call by call");
-  if (r.last) text += row("moved", moved_text(*r.last) + " in the last iteration");
+  if (r.last) text += row("moved", moved_text(*r.last) + faults_text(*r.last) + " in the last iteration");
+  text += observed_rows(r.observed);
   if (r.loss) text += row("loss", fmt::format("{}", *r.loss));
   return text;
 }

@@ -94,6 +94,7 @@ std::string command_to_resume(const sweep_options& options, const std::string& o
   if (!options.machines.empty()) words += " --machines " + with_quotes(options.machines);
   if (options.no_skip) words += " --no-skip";
   if (options.no_preflight) words += " --no-preflight";
+  if (options.times_only) words += " --times-only";
   if (options.allow_native) words += " --allow-native-oversubscription";
   return words;
 }
@@ -130,6 +131,7 @@ int sweep_command(const sweep_options& options) {
   std::vector<cell> cells;
   for (experiment& e : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
     cells.push_back(cell_of(std::move(e), machines));
+    cells.back().times_only = options.times_only;
   }
   const std::size_t jobs = jobs_for(options, cells);
   if (options.list) return print_cells(cells);

@@ -65,6 +65,8 @@ def compare(description):
                              "what those show; folders given as BASE and HEAD teach it as well")
     parser.add_argument("--allow-unlike", action="store_true",
                         help="compare although the machines or their settings differ")
+    parser.add_argument("--same-gpu", action="store_true",
+                        help="refuse to compare two GPUs of one model, which is otherwise only told")
     parser.add_argument("--strict", action="store_true", help="ambiguous cells are too little data as well (exit 3)")
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
     parser.add_argument("--all", action="store_true", help="show the cells that are ok as well")

@@ -11,7 +11,8 @@ EXIT_REGRESSED = 1
 RANK = {"ok": 2, "infeasible": 1}
 
 Row = namedtuple("Row", "key simulated finding")
-Comparison = namedtuple("Comparison", "base head limits rows new unlike exit_code")
+# `unlike` and `noted` are differences of the places, `disturbed` what disturbed measured cells: texts.
+Comparison = namedtuple("Comparison", "base head limits rows new unlike noted disturbed exit_code")
 
 
 def compare(wanted, warn):
@@ -20,29 +21,37 @@ def compare(wanted, warn):
     if not set(befores) & set(afters):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
     measured = [key for key in befores if key in afters and not befores[key]["simulated"]]
-    unlike = _unlike(base, head, wanted.allow_unlike) if measured else []
+    places = _places(base, head, wanted) if measured else fingerprint.Differences([], [])
     limits = Limits(wanted.relative, wanted.absolute, wanted.alpha, wanted.correction)
     findings = _judge_measured(base, head, [k for k in measured if _both_ok(befores[k], afters[k])], limits,
                                _noise(base, head, wanted.noise, warn))
     rows = [Row(key, before["simulated"], findings.get(key) or _by_record(before, afters.get(key)))
             for key, before in befores.items()]
     new = [key for key in afters if key not in befores]
-    return Comparison(base.name, head.name, limits, rows, new, unlike, _exit_code(rows, wanted.strict))
+    disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
+    return Comparison(base.name, head.name, limits, rows, new, places.unlike, places.noted, disturbed,
+                      _exit_code(rows, wanted.strict))
 
 
 def _both_ok(before, after):
     return before["outcome"] == after["outcome"] == "ok"
 
 
-def _unlike(base, head, allowed):
-    if not base.environments or not head.environments:
-        return []
-    found = fingerprint.differences(base.environments[-1], head.environments[-1])
-    if found and not allowed:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        raise load.BadInput(f"{base.name} and {head.name} were measured in unlike places ({'; '.join(found[:3])}"
+def _places(base, head, wanted):
+    found = fingerprint.differences(base.environments, head.environments)
+    if found.unlike and not wanted.allow_unlike:
+        more = f" and {len(found.unlike) - 3} more" if len(found.unlike) > 3 else ""
+        raise load.BadInput(f"{base.name} and {head.name} were measured in unlike places ({'; '.join(found.unlike[:3])}"
                             f"{more}); compare them all the same with --allow-unlike")
+    if wanted.same_gpu and fingerprint.NOTED[fingerprint.OTHER_GPU] in found.noted:
+        raise load.BadInput(f"{base.name} and {head.name} were measured on two GPUs of one model; run both on one "
+                            "(umbench interleave), or leave --same-gpu out")
     return found
+
+
+def _disturbed(side, records, keys):
+    found = fingerprint.disturbances(records[key] for key in keys)
+    return [f"{len(cells)} cells of {side} ran beside or under {kind}, such as {cells[0]}" for kind, cells in found.items()]
 
 
 def _noise(base, head, paths, warn):

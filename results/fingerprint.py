@@ -1,9 +1,25 @@
 """What of an environment line decides times, and whether two environments may be compared.
 
-Left out is what differs between any two runs: the revision under test and the date. A fact that one side does not know is not held against the other.
+Left out is what differs between any two runs: the revision under test and the date. A fact that one side does not
+know is not held against the other. That two GPUs of one model are two, or that something else used one, is told
+but keeps nobody from comparing: a pool of like machines would never be compared otherwise.
 """
 
-IGNORED = {"kind", "schema", "umbench", "created"}
+from collections import namedtuple
+
+IGNORED = {"kind", "schema", "umbench", "created", "gpu.facts.nvml_missing"}
+
+OTHER_GPU = "gpu.facts.uuid_hash"
+NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",
+         "gpu.facts.other_processes": "other processes used the GPU on one side"}
+
+# Kernels of one machine type count its memory a little differently.
+LIKE_BYTES = 0.01
+
+# Of record["observed"]["gpu_after"]["throttled_by"]: what heat or power supply do to a GPU, not its own limits.
+SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+
+Differences = namedtuple("Differences", "unlike noted")  # texts
 
 
 def flat(environment):
@@ -14,15 +30,42 @@ def flat(environment):
         if isinstance(value, dict):
             for name, part in value.items():
                 walk(f"{prefix}.{name}" if prefix else name, part)
-        elif value is not None:
+        elif value is not None and prefix not in IGNORED:
             found[prefix] = value
 
-    walk("", {name: value for name, value in environment.items() if name not in IGNORED})
+    walk("", environment)
     return found
 
 
-def differences(base, head):
-    """["gpu.driver: 580 / 575", ...] of two environment lines."""
-    left, right = flat(base), flat(head)
-    return [f"{name}: {left[name]} / {right[name]}"
-            for name in left if name in right and left[name] != right[name]]
+def differences(bases, heads):
+    """Of all environment lines of one side and all of the other: unlike as "gpu.driver: 580 / 575"."""
+    unlike, noted = {}, {}
+    for left in map(flat, bases):
+        for right in map(flat, heads):
+            for name in left:
+                if name in right and not _like(name, left[name], right[name]):
+                    if name in NOTED:
+                        noted[NOTED[name]] = None
+                    else:
+                        unlike[f"{name}: {left[name]} / {right[name]}"] = None
+    return Differences(list(unlike), list(noted))
+
+
+def _like(name, left, right):
+    if name.endswith("_bytes"):
+        return abs(left - right) <= LIKE_BYTES * max(left, right)
+    return left == right
+
+
+def disturbances(records):
+    """{what disturbed it: [key, ...]} of cells while which something held the GPU's clocks down or used it too."""
+    found = {}
+    for record in records:
+        observed = record.get("observed") or {}
+        states = [observed.get(name) or {} for name in ("gpu_before", "gpu_after")]
+        kinds = {reason for state in states for reason in state.get("throttled_by") or () if reason in SLOWED_BY}
+        if any(state.get("other_processes") for state in states):
+            kinds.add("other processes")
+        for kind in sorted(kinds):
+            found.setdefault(kind, []).append(record["key"])
+    return found

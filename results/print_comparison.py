@@ -38,6 +38,7 @@ def headline(found):
 
 def notes(found):
     lines = [f"places differ, compared all the same: {difference}" for difference in found.unlike]
+    lines += [*found.noted, *found.disturbed]
     if found.new:
         lines.append(f"{len(found.new)} cells are only in HEAD and not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):
@@ -100,5 +101,6 @@ def as_json(found, _):
         cell["base_samples"], cell["head_samples"] = samples
     document = {"kind": "comparison", "schema": 1, "base": found.base, "head": found.head,
                 "limits": found.limits._asdict(), "counts": counts(found), "unlike": found.unlike,
+                "noted": found.noted, "disturbed": found.disturbed,
                 "only_in_head": found.new, "exit_code": found.exit_code, "cells": cells}
     return json.dumps(document, indent=1) + "\n"

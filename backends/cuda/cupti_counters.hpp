@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 
+#include "core/trace.hpp"
 #include "core/units.hpp"
 
 namespace um {
@@ -40,6 +41,10 @@ struct unified_memory_counts {
 // Adds one record of CUPTI's activity kind UNIFIED_MEMORY_COUNTER, of CUDA 12's or 13's layout;
 // other kinds are passed over.
 void add_record(unified_memory_counts& to, const std::byte* record);
+
+// What they say of the causes that records keep: how often kernels faulted and how managed memory moved.
+// Nothing else, and no cause that CUPTI could not name.
+counters counters_of(const unified_memory_counts& counts);
 
 // One at a time in a process. Throws unsupported with the reason where nothing can be counted: no
 // library, no permission, a platform without these counters.

@@ -65,4 +65,26 @@ void add_record(unified_memory_counts& to, const std::byte* at) {
   }
 }
 
+counters counters_of(const unified_memory_counts& counts) {
+  const auto moved = [](const migrated_bytes& bytes, std::initializer_list<migration_cause> causes) {
+    byte_count sum = 0;
+    for (const migration_cause c : causes) sum += bytes.by_cause.at(static_cast<std::size_t>(c));
+    return sum;
+  };
+  using enum migration_cause;
+  counters all;
+  all.faults = counts.gpu_fault_groups;
+  all.fault_batches = counts.batches.size();
+  if (moved(counts.to_device, {unknown}) == 0) {
+    all.fault_to_device_bytes = moved(counts.to_device, {demand, tree, access_counter});
+    all.prefetch_to_device_bytes = moved(counts.to_device, {user});
+  }
+  if (moved(counts.to_host, {unknown}) == 0) {
+    all.plan_evict_bytes = moved(counts.to_host, {user});
+    all.driver_evict_bytes = moved(counts.to_host, {eviction});
+    if (all.driver_evict_bytes == 0) all.evicted_blocks = 0;
+  }
+  return all;
+}
+
 }  // namespace um

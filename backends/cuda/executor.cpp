@@ -128,25 +128,44 @@ execution executor::run(const execution_request& how) {
   result.launched = launch_way::streams;
   const bool may_record = plan_.managed_arena_bytes == 0 && !how.timeline && how.iterations > 1;
   const std::uint32_t issued = may_record ? 1 : how.iterations;
-  issue_iterations(0, issued, how.timeline, result.iterations);
+  if (how.watch) how.watch(0);
+  issue_iterations(0, issued, how.timeline, how.watch, result.iterations);
+  recording all;
   if (issued < how.iterations) {
-    const recording all = record(on_.compute().stream, [this] { issue_in_list_order(); });
+    all = record(on_.compute().stream, [this] { issue_in_list_order(); });
     if (all) {
       result.launched = launch_way::cuda_graph;
       launch_iterations(all, how.iterations - issued, result.iterations);
+      if (how.watch) how.watch(how.iterations);
     } else {
-      issue_iterations(issued, how.iterations, how.timeline, result.iterations);
+      issue_iterations(issued, how.iterations, how.timeline, how.watch, result.iterations);
     }
   }
   if (how.digest) result.digest = digest_of_results();
   result.loss = loss();
   if (!how.values.empty()) write_values(how.values);
+  if (how.watch && how.linger > 0 && how.iterations > 0) linger(how, all, result.iterations.back().duration);
   return result;
+}
+
+// As the iterations before, which took `each`; what they did is forgotten.
+void executor::linger(const execution_request& how, const recording& all, nanoseconds each) {
+  constexpr nanoseconds most = 1000;
+  const auto count = static_cast<std::uint32_t>(
+      std::clamp<nanoseconds>(how.linger / std::max<nanoseconds>(each, 1), 1, most));
+  std::vector<trace> forgotten;
+  how.watch(how.iterations);
+  if (all) {
+    launch_iterations(all, count, forgotten);
+  } else {
+    issue_iterations(how.iterations, how.iterations + count, false, {}, forgotten);
+  }
+  how.watch(how.iterations + count);
 }
 
 // Helpers pass the gate together with the caller, before and after every iteration, and once more
 // to be told to stop. Nothing between the gates throws: failures are kept and thrown at the end.
-void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline,
+void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline, const watcher& watch,
                                 std::vector<trace>& traces) {
   std::vector<lane> helped;  // lanes with a thread of their own
   for (const lane l : {lane::to_device, lane::to_host}) {
@@ -171,7 +190,7 @@ void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool tim
     run_lane(lane::compute, iteration, timeline);
     gate.arrive_and_wait();
     const auto ended = std::chrono::steady_clock::now();
-    if (!failed_) keep_trace(traces, ended - began, timeline);
+    if (!failed_) keep_trace(traces, ended - began, timeline, watch, iteration + 1);
   }
   stop = true;
   gate.arrive_and_wait();
@@ -181,9 +200,11 @@ void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool tim
   }
 }
 
-void executor::keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline) {
+void executor::keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
+                          const watcher& watch, std::uint32_t done) {
   try {
     traces.push_back(trace_of(duration, timeline));
+    if (watch) watch(done);
   } catch (...) {
     lanes_[index_of(lane::compute)].failure = std::current_exception();
     failed_ = true;

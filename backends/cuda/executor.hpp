@@ -22,6 +22,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -65,13 +66,18 @@ class executor {
   void make_events(bool timeline);
   void set_initial_state();
 
-  void issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline, std::vector<trace>& traces);
+  using watcher = std::function<void(std::uint32_t done)>;
+
+  void issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline, const watcher& watch,
+                        std::vector<trace>& traces);
   void run_lane(lane which, std::uint32_t iteration, bool timeline);
   bool wait_for_others(const step& s, lane which);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void issue_in_list_order();
   void launch_iterations(const recording& all, std::uint32_t count, std::vector<trace>& traces);
-  void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline);
+  void linger(const execution_request& how, const recording& all, nanoseconds each);
+  void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
+                  const watcher& watch, std::uint32_t done);
   trace trace_of(std::chrono::nanoseconds duration, bool timeline) const;
   void fill_timeline(trace& t) const;
   void fill_counters(counters& moved) const;

@@ -114,6 +114,40 @@ TEST_F(executors, replay_a_recording_to_the_same_bits) {
   }
 }
 
+TEST_F(executors, tell_whoever_watches) {
+  using numbers = std::vector<std::uint32_t>;
+  const graph g = small_network(true);
+  for (const auto& [plan, expected] : {std::pair{everything_on_device(g), numbers{0, 1, 4, 4}},
+                                       {managed_to_and_fro(g), {0, 1, 2, 3, 4, 4}}}) {
+    numbers told;
+    execution_request how{.iterations = 4, .digest = true};
+    const execution unwatched = execute(g, plan, how);
+    how.linger = 1;
+    how.watch = [&](std::uint32_t done) {
+      EXPECT_EQ(cudaStreamQuery(gpu().compute().stream), cudaSuccess);
+      told.push_back(done);
+    };
+    const execution watched = execute(g, plan, how);
+    EXPECT_EQ(watched.iterations.size(), 4U);
+    EXPECT_EQ(watched.digest, unwatched.digest) << "what lingers must not count";
+    ASSERT_GT(told.size(), expected.size());
+    EXPECT_EQ(numbers(told.begin(), told.begin() + static_cast<std::ptrdiff_t>(expected.size())), expected);
+    EXPECT_EQ(told.size(), expected.size() + 1);
+    EXPECT_EQ(told.back(), 5U);
+  }
+}
+
+TEST_F(executors, end_where_the_watch_fails) {
+  const graph g = small_network();
+  for (const auto& plan : {everything_on_device(g), managed_to_and_fro(g)}) {
+    execution_request how{.iterations = 3};
+    how.watch = [](std::uint32_t done) {
+      if (done == 1) throw unsupported("seen enough");
+    };
+    EXPECT_THROW(execute(g, plan, how), unsupported);
+  }
+}
+
 TEST_F(executors, record_only_what_can_be_replayed) {
   const graph g = small_network();
   const execution_request three{.iterations = 3};

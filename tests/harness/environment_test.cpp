@@ -39,12 +39,12 @@ TEST_F(Facts, OfAGpu) {
   write("sys/bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
   write("sys/bus/pci/devices/0000:1b:00.0/max_link_speed", "32.0 GT/s PCIe\n");
   write("sys/bus/pci/devices/0000:1b:00.0/max_link_width", "16\n");
-  write("sys/bus/pci/devices/0000:1b:00.0/current_link_width", "8\n");
+  write("sys/bus/pci/devices/0000:1b:00.0/iommu_group/type", "identity\n");
   write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.1\n");
   const named_facts wanted{{"numa_node", "1"},
                            {"pcie_most_speed", "32.0 GT/s PCIe"},
                            {"pcie_most_width", "16"},
-                           {"pcie_width", "8"},
+                           {"iommu_domain", "identity"},
                            {"kernel_module", "open"}};
   EXPECT_EQ(gpu_facts_in(root_, "0000:1b:00.0"), wanted);
   write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.1\n");

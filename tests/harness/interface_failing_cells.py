@@ -48,6 +48,17 @@ class FailingCells(InterfaceTest):
         self.assertEqual(outcome, "crashed")
         self.assertIn("gave no record", reason)
 
+    def test_what_fails_while_it_counts_keeps_its_times(self):
+        for how, words in [("late_abort", "killed by SIGABRT: asked to abort"), ("late_exit", "exited with code 3"),
+                           ("late_garbage", "gave no record"), ("late_hang", "no result after 3 s")]:
+            (self.folder / "a.jsonl").unlink(missing_ok=True)
+            shown = self.well(*RUN, "--deadline", "3", "--out", "a.jsonl", env={"UMBENCH_TEST_CELL": f"{how}:"})
+            self.assertIn("outcome    ok", shown)
+            record = entries(self.folder / "a.jsonl")[1][0]
+            self.assertEqual((record["outcome"], len(record["samples_ns"])), ("ok", 5))
+            self.assertIn("the pass that counts: ", record["counters_reason"])
+            self.assertIn(words, record["counters_reason"])
+
     def test_a_host_without_memory(self):
         self.assertEqual(self.failed("memory", run=[*RUN[:2], "resnet152", *RUN[3:]])[0], "host_out_of_memory")
         outcome, reason = self.failed("out_of_memory")

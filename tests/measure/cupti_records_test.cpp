@@ -75,6 +75,29 @@ TYPED_TEST(records, of_faults_replayed_together_are_a_batch) {
   EXPECT_EQ(this->counts_.cpu_faults, 1U);
 }
 
+TYPED_TEST(records, become_the_counters_of_a_cell) {
+  this->add(1, 4096, 2);
+  this->add(1, 61440, 3);
+  this->add(1, 100, 1);
+  this->add(2, 200, 1);
+  this->add(4, 5, 1, 1000);
+  const counters quiet = counters_of(this->counts_);
+  EXPECT_EQ(quiet.faults, 5U);
+  EXPECT_EQ(quiet.fault_batches, 1U);
+  EXPECT_EQ(quiet.fault_to_device_bytes, 65536U);
+  EXPECT_EQ(quiet.prefetch_to_device_bytes, 100U);
+  EXPECT_EQ(quiet.plan_evict_bytes, 200U);
+  EXPECT_EQ(quiet.driver_evict_bytes, 0U);
+  EXPECT_EQ(quiet.evicted_blocks, 0U);
+  EXPECT_FALSE(quiet.copy_to_device_bytes || quiet.copy_to_host_bytes || quiet.remote_bytes);
+  this->add(2, 2097152, 4);
+  EXPECT_EQ(counters_of(this->counts_).driver_evict_bytes, 2097152U);
+  EXPECT_FALSE(counters_of(this->counts_).evicted_blocks);
+  this->add(2, 64, 77);
+  EXPECT_FALSE(counters_of(this->counts_).driver_evict_bytes);
+  EXPECT_EQ(counters_of(this->counts_).prefetch_to_device_bytes, 100U);
+}
+
 TEST(other_records, are_passed_over) {
   unified_memory_counts counts;
   record_12 kernel;

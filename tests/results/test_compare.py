@@ -85,6 +85,28 @@ def test_unlike_places_are_refused_unless_asked(umbench, write):
     assert done.returncode == 0 and "gpu.driver: 1.0 / 2.0" in done.stdout
 
 
+def test_another_card_of_the_same_model_is_told(umbench, write):
+    sides = [write(f"{name}.jsonl", [environment(facts={"uuid_hash": name}), *study(seed)[1:]])
+             for seed, name in enumerate("ab", 1)]
+    done = umbench("compare", *sides)
+    assert done.returncode == 0 and "two GPUs of one model" in done.stdout
+    done = umbench("compare", *sides, "--same-gpu")
+    assert done.returncode == 2 and "two GPUs of one model" in done.stderr and done.stderr.count("\n") == 1
+    assert umbench("compare", sides[0], sides[0], "--same-gpu").returncode == 0
+
+
+def test_a_disturbed_cell_is_told(umbench, write):
+    hot = {"gpu_before": None, "gpu_after": {"throttled_by": ["hw_thermal_slowdown"], "other_processes": 0}}
+    head = study(2)
+    head[1] |= {"observed": hot}
+    done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
+    assert done.returncode == 0
+    assert "1 cells of HEAD ran beside or under hw_thermal_slowdown, such as " in done.stdout
+    found = json.loads(umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head), "--format",
+                               "json").stdout)
+    assert len(found["disturbed"]) == 1 and found["noted"] == []
+
+
 def test_simulated_cells_must_be_equal(umbench, write):
     def side(name, **changes):
         return write(name, [synthetic.environment(), synthetic.record(), synthetic.record(ratio=2.0, **changes)])

@@ -1,6 +1,8 @@
 import json
 
 import conftest
+import pytest
+import synthetic
 from results import fingerprint
 
 
@@ -9,22 +11,63 @@ def kept():
     return json.loads(path.read_text(encoding="utf-8").splitlines()[0])
 
 
+def unlike(here, there):
+    return fingerprint.differences([here], [there]).unlike
+
+
+def with_gpu(here, **changes):
+    return here | {"gpu": here["gpu"] | changes}
+
+
 def test_revision_and_date_do_not_count():
     here = kept()
-    assert fingerprint.differences(here, here | {"umbench": "9", "created": "2027-01-01T00:00:00Z"}) == []
+    assert unlike(here, here | {"umbench": "9", "created": "2027-01-01T00:00:00Z"}) == []
 
 
 def test_everything_that_decides_times_counts():
     here = kept()
     for name, value in (("driver", "575.1"), ("name", "NVIDIA H100"), ("cudnn", "9.1.0")):
-        there = here | {"gpu": here["gpu"] | {name: value}}
-        assert fingerprint.differences(here, there) == [f"gpu.{name}: {here['gpu'][name]} / {value}"]
+        assert unlike(here, with_gpu(here, **{name: value})) == [f"gpu.{name}: {here['gpu'][name]} / {value}"]
     there = here | {"nvidia_uvm": here["nvidia_uvm"] | {"uvm_perf_prefetch_threshold": "1"}}
-    assert fingerprint.differences(here, there) == ["nvidia_uvm.uvm_perf_prefetch_threshold: 51 / 1"]
+    assert unlike(here, there) == ["nvidia_uvm.uvm_perf_prefetch_threshold: 51 / 1"]
+    for name in ("mig", "mps", "ecc", "pcie_generation", "addressing", "power_limit_mw"):
+        left, right = (with_gpu(here, facts={name: value}) for value in ("1", "2"))
+        assert unlike(left, right) == [f"gpu.facts.{name}: 1 / 2"]
+
+
+def test_any_line_of_a_side_counts():
+    here = kept()
+    there = with_gpu(here, driver="575.1")
+    assert fingerprint.differences([here, here], [here, there]).unlike == ["gpu.driver: 580.159.04 / 575.1"]
 
 
 def test_what_one_side_does_not_know_is_not_held_against_it():
     here = kept()
-    there = here | {"gpu": here["gpu"] | {"driver": None}}
+    there = with_gpu(here, driver=None)
     del there["nvidia_uvm"]
-    assert fingerprint.differences(here, there) == []
+    assert unlike(here, there) == []
+
+
+@pytest.mark.parametrize("name", ["uuid_hash", "other_processes"])
+def test_two_cards_of_one_model_are_told_and_compared(name):
+    left, right = (with_gpu(kept(), facts={name: value}) for value in ("1", "2"))
+    found = fingerprint.differences([left], [right])
+    assert found.unlike == [] and found.noted == [fingerprint.NOTED[f"gpu.facts.{name}"]]
+    assert fingerprint.differences([left], [left]).noted == []
+
+
+def test_machines_of_one_type_have_about_the_same_memory():
+    here = kept()
+    for factor, expected in ((1.001, 0), (1.05, 1)):
+        host = here["host"] | {"memory_bytes": int(here["host"]["memory_bytes"] * factor)}
+        assert len(unlike(here, here | {"host": host})) == expected
+
+
+def test_disturbed_cells_are_found():
+    def record(ratio, others=0, *reasons):
+        state = {"throttled_by": list(reasons), "other_processes": others}
+        return synthetic.record(ratio=ratio, observed={"gpu_before": None, "gpu_after": state})
+
+    cells = [record(1.0), record(1.5, 2), record(2.0, 0, "sw_power_cap", "hw_thermal_slowdown"), synthetic.record(ratio=3.0)]
+    assert fingerprint.disturbances(cells) == {"other processes": [cells[1]["key"]],
+                                               "hw_thermal_slowdown": [cells[2]["key"]]}

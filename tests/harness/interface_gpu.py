@@ -1,0 +1,76 @@
+"""What is observed of cells on a GPU; skipped without one."""
+
+import json
+import unittest
+
+from interface import InterfaceTest, entries
+
+RUN = ["run", "--network", "alexnet", "--batch", "32", "--backend", "cuda:0"]
+
+
+class Observed(InterfaceTest):
+    def setUp(self):
+        super().setUp()
+        done = self.umbench("env", "--json")
+        self.environment = json.loads(done.stdout)
+        if not self.environment["gpu"]:
+            self.skipTest("no GPU")
+
+    def record(self, *arguments):
+        (self.folder / "a.jsonl").unlink(missing_ok=True)
+        self.well(*RUN, *arguments, "--out", "a.jsonl")
+        return entries(self.folder / "a.jsonl")[1][0]
+
+    def test_the_fingerprint_knows_the_gpu(self):
+        facts = self.environment["gpu"]["facts"]
+        for name in ("uuid_hash", "kernel_module", "cublas", "ecc", "addressing", "host_accesses_device_memory"):
+            self.assertIn(name, facts)
+        if "nvml_missing" in facts:
+            self.skipTest(facts["nvml_missing"])
+        for name in ("mps", "compute_mode", "power_limit_mw", "most_sm_clock_mhz", "pcie_generation", "pcie_width",
+                     "other_processes"):
+            self.assertIn(name, facts)
+        self.assertGreaterEqual(int(facts["pcie_generation"]), 1)
+
+    def check_observed(self, observed):
+        self.assertGreater(observed["host_cpu_ns"], 0)
+        if observed["reason"]:
+            return
+        self.assertGreater(observed["energy_uj"], 0)
+        for moment in ("gpu_before", "gpu_after"):
+            self.assertGreater(observed[moment]["sm_clock_mhz"], 0)
+            self.assertIsNotNone(observed[moment]["throttled_by"])
+
+    def test_a_resident_cell(self):
+        record = self.record("--strategy", "device", "--ratio", "1")
+        self.assertEqual((record["counters_reason"], record["counters"]["last"]["faults"]), (None, 0))
+        self.check_observed(record["observed"])
+
+    def test_managed_cells_under_pressure_are_counted(self):
+        record = self.record("--strategy", "managed", "--ratio", "1.5")
+        first, last = (record["counters"][which] for which in ("first", "last"))
+        self.check_observed(record["observed"])
+        if last["faults"] is None:
+            self.assertRegex(record["counters_reason"], "CUPTI|counted")
+            return
+        self.assertGreater(first["faults"], 0)
+        # All that does not fit comes in again in every iteration.
+        excess = record["memory"]["footprint_bytes"] - record["memory"]["budget_bytes"]
+        self.assertGreater(last["fault_to_device_bytes"], excess / 4)
+        self.assertGreater(last["plan_evict_bytes"], excess / 4)
+        self.assertEqual(last["driver_evict_bytes"], 0)
+
+    def test_prefetches_are_told_from_faults(self):
+        last = self.record("--strategy", "managed_prefetch", "--ratio", "1.5")["counters"]["last"]
+        if last["faults"] is not None:
+            self.assertGreater(last["prefetch_to_device_bytes"], last["fault_to_device_bytes"])
+
+    def test_times_alone_if_so_asked(self):
+        record = self.record("--strategy", "managed", "--ratio", "1.5", "--times-only")
+        self.assertIsNone(record["counters"]["last"]["faults"])
+        self.assertIsNone(record["observed"]["host_cpu_ns"])
+        self.assertEqual(record["observed"]["reason"], "only times were asked for")
+
+
+if __name__ == "__main__":
+    unittest.main()
