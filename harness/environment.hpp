@@ -23,6 +23,7 @@ struct gpu_facts {
   std::string name;
   std::optional<std::string> driver;  // the kernel module's version
   byte_count memory_bytes = 0;
+  std::optional<byte_count> free_bytes;  // at the moment it was asked, so it is in no file
   std::string compute_capability;
   bool concurrent_managed_access = false, pageable_memory_access = false;
   std::string cuda_driver, cuda_runtime, cudnn;  // versions

@@ -159,6 +159,9 @@ gpu_facts probe_gpu(int device) {
   gpu.name = properties.name;
   gpu.driver = driver_version();
   gpu.memory_bytes = properties.totalGlobalMem;
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  gpu.free_bytes = free;
   gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
   gpu.concurrent_managed_access = attribute(cudaDevAttrConcurrentManagedAccess, device);
   gpu.pageable_memory_access = attribute(cudaDevAttrPageableMemoryAccess, device);

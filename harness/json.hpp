@@ -41,6 +41,7 @@ cell cell_from_json(std::string_view text, const std::string& source);
 // Records and environments are single lines without the line break.
 std::string to_json(const record& r);
 record record_from_json(std::string_view line, const std::string& source);
+// What the process that was asked for a GPU answers.
 std::string to_json(const gpu_facts& gpu);
 gpu_facts gpu_from_json(std::string_view text, const std::string& source);
 std::string to_json(const environment& e);

@@ -76,12 +76,16 @@ host_facts host_from(fields f) {
 }  // namespace
 
 std::string to_json(const gpu_facts& gpu) {
-  return dump_line(json_of(gpu));
+  return dump_line({{"gpu", json_of(gpu)}, {"free_bytes", or_null(gpu.free_bytes)}});
 }
 
 gpu_facts gpu_from_json(std::string_view text, const std::string& source) {
   const json document = parse_json(text, source);
-  return gpu_from({document, {source, ""}});
+  fields f(document, {source, ""});
+  gpu_facts gpu = gpu_from(f.object("gpu"));
+  gpu.free_bytes = f.count_or_null("free_bytes");
+  f.finish();
+  return gpu;
 }
 
 std::string to_json(const environment& e) {

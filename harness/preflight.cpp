@@ -10,6 +10,7 @@
 #include "harness/cgroup.hpp"
 #include "harness/isolation.hpp"
 #include "harness/summary.hpp"
+#include "um_allocators/arena.hpp"
 
 namespace um {
 namespace {
@@ -50,16 +51,34 @@ estimate estimate_of(const cell& work, const record& r) {
   e.reason = r.reason;
   if (r.result != outcome::ok) return e;
   e.device_bytes = r.memory.peak_device.value_or(0);
+  e.device_arena_bytes = r.memory.device_arena.value_or(0);
+  if (work.what.mode != run_mode::native) e.guarded_bytes = r.memory.managed_arena.value_or(0);
   e.pinned_bytes = r.memory.pinned_arena.value_or(0);
-  e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0),
-                                   r.memory.device_arena.value_or(0), r.memory.budget.value_or(0));
+  e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0), e.device_arena_bytes,
+                                   r.memory.budget.value_or(0));
   const auto further = work.what.iterations - static_cast<std::uint32_t>(r.samples.size());
   e.time = std::accumulate(r.samples.begin(), r.samples.end(), r.samples.back() * further);
   return e;
 }
 
-bool fits(const estimate& e, const host_memory& m) {
-  return !e.on_gpu || e.result != outcome::ok || !shortage(e.host_bytes, e.pinned_bytes, m);
+// Why a cell would find too little room; nothing if it fits, or runs on no GPU.
+std::optional<std::string> misfit(const estimate& e, const room& r) {
+  if (!e.on_gpu) return std::nullopt;
+  if (e.result == outcome::infeasible) return "is infeasible: " + e.reason.value_or("");
+  if (e.result != outcome::ok) return std::nullopt;
+  if (r.device_free) {
+    const byte_count left = *r.device_free - std::min(*r.device_free, e.device_arena_bytes);
+    if (e.device_bytes > *r.device_free) {
+      return fmt::format("needs {} of device memory, {} are free", to_text(e.device_bytes),
+                         to_text(*r.device_free));
+    }
+    if (e.guarded_bytes > guarded_share(left)) {
+      return fmt::format(
+          "needs {} of managed memory, the limit is 80 % of the {} of device memory left to it",
+          to_text(e.guarded_bytes), to_text(left));
+    }
+  }
+  return shortage(e.host_bytes, e.pinned_bytes, r.host);
 }
 
 std::string total_text(std::span<const estimate> all) {
@@ -136,7 +155,7 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, c
   return all;
 }
 
-std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const host_memory& m) {
+std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const room& r) {
   std::string text = fmt::format("{:>10}  {:>10}  {:>9}  cell\n", "device", "host", "time");
   for (const estimate& e : all) {
     if (e.result == outcome::ok) {
@@ -149,21 +168,21 @@ std::string preflight_text(std::span<const estimate> all, const std::string& sta
   if (std::any_of(all.begin(), all.end(), [](const estimate& e) { return e.on_gpu; })) {
     text += fmt::format("what runs on a GPU is estimated on the simulated machine {}\n", stand_in);
   }
-  if (const std::string warning = preflight_warning(all, m); !warning.empty()) text += warning + "\n";
+  if (const std::string warning = preflight_warning(all, r); !warning.empty()) text += warning + "\n";
   return text + total_text(all) + "\n";
 }
 
-std::string preflight_warning(std::span<const estimate> all, const host_memory& m) {
-  const auto too_large = [&](const estimate& e) { return !fits(e, m); };
+std::string preflight_warning(std::span<const estimate> all, const room& r) {
+  const auto too_large = [&](const estimate& e) { return misfit(e, r).has_value(); };
   const auto first = std::find_if(all.begin(), all.end(), too_large);
   if (first == all.end()) return "";
-  return fmt::format("{} of {} cells do not fit this host and will not run, such as {}: it {}",
+  return fmt::format("{} of {} cells do not fit here and will not run, such as {}: it {}",
                      std::count_if(all.begin(), all.end(), too_large), all.size(), first->key,
-                     shortage(first->host_bytes, first->pinned_bytes, m).value());
+                     misfit(*first, r).value());
 }
 
-bool any_fits(std::span<const estimate> all, const host_memory& m) {
-  return all.empty() || std::any_of(all.begin(), all.end(), [&](const estimate& e) { return fits(e, m); });
+bool any_fits(std::span<const estimate> all, const room& r) {
+  return all.empty() || std::any_of(all.begin(), all.end(), [&](const estimate& e) { return !misfit(e, r); });
 }
 
 }  // namespace um

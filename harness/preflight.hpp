@@ -20,6 +20,12 @@ struct host_memory {
 };
 host_memory host_memory_now();
 
+// What a run may take from, on both sides of the link.
+struct room {
+  host_memory host;
+  std::optional<byte_count> device_free = {};  // of the GPU; nothing: not asked
+};
+
 // What a run may take: the least of the two, less a tenth (at most 8 GiB) for everything else.
 byte_count usable(const host_memory& m);
 
@@ -38,7 +44,9 @@ struct estimate {
   outcome result = outcome::ok;
   std::optional<std::string> reason = {};  // unless ok
   byte_count device_bytes = 0, host_bytes = 0, pinned_bytes = 0;
-  nanoseconds time = 0;  // all iterations; nothing around them
+  byte_count device_arena_bytes = 0,
+             guarded_bytes = 0;  // managed memory under a guard (um_allocators/arena.hpp)
+  nanoseconds time = 0;          // all iterations; nothing around them
 };
 
 // Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine `stand_in`.
@@ -46,11 +54,11 @@ struct estimate {
 std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, const machine& stand_in,
                                                   std::size_t jobs, signal_watch& signals);
 
-// A row a cell, the total, and what does not fit `m`.
-std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const host_memory& m);
+// A row a cell, the total, and what does not fit.
+std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const room& r);
 
-// One line if cells for a GPU need more host memory than there is; "" if none does.
-std::string preflight_warning(std::span<const estimate> all, const host_memory& m);
-bool any_fits(std::span<const estimate> all, const host_memory& m);
+// One line if cells for a GPU need more memory of either side than there is; "" if none does.
+std::string preflight_warning(std::span<const estimate> all, const room& r);
+bool any_fits(std::span<const estimate> all, const room& r);
 
 }  // namespace um

@@ -58,15 +58,17 @@ int rehearse(const std::vector<cell>& cells, const machine& stand_in) {
   signal_watch signals;
   const auto all = estimates_of(cells, stand_in, cores(), signals);
   if (!all) return 128 + signals.stop_signal().value_or(0);
-  fmt::print("{}", preflight_text(*all, stand_in.name, host_memory_now()));
+  fmt::print("{}", preflight_text(*all, stand_in.name, {host_memory_now()}));
   return 0;
 }
 
 // Says what of a GPU's cells cannot fit; throws input_error if none can. False if a stop signal came.
-bool preflight(const std::vector<cell>& cells, const machine& stand_in, signal_watch& signals) {
+bool preflight(const std::vector<cell>& cells, machine stand_in, const gpu_facts& gpu,
+               signal_watch& signals) {
+  if (gpu.free_bytes) stand_in.device_bytes = *gpu.free_bytes;
   const auto all = estimates_of(cells, stand_in, cores(), signals);
   if (!all) return false;
-  const host_memory here = host_memory_now();
+  const room here{host_memory_now(), gpu.free_bytes};
   const std::string warning = preflight_warning(*all, here);
   if (!any_fits(*all, here)) {
     throw input_error(warning + "; make room, or run it all the same with --no-preflight");
@@ -140,7 +142,8 @@ int sweep_command(const sweep_options& options) {
 
   signal_watch signals;
   const environment here = environment_for(cells, signals);
-  if (!options.no_preflight && !all_simulated(cells) && !preflight(cells, stand_in, signals)) {
+  if (!options.no_preflight && !all_simulated(cells) &&
+      !preflight(cells, stand_in, here.gpu.value(), signals)) {
     return 128 + signals.stop_signal().value_or(0);
   }
   const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;

@@ -68,10 +68,16 @@ def compare(description):
     parser.add_argument("--same-gpu", action="store_true",
                         help="refuse to compare two GPUs of one model, which is otherwise only told")
     parser.add_argument("--strict", action="store_true", help="ambiguous cells are too little data as well (exit 3)")
+    parser.add_argument("--pairs", action="store_true",
+                        help="compare each file of the folder BASE with that of the same name in HEAD, a row each: with "
+                             "runs of one code this shows how often the gate is wrong")
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
     parser.add_argument("--all", action="store_true", help="show the cells that are ok as well")
     parser.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
-    return parser.parse_args()
+    wanted = parser.parse_args()
+    if wanted.pairs and wanted.format == "json":
+        parser.error("--pairs prints text or Markdown, not JSON")
+    return wanted
 
 
 def count(text):

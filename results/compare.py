@@ -10,12 +10,19 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from results import arguments, comparison, load, print_comparison  # noqa: E402
+from results import arguments, comparison, load, pairs, print_comparison  # noqa: E402
+
+EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # the worst last
 
 
 def main():
     wanted = arguments.compare(__doc__)
     warn = lambda text: print(f"umbench: warning: {text}", file=sys.stderr)  # noqa: E731
+    if wanted.pairs:
+        found = pairs.compare(wanted, warn)
+        print_comparison.write_text(pairs.as_markdown(found) if wanted.format == "markdown" else pairs.as_text(found),
+                                    wanted.out)
+        return max((pair.exit_code for pair in found), key=EXIT_CODES.index)
     found = comparison.compare(wanted, warn)
     print_comparison.write(found, wanted)
     return found.exit_code

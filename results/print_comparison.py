@@ -10,15 +10,18 @@ SIGNS = {"regressed": "❌", "insufficient": "❔", "ambiguous": "⚠️", "impr
 
 
 def write(found, wanted):
-    text = {"text": as_text, "markdown": as_markdown, "json": as_json}[wanted.format](found, wanted.all)
-    if not wanted.out:
+    write_text({"text": as_text, "markdown": as_markdown, "json": as_json}[wanted.format](found, wanted.all), wanted.out)
+
+
+def write_text(text, out):
+    if not out:
         sys.stdout.write(text)
         return
     try:
-        with open(wanted.out, "w", encoding="utf-8") as file:
+        with open(out, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise load.BadInput(f"--out {wanted.out}: {error.strerror}") from error
+        raise load.BadInput(f"--out {out}: {error.strerror}") from error
 
 
 def counts(found):

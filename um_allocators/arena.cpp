@@ -57,10 +57,6 @@ arena pinned_arena(byte_count bytes) {
   return {data, bytes, &release_pinned};
 }
 
-byte_count guarded_share(byte_count free_bytes) {
-  return free_bytes / 5 * 4;
-}
-
 arena managed_arena(byte_count bytes, managed_limit limit) {
   if (bytes == 0) return {};
   const byte_count free = free_device_bytes();

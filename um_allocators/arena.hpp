@@ -36,6 +36,8 @@ enum class managed_limit {
 arena managed_arena(byte_count bytes, managed_limit limit = managed_limit::guarded);
 
 // Most bytes that a guarded managed arena may have.
-byte_count guarded_share(byte_count free_bytes);
+constexpr byte_count guarded_share(byte_count free_bytes) {
+  return free_bytes / 5 * 4;
+}
 
 }  // namespace um

@@ -243,7 +243,7 @@ class Sweep(InterfaceTest):
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if total > 70 * 2**30:
             self.skipTest("this host is too large")
-        self.assertIn("1 of 1 cells do not fit this host and will not run, such as vgg16/", shown)
+        self.assertIn("1 of 1 cells do not fit here and will not run, such as vgg16/", shown)
         self.assertRegex(shown, r"it needs [\d.]+ GiB of host memory \([\d.]+ GiB pinned\) and may take")
 
     def test_a_list_names_the_cells_and_touches_nothing(self):

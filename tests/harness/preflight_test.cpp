@@ -33,18 +33,39 @@ TEST(Preflight, AShortageNamesItsFigures) {
 }
 
 TEST(Preflight, OnlyCellsOfAGpuMustFitThisHost) {
-  const host_memory m{.available = 10 * GiB};
+  const room m{{.available = 10 * GiB}};
   std::vector<estimate> all(2);
   all[0] = {.key = "simulated", .host_bytes = 100 * GiB};
   all[1] = {.key = "real", .on_gpu = true, .host_bytes = 100 * GiB};
-  EXPECT_NE(
-      preflight_warning(all, m).find("1 of 2 cells do not fit this host and will not run, such as real"),
-      std::string::npos);
+  EXPECT_NE(preflight_warning(all, m).find("1 of 2 cells do not fit here and will not run, such as real"),
+            std::string::npos);
   EXPECT_TRUE(any_fits(all, m));
   EXPECT_FALSE(any_fits(std::span(all).subspan(1), m));
   all[1].host_bytes = GiB;
   EXPECT_EQ(preflight_warning(all, m), "");
   EXPECT_TRUE(any_fits({}, m));
+}
+
+TEST(Preflight, CellsMustFitTheFreeDeviceMemory) {
+  std::vector<estimate> all(1);
+  all[0] = {.key = "real", .on_gpu = true, .device_bytes = 6 * GiB, .device_arena_bytes = GiB};
+  all[0].guarded_bytes = 8 * GiB;
+  const auto warning = [&](byte_count free) { return preflight_warning(all, {{.available = GiB}, free}); };
+  EXPECT_EQ(warning(11 * GiB), "");
+  EXPECT_NE(warning(5 * GiB).find("needs 6.00 GiB of device memory, 5.00 GiB are free"), std::string::npos);
+  EXPECT_NE(warning(10 * GiB).find("needs 8.00 GiB of managed memory, the limit is 80 % of the 9.00 GiB"),
+            std::string::npos);
+  EXPECT_EQ(preflight_warning(all, {{.available = GiB}}), "")
+      << "without a GPU there is nothing to compare with";
+}
+
+TEST(Preflight, WhatIsInfeasibleWillNotRun) {
+  std::vector<estimate> all(1);
+  all[0] = {.key = "real", .on_gpu = true, .result = outcome::infeasible, .reason = "too tight"};
+  EXPECT_NE(preflight_warning(all, {}).find("real: it is infeasible: too tight"), std::string::npos);
+  EXPECT_FALSE(any_fits(all, {}));
+  all[0].result = outcome::unsupported;  // by the machine that stands in: no reason not to try
+  EXPECT_TRUE(any_fits(all, {}));
 }
 
 TEST(Preflight, ThisHostHasMemory) {

@@ -107,6 +107,26 @@ def test_a_disturbed_cell_is_told(umbench, write):
     assert len(found["disturbed"]) == 1 and found["noted"] == []
 
 
+def test_pairs_of_runs_are_judged_one_by_one(umbench, write):
+    for number in range(3):
+        base = write(f"base/{number}.jsonl", study(number)).parent
+        head = write(f"head/{number}.jsonl", study(10 + number, slower=1.2 if number == 1 else 1.0)).parent
+    write("head/other.jsonl", study(99))
+    done = umbench("compare", base, head, "--pairs")
+    assert done.returncode == 1
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0] == ["pair", "cells", "regressed", "insufficient", "ambiguous", "improved", "ok", "largest", "change"]
+    assert [line[:3] + [line[6]] for line in lines[1:4]] == [["0", "3", "0", "3"], ["1", "3", "3", "0"], ["2", "3", "0", "3"]]
+    assert lines[2][7].startswith("+") and done.stdout.endswith("3 pairs, 1 of them regressed\n")
+    done = umbench("compare", base, head, "--pairs", "--format", "markdown")
+    assert done.stdout.startswith("| pair | cells |") and done.stdout.count("\n|") == 4
+    for arguments, words in [((base, write("file.jsonl", study(1)), "--pairs"), "two folders"),
+                             ((base, write("none/x.jsonl", study(1)).parent, "--pairs"), "no *.jsonl of one name"),
+                             ((base, head, "--pairs", "--format", "json"), "not JSON")]:
+        done = umbench("compare", *arguments)
+        assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_simulated_cells_must_be_equal(umbench, write):
     def side(name, **changes):
         return write(name, [synthetic.environment(), synthetic.record(), synthetic.record(ratio=2.0, **changes)])

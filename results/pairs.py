@@ -1,0 +1,54 @@
+"""Pairs of runs, file by file: what the gate would have said of each. Of pairs of one and the same code (A/A runs) it
+shows how often the gate is wrong."""
+
+from collections import Counter, namedtuple
+from pathlib import Path
+
+from results import comparison, load
+from results.judge import VERDICTS
+
+Pair = namedtuple("Pair", "name verdicts worst_change exit_code")  # worst_change: None where nothing was measured
+
+
+def compare(wanted, warn):
+    """[Pair, ...] of the files that have the same name in the folders BASE and HEAD. Throws load.BadInput."""
+    for side in (wanted.base, wanted.head):
+        if not Path(side).is_dir():
+            raise load.BadInput(f"{side}: --pairs wants two folders with a record file a run")
+    names = sorted({path.name for path in Path(wanted.base).glob("*.jsonl")}
+                   & {path.name for path in Path(wanted.head).glob("*.jsonl")})
+    if not names:
+        raise load.BadInput(f"{wanted.base} and {wanted.head} have no *.jsonl of one name in common")
+    return [_pair(name, wanted, warn) for name in names]
+
+
+def _pair(name, wanted, warn):
+    options = dict(vars(wanted), base=Path(wanted.base) / name, head=Path(wanted.head) / name)
+    found = comparison.compare(type(wanted)(**options), warn)
+    changes = [row.finding.change for row in found.rows if row.finding.change is not None]
+    return Pair(name.removesuffix(".jsonl"), Counter(row.finding.verdict for row in found.rows),
+                max(changes, key=abs) if changes else None, found.exit_code)
+
+
+HEAD = ["pair", "cells", *VERDICTS, "largest change"]
+
+
+def rows(pairs):
+    return [[pair.name, str(sum(pair.verdicts.values())), *(str(pair.verdicts[verdict]) for verdict in VERDICTS),
+             "" if pair.worst_change is None else f"{pair.worst_change:+.2%}"] for pair in pairs]
+
+
+def as_text(pairs):
+    table = [HEAD, *rows(pairs)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
+    lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths)) for row in table]
+    return "\n".join([*lines, _summary(pairs)]) + "\n"
+
+
+def as_markdown(pairs):
+    lines = ["| " + " | ".join(row) + " |" for row in [HEAD, ["---:"] * len(HEAD), *rows(pairs)]]
+    return "\n".join([*lines, "", _summary(pairs)]) + "\n"
+
+
+def _summary(pairs):
+    return f"{len(pairs)} pairs, {sum(pair.verdicts['regressed'] > 0 for pair in pairs)} of them regressed"
