@@ -15,6 +15,7 @@
 #include "core/verify.hpp"
 #include "harness/gpu.hpp"
 #include "harness/preflight.hpp"
+#include "harness/run_plan.hpp"
 #include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
 
@@ -24,8 +25,6 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
-// The first differs, those after the second do not.
-constexpr std::uint32_t most_counted_iterations = 3;
 
 // A strategy made a plan that verify() refuses: a defect of the strategy, kept as a result.
 struct wrong_plan : std::runtime_error {
@@ -128,103 +127,6 @@ void note_memory(record& r, const execution_plan& plan) {
   r.memory.peak_device = plan.peak_device_bytes;
 }
 
-engine_figure figure_of(std::string name, const op_cost& c, const work& w) {
-  return {std::move(name), c.engine, c.time, c.workspace_bytes, w.flops, w.read + w.written, c.parts};
-}
-
-void note_engines(record& r, const setting& s) {
-  if (r.simulated) return;
-  r.engines.emplace();
-  for (std::size_t i = 0; i < s.costs.size(); ++i) {
-    const op& o = s.network.ops[i];
-    r.engines->push_back(figure_of(o.name, s.costs[i], work_of(s.network, o)));
-  }
-}
-
-std::string name_of(const graph& g, const action& a) {
-  const auto* c = std::get_if<compute>(&a);
-  return c && is_whole(c->part) ? g.ops[c->what].name : to_text(g, a);
-}
-
-// Slices stand for the operator that they are of.
-void note_slices(record& r, const graph& g, const std::vector<slice_cost>& slices) {
-  for (const slice_cost& s : slices) {
-    const op& o = g.ops[s.what.what];
-    std::erase_if(*r.engines, [&](const engine_figure& e) { return e.op == o.name; });
-    r.engines->push_back(figure_of(o.name + " " + to_text(s.what.part), s.cost, work_of(g, o, s.what.part)));
-  }
-}
-
-timeline_figures timeline_of(const graph& g, const execution_plan& plan, const execution& done) {
-  const trace& last = done.iterations.back();
-  timeline_figures t;
-  t.iteration = static_cast<std::uint32_t>(done.iterations.size() - 1);
-  for (const span& s : last.spans) {
-    t.spans.push_back({s.where, name_of(g, plan.steps.at(s.step).what), s.begin, s.end});
-  }
-  t.resident = last.resident;
-  return t;
-}
-
-bool all_observed(const counters& c) {
-  return std::all_of(counter_fields.begin(), counter_fields.end(),
-                     [&](const counter_field& f) { return (c.*f.member).has_value(); });
-}
-
-void note_execution(record& r, const graph& g, const execution& done) {
-  for (const trace& t : done.iterations) r.samples.push_back(t.duration);
-  if (!done.iterations.empty()) {
-    r.first = done.iterations.front().moved;
-    r.last = done.iterations.back().moved;
-    if (!all_observed(*r.first) || !all_observed(*r.last)) {
-      r.counters_reason = "what the driver moves by itself was not counted";
-    }
-  }
-  if (done.launched != launch_way::simulated) r.launch = done.launched;
-  note_slices(r, g, done.slices);
-  r.digest = done.digest;
-  r.loss = done.loss;
-}
-
-// Runs the plan and keeps what came of it; the time that all of it took.
-clock::duration run(record& r, const cell& work, const setting& s, const execution_plan& plan) {
-  const experiment& e = work.what;
-  const auto begin = clock::now();
-  execution_request how{
-      .iterations = e.iterations, .timeline = e.timeline, .digest = true, .values = work.values};
-  std::optional<observer> seen;
-  if (!r.simulated && !work.times_only) {
-    seen.emplace(observer_of(parse_backend(e.backend).device, e.iterations));
-    how.watch = [&](std::uint32_t done) { seen->watch(done); };
-    how.linger = observer::linger;
-  }
-  const execution done = s.runs_on->execute(s.network, plan, how);
-  if (seen) r.observed = seen->result();
-  if (!r.simulated && !seen) r.observed.reason = "only times were asked for";
-  note_execution(r, s.network, done);
-  if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(s.network, plan, done);
-  return clock::now() - begin;
-}
-
-// What was counted replaces what the plan alone says.
-void overlay(std::optional<counters>& known, const counters& counted) {
-  for (const counter_field& f : counter_fields) {
-    if (counted.*f.member) (*known).*f.member = counted.*f.member;
-  }
-}
-
-void count(record& r, const setting& s, const execution_plan& plan) {
-  try {
-    const auto counted =
-        count_on_gpu(*s.runs_on, s.network, plan, std::min(r.iterations, most_counted_iterations));
-    overlay(r.first, counted.front());
-    overlay(r.last, counted.back());
-    r.counters_reason = "what is null CUPTI does not tell";
-  } catch (const std::exception& error) {
-    r.counters_reason = one_line(error.what());
-  }
-}
-
 void fill(record& r, const cell& work, const std::function<void(const record&)>& tell) {
   const auto begin = clock::now();
   const experiment& e = work.what;
@@ -232,7 +134,7 @@ void fill(record& r, const cell& work, const std::function<void(const record&)>&
   r.device = s.on.name;
   r.calibrated = !r.simulated || (s.on.calibrated && s.on.estimated.empty());
   r.compute = total_time(s.costs);
-  note_engines(r, s);
+  note_engines(r, s.network, s.costs);
 
   const footprint_terms footprint = footprint_of(s.network, s.costs);
   const byte_count budget = work.plan ? work.plan->budget : budget_of(e, footprint, s.on);
@@ -249,14 +151,14 @@ void fill(record& r, const cell& work, const std::function<void(const record&)>&
   check_host_holds(plan, s.on);
   if (!r.simulated) check_host_is_free(plan);
 
-  const auto took = run(r, work, s, plan);
+  const auto took = execute_into(r, work, *s.runs_on, s.network, plan);
   if (r.simulated || work.times_only || plan.managed_arena_bytes == 0) return;
   if (clock::now() - begin + 2 * took > std::chrono::seconds{e.deadline_s}) {
     r.counters_reason = "not counted: another pass might not end before the deadline";
     return;
   }
   if (tell) tell(r);
-  count(r, s, plan);
+  count_into(r, *s.runs_on, s.network, plan);
 }
 
 void fail(record& r, outcome result, const char* why) {

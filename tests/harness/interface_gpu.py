@@ -5,7 +5,8 @@ import unittest
 
 from interface import InterfaceTest, entries
 
-RUN = ["run", "--network", "alexnet", "--batch", "32", "--backend", "cuda:0"]
+RUN = ["run", "--network", "alexnet", "--batch", "512", "--precision", "bf16", "--fusion", "lean", "--workspace-cap", "128MiB",
+       "--backend", "cuda:0"]
 
 
 class Observed(InterfaceTest):
