@@ -213,7 +213,7 @@ std::string signature_of(const convolution_problem& p) {
          std::to_string(p.how.stride_w) + " pad " + std::to_string(p.how.pad_h) + ',' +
          std::to_string(p.how.pad_w) + (p.bias ? " bias" : "") + (p.how.relu ? " relu" : "") + ' ' +
          std::string(to_text(p.arithmetic)) + ' ' + std::string(to_text(p.order)) +
-         (p.accumulate ? " accumulate" : "") + " align " + std::to_string(p.alignment);
+         (p.accumulate ? " accumulate" : "");
 }
 
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {

@@ -21,7 +21,6 @@ struct convolution_problem {
   bool accumulate = false;
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
   memory_order order = memory_order::nchw;
-  std::int64_t alignment = 16;  // of all operands, in bytes
 
   friend bool operator==(const convolution_problem&, const convolution_problem&) = default;
 };
@@ -35,7 +34,8 @@ std::string signature_of(const convolution_problem& problem);
 constexpr double accuracy_of(precision arithmetic) {
   return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
 }
-// Operands are bound in the order x, w, y [, b], whichever of them is the result; b is f32.
+// Operands are bound in the order x, w, y [, b], whichever of them is the result, at multiples of 16
+// bytes; b is f32.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap);
 
 }  // namespace um

@@ -93,16 +93,6 @@ bool packing_applies(const convolution_problem& p) {
          elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
 }
 
-// Largest power of two up to `alignment` that every part's first byte is a multiple of.
-std::int64_t alignment_of(const convolution_problem& p, std::int64_t parts) {
-  std::int64_t alignment = p.alignment;
-  if (parts == 1) return alignment;
-  const byte_count x = bytes_of(part_of(p.x, parts), operand_type(p));
-  const byte_count y = bytes_of(part_of(p.y, parts), operand_type(p));
-  while ((x | y) % static_cast<byte_count>(alignment) != 0) alignment /= 2;
-  return alignment;
-}
-
 // A method for one part, before cuDNN's engine is known. Workspace in order: packed x, packed w or
 // a gradient that is not dw itself, the engine's own.
 struct stage {
@@ -121,7 +111,6 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
   s.product.operands = s.product.result = operand_type(p);
   s.product.order = p.order;
   s.product.tensor_cores = p.arithmetic != precision::fp32;
-  s.product.alignment = alignment_of(p, parts);
   s.packs = is_packed(method);
   // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands, and its fast engines do
   // not add.
@@ -214,6 +203,7 @@ convolution_recipe recipe_of(session& on, const convolution_problem& p, convolut
 
 void visit_cudnn(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
                  const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+  if (!parts_are_aligned(p, parts)) return;
   const cudnn_candidates candidates(on, stage_of(p, method, parts).product);
   std::vector<std::string> seen;
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
@@ -225,6 +215,13 @@ void visit_cudnn(session& on, const convolution_problem& p, convolution_method m
 }
 
 }  // namespace
+
+bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
+  constexpr byte_count multiple = 16;
+  const byte_count x = bytes_of(part_of(p.x, parts), operand_type(p));
+  const byte_count y = bytes_of(part_of(p.y, parts), operand_type(p));
+  return parts == 1 || (x | y) % multiple == 0;
+}
 
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
   std::vector<convolution_method> all;

@@ -28,6 +28,9 @@ std::vector<convolution_method> methods_of(const convolution_problem& problem);
 // Numbers of equal parts that the batch can be cut into, ascending.
 std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 
+// Does every part begin at a multiple of 16 bytes, as cuDNN's engines want it? Others are not tried.
+bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);
+
 struct convolution_recipe {
   std::string name;
   std::string family;  // variants of one engine share it: if one is far behind, so are the others

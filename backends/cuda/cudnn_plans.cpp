@@ -18,6 +18,7 @@ using fe_type = fe::DescriptorType_t;
 // product and epilogue.
 constexpr std::array<std::int64_t, 4> operand_ids{'x', 'w', 'y', 'b'};
 constexpr std::int64_t product_id = 'p', sum_id = 's';
+constexpr std::int64_t operand_alignment = 16;
 
 cudnnDataType_t cudnn_type(dtype type) {
   return type == dtype::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
@@ -33,7 +34,7 @@ fe::Tensor describe(const dims& shape, std::int64_t id, dtype type, const cudnn_
       .setDim(4, extent.data())
       .setStride(4, stride.data())
       .setId(id)
-      .setAlignment(in.alignment)
+      .setAlignment(operand_alignment)
       .setDataType(cudnn_type(type))
       .setVirtual(between)
       .build();

@@ -25,7 +25,6 @@ struct cudnn_convolution {
   dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, of what is written
   memory_order order = memory_order::nchw;
   bool tensor_cores = false;  // f32 operands may be rounded to TF32
-  std::int64_t alignment = 16;  // of all operands, in bytes
 
   friend bool operator==(const cudnn_convolution&, const cudnn_convolution&) = default;
 };

@@ -26,9 +26,7 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
 }  // namespace
 
 bool direct_applies(const convolution_problem& p) {
-  constexpr std::int64_t vector_bytes = 16;
-  if (p.arithmetic == precision::fp32 || p.order != memory_order::nhwc || p.alignment < vector_bytes)
-    return false;
+  if (p.arithmetic == precision::fp32 || p.order != memory_order::nhwc) return false;
   switch (p.kind) {
     case convolution_kind::forward:
       return kernels::direct_forward_fits(direct_of(p));

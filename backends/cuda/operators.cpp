@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/convolution_engines.hpp"
+#include "backends/cuda/aligned_convolution.hpp"
 #include "backends/cuda/matrix_engines.hpp"
 
 namespace um {
@@ -65,7 +65,6 @@ convolution_problem problem_of(const site& at, convolution_kind kind, const conv
   problem.how = how;
   problem.arithmetic = at.g.arithmetic;
   problem.order = order_of(at.whole(x), at.whole(y));
-  problem.alignment = at.alignment;
   return problem;
 }
 
@@ -110,16 +109,16 @@ struct chooser {
     problem.bias = at.inputs() > 2;
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+    return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), std::move(order));
   }
   engine operator()(const convolution_backward_data& how) const {  // w, dy -> dx
     const auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
+    return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), {2, 0, 1});
   }
   engine operator()(const convolution_backward_filter& how) const {  // x, dy -> dw
     auto problem = problem_of(at, convolution_kind::backward_filter, how.forward, 0, 2, 1);
     problem.accumulate = at.accumulates(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), {0, 2, 1});
+    return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), {0, 2, 1});
   }
   engine operator()(const bias_backward&) const {
     const kernels::form of = at.form_of(0);

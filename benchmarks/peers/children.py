@@ -22,7 +22,12 @@ def run_all(function, tasks, deadline_s, jobs):
     for first in range(0, len(tasks), jobs):
         started = [_start(function, task) for task in tasks[first:first + jobs]]
         end = time.monotonic() + deadline_s
-        answers += [_finish(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
+        try:
+            answers += [_finish(child, max(0.0, end - time.monotonic()), deadline_s) for child in started]
+        finally:
+            for child, _ in started:
+                if child.is_alive():
+                    _stop(child)
     return answers
 
 

@@ -14,12 +14,14 @@ Needs torch with CUDA; torchvision is not needed. docs/peers.md says what is com
 """
 
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -103,6 +105,7 @@ def main(arguments=None):
     for row in args.rows:
         if row.key in done:
             say(f"{row.key}: in {out} already")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # children are stopped on the way out
     if args.compile_jobs and "compile" in args.ways:
         warm_compiler(wanted, steps, args)
     missing = 0
@@ -141,6 +144,14 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def announced(row, what):
+    """Says how long it took: a row can take minutes, and one should see on what."""
+    began = time.monotonic()
+    yield
+    say(f"{row.key}: {what}: {time.monotonic() - began:.0f} s")
+
+
 def append(path, line):
     """On the disk when this returns. A torn last line, which a crash while appending left, is cut off."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,10 +171,12 @@ def measure(row, binary, steps, card, args):
     line = blank_line(row, card)
     try:
         with tempfile.TemporaryDirectory() as values:
-            add_umbench(line, row, binary, None if args.no_gradients else values, args)
+            with announced(row, "umbench"):
+                add_umbench(line, row, binary, None if args.no_gradients else values, args)
             line["modes"] = pytorch_modes(row, steps, args)
             if not args.no_gradients:
-                line["gradients"] = gradients(row, binary, steps, values, args)
+                with announced(row, "gradients"):
+                    line["gradients"] = gradients(row, binary, steps, values, args)
     except Exception as error:  # such as a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
         line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
@@ -209,7 +222,8 @@ def pytorch_modes(row, steps, args):
     modes = []
     for order in orders_of(row, args):
         for ways in ways_of(args):
-            found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
+            with announced(row, f"PyTorch {', '.join(ways)}"):
+                found, why = children.run(steps.time_modes, task_of(row, order, ways, args), args.deadline)
             found = found or {way: {"reason": why} for way in ways}
             modes += [{"way": way, "memory_order": order, **result} for way, result in found.items()]
     return modes

@@ -107,12 +107,13 @@ class call {
   void run_slice(const slice& s) {
     const std::vector<access> touched = accesses_of(g_, o_, s);
     bound_operands operands;
-    std::uint32_t alignment = 16;
+    std::uintptr_t all = 16;
     for (std::size_t i = 0; i < what_.size(); ++i) {
       std::byte* const at = operand(i).data() + first_byte_of(g_.tensors[what_[i]], touched[i].where);
-      if (reinterpret_cast<std::uintptr_t>(at) % 16 != 0) alignment = 4;
+      all |= reinterpret_cast<std::uintptr_t>(at);
       operands.data.push_back(at);
     }
+    const auto alignment = static_cast<std::uint32_t>(all & (~all + 1));
     const engine chosen = choose_engine(on_, g_, o_, s, alignment, workspace_cap);
     const guarded_buffer workspace(chosen.choice.workspace_bytes, 0);
     operands.workspace = workspace.data();

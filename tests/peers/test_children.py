@@ -1,5 +1,6 @@
 import os
 import signal
+import sys
 import time
 
 import children
@@ -43,3 +44,19 @@ def test_what_a_child_prints_is_not_on_standard_output(capfd):
     children.run(lambda task: os.write(1, b"from a library"), None, 10)
     captured = capfd.readouterr()
     assert captured.out == "" and "from a library" in captured.err
+
+
+def test_a_stopped_parent_takes_its_children_along(tmp_path):
+    path = str(tmp_path / "file")
+    parent = os.fork()
+    if parent == 0:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        try:
+            children.run_all(grandchild_that_stays, [path], 20, 2)
+        finally:
+            os._exit(0)
+    time.sleep(0.5)
+    os.kill(parent, signal.SIGTERM)
+    os.waitpid(parent, 0)
+    time.sleep(1.5)
+    assert not os.path.exists(path)
