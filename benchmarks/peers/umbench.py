@@ -25,7 +25,7 @@ def strategy(row):
 def command(binary, row, iterations, deadline_s, out, values=None):
     line = [binary, "run", "--network", row.network, "--batch", row.batch, *strategy(row),
             "--fusion", row.fusion, "--precision", row.precision, "--workspace-cap", row.workspace,
-            "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--out", out]
+            "--iterations", iterations, "--deadline", math.ceil(deadline_s), "--backend", "cuda:0", "--times-only", "--out", out]
     if row.order:
         line += ["--memory-order", row.order]
     return [str(part) for part in line + (["--values", values] if values else [])]
