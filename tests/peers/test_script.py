@@ -198,7 +198,7 @@ def test_the_command_says_everything(tmp_path):
     row = pytorch.rows.parse_row("vgg16/64/tf32:fusion=fused,workspace=1GiB,order=nchw")
     line = " ".join(umbench.command("umbench", row, 16, 299.5, "o.jsonl", "folder"))
     assert line == ("umbench run --network vgg16 --batch 64 --strategy device --fusion fused --precision tf32 "
-                    "--workspace-cap 1GiB --iterations 16 --deadline 300 --backend cuda:0 --out o.jsonl "
+                    "--workspace-cap 1GiB --iterations 16 --deadline 300 --backend cuda:0 --times-only --out o.jsonl "
                     "--memory-order nchw --values folder")
 
 
