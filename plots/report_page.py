@@ -7,6 +7,7 @@ from html import escape
 from common import load
 
 from report_parts import verdict
+from results import fingerprint
 from table import cell_text
 
 STYLE = """
@@ -95,12 +96,16 @@ def _reasons(records):
 def _places(environments):
     parts = ["<h2>Where and with what</h2>"]
     for environment in environments:
-        facts = {"umbench": environment.get("umbench"), "created": environment.get("created"),
-                 "compiler": environment.get("compiler")}
-        for name in ("host", "gpu"):
-            facts |= {f"{name} {key}".replace("_", " "): value for key, value in (environment.get(name) or {}).items()
-                      if not isinstance(value, (dict, list))}
-        rows = "".join(f"<tr><td>{escape(key)}</td><td>{escape(str(value))}</td></tr>" for key, value in facts.items()
-                       if value is not None)
-        parts.append(f"<div class='wide'><table>{rows}</table></div>")
+        facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flat(environment)
+        module = {name: value for name, value in facts.items() if name.startswith("nvidia_uvm.")}
+        parts.append(_facts({name: value for name, value in facts.items() if name not in module}))
+        if module:
+            parts.append("<details><summary>Parameters of the driver's module nvidia_uvm</summary>"
+                         f"{_facts({name.removeprefix('nvidia_uvm.'): value for name, value in module.items()})}</details>")
     return "\n".join(parts)
+
+
+def _facts(facts):
+    rows = "".join(f"<tr><td>{escape(name.replace('.facts.', '.'))}</td><td>{escape(str(value))}</td></tr>"
+                   for name, value in facts.items())
+    return f"<div class='wide'><table>{rows}</table></div>"

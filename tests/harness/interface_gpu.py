@@ -1,21 +1,22 @@
 """What is observed of cells on a GPU; skipped without one."""
 
 import json
+import subprocess
 import unittest
 
-from interface import InterfaceTest, entries
+from interface import PROGRAM, InterfaceTest, entries
 
 RUN = ["run", "--network", "alexnet", "--batch", "512", "--precision", "bf16", "--fusion", "lean", "--workspace-cap", "128MiB",
        "--backend", "cuda:0"]
 
 
 class Observed(InterfaceTest):
-    def setUp(self):
-        super().setUp()
-        done = self.umbench("env", "--json")
-        self.environment = json.loads(done.stdout)
-        if not self.environment["gpu"]:
-            self.skipTest("no GPU")
+    @classmethod
+    def setUpClass(cls):
+        done = subprocess.run([PROGRAM, "env", "--json"], capture_output=True, text=True, timeout=120, check=True)
+        cls.environment = json.loads(done.stdout)
+        if not cls.environment["gpu"]:
+            raise unittest.SkipTest("no GPU")
 
     def record(self, *arguments):
         (self.folder / "a.jsonl").unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """`umbench report`: one page that needs nothing else, and the figures with their data."""
 
 import csv
+import json
 import re
 import shutil
 import subprocess
@@ -105,6 +106,17 @@ def test_the_verdict_is_in_plain_words(report):
     assert "Managed memory costs less than 5 % up to ratio 0.8." in verdict
     assert "At ratio 3 managed_prefetch does best: 3.97 times the time with everything on the device" in verdict
     assert "1 of 26 cells failed (crashed)." in verdict
+
+
+def test_the_place_is_told_in_full(script, tmp_path):
+    place = synthetic.environment() | {"gpu": {"name": "made up", "facts": {"mig": "<off>"}}, "nvidia_uvm": {"uvm_x": "51"}}
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in (place, synthetic.record())), encoding="utf-8")
+    assert script("report.py", path, "--out", tmp_path / "out").returncode == 0
+    text = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    for name, value in (("umbench", "0.1.0+unknown"), ("created", "2026-01-01T00:00:00Z"), ("host.cpu", "made up"),
+                        ("gpu.mig", "&lt;off&gt;"), ("uvm_x", "51")):
+        assert f"<tr><td>{name}</td><td>{value}</td></tr>" in text
 
 
 def test_reasons_are_shown_as_text(report):

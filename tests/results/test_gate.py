@@ -2,6 +2,7 @@
 
 import itertools
 
+import conftest
 import noise
 import numpy
 from results import judge
@@ -75,7 +76,12 @@ def identical_work():
 def test_real_pairs_of_unchanged_code_are_not_called_changed():
     pairs = list(identical_work())
     assert len(pairs) >= 10
-    for key, base, head in pairs:
-        assert judge.judge({key: (base, head)})[key].verdict == "ok"
+    found = [(key, judge.judge({key: (base, head)})[key]) for key, base, head in pairs]
+    assert all(finding.verdict == "ok" for _, finding in found)
+    table = (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    for key in dict.fromkeys(key for key, _ in found):
+        changes = [finding.change for name, finding in found if name == key]
+        network, strategy = key.split("/")
+        assert f"| {network} | {strategy} | {len(changes)} | {max(map(abs, changes)):.2%} | 0 |" in table
     slowed = [judge.judge({key: (base, [1.1 * sample for sample in head])})[key].verdict for key, base, head in pairs]
     assert slowed.count("regressed") > 0.95 * len(slowed)
