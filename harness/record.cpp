@@ -27,7 +27,7 @@ record blank_record(const experiment& e) {
   r.iterations = e.iterations;
   r.simulated = parse_backend(e.backend).simulated;
   r.memory.budget = e.budget;
-  r.observed.reason = r.simulated ? "simulated" : "nothing ran";
+  r.observed.reason = r.simulated ? "simulated" : "no iteration ended";
   return r;
 }
 

@@ -10,6 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from results import needs  # noqa: E402
+
+needs.require("matplotlib")
+
 import matplotlib  # noqa: E402
 
 matplotlib.use("Agg")

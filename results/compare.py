@@ -10,6 +10,10 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from results import needs  # noqa: E402
+
+needs.require("numpy", "scipy")
+
 from results import arguments, comparison, load, pairs, print_comparison  # noqa: E402
 
 EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # the worst last

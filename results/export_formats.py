@@ -108,19 +108,21 @@ def junit(_, records):
 
 COLUMNS = ["key", "network", "batch", "pass", "fusion", "precision", "strategy", "ratio", "mode", "backend", "device",
            "simulated", "calibrated", "outcome", "reason", "first_ns", "median_ns", "iterations"]
+OBSERVED = ["host_cpu_ns", "energy_uj"]
 MEMORY = ["footprint_bytes", "budget_bytes", "peak_device_bytes"]
-COUNTERS = ["faults", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
-            "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks"]
+COUNTERS = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
+            "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes"]
 
 
 def as_csv(_, records):
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS + MEMORY + [f"last_{name}" for name in COUNTERS])
+    writer.writerow(COLUMNS + OBSERVED + MEMORY + [f"last_{name}" for name in COUNTERS])
     for record in records:
         last = (record.get("counters") or {}).get("last") or {}
         facts = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record)}
         writer.writerow([facts.get(name) for name in COLUMNS]
+                        + [(record.get("observed") or {}).get(name) for name in OBSERVED]
                         + [(record.get("memory") or {}).get(name) for name in MEMORY]
                         + [last.get(name) for name in COUNTERS])
     return text.getvalue()

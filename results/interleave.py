@@ -14,6 +14,10 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from results import needs  # noqa: E402
+
+needs.require("numpy", "scipy")
+
 from results import arguments, load  # noqa: E402
 
 

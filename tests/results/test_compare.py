@@ -1,6 +1,7 @@
 """`umbench compare` as its users meet it."""
 
 import json
+import sys
 
 import numpy
 import pytest
@@ -198,6 +199,17 @@ def test_files_that_are_none(umbench, write, tmp_path):
     assert done.returncode == 3 and "no cell in common" in done.stderr
     done = umbench("compare", write("new.jsonl", [synthetic.record() | {"schema": 2}]), write("b.jsonl", study(1)))
     assert done.returncode == 2 and "new.jsonl:1: schema 2; this reader knows 1" in done.stderr
+
+
+def test_missing_packages_are_named(umbench, tmp_path):
+    python = tmp_path / "python"  # sees no packages but Python's own
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} -E -S \"$@\"\n", encoding="utf-8")
+    python.chmod(0o755)
+    for command in (["compare", "a", "b"], ["interleave", "a", "--base", "b", "--head", "c", "--out", "d"],
+                    ["report", "a", "--out", "b"]):
+        done = umbench(*command, UMBENCH_PYTHON=str(python))
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        assert "lacks" in done.stderr and "UMBENCH_PYTHON" in done.stderr and "python3-" in done.stderr
 
 
 def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):

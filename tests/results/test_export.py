@@ -16,7 +16,7 @@ import synthetic
 def export(umbench, write):
     """The text of an export of a small study with one cell of every kind."""
     records = [synthetic.record(), synthetic.record(strategy="swap_all", ratio=3.0, outcome="infeasible"),
-               synthetic.record(backend="cuda:0", ratio=2.0),
+               synthetic.record(backend="cuda:0", ratio=2.0, observed={"host_cpu_ns": 5000, "energy_uj": 70000}),
                synthetic.record(backend="cuda:0", strategy="device", outcome="crashed")]
     path = write("study.jsonl", [synthetic.environment(), *records])
 
@@ -96,6 +96,7 @@ def test_csv(export):
     assert [row["outcome"] for row in rows] == ["ok", "infeasible", "ok", "crashed"]
     assert [row["simulated"] for row in rows] == ["True", "True", "False", "False"]
     assert float(rows[0]["median_ns"]) == synthetic.slow("managed", 1.5) + 1.5 and rows[1]["median_ns"] == ""
+    assert [(row["host_cpu_ns"], row["energy_uj"]) for row in rows[1:3]] == [("", ""), ("5000", "70000")]
 
 
 def test_bad_usage(umbench, write, tmp_path):
