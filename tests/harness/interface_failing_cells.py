@@ -20,12 +20,12 @@ class FailingCells(InterfaceTest):
 
     def test_a_deadline_ends_a_hanging_cell(self):
         begin = time.monotonic()
-        done = self.umbench(*RUN, "--deadline", "1", "--out", "a.jsonl", env={"UMBENCH_TEST_CELL": "hang:"})
+        done = self.umbench(*RUN, "--deadline", "6", "--out", "a.jsonl", env={"UMBENCH_TEST_CELL": "hang:"})
         self.assertLess(time.monotonic() - begin, 20)
         self.assertEqual(done.returncode, 1)
         record = entries(self.folder / "a.jsonl")[1][0]
         self.assertEqual(record["outcome"], "timeout")
-        self.assertIn("after 1 s", record["reason"])
+        self.assertIn("after 6 s", record["reason"])
 
     def failed(self, how, run=RUN):
         """The record of a cell that fails this way."""
@@ -50,9 +50,9 @@ class FailingCells(InterfaceTest):
 
     def test_what_fails_while_it_counts_keeps_its_times(self):
         for how, words in [("late_abort", "killed by SIGABRT: asked to abort"), ("late_exit", "exited with code 3"),
-                           ("late_garbage", "gave no record"), ("late_hang", "no result after 3 s")]:
+                           ("late_garbage", "gave no record"), ("late_hang", "no result after 6 s")]:
             (self.folder / "a.jsonl").unlink(missing_ok=True)
-            shown = self.well(*RUN, "--deadline", "3", "--out", "a.jsonl", env={"UMBENCH_TEST_CELL": f"{how}:"})
+            shown = self.well(*RUN, "--deadline", "6", "--out", "a.jsonl", env={"UMBENCH_TEST_CELL": f"{how}:"})
             self.assertIn("outcome    ok", shown)
             record = entries(self.folder / "a.jsonl")[1][0]
             self.assertEqual((record["outcome"], len(record["samples_ns"])), ("ok", 5))
@@ -67,7 +67,7 @@ class FailingCells(InterfaceTest):
 
     def test_a_cell_that_sleeps_in_the_kernel_stops_the_sweep(self):
         grids = [{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [2, 0.5, 1]}]
-        spec = self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 1})
+        spec = self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 6})
         done = self.umbench("sweep", spec, "--jobs", "1", env={"UMBENCH_TEST_CELL": "sleep:managed/x1.00"})
         self.assertEqual(done.returncode, 1)
         last = done.stderr.splitlines()[-1]
@@ -87,14 +87,14 @@ class FailingCells(InterfaceTest):
 
     def test_after_a_timeout_higher_ratios_of_the_line_are_not_run(self):
         grids = [{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [2, 0.5, 1.5, 1]}]
-        spec = self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 1})
+        spec = self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 6})
         hang = {"UMBENCH_TEST_CELL": "hang:managed/x1.00"}
         done = self.umbench("sweep", spec, "--jobs", "1", env=hang)
         self.assertEqual(done.returncode, 1)
         records = entries(self.folder / "study.jsonl")[1]
         self.assertEqual([record["ratio"] for record in records], [0.5, 1, 1.5, 2] * 2)  # they ramp upward
         self.assertEqual([record["outcome"] for record in records[:4]], ["ok", "timeout", "timeout", "timeout"])
-        self.assertIn("no result after 1 s", records[1]["reason"])
+        self.assertIn("no result after 6 s", records[1]["reason"])
         for record in records[2:4]:
             self.assertRegex(record["reason"], r"^not run: .*managed/x1\.00.* timed out; --no-skip")
         self.assertNotIn("timeout", [record["outcome"] for record in records[4:]])
@@ -105,7 +105,7 @@ class FailingCells(InterfaceTest):
 
     def test_budgets_ramp_downward(self):
         grids = [{"network": "alexnet", "strategy": "managed", "budget": ["300MiB", "2GiB", "1GiB"]}]
-        self.umbench("sweep", self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 1}), "--jobs", "1",
+        self.umbench("sweep", self.spec(grids=grids, common={"backend": "sim:h200", "deadline_s": 6}), "--jobs", "1",
                      env={"UMBENCH_TEST_CELL": f"hang:managed/{2**30}B"})
         records = entries(self.folder / "study.jsonl")[1]
         self.assertEqual([record["memory"]["budget_bytes"] // 2**20 for record in records], [2048, 1024, 300])
