@@ -12,6 +12,8 @@ namespace {
 
 // An arena this close to the lower bound (1 part in so many) is not made smaller.
 constexpr byte_count near_enough = 500;
+// One this far from it (1 part in so many) is packed by the other rule, too.
+constexpr byte_count far = 64;
 // By how much an arena may grow on the way to a smaller one (1 part in so many).
 constexpr byte_count most_rise = 60;
 // How many comparisons of two blocks a search may take: some tens of milliseconds.
@@ -198,7 +200,13 @@ packing pack(std::span<const block> blocks, packer how) {
       others.blocks.push_back(b);
     }
   }
-  const attempt best = searched(others, result.peak_live + result.peak_live / near_enough);
+  const byte_count goal = result.peak_live + result.peak_live / near_enough;
+  attempt best = searched(others, goal);
+  if (best.bytes > result.peak_live + result.peak_live / far) {  // which rule does better varies
+    others.how = how == packer::best_fit ? packer::first_fit : packer::best_fit;
+    attempt other = searched(others, goal);
+    if (other.bytes < best.bytes) best = std::move(other);
+  }
   for (std::size_t k = 0; k < which.size(); ++k) result.offset[which[k]] = best.offset[k];
   result.bytes = best.bytes;
   return result;

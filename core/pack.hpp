@@ -20,8 +20,8 @@ struct block {
 
 // first_fit takes the lowest gap that is wide enough, best_fit the tightest one. Both try several
 // orders of placing (largest first, largest bytes x steps first, longest-lived first), change them by
-// a bounded search while the arena is larger than the lower bound, and keep the smallest arena. Equal
-// blocks give equal packings.
+// a bounded search while the arena is larger than the lower bound, and keep the smallest arena; where
+// that leaves it much larger, the other one has its turn. Equal blocks give equal packings.
 enum class packer : std::uint8_t { first_fit, best_fit };
 
 struct packing {
