@@ -73,7 +73,7 @@ std::string bus_id(int device) {
 // While copies run: an idle link saves power by a lower generation.
 gpu_state state_under_load(const nvml& gpu) {
   constexpr byte_count bytes = 32 * MiB;
-  constexpr int copies = 32;
+  constexpr int copies = 128;
   const arena from = pinned_arena(bytes), to = device_arena(bytes);
   const stream on = make_stream();
   for (int i = 0; i < copies; ++i) {

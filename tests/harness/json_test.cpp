@@ -285,10 +285,19 @@ TEST(RecordJson, ReadsBackEqual) {
   EXPECT_EQ(back.network.arithmetic, precision::bf16);
   EXPECT_EQ(back.network.order, memory_order::nchw);
   EXPECT_EQ(back.launch, launch_way::cuda_graph);
+  EXPECT_EQ(back.observed.before, r.observed.before);
+  EXPECT_EQ(back.observed.after, r.observed.after);
+  EXPECT_EQ(back.observed.energy_uj, 123456U);
   EXPECT_EQ(back.engines->at(0).flops, 1000U);
   EXPECT_EQ(back.engines->at(0).bytes, 100U);
   EXPECT_EQ(back.engines->at(0).parts, 4);
   EXPECT_EQ(kind_of_line(line, "line"), line_kind::record);
+}
+
+TEST(EnvironmentJson, OnlyTheAnswerOfAGpuTellsWhatIsFree) {
+  environment e = collect_environment(gpu_facts{.name = "made up", .free_bytes = 4096});
+  EXPECT_EQ(gpu_from_json(to_json(*e.gpu), "answer").free_bytes, 4096U);
+  EXPECT_EQ(environment_from_json(to_json(e), "line").gpu->free_bytes, std::nullopt);
 }
 
 TEST(RecordJson, WhatIsUnknownIsNull) {
