@@ -1,5 +1,6 @@
 """Cells that die or hang take nothing with them. The environment variable UMBENCH_TEST_CELL makes them do so."""
 
+import os
 import time
 import unittest
 
@@ -59,8 +60,11 @@ class FailingCells(InterfaceTest):
             self.assertIn("the pass that counts: ", record["counters_reason"])
             self.assertIn(words, record["counters_reason"])
 
+    @unittest.skipIf({"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ), "a sanitizer dies without memory of its own")
     def test_a_host_without_memory(self):
         self.assertEqual(self.failed("memory", run=[*RUN[:2], "resnet152", *RUN[3:]])[0], "host_out_of_memory")
+
+    def test_a_cell_that_the_kernel_takes_for_want_of_memory(self):
         outcome, reason = self.failed("out_of_memory")
         self.assertEqual(outcome, "host_out_of_memory")
         self.assertIn("the kernel killed its process", reason)
