@@ -44,6 +44,8 @@ std::string_view to_text(residence home) {
       return "staged";
     case residence::managed:
       return "managed";
+    case residence::twinned:
+      return "twinned";
     case residence::host:
       return "host";
   }

@@ -16,8 +16,10 @@ namespace um {
 //   device   in the device arena from its first write to its last use
 //   staged   at home in pinned host memory, in the device arena while resident
 //   managed  in the managed arena; the driver, prefetch and evict move it
+//   twinned  in the managed arena; evict copies it to a pinned twin of its own and discards it, prefetch
+//            populates its range and copies it back; nothing else moves it
 //   host     in pinned host memory, read and written over the link (zero-copy)
-enum class residence : std::uint8_t { device, staged, managed, host };
+enum class residence : std::uint8_t { device, staged, managed, twinned, host };
 
 enum class advice : std::uint8_t {
   read_mostly,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <span>
@@ -52,11 +53,11 @@ struct knob {
   std::int64_t standard = 0, least = 0, most = 0;
 };
 
-using planner = memory_plan (*)(const problem&);
+using planner = std::function<memory_plan(const problem&)>;
 
 struct strategy {
   std::string name, summary;
-  planner plan = nullptr;
+  planner plan;
   packer placed_by = packer::best_fit;
   std::vector<knob> knobs;
   bool same_bits = true;  // as `device`; false: sums in another order, so equal to rounding only

@@ -52,6 +52,7 @@ bool bear_record_line(std::string_view line) {
 constexpr std::array readers{
     fuzzed_reader{"cell", [](std::string_view t) { return bear(t, cell_from_json); }},
     fuzzed_reader{"graph", [](std::string_view t) { return bear(t, graph_from_json); }},
+    fuzzed_reader{"hints", [](std::string_view t) { return bear(t, hint_strategy_from_json); }},
     fuzzed_reader{"machine", [](std::string_view t) { return bear(t, machine_from_json); }},
     fuzzed_reader{"plan", [](std::string_view t) { return bear(t, plan_from_json); }},
     fuzzed_reader{"record", bear_record_line},

@@ -11,6 +11,7 @@
 #include "harness/environment.hpp"
 #include "harness/isolation.hpp"
 #include "harness/numbers.hpp"
+#include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
 
 namespace um {
@@ -72,6 +73,12 @@ experiment experiment_of(const experiment_options& o) {
   require("--strategy", o.strategy, "see `umbench list strategies`");
   require("--backend", o.backend, "give sim:NAME (see `umbench list machines`) or cuda:N");
   e.strategy = o.strategy;
+  if (is_rules_file(o.strategy)) {
+    e.rules = without_rules(rules_from_file(o.strategy), o.without);
+    e.strategy = e.rules->name;
+  } else {
+    for (const std::string& rule : o.without) e.strategy += ",without=" + rule;
+  }
   e.strategy_knobs = knobs_of("--knob", o.strategy_knobs);
   if (!o.ratio.empty()) e.ratio = real_number("--ratio", o.ratio, least_ratio, most_ratio);
   if (!o.budget.empty()) e.budget = size_in_bytes("--budget", o.budget);

@@ -14,6 +14,7 @@ struct experiment_options {
   std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
       mode, workspace_cap, iterations, deadline;
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
+  std::vector<std::string> without;
   bool sgd = false, timeline = false, allow_native = false, times_only = false;
   std::string machines;
 };

@@ -8,8 +8,9 @@ namespace um {
 
 void digest_book::check(record& r) {
   if (r.result != outcome::ok || !r.digest) return;
-  const strategy* const by = find(strategies(), r.strategy);
-  if (by != nullptr && !by->same_bits) return;
+  const strategy* const row = find(strategies(), r.strategy);
+  const bool same_bits = r.rules ? strategy_of(*r.rules).same_bits : row == nullptr || row->same_bits;
+  if (!same_bits) return;
   // With SGD the result depends on how many iterations ran.
   const std::string group = fmt::format("{}/i{}", group_of(r), r.iterations);
   if (r.strategy == "device") by_group_.emplace(group, *r.digest);

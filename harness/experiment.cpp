@@ -27,7 +27,7 @@ const network_family& family_named(const std::string& name) {
 
 void complete_strategy(experiment& e) {
   if (e.strategy.starts_with(plan_prefix)) return;
-  const strategy& s = strategy_named(e.strategy);
+  const strategy s = strategy_of(e);
   try {
     e.strategy_knobs = complete(s, e.strategy_knobs);
   } catch (const std::invalid_argument& error) {
@@ -118,7 +118,7 @@ bool operator==(const experiment& a, const experiment& b) {
   };
   const auto rest = [](const experiment& e) {
     return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
-                    e.iterations, e.deadline_s, e.timeline, e.allow_native);
+                    e.iterations, e.deadline_s, e.timeline, e.allow_native, e.rules);
   };
   return network(a) == network(b) && rest(a) == rest(b);
 }
@@ -140,6 +140,10 @@ backend_name parse_backend(const std::string& text) {
   throw input_error(
       fmt::format("unknown backend \"{}\"; use sim:NAME (see `umbench list machines`) or cuda:N",
                   one_line(text.substr(0, 80))));
+}
+
+strategy strategy_of(const experiment& e) {
+  return e.rules ? strategy_of(*e.rules) : strategy_named(e.strategy);
 }
 
 network_spec completed(network_spec spec) {
@@ -192,13 +196,11 @@ std::string workspace_text(const experiment& e) {
 std::string key_of(const experiment& e) {
   const network_spec& n = e.network;
   const bool from_file = e.strategy.starts_with(plan_prefix);
-  const strategy* row = from_file ? nullptr : &strategy_named(e.strategy);
-  const std::vector<knob> none;
-  return fmt::format("{}{}/b{}/{}{}/{}/{}{}/{}{}/{}/{}/{}", n.name,
-                     changed_knobs(family_named(n.name).knobs, n.knobs), n.batch, to_text(n.mode),
-                     n.sgd ? "+sgd" : "", to_text(n.joined), storage_text(n), workspace_text(e), e.strategy,
-                     changed_knobs(row ? row->knobs : none, e.strategy_knobs), amount_text(e),
-                     to_text(e.mode.value()), e.backend);
+  const std::vector<knob> knobs = from_file ? std::vector<knob>{} : strategy_of(e).knobs;
+  return fmt::format(
+      "{}{}/b{}/{}{}/{}/{}{}/{}{}/{}/{}/{}", n.name, changed_knobs(family_named(n.name).knobs, n.knobs),
+      n.batch, to_text(n.mode), n.sgd ? "+sgd" : "", to_text(n.joined), storage_text(n), workspace_text(e),
+      e.strategy, changed_knobs(knobs, e.strategy_knobs), amount_text(e), to_text(e.mode.value()), e.backend);
 }
 
 std::string line_of(experiment e) {

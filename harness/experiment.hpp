@@ -9,6 +9,7 @@
 #include "core/planner.hpp"
 #include "harness/machines.hpp"
 #include "harness/plan_file.hpp"
+#include "hints/rules.hpp"
 #include "networks/catalogue.hpp"
 
 namespace um {
@@ -37,6 +38,7 @@ struct experiment {
   std::uint32_t deadline_s = 300;
   bool timeline = false;
   bool allow_native = false;
+  std::optional<hint_strategy> rules = {};  // of a strategy that came from a file
   friend bool operator==(const experiment&, const experiment&);
 };
 
@@ -47,6 +49,9 @@ experiment completed(experiment e);
 
 // The same for an experiment whose network is completed already: spares building it anew.
 experiment completed_on_known_network(experiment e);
+
+// The row or the rules that the experiment names. Throws input_error.
+strategy strategy_of(const experiment& e);
 
 // Completes the network's knobs and memory order and builds it once, so that a size no network can have is
 // refused before anything runs.

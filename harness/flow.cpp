@@ -111,7 +111,7 @@ problem problem_of(const experiment& e, const setting& s, byte_count budget) {
 }
 
 plan_file plan_for(const experiment& e, const problem& p) {
-  const strategy& s = strategy_named(e.strategy);
+  const strategy s = strategy_of(e);
   plan_file file{e.network, e.strategy,     e.strategy_knobs, e.ratio,
                  p.budget,  e.mode.value(), s.placed_by,      s.plan(p)};
   if (const auto defect = defect_of(p.network, file.plan)) {

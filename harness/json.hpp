@@ -15,6 +15,7 @@
 #include "harness/plan_file.hpp"
 #include "harness/record.hpp"
 #include "harness/sweep.hpp"
+#include "hints/rules.hpp"
 
 namespace um {
 
@@ -31,6 +32,10 @@ std::string to_json(const machine& of, const measure::calibration& from);
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);
 plan_file plan_from_json(std::string_view text, const std::string& source);
+
+// A strategy of rules: what a user writes, and what a record keeps.
+std::string to_json(const hint_strategy& s);
+hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source);
 

@@ -19,7 +19,8 @@ json json_of(const experiment& e) {
           {"iterations", e.iterations},
           {"deadline_s", e.deadline_s},
           {"timeline", e.timeline},
-          {"allow_native", e.allow_native}};
+          {"allow_native", e.allow_native},
+          {"rules", e.rules ? json_of(*e.rules) : json(nullptr)}};
 }
 
 experiment experiment_from(const json& value, const place& at) {
@@ -40,6 +41,7 @@ experiment experiment_from(const json& value, const place& at) {
   e.deadline_s = static_cast<std::uint32_t>(f.integer("deadline_s", 1, most_deadline_s));
   e.timeline = f.boolean("timeline");
   e.allow_native = f.boolean("allow_native");
+  if (f.has("rules") && !f.is_null("rules")) e.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
   f.finish();
   return e;
 }

@@ -26,6 +26,9 @@ void check_calibration(fields f);
 json json_of(const observation& o);
 observation observation_from(const json& value, const place& at);
 
+json json_of(const hint_strategy& s);
+hint_strategy hint_strategy_from(const json& value, const place& at);
+
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);
 
@@ -48,5 +51,7 @@ std::map<std::string, std::int64_t> knobs_from(const json& value, const place& a
 
 // Lower-case letters, digits, '-', '_', '.'; not empty. Such names can stand in keys and file names.
 bool is_plain_name(std::string_view name);
+// The same with what strategies of rules add: "NAME#DIGEST", ",without=RULE".
+bool is_strategy_name(std::string_view name);
 
 }  // namespace um

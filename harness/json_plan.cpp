@@ -116,7 +116,7 @@ void read_actions(fields& f, const graph& g, memory_plan& plan) {
 
 void read_purpose(fields& f, plan_file& file) {
   file.strategy = f.text("strategy");
-  if (!is_plain_name(file.strategy)) refuse(f.where("strategy"), "use lower-case letters, digits and '_'");
+  if (!is_strategy_name(file.strategy)) refuse(f.where("strategy"), "use lower-case letters, digits and '_'");
   file.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (!f.is_null("ratio")) file.ratio = f.number("ratio", least_ratio, most_ratio);
   file.budget = static_cast<byte_count>(f.integer("budget_bytes", 1));
@@ -231,6 +231,12 @@ std::map<std::string, std::int64_t> knobs_from(const json& value, const place& a
 bool is_plain_name(std::string_view name) {
   return !name.empty() &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") == std::string_view::npos;
+}
+
+bool is_strategy_name(std::string_view name) {
+  std::string plain(name);
+  std::erase_if(plain, [](char c) { return c == '#' || c == ',' || c == '='; });
+  return is_plain_name(plain) && is_plain_name(name.substr(0, 1));
 }
 
 std::string to_json(const plan_file& file) {

@@ -171,6 +171,7 @@ void write_identity(json& out, const record& r) {
   out["workspace_cap_bytes"] = or_null(r.workspace_cap);
   out["strategy"] = r.strategy;
   out["strategy_knobs"] = knobs_json(r.strategy_knobs);
+  out["rules"] = r.rules ? json_of(*r.rules) : json(nullptr);
   out["ratio"] = or_null(r.ratio);
   out["mode"] = to_text(r.mode);
   out["backend"] = r.backend;
@@ -189,6 +190,7 @@ void read_identity(fields& f, record& r) {
   r.workspace_cap = f.count_or_null("workspace_cap_bytes");
   r.strategy = f.text("strategy");
   r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
+  if (f.has("rules") && !f.is_null("rules")) r.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
   if (!f.is_null("ratio")) r.ratio = f.number("ratio", 0, std::numeric_limits<double>::max());
   r.mode =
       as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});

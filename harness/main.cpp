@@ -44,7 +44,10 @@ void add_experiment(CLI::App& command, experiment_options& o) {
   option(command, "--fusion", o.fusion, "How far operators are joined: none, fused or lean (fused)");
   option(command, "--precision", o.precision, "What products are computed in: fp32, tf32 or bf16 (fp32)");
   option(command, "--memory-order", o.memory_order, "nchw or nhwc (nchw for fp32, nhwc for tf32 and bf16)");
-  option(command, "--strategy", o.strategy, "Strategy; `umbench list strategies`");
+  option(command, "--strategy", o.strategy,
+         "Strategy; `umbench list strategies`, or a file of rules, FILE.json");
+  option(command, "--without", o.without, "Rule of the strategy to switch off; may be repeated")
+      .allow_extra_args(false);
   option(command, "--knob", o.strategy_knobs, "Knob of the strategy, name=value; may be repeated")
       .allow_extra_args(false);
   option(command, "--ratio", o.ratio, "Footprint / budget, 0.1 to 64");

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "harness/strategies.hpp"
+
 namespace um {
 
 std::string_view to_text(outcome o) {
@@ -20,6 +22,7 @@ record blank_record(const experiment& e) {
   r.network = e.network;
   r.strategy = e.strategy;
   r.strategy_knobs = e.strategy_knobs;
+  r.rules = e.rules ? e.rules : rules_named(e.strategy);
   r.ratio = e.ratio;
   r.mode = e.mode.value();
   r.backend = e.backend;

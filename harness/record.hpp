@@ -70,7 +70,8 @@ struct record {
   std::optional<byte_count> workspace_cap;  // on a GPU
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<double> ratio;  // as asked for; else footprint / budget, once both are known
+  std::optional<hint_strategy> rules;  // of a hint strategy, before its knobs; files written earlier lack it
+  std::optional<double> ratio;         // as asked for; else footprint / budget, once both are known
   run_mode mode = run_mode::simulated;
   std::string backend;
   std::optional<std::string> device;  // the machine file's or the GPU's name

@@ -43,6 +43,7 @@ cell cell_from_plan(const run_options& options) {
                                       {"--set", !o.network_knobs.empty()},
                                       {"--strategy", !o.strategy.empty()},
                                       {"--knob", !o.strategy_knobs.empty()},
+                                      {"--without", !o.without.empty()},
                                       {"--ratio", !o.ratio.empty()},
                                       {"--budget", !o.budget.empty()},
                                       {"--mode", !o.mode.empty()}}) {

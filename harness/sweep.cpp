@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <tuple>
 
@@ -79,18 +80,32 @@ std::vector<network_spec> networks_of(const grid& g) {
 
 struct named_strategy {
   std::string name;
+  std::optional<hint_strategy> rules;  // of one from a file
   knob_map knobs;
 };
 
-bool has_knob(const strategy& s, const std::string& name) {
-  return std::any_of(s.knobs.begin(), s.knobs.end(), [&](const knob& k) { return k.name == name; });
+std::vector<knob> knobs_of(const named_strategy& s) {
+  return s.rules ? um::knobs_of(*s.rules) : strategy_named(s.name).knobs;
 }
 
-void check_knobs_known(const grid& g) {
+bool has_knob(const named_strategy& s, const std::string& name) {
+  const std::vector<knob> all = knobs_of(s);
+  return std::any_of(all.begin(), all.end(), [&](const knob& k) { return k.name == name; });
+}
+
+// Files of rules lie beside the sweep's file, or where their paths say.
+named_strategy named(const std::string& text, const std::filesystem::path& folder) {
+  if (!is_rules_file(text)) return {text, std::nullopt, {}};
+  hint_strategy rules = rules_from_file((folder / text).string());
+  std::string name = rules.name;
+  return {std::move(name), std::move(rules), {}};
+}
+
+void check_knobs_known(const grid& g, const std::vector<named_strategy>& strategies) {
   for (const auto& [name, values] : g.strategy_knobs) {
     std::vector<std::string> known;
-    for (const std::string& s : g.strategies) {
-      for (const knob& k : strategy_named(s).knobs) known.push_back(k.name);
+    for (const named_strategy& s : strategies) {
+      for (const knob& k : knobs_of(s)) known.push_back(k.name);
     }
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
@@ -100,15 +115,17 @@ void check_knobs_known(const grid& g) {
   }
 }
 
-std::vector<named_strategy> strategies_of(const grid& g) {
-  check_knobs_known(g);
-  std::vector<std::string> names = g.strategies;
-  std::stable_partition(names.begin(), names.end(), [](const std::string& s) { return s == "device"; });
+std::vector<named_strategy> strategies_of(const grid& g, const std::filesystem::path& folder) {
+  std::vector<named_strategy> given;
+  for (const std::string& text : g.strategies) given.push_back(named(text, folder));
+  check_knobs_known(g, given);
+  std::stable_partition(given.begin(), given.end(),
+                        [](const named_strategy& s) { return s.name == "device"; });
   std::vector<named_strategy> all;
-  for (const std::string& name : names) {
+  for (const named_strategy& s : given) {
     auto knobs = g.strategy_knobs;
-    std::erase_if(knobs, [&](const auto& k) { return !has_knob(strategy_named(name), k.first); });
-    for (knob_map& choice : choices(knobs)) all.push_back({name, std::move(choice)});
+    std::erase_if(knobs, [&](const auto& k) { return !has_knob(s, k.first); });
+    for (knob_map& choice : choices(knobs)) all.push_back({s.name, s.rules, std::move(choice)});
   }
   return all;
 }
@@ -140,10 +157,10 @@ std::vector<std::optional<byte_count>> workspace_caps_of(const grid& g) {
   return {g.workspace_caps.begin(), g.workspace_caps.end()};
 }
 
-std::vector<experiment> expand(const grid& g, bool allow_native) {
+std::vector<experiment> expand(const grid& g, const std::filesystem::path& folder, bool allow_native) {
   check_size(g);
   const auto nets = networks_of(g);
-  const auto strategies = strategies_of(g);
+  const auto strategies = strategies_of(g, folder);
   const auto amounts = amounts_of(g);
   std::vector<experiment> cells;
   for (const std::string& backend : g.backends) {
@@ -153,7 +170,7 @@ std::vector<experiment> expand(const grid& g, bool allow_native) {
           for (const named_strategy& s : strategies) {
             for (const amount& a : amounts) {
               cells.push_back({network, s.name, s.knobs, a.ratio, a.budget, backend, mode, cap, g.iterations,
-                               g.deadline_s, g.timeline, allow_native});
+                               g.deadline_s, g.timeline, allow_native, s.rules});
             }
           }
         }
@@ -186,7 +203,7 @@ std::vector<experiment> expand(const sweep_spec& spec, const std::string& source
   std::map<std::string, std::size_t> seen;
   for (std::size_t i = 0; i < spec.grids.size(); ++i) {
     try {
-      for (experiment& e : expand(spec.grids[i], allow_native)) {
+      for (experiment& e : expand(spec.grids[i], std::filesystem::path(source).parent_path(), allow_native)) {
         add_cell(all, seen, completed_on_known_network(std::move(e)));
       }
       if (all.size() > most_cells) {

@@ -19,7 +19,7 @@ struct grid {
   std::vector<precision> precisions{precision::fp32};
   std::vector<memory_order> orders;  // none: the standard one of each precision
   std::map<std::string, std::vector<std::int64_t>> network_knobs;
-  std::vector<std::string> strategies;
+  std::vector<std::string> strategies;  // names, or files of rules, FILE.json, read by expand()
   // Apply to those strategies of the grid that have such a knob, and at least one must.
   std::map<std::string, std::vector<std::int64_t>> strategy_knobs;
   std::vector<double> ratios;  // neither: the whole device

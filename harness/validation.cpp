@@ -60,7 +60,7 @@ double cell_time(const known_figure& f, const std::string& name, const machine& 
     return std::accumulate(costs.begin(), costs.end(), 0.0,
                            [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); });
   }
-  const strategy& s = strategy_named(name);
+  const strategy s = strategy_named(name);
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
   const problem p{g, costs, on, static_cast<byte_count>(whole / f.ratio), pressure::driver, complete(s, {})};
   return steady(simulate(p, s, 4));
@@ -94,13 +94,14 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
 
 std::vector<comparison> compare_record(const record& r, const machine& on) {
   if (r.simulated || r.result != outcome::ok || !r.memory.budget || r.samples.empty()) return {};
-  const strategy* s = find(strategies(), r.strategy);
-  if (s == nullptr) return {};
+  const strategy* named = find(strategies(), r.strategy);
+  if (named == nullptr && !r.rules) return {};
+  const strategy s = r.rules ? strategy_of(*r.rules) : *named;
   const graph g = build(r.network);
   const std::optional<profile> costs = measured_profile(r, g);
   if (!costs) return {};
   const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
-  const std::vector<nanoseconds> times = simulate(p, *s, r.iterations);
+  const std::vector<nanoseconds> times = simulate(p, s, r.iterations);
   const double first = static_cast<double>(r.samples.front()), rest = steady(r.samples);
   const std::string group =
       fmt::format("{} b{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,

@@ -1,0 +1,155 @@
+#include "hints/rules.hpp"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+#include "hints/hints.hpp"
+
+namespace um {
+namespace {
+
+bool is_plain(std::string_view name) {
+  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == name.npos;
+}
+
+bool may_twin(role use) {
+  return use == role::input || use == role::activation || use == role::activation_gradient;
+}
+
+// What is wrong with one rule by itself.
+std::optional<std::string> defect_of(const hint_rule& r) {
+  if (!is_plain(r.name)) return "its name: use lower-case letters, digits and '_'";
+  if (const auto* p = std::get_if<residence_rule>(&r.what); p != nullptr) {
+    if (p->where == residence::staged || p->where == residence::twinned) {
+      return "residence " + std::string(to_text(p->where)) +
+             " needs copies at the right moments; use managed, device or host here, and evict by twin";
+    }
+  }
+  if (const auto* e = std::get_if<evict_rule>(&r.what); e != nullptr && e->by == evict_means::twin) {
+    for (const role use : r.which.roles) {
+      if (!may_twin(use)) {
+        return "a " + std::string(to_text(use)) +
+               " outlives the iteration and cannot leave by twin; name input, activation, "
+               "activation_gradient";
+      }
+    }
+  }
+  return {};
+}
+
+// The value that all rules with this member share; nothing if they differ or there are none.
+template <class Rule, class Counts>
+std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::* member, Counts&& counts) {
+  std::optional<std::int64_t> value;
+  for (const hint_rule& r : s.rules) {
+    const auto* one = std::get_if<Rule>(&r.what);
+    if (one == nullptr || !counts(*one)) continue;
+    if (value && *value != one->*member) return {};
+    value = one->*member;
+  }
+  return value;
+}
+
+constexpr auto by_operators = [](const prefetch_rule& r) { return r.unit == look_ahead::operators; };
+constexpr auto by_gap = [](const evict_rule& r) {
+  return r.when == evict_when::after_use || r.order == evict_order::not_soon;
+};
+
+}  // namespace
+
+std::optional<std::string> defect_of(const hint_strategy& s) {
+  std::size_t pressures = 0;
+  bool moves = false;
+  for (std::size_t i = 0; i < s.rules.size(); ++i) {
+    const hint_rule& r = s.rules[i];
+    if (const auto wrong = defect_of(r)) return "rule " + r.name + ": " + *wrong;
+    for (std::size_t k = 0; k < i; ++k) {
+      if (s.rules[k].name == r.name) return "rule " + r.name + ": two rules have this name; rename one";
+    }
+    const auto* e = std::get_if<evict_rule>(&r.what);
+    if (e != nullptr && e->when == evict_when::pressure && ++pressures > 1) {
+      return "rule " + r.name + ": another rule evicts under pressure already; keep one";
+    }
+    moves = moves || (e != nullptr && e->when == evict_when::pressure);
+  }
+  for (const hint_rule& r : s.rules) {
+    if (std::holds_alternative<search_rule>(r.what) && !moves) {
+      return "rule " + r.name + ": there is nothing to search over; add a rule that evicts under pressure";
+    }
+  }
+  return {};
+}
+
+hint_strategy without(hint_strategy s, std::string_view rule) {
+  const auto gone = std::erase_if(s.rules, [&](const hint_rule& r) { return r.name == rule; });
+  if (gone == 0) {
+    std::string known;
+    for (const hint_rule& r : s.rules) known += (known.empty() ? "" : ", ") + r.name;
+    throw std::invalid_argument("strategy " + s.name + " has no rule \"" + std::string(rule) + "\"; it has " +
+                                (known.empty() ? "none" : known));
+  }
+  s.name += ",without=" + std::string(rule);
+  return s;
+}
+
+std::vector<knob> knobs_of(const hint_strategy& s) {
+  std::vector<knob> knobs;
+  if (const auto ahead = shared(s, &prefetch_rule::ahead, by_operators)) {
+    knobs.push_back({"ahead", "operators between the prefetch and the use", *ahead, 0, 64});
+  }
+  if (const auto gap = shared(s, &evict_rule::gap, by_gap)) {
+    knobs.push_back({"gap", "operators without a use for which an eviction pays", *gap, 0, 256});
+  }
+  return knobs;
+}
+
+hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
+  const auto ahead = knobs.find("ahead"), gap = knobs.find("gap");
+  for (hint_rule& r : s.rules) {
+    if (auto* p = std::get_if<prefetch_rule>(&r.what); p && by_operators(*p) && ahead != knobs.end()) {
+      p->ahead = ahead->second;
+    }
+    if (auto* e = std::get_if<evict_rule>(&r.what); e && by_gap(*e) && gap != knobs.end()) {
+      e->gap = gap->second;
+    }
+  }
+  return s;
+}
+
+strategy strategy_of(hint_strategy s) {
+  const bool cuts = std::ranges::any_of(
+      s.rules, [](const hint_rule& r) { return std::holds_alternative<cut_rule>(r.what); });
+  strategy row{s.name, s.summary, nullptr, packer::best_fit, knobs_of(s), !cuts};
+  row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };
+  return row;
+}
+
+std::string_view to_text(tensor_use use) {
+  constexpr std::array<std::string_view, 4> names{"any", "read_only", "written", "needed_again"};
+  return names.at(static_cast<std::size_t>(use));
+}
+std::string_view to_text(operand_side side) {
+  constexpr std::array<std::string_view, 3> names{"inputs", "outputs", "both"};
+  return names.at(static_cast<std::size_t>(side));
+}
+std::string_view to_text(fetch_source from) {
+  return from == fetch_source::network ? "network" : "recorded";
+}
+std::string_view to_text(evict_when when) {
+  return when == evict_when::after_use ? "after_use" : "pressure";
+}
+std::string_view to_text(evict_order order) {
+  constexpr std::array<std::string_view, 3> names{"driver", "not_soon", "furthest_use"};
+  return names.at(static_cast<std::size_t>(order));
+}
+std::string_view to_text(evict_means means) {
+  return means == evict_means::twin ? "twin" : "prefetch_to_host";
+}
+std::string_view verb_of(const decision& what) {
+  constexpr std::array<std::string_view, 7> verbs{"residence", "advise", "prefetch", "evict",
+                                                  "discard",   "cut",    "search"};
+  return verbs.at(what.index());
+}
+
+}  // namespace um

@@ -1,0 +1,142 @@
+// A hint strategy as data: named rules, each for some tensors and with one decision. Tables and files
+// hold such values; one planner (plan_hints) turns them into memory plans.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/memory_plan.hpp"
+#include "core/planner.hpp"
+
+namespace um {
+
+// How a tensor's computes use it within an iteration.
+enum class tensor_use : std::uint8_t {
+  any,
+  read_only,     // no operator writes it
+  written,       // some operator does
+  needed_again,  // used again after operators that do not touch it, as in the backward pass
+};
+
+struct tensor_choice {
+  std::vector<role> roles;  // none: every role
+  tensor_use use = tensor_use::any;
+  friend bool operator==(const tensor_choice&, const tensor_choice&) = default;
+};
+
+// --- decisions ---
+
+// Where the tensors live; without such a rule: managed.
+struct residence_rule {
+  residence where = residence::managed;
+  friend bool operator==(const residence_rule&, const residence_rule&) = default;
+};
+
+// One advice for tensors of a block or more: for less it would split a block.
+struct advice_rule {
+  advice hint = advice::read_mostly;
+  friend bool operator==(const advice_rule&, const advice_rule&) = default;
+};
+
+enum class operand_side : std::uint8_t { inputs, outputs, both };
+enum class look_ahead : std::uint8_t {
+  operators,  // `ahead` operators before the use
+  bytes,      // as soon as less than `ahead` bytes are under way
+  link,       // as late as the link allows, were it `ahead` percent slower
+};
+enum class fetch_source : std::uint8_t {
+  network,   // operands, as the network lists them
+  recorded,  // what faulted in a recorded first iteration without hints, in the order of its faults
+};
+struct prefetch_rule {
+  operand_side of = operand_side::both;
+  look_ahead unit = look_ahead::operators;
+  std::int64_t ahead = 2;
+  fetch_source from = fetch_source::network;
+  friend bool operator==(const prefetch_rule&, const prefetch_rule&) = default;
+};
+
+enum class evict_when : std::uint8_t {
+  after_use,  // right after a use, if `gap` or more operators pass before the next
+  pressure,   // when an operator needs the room
+};
+enum class evict_order : std::uint8_t {
+  driver,        // least recently migrated or populated first, as the driver
+  not_soon,      // the same among what the next `gap` operators do not need
+  furthest_use,  // whose next use is furthest away (Belady)
+};
+enum class evict_means : std::uint8_t {
+  prefetch_to_host,  // by the driver
+  twin,              // an asynchronous copy to a pinned twin, then a discard
+};
+struct evict_rule {
+  evict_when when = evict_when::pressure;
+  evict_order order = evict_order::driver;  // of `pressure`
+  std::int64_t gap = 2;
+  evict_means by = evict_means::prefetch_to_host;
+  friend bool operator==(const evict_rule&, const evict_rule&) = default;
+};
+
+// The value is dead after its last use.
+struct discard_rule {
+  bool prefetch = true;  // what was discarded is populated again before the next write
+  friend bool operator==(const discard_rule&, const discard_rule&) = default;
+};
+
+// Operators whose operands do not fit the budget together go over the batch in slices, together
+// with neighbours that share those operands.
+struct cut_rule {
+  friend bool operator==(const cut_rule&, const cut_rule&) = default;
+};
+
+// The numbers of the other rules are a start: neighbouring ones are tried in the simulator, at most
+// `trials` plans, and the fastest plan is taken.
+struct search_rule {
+  std::int64_t trials = 24;
+  friend bool operator==(const search_rule&, const search_rule&) = default;
+};
+
+using decision =
+    std::variant<residence_rule, advice_rule, prefetch_rule, evict_rule, discard_rule, cut_rule, search_rule>;
+
+struct hint_rule {
+  std::string name;
+  tensor_choice which;  // of no meaning to cut and search
+  decision what;
+  friend bool operator==(const hint_rule&, const hint_rule&) = default;
+};
+
+struct hint_strategy {
+  std::string name, summary;
+  std::vector<hint_rule> rules;
+  friend bool operator==(const hint_strategy&, const hint_strategy&) = default;
+};
+
+// Why the rules make no strategy, naming the rule and the mend; nothing if they do.
+std::optional<std::string> defect_of(const hint_strategy& s);
+
+// The strategy with one rule less, named "NAME,without=RULE". Throws std::invalid_argument, listing the
+// rules, if it has none of that name.
+hint_strategy without(hint_strategy s, std::string_view rule);
+
+// What can be set from outside: `ahead`, if all prefetch rules agree on it, and `gap` likewise.
+std::vector<knob> knobs_of(const hint_strategy& s);
+hint_strategy with_knobs(hint_strategy s, const knob_values& knobs);
+
+// A row for tables of strategies, which holds the rules.
+strategy strategy_of(hint_strategy s);
+
+std::string_view to_text(tensor_use use);
+std::string_view to_text(operand_side side);
+std::string_view to_text(fetch_source from);
+std::string_view to_text(evict_when when);
+std::string_view to_text(evict_order order);
+std::string_view to_text(evict_means means);
+// The decision's verb, as in files: "residence", "advise", "prefetch", "evict", "discard", "cut", "search".
+std::string_view verb_of(const decision& what);
+
+}  // namespace um
