@@ -378,4 +378,19 @@ work work_of(const graph& g, const op& o, const slice& s) {
   return result;
 }
 
+bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
+  const auto is_of_parameters = [](role use) {
+    return use == role::parameter || use == role::parameter_gradient;
+  };
+  if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].use == role::output; })) return false;
+  try {
+    const std::vector<access> touched = accesses_of(g, o, {axis::batch, parts - 1, parts});
+    return std::ranges::all_of(touched, [&](const access& a) {
+      return !is_of_parameters(g.tensors[a.what].use) || is_whole(g.tensors[a.what].shape, a.where);
+    });
+  } catch (const std::invalid_argument&) {  // no such cut, or fewer images than parts
+    return false;
+  }
+}
+
 }  // namespace um

@@ -59,6 +59,10 @@ struct access {
 // Throws std::invalid_argument, naming the operator, where it cannot be cut that way.
 std::vector<access> accesses_of(const graph& g, const op& o, const slice& s = {});
 
+// Whether an operator can go over the batch in so many slices: there is such a cut, the operator's first
+// axis is the batch (on parameters it is not), and it writes no output of the network.
+bool can_be_cut(const graph& g, const op& o, std::uint32_t parts);
+
 struct work {
   std::uint64_t flops = 0;
   byte_count read = 0, written = 0;

@@ -69,7 +69,7 @@ class walk {
 
   lifetime_table run() {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (persists(g_.tensors[t].use) && (is(t, residence::device) || is(t, residence::managed))) {
+      if (persists(g_.tensors[t].use) && (is(t, residence::device) || is_managed(plan_.home[t]))) {
         for_groups(t, {0, cuts_[t].of}, [&](group_state& s) { touch(t, s, s.parts, 0); });
       }
     }
@@ -148,7 +148,7 @@ class walk {
     lifetime l;
     l.what = t;
     l.parts = parts;
-    l.managed = is(t, residence::managed);
+    l.managed = is_managed(plan_.home[t]);
     l.begin = action;
     l.first_byte = first_byte_of(g_.tensors[t], cuts_[t], parts.begin);
     const byte_count end = parts.end == cuts_[t].of ? bytes_of(g_.tensors[t])
@@ -192,7 +192,7 @@ class walk {
       const op& o = g_.ops[c->what];
       const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
       if (from == to || survives(g_.tensors[from].use) ||
-          is(from, residence::managed) != is(to, residence::managed))
+          is_managed(plan_.home[from]) != is_managed(plan_.home[to]))
         continue;
       for (const std::uint32_t l : table_.of_tensor[to]) {
         lifetime& heir = table_.all[l];

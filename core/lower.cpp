@@ -29,7 +29,8 @@ struct uses {
 };
 struct part_uses {
   uses device, host;
-  bool home_valid = false;  // staged: the home holds the current value
+  bool home_valid = false;  // copied: the home holds the current value
+  bool here = false;        // twinned: the managed arena does
 };
 
 class lowering {
@@ -41,7 +42,7 @@ class lowering {
         cuts_(cuts_of(g_, plan)),
         table_(lifetimes_of(g_, p.costs, plan, cuts_)),
         at_(lay_out(g_, table_, plan, how)),
-        managed_(g_, cuts_, table_, at_) {
+        managed_(g_, plan, cuts_, table_, at_) {
     out_.home = plan.home;
     out_.device_arena_bytes = at_.device_bytes;
     out_.managed_arena_bytes = at_.managed_bytes;
@@ -49,8 +50,10 @@ class lowering {
     out_.under = p.under;
     out_.terms = at_.terms;
     users_.assign(table_.all.size(), nobody);
+    movers_.assign(table_.all.size(), nobody);
     started_.assign(table_.all.size(), false);
     resident_.assign(at_.managed_bytes / managed_block, false);
+    filled_ = resident_;
     place_pinned();
   }
 
@@ -71,7 +74,7 @@ class lowering {
   void place_pinned() {
     pinned_.assign(g_.tensors.size(), 0);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (plan_.home[t] != residence::staged && plan_.home[t] != residence::host) continue;
+      if (!is_pinned(plan_.home[t])) continue;
       pinned_[t] = out_.pinned_arena_bytes;
       out_.pinned_arena_bytes += round_up(bytes_of(g_.tensors[t]), arena_alignment);
     }
@@ -84,7 +87,7 @@ class lowering {
   void place_ends() {
     const auto last = static_cast<std::uint32_t>(plan_.actions.empty() ? 0 : plan_.actions.size() - 1);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      const bool pinned = plan_.home[t] == residence::staged || plan_.home[t] == residence::host;
+      const bool pinned = is_pinned(plan_.home[t]);
       const auto end = [&](std::uint32_t action) -> address {
         if (pinned) return {space::pinned, pinned_[t]};
         const std::uint32_t l = table_.at(t, 0, action);
@@ -98,49 +101,98 @@ class lowering {
 
   // --- residency of managed blocks, in list order ---
 
-  void mark(const range& r, bool resident, bool& fresh) {
-    if (r.bytes == 0) return;
+  // The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
+  // still has to be filled up.
+  std::vector<range> mark(const range& r, bool resident, bool wholly = true) {
+    std::vector<range> changed;
+    if (r.bytes == 0) return changed;
     for (byte_count b = r.offset / managed_block;
          b < (r.offset + r.bytes + managed_block - 1) / managed_block; ++b) {
-      if (resident_[b] == resident) continue;
+      const bool fills_up = resident && wholly && !filled_[b];
+      if (wholly) filled_[b] = resident;
+      if (resident_[b] == resident && !fills_up) continue;
+      if (resident_[b] != resident) resident ? ++resident_count_ : --resident_count_;
       resident_[b] = resident;
-      if (resident) {
-        fresh = true;
-        ++resident_count_;
+      const byte_count at = b * managed_block;
+      if (!changed.empty() && changed.back().offset + changed.back().bytes == at) {
+        changed.back().bytes += managed_block;
       } else {
-        --resident_count_;
+        changed.push_back({at, managed_block});
       }
     }
+    return changed;
   }
 
-  std::vector<range> touched(const compute& x) const {
-    std::vector<range> all;
+  struct touch {
+    range where;
+    bool wholly = true;
+  };
+  std::vector<touch> touched(const compute& x) const {
+    std::vector<touch> all;
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
-      if (plan_.home[a.what] != residence::managed) continue;
+      if (!is_managed(plan_.home[a.what])) continue;
       for (const range& r : runs_of(g_.tensors[a.what], a.where))
-        all.push_back({managed_.offset_of(a.what) + r.offset, r.bytes});
+        all.push_back({{managed_.offset_of(a.what) + r.offset, r.bytes},
+                       bytes_of(g_.tensors[a.what]) >= managed_block});
     }
     return all;
   }
 
+  // Blocks that become resident at an action, and those that stop being so.
+  struct change {
+    std::vector<range> fresh;
+    std::uint64_t freed = 0;
+  };
+
+  change change_at(std::uint32_t i) {
+    change c;
+    const std::uint64_t before = resident_count_;
+    const auto leave = [&](tensor_id t, const slice& part) {
+      for (const range& r : managed_.owned(t, part, i)) mark(r, false);
+      c.freed = before - resident_count_;
+    };
+    std::visit(overloaded{[](const advise&) {},
+                          [&](const compute& x) {
+                            for (const touch& t : touched(x)) {
+                              if (!mark(t.where, true, t.wholly).empty()) c.fresh.push_back(t.where);
+                            }
+                          },
+                          [&](const prefetch& x) {
+                            if (is_managed(plan_.home[x.what]))
+                              c.fresh = mark(managed_.range_of(x.what, x.part), true);
+                          },
+                          [&](const evict& x) {
+                            if (is_managed(plan_.home[x.what])) leave(x.what, x.part);
+                          },
+                          [&](const discard& x) {
+                            if (is_managed(plan_.home[x.what])) leave(x.what, x.part);
+                          }},
+               plan_.actions[i]);
+    return c;
+  }
+
   void walk_residency() {
-    fresh_.assign(plan_.actions.size(), false);
-    resident_blocks_.assign(plan_.actions.size(), 0);
+    changes_.clear();
+    resident_blocks_.clear();
     for (std::uint32_t i = 0; i < plan_.actions.size(); ++i) {
-      bool fresh = false, ignored = false;
-      const action& a = plan_.actions[i];
-      if (const auto* c = std::get_if<compute>(&a)) {
-        for (const range& r : touched(*c)) mark(r, true, fresh);
-      } else if (const auto* f = std::get_if<prefetch>(&a); f && plan_.home[f->what] == residence::managed) {
-        mark(managed_.range_of(f->what, f->part), true, fresh);
-      } else if (const auto* e = std::get_if<evict>(&a); e && plan_.home[e->what] == residence::managed) {
-        for (const range& r : managed_.owned(e->what, e->part, i)) mark(r, false, ignored);
-      } else if (const auto* d = std::get_if<discard>(&a); d && plan_.home[d->what] == residence::managed) {
-        for (const range& r : managed_.owned(d->what, d->part, i)) mark(r, false, ignored);
-      }
-      fresh_[i] = fresh;
-      resident_blocks_[i] = resident_count_;
+      changes_.push_back(change_at(i));
+      resident_blocks_.push_back(resident_count_);
     }
+  }
+
+  // What takes room waits for those who gave it up: for the last of them without whom the capacity would
+  // be exceeded, in whatever order they end.
+  std::int32_t giver_of_room(std::int32_t now) const {
+    const auto i = static_cast<std::size_t>(now);
+    const byte_count left = p_.budget - std::min(p_.budget, at_.device_bytes);
+    const std::uint64_t capacity = left / managed_block;
+    if (changes_[i].fresh.empty() || resident_blocks_[i] > capacity) return no_step;
+    std::uint64_t spare = capacity - resident_blocks_[i];
+    for (std::size_t k = i; k-- > 0;) {
+      if (changes_[k].freed > spare) return static_cast<std::int32_t>(k);
+      spare -= changes_[k].freed;
+    }
+    return no_step;
   }
 
   // --- steps ---
@@ -151,9 +203,10 @@ class lowering {
       s.what = plan_.actions[static_cast<std::size_t>(now_)];
       wait_ = nobody;
       std::visit([&](const auto& x) { lower_action(s, x); }, s.what);
-      if (p_.under == pressure::plan && fresh_[static_cast<std::size_t>(now_)]) {
-        wait_[static_cast<std::size_t>(lane::to_host)] =
-            std::max(wait_[static_cast<std::size_t>(lane::to_host)], last_managed_evict_);
+      const std::int32_t giver = giver_of_room(now_);
+      if (giver != no_step) {
+        const auto l = static_cast<std::size_t>(out_.steps[static_cast<std::size_t>(giver)].where);
+        wait_[l] = std::max(wait_[l], giver);
       }
       s.after = wait_;
       s.after[static_cast<std::size_t>(s.where)] = no_step;
@@ -181,6 +234,9 @@ class lowering {
       const range r = managed_.range_of(x.what, x.part);
       if (r.bytes > 0) s.moves.push_back({r, 0});
       s.needed = !s.moves.empty();
+      wait_for_movements(x.what);
+    } else if (s.home == residence::twinned) {
+      return bring_back(s, x.what, x.part);
     } else {
       add_staged_moves(s, x.what, x.part);
       use_lifetimes(s.where, x.what, x.part);
@@ -200,12 +256,12 @@ class lowering {
       }
       s.needed = !s.moves.empty();
       if (!s.needed) return;
-      last_managed_evict_ = now_;
       // The pages leave: whoever used them must be done, whoever uses them next must wait.
       for_parts(x.what, x.part, [&](part_uses& u) { write(s.where, u.device); });
-      use_takers(s.where, x.what);
+      use_addresses(s.where, x.what);
       return;
     }
+    if (s.home == residence::twinned) return send_home(s, x.what, x.part);
     s.needed = false;
     for_parts(x.what, x.part, [&](const part_uses& u) { s.needed = s.needed || !u.home_valid; });
     if (!s.needed) return;
@@ -221,17 +277,83 @@ class lowering {
   void lower_action(step& s, const discard& x) {
     s.home = plan_.home[x.what];
     s.needed = false;
-    if (s.home == residence::managed) {
+    if (is_managed(s.home)) {
+      s.where = lane::to_host;  // the call takes its time
       for (const range& r : managed_.owned(x.what, x.part, index())) {
         s.moves.push_back({r, 0});
       }
       s.needed = !s.moves.empty();
-      use_takers(s.where, x.what);
+      use_addresses(s.where, x.what);
     }
     for_parts(x.what, x.part, [&](part_uses& u) {
       write(s.where, u.device);
-      u.home_valid = false;
+      u.home_valid = u.here = false;
     });
+  }
+
+  // Twinned: room for blocks that are not resident, copies for parts whose value is at home alone.
+  void bring_back(step& s, tensor_id t, const slice& part) {
+    refuse_early(t);
+    wait_for_movements(t);
+    s.room = changes_[index()].fresh;
+    use_lifetime(s.where, table_.of_tensor[t].front());
+    for_each_part(t, part, [&](std::uint32_t p, part_uses& u) {
+      if (u.home_valid && !u.here) {
+        add_twin_move(s, t, p);
+        u.here = true;
+      }
+      read(s.where, u.host);
+      write(s.where, u.device);
+    });
+    s.needed = !s.room.empty() || !s.moves.empty();
+  }
+
+  // Copies parts whose home is stale, gives up the blocks.
+  void send_home(step& s, tensor_id t, const slice& part) {
+    for (const range& r : managed_.owned(t, part, index())) s.room.push_back(r);
+    use_lifetime(s.where, table_.of_tensor[t].front());
+    use_addresses(s.where, t);
+    for_each_part(t, part, [&](std::uint32_t p, part_uses& u) {
+      if (u.here && !u.home_valid) add_twin_move(s, t, p);
+      u.home_valid = u.home_valid || u.here;
+      u.here = false;
+      write(s.where, u.device);
+      write(s.where, u.host);
+    });
+    s.needed = !s.room.empty() || !s.moves.empty();
+  }
+
+  // Neighbouring parts make one copy.
+  void add_twin_move(step& s, tensor_id t, std::uint32_t part) {
+    const byte_count from = first_byte_of(g_.tensors[t], cuts_[t], part);
+    const byte_count to =
+        part + 1 == cuts_[t].of ? bytes_of(g_.tensors[t]) : first_byte_of(g_.tensors[t], cuts_[t], part + 1);
+    const byte_count here = managed_.offset_of(t) + from, home = pinned_[t] + from;
+    if (!s.moves.empty()) {
+      movement& last = s.moves.back();
+      if (last.device.offset + last.device.bytes == here && last.pinned_offset + last.device.bytes == home) {
+        last.device.bytes += to - from;
+        return;
+      }
+    }
+    s.moves.push_back({{here, to - from}, home});
+  }
+
+  // Room that a tensor takes before its first use is not to be somebody else's still.
+  void refuse_early(tensor_id t) const {
+    const std::uint32_t l = table_.of_tensor[t].empty() ? no_lifetime : table_.of_tensor[t].front();
+    if (l == no_lifetime) {
+      throw std::invalid_argument("tensor " + g_.tensors[t].name + " is twinned, but nothing touches it");
+    }
+    for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
+      const lifetime& other = table_.all[k];
+      if (k == l || index() >= table_.all[l].begin || !meet(table_, at_, k, l)) continue;
+      if (other.begin < table_.all[l].begin && other.end > index()) {
+        throw std::invalid_argument("prefetch " + g_.tensors[t].name +
+                                    ": its addresses still belong to tensor " + g_.tensors[other.what].name +
+                                    "; prefetch it after that one's last use");
+      }
+    }
   }
 
   void lower_action(step& s, const compute& x) {
@@ -245,6 +367,7 @@ class lowering {
         } else {
           write(s.where, u.device);
           u.home_valid = false;
+          u.here = true;
         }
         if (plan_.home[a.what] != residence::host) use_lifetime(s.where, table_.at(a.what, p, index()));
       }
@@ -307,7 +430,9 @@ class lowering {
     if (!started_[l]) {
       started_[l] = true;
       for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
-        if (k != l && started_[k] && meet(table_, at_, k, l)) merge(wait_, users_[k]);
+        if (k == l || !meet(table_, at_, k, l)) continue;
+        if (started_[k]) merge(wait_, users_[k]);
+        merge(wait_, movers_[k]);
       }
     }
     users_[l][static_cast<std::size_t>(where)] = now_;
@@ -316,17 +441,29 @@ class lowering {
     const part_run run = parts_of(cuts_[t], part);
     for (std::uint32_t p = run.begin; p < run.end; ++p) use_lifetime(where, table_.at(t, p, index()));
   }
-  // A movement of a dead managed tensor's range is a use of its addresses.
-  void use_takers(lane where, tensor_id t) {
-    for (const std::uint32_t l : table_.of_tensor[t]) {
-      if (started_[l]) users_[l][static_cast<std::size_t>(where)] = now_;
+  // A movement of a managed tensor's range is a use of its addresses, also of one that is dead or left from
+  // the iteration before.
+  void use_addresses(lane where, tensor_id t) {
+    for (const std::uint32_t l : table_.of_tensor[t]) movers_[l][static_cast<std::size_t>(where)] = now_;
+  }
+
+  // Data comes in only once what others gave up at its addresses is gone.
+  void wait_for_movements(tensor_id t) {
+    if (table_.of_tensor[t].empty()) return;
+    const std::uint32_t l = table_.of_tensor[t].front();
+    for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
+      if (meet(table_, at_, k, l)) merge(wait_, movers_[k]);
     }
   }
 
   template <class F>
   void for_parts(tensor_id t, const slice& s, F&& f) {
+    for_each_part(t, s, [&](std::uint32_t, part_uses& u) { f(u); });
+  }
+  template <class F>
+  void for_each_part(tensor_id t, const slice& s, F&& f) {
     const part_run run = parts_of(cuts_[t], s);
-    for (std::uint32_t p = run.begin; p < run.end; ++p) f(parts_[t][p]);
+    for (std::uint32_t p = run.begin; p < run.end; ++p) f(p, parts_[t][p]);
   }
 
   // --- the budget ---
@@ -358,14 +495,14 @@ class lowering {
   std::vector<byte_count> pinned_;              // per tensor: offset of its home
   std::vector<std::vector<part_uses>> parts_;   // per tensor, per part
   std::vector<last_steps> users_;               // per lifetime
+  std::vector<last_steps> movers_;              // per lifetime: those that gave up some of its addresses
   std::vector<bool> started_;                   // per lifetime
-  std::vector<bool> resident_;                  // per managed block
-  std::vector<bool> fresh_;                     // per action: makes blocks resident
+  std::vector<bool> resident_, filled_;         // per managed block
+  std::vector<change> changes_;                 // per action
   std::vector<std::uint64_t> resident_blocks_;  // per action
   std::uint64_t resident_count_ = 0;
   last_steps wait_ = nobody;
   std::int32_t now_ = 0;
-  std::int32_t last_managed_evict_ = no_step;
 };
 
 }  // namespace

@@ -29,8 +29,8 @@ struct operand {
   address at;
 };
 
-// A movement of one part: where it lies on the device side and, for staged tensors, at home.
-// For managed tensors only `device` (a range of the managed arena) is used.
+// A movement of one part: where it lies on the device side (a range of the managed arena for managed and
+// twinned tensors, else of the device arena) and, for staged and twinned tensors, at home.
 struct movement {
   range device;
   byte_count pinned_offset = 0;
@@ -47,7 +47,9 @@ struct step {
   bool needed = true;                  // false: nothing to move (the home copy is still valid)
   std::vector<operand> operands;       // compute: inputs, then outputs
   std::vector<movement> moves;         // prefetch, evict, discard, advise
-  byte_count workspace_offset = 0;     // compute: in the device arena
+  std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of
+                            // a prefetch, or to discard after those of an evict
+  byte_count workspace_offset = 0;  // compute: in the device arena
   byte_count workspace_bytes = 0;
   byte_count resident_bytes = 0;  // device memory in use after this step, in list order
 };

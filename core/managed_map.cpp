@@ -23,9 +23,10 @@ std::vector<range> without(const std::vector<range>& from, byte_count begin, byt
 
 }  // namespace
 
-managed_map::managed_map(const graph& g, const std::vector<cut>& cuts, const lifetime_table& table,
-                         const layout& at)
+managed_map::managed_map(const graph& g, const memory_plan& plan, const std::vector<cut>& cuts,
+                         const lifetime_table& table, const layout& at)
     : g_(g), cuts_(cuts), table_(table), at_(at), takers_(g.tensors.size()) {
+  for (const residence home : plan.home) twinned_.push_back(home == residence::twinned);
   for (std::uint32_t a = 0; a < table.all.size(); ++a) {
     if (!table.all[a].managed) continue;
     for (std::uint32_t b = 0; b < table.all.size(); ++b) {
@@ -44,6 +45,13 @@ range managed_map::range_of(tensor_id t, const slice& s) const {
   const lifetime& l = lifetime_of(t);
   const part_run run = parts_of(cuts_[t], s);
   const byte_count unit = l.bytes < managed_block ? 1 : managed_block;
+  const bool on_blocks = first_byte_of(what, cuts_[t], run.begin) % unit == 0 &&
+                         (run.end == cuts_[t].of || first_byte_of(what, cuts_[t], run.end) % unit == 0);
+  if (twinned_[t] && !on_blocks) {
+    throw std::invalid_argument("tensor " + what.name +
+                                " is twinned and moves by parts that are whole blocks of " +
+                                to_text(managed_block) + " only; cut it otherwise, or move it whole");
+  }
   const byte_count from = round_down(first_byte_of(what, cuts_[t], run.begin), unit);
   const byte_count to =
       run.end == cuts_[t].of ? l.bytes : round_down(first_byte_of(what, cuts_[t], run.end), unit);

@@ -11,15 +11,17 @@ namespace um {
 
 class managed_map {
  public:
-  // Keeps references: all four must outlive the map.
-  managed_map(const graph& g, const std::vector<cut>& cuts, const lifetime_table& table, const layout& at);
+  // Keeps references, but none to the plan: the rest must outlive the map.
+  managed_map(const graph& g, const memory_plan& plan, const std::vector<cut>& cuts,
+              const lifetime_table& table, const layout& at);
 
   // Where a managed tensor that some compute touches lies.
   byte_count offset_of(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
 
   // The range that a part of a tensor covers; empty if no compute touches the tensor. Inner borders
   // are rounded down to whole blocks, so that the parts of a tensor tile its blocks. Throws
-  // std::invalid_argument for a part along another axis than batch.
+  // std::invalid_argument for a part along another axis than batch, and for one of a twinned tensor that
+  // does not begin and end on blocks.
   range range_of(tensor_id t, const slice& s) const;
 
   // What of that range the tensor owns at action `now`. Tensors below one block share blocks and are
@@ -34,6 +36,7 @@ class managed_map {
   const std::vector<cut>& cuts_;
   const lifetime_table& table_;
   const layout& at_;
+  std::vector<bool> twinned_;                       // per tensor
   std::vector<std::vector<std::uint32_t>> takers_;  // per tensor: lifetimes whose addresses meet its own
 };
 

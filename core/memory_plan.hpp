@@ -21,6 +21,19 @@ namespace um {
 //   host     in pinned host memory, read and written over the link (zero-copy)
 enum class residence : std::uint8_t { device, staged, managed, twinned, host };
 
+// Addressed in the managed arena.
+constexpr bool is_managed(residence home) {
+  return home == residence::managed || home == residence::twinned;
+}
+// Has a place in pinned host memory for the whole run.
+constexpr bool is_pinned(residence home) {
+  return home == residence::staged || home == residence::twinned || home == residence::host;
+}
+// Moved by copies that only the plan makes: a kernel must find it on the device.
+constexpr bool is_copied(residence home) {
+  return home == residence::staged || home == residence::twinned;
+}
+
 enum class advice : std::uint8_t {
   read_mostly,
   preferred_device,

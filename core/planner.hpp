@@ -21,8 +21,8 @@ namespace um {
 struct op_cost {
   nanoseconds time = 0;
   byte_count workspace_bytes = 0;  // a later slice of a filter gradient gets its size more
-  std::string engine;      // which implementation was chosen, for the record
-  std::int64_t parts = 1;  // of the batch, computed one after the other by that engine
+  std::string engine;              // which implementation was chosen, for the record
+  std::int64_t parts = 1;          // of the batch, computed one after the other by that engine
 };
 using profile = std::vector<op_cost>;  // one per operator
 

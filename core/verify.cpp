@@ -71,18 +71,19 @@ class symbolic_machine {
   using finding = std::optional<std::string>;
 
   finding apply(const advise& x) {
-    if (plan_.home[x.what] != residence::managed) return not_movable(x.what, "advised");
+    if (!is_managed(plan_.home[x.what])) return not_movable(x.what, "advised");
     return {};
   }
 
   finding apply(const prefetch& x) {
     const residence home = plan_.home[x.what];
-    if (home != residence::staged && home != residence::managed) return not_movable(x.what, "prefetched");
+    if (!is_copied(home) && !is_managed(home)) return not_movable(x.what, "prefetched");
     return for_parts(x.what, x.part, [&](copies& c) -> finding {
       if (home == residence::managed) {
         if (c.device == 0) c = {c.host, 0};
         return {};
       }
+      if (home == residence::twinned && (c.device != 0 || c.host == 0)) return {};  // room alone
       if (c.device != 0) return "it is resident already";
       if (c.host == 0) return "its home holds no value";
       c.device = c.host;
@@ -92,21 +93,24 @@ class symbolic_machine {
 
   finding apply(const evict& x) {
     const residence home = plan_.home[x.what];
-    if (home != residence::staged && home != residence::managed) return not_movable(x.what, "evicted");
+    if (!is_copied(home) && !is_managed(home)) return not_movable(x.what, "evicted");
     return for_parts(x.what, x.part, [&](copies& c) -> finding {
       if (home == residence::managed) {
         if (c.device != 0) c = {0, c.device};
         return {};
       }
+      if (c.device == 0 && home == residence::twinned) return {};  // room alone
       if (c.device == 0) return "it is not resident";
       c = {0, c.device};
       return {};
     });
   }
 
+  // Managed memory may hold what an earlier iteration left.
   finding apply(const discard& x) {
     return for_parts(x.what, x.part, [&](copies& c) -> finding {
-      if (c.device == 0 && c.host == 0) return "it holds no value to discard";
+      if (c.device == 0 && c.host == 0 && !is_managed(plan_.home[x.what]))
+        return "it holds no value to discard";
       c = {};
       return {};
     });
@@ -177,7 +181,7 @@ class symbolic_machine {
     copies& c = parts_[t][p];
     const role use = g_.tensors[t].use;
     const residence home = plan_.home[t];
-    const bool at_home = home == residence::staged || home == residence::host;
+    const bool at_home = is_pinned(home);
     const token left = home == residence::managed ? std::max(c.device, c.host) : at_home ? c.host : c.device;
     if (survives(use) && left != e_.final[t]) {
       return "at the end of the iteration " + describe(t, p) + " does not hold its final value" +

@@ -100,9 +100,9 @@ action action_from(const json& value, const place& at, const ids_by_name& tensor
 void read_homes(fields& f, const graph& g, memory_plan& plan) {
   fields homes = f.object("homes");
   for (const tensor& t : g.tensors) {
-    plan.home.push_back(
-        as_choice(homes.at(t.name), homes.where(t.name),
-                  {residence::device, residence::staged, residence::managed, residence::host}));
+    plan.home.push_back(as_choice(
+        homes.at(t.name), homes.where(t.name),
+        {residence::device, residence::staged, residence::managed, residence::twinned, residence::host}));
   }
   homes.finish();
 }

@@ -1,184 +1,203 @@
-// From rules to a memory plan.
+// From rules to a memory plan: the draft that they say, kept within the budget, timed, and searched over.
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <limits>
+#include <optional>
 
 #include "core/lower.hpp"
-#include "hints/driver_order.hpp"
+#include "hints/draft.hpp"
 #include "hints/hints.hpp"
+#include "hints/room.hpp"
+#include "hints/sequence.hpp"
+#include "hints/timing.hpp"
 
 namespace um {
 namespace {
 
 constexpr packer placed_by = packer::best_fit;
 
-// Tensors below a block share their blocks with others and come in with them.
-bool fills_blocks(const tensor& t) {
-  return bytes_of(t) >= managed_block;
-}
-
-std::vector<tensor_id> operands_of(const op& o) {
-  std::vector<tensor_id> all = o.in;
-  all.insert(all.end(), o.out.begin(), o.out.end());
-  return all;
-}
-
-// The operators that touch each tensor, in order.
-std::vector<std::vector<op_id>> uses_of(const graph& g) {
-  std::vector<std::vector<op_id>> uses(g.tensors.size());
-  for (op_id o = 0; o < g.ops.size(); ++o) {
-    for (const tensor_id t : operands_of(g.ops[o])) {
-      if (uses[t].empty() || uses[t].back() != o) uses[t].push_back(o);
-    }
-  }
-  return uses;
-}
-
-// A plan under construction: what goes before and behind each operator.
-struct draft {
-  std::vector<action> at_start;
-  std::vector<std::vector<action>> before, behind;
-
-  memory_plan plan(std::vector<residence> home) const {
-    memory_plan made{std::move(home), at_start};
-    for (op_id o = 0; o < before.size(); ++o) {
-      made.actions.insert(made.actions.end(), before[o].begin(), before[o].end());
-      made.actions.emplace_back(compute{o, {}});
-      made.actions.insert(made.actions.end(), behind[o].begin(), behind[o].end());
-    }
-    return made;
-  }
+// The numbers that a search changes.
+struct setting {
+  byte_count part_bytes = 64 * MiB;
+  std::int64_t cut_percent = 50;      // of the budget that one operator's activations may take
+  std::int64_t reserve_percent = 10;  // of the budget left free for what is fetched early
+  std::int64_t slack_percent = 15;    // by which the link may be slower than the machine says
 };
 
-class rule_reader {
- public:
-  rule_reader(const hint_strategy& s, const problem& p)
-      : s_(s), p_(p), g_(p.network), uses_(uses_of(p.network)), written_(g_.tensors.size(), false) {
-    for (const op& o : g_.ops) {
-      for (const tensor_id t : o.out) written_[t] = true;
-    }
-    drafted_.before.resize(g_.ops.size());
-    drafted_.behind.resize(g_.ops.size());
+template <class Rule>
+const Rule* find_rule(const hint_strategy& s, const auto& counts) {
+  for (const hint_rule& r : s.rules) {
+    const auto* x = std::get_if<Rule>(&r.what);
+    if (x != nullptr && counts(*x)) return x;
   }
+  return nullptr;
+}
+template <class Rule>
+const Rule* find_rule(const hint_strategy& s) {
+  return find_rule<Rule>(s, [](const Rule&) { return true; });
+}
 
-  memory_plan plan() {
-    advise_all();
-    for (const hint_rule& r : s_.rules) {
-      if (const auto* x = std::get_if<prefetch_rule>(&r.what)) call(r.which, *x);
-      if (const auto* x = std::get_if<evict_rule>(&r.what)) leave(r.which, *x);
-      if (const auto* x = std::get_if<discard_rule>(&r.what)) forget(r.which, *x);
-    }
-    return drafted_.plan(homes());
+const evict_rule* eviction_under_pressure(const hint_strategy& s) {
+  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; });
+}
+const prefetch_rule* prefetch_by_link(const hint_strategy& s) {
+  return find_rule<prefetch_rule>(s, [](const prefetch_rule& r) { return r.unit == look_ahead::link; });
+}
+bool uses_twins(const hint_strategy& s) {
+  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) != nullptr;
+}
+
+byte_count percent_of(byte_count whole, std::int64_t percent) {
+  return whole / 100 * static_cast<byte_count>(percent);
+}
+
+bool everything_fits(const problem& p) {
+  problem unlimited = p;
+  unlimited.budget = std::numeric_limits<byte_count>::max();
+  unlimited.under = pressure::driver;
+  const execution_plan whole =
+      lower(unlimited, plan_of(p.network, in_order(p.network), residence::managed), placed_by);
+  return whole.device_arena_bytes + whole.managed_arena_bytes <= p.budget;
+}
+
+class planning {
+ public:
+  planning(const hint_strategy& s, const problem& p)
+      : s_(s),
+        p_(p),
+        fits_(everything_fits(p)),
+        evicts_(eviction_under_pressure(s)),
+        by_link_(prefetch_by_link(s)) {}
+
+  memory_plan plan() const {
+    setting first;
+    if (by_link_ != nullptr) first.slack_percent = by_link_->ahead;
+    const search_rule* search = find_rule<search_rule>(s_);
+    if (fits_ || search == nullptr || p_.on.link_to_device_bytes_per_s == 0) return plan_with(first);
+    return best_around(first, search->trials);
   }
 
  private:
-  bool is_for(const tensor_choice& which, tensor_id t) const {
-    if (!which.roles.empty() && std::ranges::find(which.roles, g_.tensors[t].use) == which.roles.end()) {
-      return false;
+  // Nothing leaves where everything fits: no tensor needs a twin.
+  memory_plan plan_with(const setting& with) const {
+    std::vector<compute> order = in_order(p_.network);
+    if (find_rule<cut_rule>(s_) != nullptr && !fits_) {
+      order = in_slices(p_.network, percent_of(p_.budget, with.cut_percent));
     }
-    switch (which.use) {
-      case tensor_use::any:
-        return true;
-      case tensor_use::read_only:
-        return !written_[t];
-      case tensor_use::written:
-        return written_[t];
-      case tensor_use::needed_again:
-        for (std::size_t i = 0; i + 1 < uses_[t].size(); ++i) {
-          if (uses_[t][i + 1] - uses_[t][i] > 1) return true;
+    memory_plan plan = draft_of(s_, p_, order);
+    if (fits_) std::ranges::replace(plan.home, residence::twinned, residence::managed);
+    const bool keeps_itself = !fits_ && (evicts_ != nullptr || uses_twins(s_));
+    if (!keeps_itself && p_.under != pressure::plan) return plan;
+    plan = make_room(p_, plan, placed_by, fits_ ? room_rules{} : rules_of_room(with, plan));
+    const bool static_order = evicts_ != nullptr && evicts_->order != evict_order::driver;
+    return !fits_ && (by_link_ != nullptr || static_order)
+               ? well_timed(p_, plan, placed_by, with.slack_percent)
+               : plan;
+  }
+
+  room_rules rules_of_room(const setting& with, const memory_plan& plan) const {
+    room_rules rules;
+    rules.fetch = by_link_ != nullptr || uses_twins(s_);
+    if (evicts_ != nullptr) {
+      rules.order = evicts_->order;
+      rules.gap = evicts_->gap;
+      rules.part_bytes = with.part_bytes;
+      if (by_link_ != nullptr) rules.reserve_bytes = percent_of(p_.budget, with.reserve_percent);
+    }
+    add_choices(rules, plan);
+    return rules;
+  }
+
+  void add_choices(room_rules& rules, const memory_plan& plan) const {
+    const tensor_chooser choose(p_.network);
+    for (const hint_rule& r : s_.rules) {
+      const auto* e = std::get_if<evict_rule>(&r.what);
+      const auto* d = std::get_if<discard_rule>(&r.what);
+      rules.populate = rules.populate || (d != nullptr && d->prefetch && rules.fetch);
+      for (tensor_id t = 0; t < plan.home.size(); ++t) {
+        const bool chosen = choose.is_for(r.which, t);
+        if (d != nullptr) {
+          rules.discards.resize(plan.home.size(), false);
+          rules.discards[t] = rules.discards[t] || chosen;
+        } else if (e != nullptr && e == evicts_) {
+          rules.leaves.resize(plan.home.size(), false);
+          rules.leaves[t] = chosen && (e->by != evict_means::twin || plan.home[t] == residence::twinned);
         }
-        return false;
-    }
-    return false;
-  }
-
-  std::vector<residence> homes() const {
-    std::vector<residence> home(g_.tensors.size(), residence::managed);
-    for (tensor_id t = 0; t < home.size(); ++t) {
-      for (const hint_rule& r : s_.rules) {
-        const auto* x = std::get_if<residence_rule>(&r.what);
-        if (x == nullptr || !is_for(r.which, t)) continue;
-        home[t] = x->where;
-        break;
-      }
-    }
-    return home;
-  }
-
-  void advise_all() {
-    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (!fills_blocks(g_.tensors[t])) continue;  // advice on part of a block would split it
-      for (const hint_rule& r : s_.rules) {
-        const auto* x = std::get_if<advice_rule>(&r.what);
-        if (x != nullptr && is_for(r.which, t)) drafted_.at_start.emplace_back(advise{t, x->hint});
       }
     }
   }
 
-  void call(const tensor_choice& which, const prefetch_rule& rule) {
-    const op_id ahead = static_cast<op_id>(rule.ahead);
-    // The operator for which each tensor was last called, or the last that touched it: it need not
-    // be called again while that lies within the look-ahead.
-    std::vector<std::int64_t> called(g_.tensors.size(), -2 - rule.ahead);
-    for (op_id target = 0; target < g_.ops.size(); ++target) {
-      const op& o = g_.ops[target];
-      for (const tensor_id t : operands_of(o)) {
-        const bool recent = target - called[t] <= rule.ahead + 1;
-        called[t] = target;
-        if (recent || !fills_blocks(g_.tensors[t]) || !is_for(which, t) || !on_side(o, t, rule.of)) continue;
-        drafted_.before[target > ahead ? target - ahead : 0].emplace_back(prefetch{t, {}});
-      }
+  // --- the search ---
+
+  struct outcome {
+    memory_plan plan;
+    nanoseconds time = std::numeric_limits<nanoseconds>::max();
+  };
+
+  std::optional<outcome> try_out(const setting& with, std::string& why) const {
+    try {
+      outcome tried{plan_with(with), 0};
+      tried.time = simulated_time(p_, tried.plan, placed_by);
+      return tried;
+    } catch (const infeasible& refused) {
+      why = refused.what();
+      return std::nullopt;
     }
   }
 
-  static bool on_side(const op& o, tensor_id t, operand_side side) {
-    if (side == operand_side::both) return true;
-    const auto& list = side == operand_side::inputs ? o.in : o.out;
-    return std::ranges::find(list, t) != list.end();
+  // One number after the other, as long as something gets better.
+  memory_plan best_around(const setting& first, std::int64_t trials) const {
+    std::string why;
+    std::optional<outcome> best;
+    setting at = first;
+    std::vector<setting> tried;
+    const auto consider = [&](const setting& s) {
+      if (trials <= 0 || std::ranges::any_of(tried, [&](const setting& t) { return same(s, t); })) return;
+      --trials;
+      tried.push_back(s);
+      std::optional<outcome> now = try_out(s, why);
+      if (!now || (best && now->time >= best->time)) return;
+      best = std::move(now);
+      at = s;
+    };
+    consider(first);
+    for (nanoseconds before = 0; trials > 0 && before != time_of(best);) {
+      before = time_of(best);
+      for (const std::int64_t percent : {35, 50, 70, 25, 15, 100})
+        consider(changed(at, &setting::cut_percent, percent));
+      for (const std::int64_t percent : {0, 5, 20, 35})
+        consider(changed(at, &setting::reserve_percent, percent));
+      for (const byte_count bytes : {128 * MiB, 256 * MiB, 32 * MiB})
+        consider(changed(at, &setting::part_bytes, bytes));
+      for (const std::int64_t percent : {50, 5}) consider(changed(at, &setting::slack_percent, percent));
+    }
+    if (!best) throw infeasible(why);
+    return std::move(best->plan);
   }
 
-  // Behind every use that is not followed by one within the gap; values that die are none.
-  void leave(const tensor_choice& which, const evict_rule& rule) {
-    if (rule.when != evict_when::after_use) return;
-    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (!fills_blocks(g_.tensors[t]) || !is_for(which, t)) continue;
-      for (std::size_t i = 0; i < uses_[t].size(); ++i) {
-        const bool last = i + 1 == uses_[t].size();
-        if (last && !persists(g_.tensors[t].use)) continue;
-        const op_id end = static_cast<op_id>(g_.ops.size());
-        const op_id next = last ? end + uses_[t].front() : uses_[t][i + 1];
-        if (next - uses_[t][i] > rule.gap) drafted_.behind[uses_[t][i]].emplace_back(evict{t, {}});
-      }
-    }
+  static nanoseconds time_of(const std::optional<outcome>& o) { return o ? o->time : -1; }
+  static bool same(const setting& a, const setting& b) {
+    return a.part_bytes == b.part_bytes && a.cut_percent == b.cut_percent &&
+           a.reserve_percent == b.reserve_percent && a.slack_percent == b.slack_percent;
   }
-
-  void forget(const tensor_choice& which, const discard_rule& rule) {
-    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (!fills_blocks(g_.tensors[t]) || survives(g_.tensors[t].use) || uses_[t].empty()) continue;
-      if (is_for(which, t)) drafted_.behind[uses_[t].back()].emplace_back(discard{t, {}});
-    }
-    if (!rule.prefetch) return;
-    for (op_id o = 0; o < g_.ops.size(); ++o) {
-      for (const tensor_id t : g_.ops[o].out) {
-        if (!fills_blocks(g_.tensors[t]) || uses_[t].front() != o) continue;
-        drafted_.before[o].emplace_back(prefetch{t, {}});
-      }
-    }
+  template <class T>
+  static setting changed(setting s, T setting::* member, T value) {
+    s.*member = value;
+    return s;
   }
 
   const hint_strategy& s_;
   const problem& p_;
-  const graph& g_;
-  std::vector<std::vector<op_id>> uses_;
-  std::vector<bool> written_;
-  draft drafted_;
+  bool fits_;
+  const evict_rule* evicts_;
+  const prefetch_rule* by_link_;
 };
 
 }  // namespace
 
 memory_plan plan_hints(const hint_strategy& s, const problem& p) {
   const hint_strategy set = with_knobs(s, p.knobs);
-  memory_plan plan = rule_reader(set, p).plan();
-  return p.under == pressure::plan ? evict_in_driver_order(p, plan, placed_by) : plan;
+  return planning(set, p).plan();
 }
 
 }  // namespace um

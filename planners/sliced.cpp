@@ -18,24 +18,6 @@ constexpr op_id most_operators = 24;
 // A run must lower the peak by more than 1 part in so many: slices are less efficient.
 constexpr byte_count least_gain = 100;
 
-bool is_of_parameters(role use) {
-  return use == role::parameter || use == role::parameter_gradient;
-}
-
-// Along the batch, that is: an operator on parameters has other things along its first axis. Nor are
-// outputs of the network cut.
-bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
-  if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].use == role::output; })) return false;
-  try {
-    const std::vector<access> touched = accesses_of(g, o, {axis::batch, parts - 1, parts});
-    return std::ranges::all_of(touched, [&](const access& a) {
-      return !is_of_parameters(g.tensors[a.what].use) || is_whole(g.tensors[a.what].shape, a.where);
-    });
-  } catch (const std::invalid_argument&) {  // no such cut, or fewer images than parts
-    return false;
-  }
-}
-
 memory_plan plan_of(const graph& g, const std::vector<run>& runs, std::uint32_t parts) {
   memory_plan plan;
   plan.home.assign(g.tensors.size(), residence::device);

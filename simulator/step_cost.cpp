@@ -57,6 +57,36 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
   return {calls + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
+// A kernel of few blocks copies between the managed range and its pinned twin, at the rate at which kernels
+// use the link; room is given up beside the next copy.
+step_cost run_twin(const simulated_run& run, const step& s, bool to_device, managed_memory& memory,
+                   counters& moved) {
+  const machine& on = run.on;
+  managed_traffic traffic;
+  for (const range& r : s.room) {
+    if (to_device) traffic += memory.discard(r);
+    if (to_device) traffic += memory.prefetch_to_device(r);
+  }
+  byte_count bytes = 0;
+  for (const movement& m : s.moves) {
+    bytes += m.device.bytes;
+    traffic += memory.touch(m.device, to_device ? access_mode::write : access_mode::read);
+  }
+  nanoseconds given_up = 0;
+  for (const range& r : s.room) {
+    if (!to_device) given_up += memory.discard(r).time;
+  }
+  add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
+  count(traffic, moved);
+  const std::uint64_t rate = to_device
+                                 ? std::min(on.link_to_device_bytes_per_s, on.uvm.remote_read_bytes_per_s)
+                                 : std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s);
+  const char* name = to_device ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s";
+  const nanoseconds copying =
+      static_cast<nanoseconds>(s.moves.size()) * on.launch_ns + time_for(bytes, rate, on, name);
+  return {std::max(copying, given_up) + traffic.time, bytes > 0 ? rate : 0};
+}
+
 // How much of the link a call uses, on average; evictions that a prefetch causes are its own affair.
 std::uint64_t average_rate(const managed_traffic& t) {
   const byte_count bytes = std::max(t.prefetched_in_bytes, t.prefetched_out_bytes);
@@ -85,6 +115,12 @@ step_cost execute_step(const simulated_run& run, const step& s, managed_memory& 
   if (!s.needed) return {};
   if (std::holds_alternative<compute>(s.what)) return run_compute(run, s, memory, moved);
   if (s.home == residence::managed) return run_managed(s, memory, moved);
+  if (std::holds_alternative<advise>(s.what)) return run_managed(s, memory, moved);
+  if (s.home == residence::twinned && std::holds_alternative<discard>(s.what))
+    return run_managed(s, memory, moved);
+  if (s.home == residence::twinned) {
+    return run_twin(run, s, std::holds_alternative<prefetch>(s.what), memory, moved);
+  }
   if (s.home != residence::staged) return {};
   if (std::holds_alternative<prefetch>(s.what)) return run_copy(run, s, true, moved);
   if (std::holds_alternative<evict>(s.what)) return run_copy(run, s, false, moved);

@@ -33,7 +33,8 @@ struct step_cost {
 // which it stalls for the faults and evictions of its managed operands, each touched once in the
 // order of the operands, and for what it reads and writes over the link. Of a sliced operand only
 // the bytes of its region are touched. Faults do not contend with the transfers of other lanes:
-// they leave most of the link idle. Advice costs nothing; a discard of staged data neither.
+// they leave most of the link idle. Advice costs nothing; a discard of staged data neither. A twinned tensor
+// is copied by a kernel, at the rate at which kernels use the link.
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-#include "hints/driver_order.hpp"
+#include "hints/room.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,14 +28,14 @@ struct driver_order : ::testing::Test {
 
 TEST_F(driver_order, evicts_nothing_while_everything_fits) {
   const memory_plan plan =
-      evict_in_driver_order(with(GiB), in_order(g, residence::managed), packer::best_fit);
+      make_room(with(GiB), in_order(g, residence::managed), packer::best_fit, {});
   EXPECT_EQ(evictions(plan), 0);
 }
 
 TEST_F(driver_order, takes_the_least_recently_migrated_first) {
   const memory_plan free_plan = in_order(g, residence::managed);
   const byte_count arena = lower(with(GiB), free_plan).managed_arena_bytes;
-  const memory_plan plan = evict_in_driver_order(with(arena - managed_block), free_plan, packer::best_fit);
+  const memory_plan plan = make_room(with(arena - managed_block), free_plan, packer::best_fit, {});
   EXPECT_GT(evictions(plan), 0);
   const execution_plan e = lower(with(arena - managed_block), plan);
   EXPECT_LE(e.peak_device_bytes, arena - managed_block);
@@ -43,7 +43,7 @@ TEST_F(driver_order, takes_the_least_recently_migrated_first) {
 
 TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
   const memory_plan plan =
-      evict_in_driver_order(with(32 * MiB), in_order(g, residence::managed), packer::best_fit);
+      make_room(with(32 * MiB), in_order(g, residence::managed), packer::best_fit, {});
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     const auto* gone = std::get_if<evict>(&plan.actions[i]);
     if (gone == nullptr) continue;
@@ -58,7 +58,7 @@ TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
 
 TEST_F(driver_order, an_operator_larger_than_the_budget_is_infeasible_and_named) {
   try {
-    evict_in_driver_order(with(16 * MiB), in_order(g, residence::managed), packer::best_fit);
+    make_room(with(16 * MiB), in_order(g, residence::managed), packer::best_fit, {});
     FAIL();
   } catch (const infeasible& refused) {
     EXPECT_NE(std::string(refused.what()).find("back3"), std::string::npos) << refused.what();
@@ -70,16 +70,16 @@ TEST_F(driver_order, a_prefetch_without_room_is_dropped) {
   const tensor_id y0 = named(g, "y0");
   // Before back3, whose operands fill the budget; back0 is the next to read y0.
   plan.actions.insert(plan.actions.begin() + 4, prefetch{y0, {}});
-  const memory_plan tight = evict_in_driver_order(with(24 * MiB), plan, packer::best_fit);
+  const memory_plan tight = make_room(with(24 * MiB), plan, packer::best_fit, {});
   for (const action& a : tight.actions) EXPECT_FALSE(std::holds_alternative<prefetch>(a));
-  const memory_plan roomy = evict_in_driver_order(with(GiB), plan, packer::best_fit);
+  const memory_plan roomy = make_room(with(GiB), plan, packer::best_fit, {});
   EXPECT_EQ(roomy.actions.size(), plan.actions.size());
 }
 
 TEST_F(driver_order, a_prefetch_nobody_uses_is_dropped) {
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.emplace_back(prefetch{named(g, "x"), {}});
-  const memory_plan kept = evict_in_driver_order(with(GiB), plan, packer::best_fit);
+  const memory_plan kept = make_room(with(GiB), plan, packer::best_fit, {});
   EXPECT_EQ(kept.actions.size(), plan.actions.size() - 1);
 }
 

@@ -1,0 +1,32 @@
+// What a strategy's rules say without looking at the budget: residences, advice, and what goes before and
+// behind each compute.
+#pragma once
+
+#include <vector>
+
+#include "core/planner.hpp"
+#include "hints/rules.hpp"
+
+namespace um {
+
+// Tensors below a block share their blocks with others and come in with them.
+inline bool fills_blocks(const tensor& t) {
+  return bytes_of(t) >= managed_block;
+}
+
+// Which tensors of a network rules are for.
+class tensor_chooser {
+ public:
+  explicit tensor_chooser(const graph& g);
+  bool is_for(const tensor_choice& which, tensor_id t) const;
+
+ private:
+  const graph& g_;
+  std::vector<bool> written_, again_;
+};
+
+// Evictions under pressure, fetches timed by the link, cuts and searches are left to the caller. Tensors that
+// leave by twin are twinned.
+memory_plan draft_of(const hint_strategy& s, const problem& p, const std::vector<compute>& order);
+
+}  // namespace um

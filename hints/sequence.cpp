@@ -1,0 +1,102 @@
+#include "hints/sequence.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+struct run {
+  op_id begin = 0, end = 0;
+  std::uint32_t parts = 1;
+};
+
+bool is_of_parameters(role use) {
+  return use == role::parameter || use == role::parameter_gradient;
+}
+
+byte_count activations_of(const graph& g, const op& o) {
+  byte_count bytes = 0;
+  for (const auto* side : {&o.in, &o.out}) {
+    for (const tensor_id t : *side) bytes += is_of_parameters(g.tensors[t].use) ? 0 : bytes_of(g.tensors[t]);
+  }
+  return bytes;
+}
+
+// Parts of whole blocks can leave and come back each on its own.
+bool cuts_on_blocks(const graph& g, const run& r, std::uint32_t parts) {
+  for (op_id o = r.begin; o < r.end; ++o) {
+    for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
+      for (const tensor_id t : *side) {
+        const byte_count bytes = bytes_of(g.tensors[t]);
+        if (is_of_parameters(g.tensors[t].use) || bytes < parts * managed_block) continue;
+        if (bytes % (parts * managed_block) != 0) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// A divisor of the batch, so that slices are of one size: on blocks if one of up to four times `least` is.
+std::uint32_t parts_for(const graph& g, const run& r, std::uint32_t least) {
+  const auto images = static_cast<std::uint32_t>(g.tensors[g.ops[r.begin].out.front()].shape.n);
+  std::uint32_t first = 0;
+  for (std::uint32_t parts = least; parts <= std::min(4 * least, images); ++parts) {
+    if (images % parts != 0) continue;
+    if (first == 0) first = parts;
+    if (cuts_on_blocks(g, r, parts)) return parts;
+  }
+  return first == 0 ? std::min(least, images) : first;
+}
+
+std::vector<run> runs_of_large(const graph& g, byte_count most) {
+  std::vector<run> all;
+  std::uint32_t least = 1;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    const byte_count bytes = activations_of(g, g.ops[o]);
+    const auto parts = static_cast<std::uint32_t>((bytes + most - 1) / most);
+    if (parts < 2 || !can_be_cut(g, g.ops[o], parts)) continue;
+    const bool joins = !all.empty() && all.back().end == o;
+    least = joins ? std::max(least, parts) : parts;
+    if (!joins) all.push_back({o, o, 1});
+    all.back().end = o + 1;
+    all.back().parts = parts_for(g, all.back(), least);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<compute> in_order(const graph& g) {
+  std::vector<compute> all;
+  for (op_id o = 0; o < g.ops.size(); ++o) all.push_back({o, {}});
+  return all;
+}
+
+std::vector<compute> in_slices(const graph& g, byte_count most) {
+  std::vector<compute> all;
+  op_id next = 0;
+  const auto whole_until = [&](op_id end) {
+    for (; next < end; ++next) all.push_back({next, {}});
+  };
+  for (const run& r : runs_of_large(g, std::max<byte_count>(most, 1))) {
+    whole_until(r.begin);
+    const bool can = std::ranges::all_of(g.ops.begin() + r.begin, g.ops.begin() + r.end,
+                                         [&](const op& o) { return can_be_cut(g, o, r.parts); });
+    if (!can || r.parts < 2) continue;
+    for (std::uint32_t part = 0; part < r.parts; ++part) {
+      for (op_id o = r.begin; o < r.end; ++o) all.push_back({o, {axis::batch, part, r.parts}});
+    }
+    next = r.end;
+  }
+  whole_until(static_cast<op_id>(g.ops.size()));
+  return all;
+}
+
+memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home) {
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), home);
+  plan.actions.assign(order.begin(), order.end());
+  return plan;
+}
+
+}  // namespace um

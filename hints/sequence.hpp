@@ -1,0 +1,20 @@
+// In which order, and in which slices, a strategy of rules computes its network.
+#pragma once
+
+#include <vector>
+
+#include "core/planner.hpp"
+
+namespace um {
+
+std::vector<compute> in_order(const graph& g);
+
+// Operators that touch more than `most` bytes of activations go over the batch in slices, as many as keep
+// each within that; neighbours of that kind together, one slice through all of them after the other, so that
+// what lies between them is there for one slice only. Operators that cannot be cut stay whole.
+std::vector<compute> in_slices(const graph& g, byte_count most);
+
+// A plan that computes in that order, all tensors with the same residence.
+memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home);
+
+}  // namespace um
