@@ -47,7 +47,8 @@ void prefetch_under_pressure(benchmark::State& state) {
 BENCHMARK(prefetch_under_pressure)->RangeMultiplier(4)->Range(1, 1024)->Complexity(benchmark::oN);
 
 // Building, planning, lowering and five iterations.
-void vgg16_batch_256_at_ratio_2(benchmark::State& state, planner plan) {
+void vgg16_batch_256_at_ratio_2(benchmark::State& state, const char* strategy) {
+  const planner plan = find(hints(), strategy)->plan;
   for (auto _ : state) {
     const graph g = build({.name = "vgg16", .batch = 256});
     const auto simulator = open_simulator(h200());
@@ -57,8 +58,8 @@ void vgg16_batch_256_at_ratio_2(benchmark::State& state, planner plan) {
     benchmark::DoNotOptimize(simulator->execute(g, lower(p, plan(p)), {.iterations = 5}));
   }
 }
-BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed, plan_managed)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed_prefetch, plan_managed_prefetch)
+BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed, "managed")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed_prefetch, "managed_prefetch")
     ->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -101,11 +101,14 @@ std::vector<knob> knobs_of(const hint_strategy& s) {
   if (const auto gap = shared(s, &evict_rule::gap, by_gap)) {
     knobs.push_back({"gap", "operators without a use for which an eviction pays", *gap, 0, 256});
   }
+  if (const auto trials = shared(s, &search_rule::trials, [](const search_rule&) { return true; })) {
+    knobs.push_back({"trials", "plans that the search tries", *trials, 1, 1000});
+  }
   return knobs;
 }
 
 hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
-  const auto ahead = knobs.find("ahead"), gap = knobs.find("gap");
+  const auto ahead = knobs.find("ahead"), gap = knobs.find("gap"), trials = knobs.find("trials");
   for (hint_rule& r : s.rules) {
     if (auto* p = std::get_if<prefetch_rule>(&r.what); p && by_operators(*p) && ahead != knobs.end()) {
       p->ahead = ahead->second;
@@ -113,6 +116,7 @@ hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
     if (auto* e = std::get_if<evict_rule>(&r.what); e && by_gap(*e) && gap != knobs.end()) {
       e->gap = gap->second;
     }
+    if (auto* t = std::get_if<search_rule>(&r.what); t && trials != knobs.end()) t->trials = trials->second;
   }
   return s;
 }

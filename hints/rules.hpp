@@ -123,7 +123,7 @@ std::optional<std::string> defect_of(const hint_strategy& s);
 // rules, if it has none of that name.
 hint_strategy without(hint_strategy s, std::string_view rule);
 
-// What can be set from outside: `ahead`, if all prefetch rules agree on it, and `gap` likewise.
+// What can be set from outside: `ahead`, if all prefetch rules agree on it, and `gap` and `trials` likewise.
 std::vector<knob> knobs_of(const hint_strategy& s);
 hint_strategy with_knobs(hint_strategy s, const knob_values& knobs);
 

@@ -12,6 +12,8 @@ using enum role;
 const tensor_choice everything{};
 const tensor_choice weights{{parameter}, tensor_use::any};
 const tensor_choice transient{{activation, activation_gradient}, tensor_use::any};
+// Gradients of weights are dead from the start of an iteration until they are written.
+const tensor_choice mortal{{activation, activation_gradient, parameter_gradient}, tensor_use::any};
 
 prefetch_rule called(operand_side of, std::int64_t ahead) {
   return {of, look_ahead::operators, ahead, fetch_source::network};
@@ -104,7 +106,7 @@ void append_rows_that_plan(std::vector<hint_strategy>& rows) {
               : "every fetch, eviction and discard placed by a search over the simulator",
          {{"fetch", everything, prefetch_rule{operand_side::both, look_ahead::link, 15, {}}},
           {"evict", everything, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, by}},
-          {"discard", transient, discard_rule{true}},
+          {"discard", mortal, discard_rule{true}},
           {"cut", everything, cut_rule{}},
           {"search", everything, search_rule{}}}});
   }

@@ -70,8 +70,17 @@ class timetable {
   }
 
   memory_plan plan(std::int64_t slack_percent) {
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      if (gives_up(items_[i]) && moves_managed(items_[i])) move_up(i, behind_last_use(i));
+    for (std::size_t i = 0, left = items_.size(); left > 0; --left) {
+      if (!gives_up(items_[i]) || !moves_managed(items_[i])) {
+        ++i;
+        continue;
+      }
+      const std::size_t to = behind_last_use(i);
+      if (to > i) {
+        move_down(i, to);
+      } else {
+        move_up(i++, to);
+      }
     }
     for (int iteration = 0; iteration < 2; ++iteration) walk();
     set_wanted_times(slack_percent);
@@ -128,8 +137,11 @@ class timetable {
   std::size_t behind_last_use(std::size_t i) const {
     std::size_t to = i;
     while (to > 0 && !meet(items_[to - 1], items_[i]) && !begins_at(items_[to - 1], items_[i])) --to;
-    // What was last touched in the iteration before could have left there: it stays where it is.
-    return to == 0 ? i : to;
+    if (to > 0 || kills_a_result(items_[i])) return to;
+    // What was last touched in the iteration before leaves at that one's end.
+    std::size_t end = items_.size();
+    while (end > i + 1 && !meet(items_[end - 1], items_[i])) --end;
+    return end > i + 1 ? end - 1 : i;
   }
 
   // A tensor's addresses change hands as a whole with the first compute that touches it.
@@ -140,10 +152,21 @@ class timetable {
     });
   }
 
+  // What a user may read once the iteration has ended.
+  bool kills_a_result(const item& i) const {
+    const auto* d = std::get_if<discard>(&i.what);
+    return d != nullptr && survives(g_.tensors[d->what].use);
+  }
+
   void move_up(std::size_t from, std::size_t to) {
     const auto begin = items_.begin() + static_cast<std::ptrdiff_t>(to);
     const auto at = items_.begin() + static_cast<std::ptrdiff_t>(from);
     std::rotate(begin, at, at + 1);
+  }
+
+  void move_down(std::size_t from, std::size_t to) {
+    const auto at = items_.begin() + static_cast<std::ptrdiff_t>(from);
+    std::rotate(at, at + 1, items_.begin() + static_cast<std::ptrdiff_t>(to) + 1);
   }
 
   void walk() {

@@ -1,8 +1,7 @@
-#include "hints/room.hpp"
-
 #include <gtest/gtest.h>
 
 #include "core/lower.hpp"
+#include "hints/room.hpp"
 #include "tests/core/chain.hpp"
 
 namespace {
@@ -27,8 +26,7 @@ struct driver_order : ::testing::Test {
 };
 
 TEST_F(driver_order, evicts_nothing_while_everything_fits) {
-  const memory_plan plan =
-      make_room(with(GiB), in_order(g, residence::managed), packer::best_fit, {});
+  const memory_plan plan = make_room(with(GiB), in_order(g, residence::managed), packer::best_fit, {});
   EXPECT_EQ(evictions(plan), 0);
 }
 
@@ -42,8 +40,7 @@ TEST_F(driver_order, takes_the_least_recently_migrated_first) {
 }
 
 TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
-  const memory_plan plan =
-      make_room(with(32 * MiB), in_order(g, residence::managed), packer::best_fit, {});
+  const memory_plan plan = make_room(with(32 * MiB), in_order(g, residence::managed), packer::best_fit, {});
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     const auto* gone = std::get_if<evict>(&plan.actions[i]);
     if (gone == nullptr) continue;

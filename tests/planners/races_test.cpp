@@ -45,10 +45,17 @@ std::vector<use> uses_of(const graph& g, const step& s) {
     all.push_back({space::device, begin, begin + s.workspace_bytes, nobody, false, true});
   }
   if (!s.needed) return all;
+  const bool twinned = s.home == residence::twinned;
+  const auto give_room = [&] {  // populated or discarded: what was there is gone
+    for (const range& r : s.room) {
+      all.push_back({space::managed, r.offset, r.offset + r.bytes, nobody, false, true});
+    }
+  };
+  if (std::holds_alternative<prefetch>(s.what)) give_room();
   for (const movement& m : s.moves) {
     const byte_count there = m.device.offset, home = m.pinned_offset;
-    if (s.home == residence::managed) {
-      if (std::holds_alternative<discard>(s.what)) {
+    if (s.home == residence::managed || std::holds_alternative<discard>(s.what)) {
+      if (std::holds_alternative<discard>(s.what) && is_managed(s.home)) {
         all.push_back({space::managed, there, there + m.device.bytes, nobody, false, true});
       }
       continue;
@@ -57,9 +64,11 @@ std::vector<use> uses_of(const graph& g, const step& s) {
     const auto* const out = std::get_if<evict>(&s.what);
     if (in == nullptr && out == nullptr) continue;
     const tensor_id t = in != nullptr ? in->what : out->what;
-    all.push_back({space::device, there, there + m.device.bytes, t, out != nullptr, in != nullptr});
+    const space here = twinned ? space::managed : space::device;
+    all.push_back({here, there, there + m.device.bytes, t, out != nullptr, in != nullptr});
     all.push_back({space::pinned, home, home + m.device.bytes, t, in != nullptr, out != nullptr});
   }
+  if (std::holds_alternative<evict>(s.what)) give_room();
   return all;
 }
 
@@ -185,6 +194,14 @@ profile costs_with_workspaces(const graph& g) {
   return costs;
 }
 
+bool only_advises(const strategy& s) {
+  return std::ranges::any_of(hint_table(), [&](const hint_strategy& row) {
+    return row.name == s.name && !row.rules.empty() && std::ranges::all_of(row.rules, [](const hint_rule& r) {
+             return std::holds_alternative<advice_rule>(r.what);
+           });
+  });
+}
+
 TEST(races, no_strategy_has_any) {
   const machine on;
   std::vector<strategy> all(planners().begin(), planners().end());
@@ -193,10 +210,13 @@ TEST(races, no_strategy_has_any) {
   for (const small_network& n : small_networks()) {
     const profile costs = costs_with_workspaces(n.g);
     for (const strategy& s : all) {
-      for (const byte_count percent : {200U, 100U, 80U, 60U, 45U}) {
+      if (only_advises(s)) continue;  // plans as managed does
+      for (const byte_count percent : {200U, 80U, 45U}) {
         SCOPED_TRACE(n.label + " " + s.name + " " + std::to_string(percent));
         const byte_count budget = footprint_of(n.g, costs).total * percent / 100;
-        const problem p{n.g, costs, on, budget, pressure::plan, complete(s, {})};
+        knob_values knobs = complete(s, {});
+        if (knobs.contains("trials")) knobs["trials"] = 1;
+        const problem p{n.g, costs, on, budget, pressure::plan, knobs};
         try {
           const execution_plan e = lower(p, s.plan(p), s.placed_by);
           expect_every_read_finds_its_tensor(n.g, e);

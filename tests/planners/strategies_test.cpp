@@ -3,6 +3,7 @@
 // the cell is infeasible with a reason.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -45,6 +46,22 @@ std::vector<strategy> all_strategies() {
   std::vector<strategy> all(planners().begin(), planners().end());
   all.insert(all.end(), hints().begin(), hints().end());
   return all;
+}
+
+// The defaults, but with short searches.
+knob_values quick_knobs(const strategy& s) {
+  knob_values knobs = complete(s, {});
+  if (knobs.contains("trials")) knobs["trials"] = 2;
+  return knobs;
+}
+
+// Strategies that only advise plan as `managed` does: fewer budgets do.
+bool only_advises(const strategy& s) {
+  return std::ranges::any_of(hint_table(), [&](const hint_strategy& row) {
+    return row.name == s.name && !row.rules.empty() && std::ranges::all_of(row.rules, [](const hint_rule& r) {
+             return std::holds_alternative<advice_rule>(r.what);
+           });
+  });
 }
 
 nanoseconds compute_time(const profile& costs) {
@@ -107,8 +124,9 @@ TEST_P(every_strategy, verifies_and_fits_and_respects_the_critical_path_or_says_
   const profile costs = sim->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
   int solved = 0;
-  for (int tenths = 12; tenths >= 3; --tenths) {
-    const problem p{g, costs, on, footprint * static_cast<byte_count>(tenths) / 10, under, complete(by, {})};
+  const bool searches = quick_knobs(by).contains("trials");
+  for (int tenths = 12; tenths >= 3; tenths -= only_advises(by) ? 4 : searches ? 3 : 1) {
+    const problem p{g, costs, on, footprint * static_cast<byte_count>(tenths) / 10, under, quick_knobs(by)};
     std::optional<memory_plan> planned;
     try {
       planned = by.plan(p);
