@@ -18,8 +18,15 @@ constexpr std::size_t index_of(lane l) {
   return static_cast<std::size_t>(l);
 }
 
-bool is_managed_evict(const step& s) {
-  return std::holds_alternative<evict>(s.what) && s.home == residence::managed;
+// The call blocks, or has to come after what it waits for as the CPU sees it.
+bool waits_on_host(const step& s) {
+  if (std::holds_alternative<evict>(s.what)) return s.home == residence::managed;
+  return std::holds_alternative<prefetch>(s.what) && !s.room.empty();
+}
+
+bool discards(const step& s) {
+  return s.needed && s.where == lane::to_host &&
+         (!s.room.empty() || (std::holds_alternative<discard>(s.what) && is_managed(s.home)));
 }
 
 // Managed bytes that the driver would have to evict by itself.
@@ -32,7 +39,14 @@ byte_count excess_of(const execution_plan& plan) {
 }  // namespace
 
 executor::executor(session& on, const graph& g, const execution_plan& plan)
-    : on_(on), g_(g), plan_(plan), to_device_(make_stream()), to_host_(make_stream()) {
+    : on_(on),
+      g_(g),
+      plan_(plan),
+      to_device_(make_stream()),
+      to_host_(make_stream()),
+      room_(make_stream()),
+      filling_(make_stream()) {
+  keeps_room_ = std::ranges::any_of(plan.steps, discards);
   if (plan.managed_arena_bytes > 0) require_demand_paging(on.device());
   lanes_[index_of(lane::compute)].stream = on.compute().stream;
   lanes_[index_of(lane::to_device)].stream = to_device_.get();
@@ -101,6 +115,9 @@ void executor::make_events(bool timeline) {
       if (!done) done = make_event(event_use::ordering);
     }
   }
+  for (const std::uint32_t i : lanes_[index_of(lane::to_host)].steps) {
+    if (keeps_room_) work_[i].copied = make_event(event_use::ordering);
+  }
   if (!timeline) return;
   for (step_work& w : work_) {
     w.begin = make_event(event_use::timing);
@@ -121,6 +138,7 @@ std::vector<slice_cost> executor::slices() const {
 }
 
 execution executor::run(const execution_request& how) {
+  poisons_ = how.poison;
   make_events(how.timeline);
   set_initial_state();
   execution result;
@@ -171,7 +189,7 @@ void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool tim
   for (const lane l : {lane::to_device, lane::to_host}) {
     if (!lanes_[index_of(l)].steps.empty()) helped.push_back(l);
   }
-  std::barrier<> gate(static_cast<std::ptrdiff_t>(helped.size()) + 1);
+  std::barrier<> gate(static_cast<std::ptrdiff_t>(helped.size()) + (keeps_room_ ? 2 : 1));
   std::uint32_t iteration = first;
   bool stop = false;
   std::vector<std::jthread> helpers;
@@ -183,8 +201,16 @@ void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool tim
       }
     });
   }
+  if (keeps_room_) {
+    helpers.emplace_back([&] {
+      for (gate.arrive_and_wait(); !stop; gate.arrive_and_wait()) {
+        run_keeper();
+        gate.arrive_and_wait();
+      }
+    });
+  }
   for (; iteration < end && !failed_; ++iteration) {
-    for (lane_work& l : lanes_) l.issued = no_step;
+    for (lane_work& l : lanes_) l.issued = l.handed = no_step;
     const auto began = std::chrono::steady_clock::now();
     gate.arrive_and_wait();
     run_lane(lane::compute, iteration, timeline);
@@ -223,19 +249,33 @@ void executor::run_lane(lane which, std::uint32_t iteration, bool timeline) {
       if (timeline) check(cudaEventRecord(work.begin.get(), mine.stream));
       issue(s, work, mine.stream, iteration);
       if (timeline) check(cudaEventRecord(work.end.get(), mine.stream));
-      if (!work.done) continue;
-      check(cudaEventRecord(work.done.get(), mine.stream));
-      mine.issued.store(static_cast<std::int32_t>(i), std::memory_order_release);
-      mine.issued.notify_all();
+      finish_step(which, i);
     }
     check(cudaStreamSynchronize(mine.stream));
   } catch (...) {
     mine.failure = std::current_exception();
     failed_ = true;
   }
-  if (failed_) {  // let the other lanes go
-    mine.issued.store(std::numeric_limits<std::int32_t>::max());
-    mine.issued.notify_all();
+  if (failed_) let_go(which);
+}
+
+void executor::finish_step(lane which, std::uint32_t index) {
+  lane_work& mine = lanes_[index_of(which)];
+  const step_work& work = work_[index];
+  const bool hands_over = keeps_room_ && which == lane::to_host;
+  if (!hands_over && !work.done) return;
+  check(cudaEventRecord(hands_over ? work.copied.get() : work.done.get(), mine.stream));
+  std::atomic<std::int32_t>& last = hands_over ? mine.handed : mine.issued;
+  last.store(static_cast<std::int32_t>(index), std::memory_order_release);
+  last.notify_all();
+}
+
+// After a failure nobody is to wait for this lane.
+void executor::let_go(lane which) {
+  lane_work& mine = lanes_[index_of(which)];
+  for (std::atomic<std::int32_t>* last : {&mine.issued, &mine.handed}) {
+    last->store(std::numeric_limits<std::int32_t>::max());
+    last->notify_all();
   }
 }
 
@@ -251,7 +291,7 @@ bool executor::wait_for_others(const step& s, lane which) {
     }
     if (failed_) return false;
     const cudaEvent_t done = work_[static_cast<std::size_t>(awaited)].done.get();
-    if (is_managed_evict(s)) {
+    if (waits_on_host(s)) {
       check(cudaEventSynchronize(done));
     } else {
       check(cudaStreamWaitEvent(lanes_[index_of(which)].stream, done));
@@ -263,7 +303,8 @@ bool executor::wait_for_others(const step& s, lane which) {
 void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration) {
   if (work.call) return work.call();
   if (!s.needed) return;
-  const bool managed = s.home == residence::managed;
+  if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) return move_twin(s, on);
+  const bool managed = is_managed(s.home);
   for (const movement& m : s.moves) {
     const managed_range there{managed_.data() + m.device.offset, m.device.bytes};
     std::byte* const here = device_.data() + m.device.offset;
@@ -276,15 +317,14 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
                             if (managed) return prefetch_to_host(there, on);
                             check(cudaMemcpyAsync(home, here, m.device.bytes, cudaMemcpyDeviceToHost, on));
                           },
-                          [&](const discard&) {
-                            if (managed) discard_range(there, on);
-                          },
+                          [](const discard&) {},  // by the keeper of room
                           [&](const advise& a) {  // in force for the whole run: said once
                             if (managed && iteration == 0) advise_range(there, a.hint, on_.device());
                           },
                           [](const compute&) {}},
                s.what);
   }
+  if (poisons_) poison(s, on);
 }
 
 std::byte* executor::base_of(space where) const {

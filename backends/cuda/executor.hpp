@@ -13,6 +13,12 @@
 // in list order, as a CUDA graph that the further iterations launch. Where a timeline is asked for,
 // or an engine cannot be recorded, all iterations are issued.
 //
+// A discard of managed memory takes its time on the CPU, and on a stream that is busy it was seen to take
+// effect late, after what was put on the stream behind it. So discards are made by a thread of their own, the
+// keeper of room: for every step of the lane to the host it waits until the lane's thread has handed it over
+// and the device has done it, discards on a stream that does nothing else, and only then lets others go on.
+// Room for a twinned tensor is populated in the same way by the lane to the device, before its copy.
+//
 // Engines, operands, events and memory are all made before the first step; the graph is made between
 // the first iteration and the second.
 #pragma once
@@ -51,12 +57,14 @@ class executor {
     cudaStream_t stream = nullptr;
     std::vector<std::uint32_t> steps;
     std::atomic<std::int32_t> issued{no_step};  // last step that others may wait for by its event
+    std::atomic<std::int32_t> handed{no_step};  // last step handed to the keeper of room
     std::exception_ptr failure;
   };
   // What a step needs at run time besides the plan.
   struct step_work {
     kernel_call call;  // compute
     event done;        // if a step of another lane waits for it
+    event copied;      // to_host, if a keeper gives up room behind it
     event begin, end;  // if a timeline is asked for
   };
 
@@ -71,6 +79,12 @@ class executor {
   void issue_iterations(std::uint32_t first, std::uint32_t end, bool timeline, const watcher& watch,
                         std::vector<trace>& traces);
   void run_lane(lane which, std::uint32_t iteration, bool timeline);
+  void finish_step(lane which, std::uint32_t index);
+  void let_go(lane which);
+  void run_keeper();
+  void give_up_room(const step& s);
+  void move_twin(const step& s, cudaStream_t on);
+  void poison(const step& s, cudaStream_t on);
   bool wait_for_others(const step& s, lane which);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void issue_in_list_order();
@@ -94,11 +108,13 @@ class executor {
   const graph& g_;
   const execution_plan& plan_;
   arena ballast_, device_, pinned_, managed_;
-  stream to_device_, to_host_;
+  stream to_device_, to_host_, room_, filling_;
   event start_, fork_;
   std::array<lane_work, lane_count> lanes_;
   std::vector<engine> engines_;  // one per step; empty but for computes
   std::vector<step_work> work_;  // one per step
+  bool keeps_room_ = false;      // some step gives room back to the driver by a discard
+  bool poisons_ = false;
   std::atomic<bool> failed_{false};
 };
 

@@ -1,0 +1,81 @@
+// Twinned tensors, and room given back to the driver.
+#include <limits>
+
+#include "backends/cuda/executor.hpp"
+#include "backends/cuda/kernels.hpp"
+#include "um_allocators/managed_range.hpp"
+
+namespace um {
+
+// A second half for every step of the lane to the host, in the same order.
+void executor::run_keeper() {
+  lane_work& mine = lanes_[static_cast<std::size_t>(lane::to_host)];
+  try {
+    check(cudaSetDevice(on_.device()));
+    for (const std::uint32_t i : mine.steps) {
+      const auto index = static_cast<std::int32_t>(i);
+      for (std::int32_t now = mine.handed.load(std::memory_order_acquire); now < index;
+           now = mine.handed.load(std::memory_order_acquire)) {
+        mine.handed.wait(now, std::memory_order_acquire);
+      }
+      if (failed_) break;
+      check(cudaEventSynchronize(work_[i].copied.get()));
+      give_up_room(plan_.steps[i]);
+      if (!work_[i].done) continue;
+      check(cudaEventRecord(work_[i].done.get(), room_.get()));
+      check(cudaStreamSynchronize(room_.get()));
+      mine.issued.store(index, std::memory_order_release);
+      mine.issued.notify_all();
+    }
+  } catch (...) {
+    if (!mine.failure) mine.failure = std::current_exception();
+    failed_ = true;
+  }
+  if (failed_) let_go(lane::to_host);
+}
+
+void executor::give_up_room(const step& s) {
+  if (!s.needed) return;
+  const auto give_up = [&](const range& r) {
+    discard_range({managed_.data() + r.offset, r.bytes}, room_.get());
+    check(cudaStreamSynchronize(room_.get()));
+  };
+  for (const range& r : s.room) give_up(r);
+  if (!std::holds_alternative<discard>(s.what) || !is_managed(s.home)) return;
+  for (const movement& m : s.moves) give_up(m.device);
+}
+
+// To the host: the copies; the keeper discards behind them. To the device: room first.
+void executor::move_twin(const step& s, cudaStream_t on) {
+  const kernels::launch_site site{on, on_.compute().multiprocessors};
+  const bool in = std::holds_alternative<prefetch>(s.what);
+  if (in) {
+    for (const range& r : s.room) {
+      discard_and_prefetch_to_device({managed_.data() + r.offset, r.bytes}, on_.device(), filling_.get());
+    }
+    if (!s.room.empty()) check(cudaStreamSynchronize(filling_.get()));
+  }
+  for (const movement& m : s.moves) {
+    std::byte* const here = managed_.data() + m.device.offset;
+    std::byte* const home = pinned_.data() + m.pinned_offset;
+    if (std::holds_alternative<discard>(s.what)) break;
+    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes);
+  }
+  if (poisons_) poison(s, on);
+}
+
+// What is given up is overwritten, so that whoever reads it all the same computes with NaNs.
+void executor::poison(const step& s, cudaStream_t on) {
+  constexpr int nan_byte = 0xff;
+  if (!s.needed || s.where != lane::to_host) return;
+  const bool evicts_by_driver = std::holds_alternative<evict>(s.what) && s.home == residence::managed;
+  if (evicts_by_driver) return;  // it stays where it was read
+  const bool managed = is_managed(s.home);
+  for (const movement& m : s.moves) {
+    check(cudaMemsetAsync((managed ? managed_ : device_).data() + m.device.offset, nan_byte, m.device.bytes,
+                          on));
+  }
+  for (const range& r : s.room) check(cudaMemsetAsync(managed_.data() + r.offset, nan_byte, r.bytes, on));
+}
+
+}  // namespace um

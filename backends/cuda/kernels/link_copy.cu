@@ -1,0 +1,121 @@
+// Copies between managed memory on the device and pinned host memory that leave the rest of the device to
+// others. The driver copies managed memory with a kernel that fills the device; these take four blocks. On
+// compute capability 9.0 one thread of each keeps bulk copies through shared memory under way.
+#include "backends/cuda/kernels/launch.cuh"
+
+namespace um::kernels {
+namespace {
+
+constexpr int blocks = 4;
+constexpr int plain_threads = 128, bulk_threads = 32;
+constexpr std::uint32_t chunk_bytes = 4096;
+constexpr std::uint32_t stages = 8, ahead = 6;  // chunks a block holds, and has under way
+
+__global__ void __launch_bounds__(plain_threads)
+    copy_plainly(const uint4* __restrict__ from, uint4* __restrict__ to, std::size_t count) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + 3 * stride < count; i += 4 * stride) {
+    const uint4 a = from[i], b = from[i + stride], c = from[i + 2 * stride], d = from[i + 3 * stride];
+    to[i] = a;
+    to[i + stride] = b;
+    to[i + 2 * stride] = c;
+    to[i + 3 * stride] = d;
+  }
+  for (; i < count; i += stride) to[i] = from[i];
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+__device__ void begin_load(std::byte* to, const std::byte* from, std::uint32_t bytes,
+                           std::uint64_t* arrived) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrived)),
+               "r"(bytes)
+               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(arrived))
+      : "memory");
+}
+
+__device__ void await(std::uint64_t* arrived, std::uint32_t phase) {
+  std::uint32_t done = 0;
+  while (done == 0) {
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(shared_address(arrived)), "r"(phase)
+        : "memory");
+  }
+}
+
+__device__ void begin_store(std::byte* to, const std::byte* from, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+#endif
+
+// `bytes` is a multiple of 16. Block b copies chunks b, b + gridDim.x, ...
+__global__ void __launch_bounds__(bulk_threads)
+    copy_in_bulk(const std::byte* __restrict__ from, std::byte* __restrict__ to, std::size_t bytes) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  __shared__ __align__(128) std::byte held[stages][chunk_bytes];
+  __shared__ __align__(8) std::uint64_t arrived[stages];
+  if (threadIdx.x != 0) return;
+  for (std::uint64_t& a : arrived) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(&a)));
+  }
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  const std::size_t chunks = (bytes + chunk_bytes - 1) / chunk_bytes;
+  const std::size_t mine = chunks > blockIdx.x ? (chunks - blockIdx.x + gridDim.x - 1) / gridDim.x : 0;
+  const auto offset = [&](std::size_t k) { return (blockIdx.x + k * gridDim.x) * std::size_t{chunk_bytes}; };
+  const auto size = [&](std::size_t k) {
+    return static_cast<std::uint32_t>(min(std::size_t{chunk_bytes}, bytes - offset(k)));
+  };
+  const auto load = [&](std::size_t k) {
+    begin_load(held[k % stages], from + offset(k), size(k), &arrived[k % stages]);
+  };
+  for (std::size_t k = 0; k < min(std::size_t{ahead}, mine); ++k) load(k);
+  for (std::size_t k = 0; k < mine; ++k) {
+    await(&arrived[k % stages], static_cast<std::uint32_t>(k / stages % 2));
+    begin_store(to + offset(k), held[k % stages], size(k));
+    if (k + ahead >= mine) continue;
+    // The stage of chunk k + ahead was last stored from by chunk k + ahead - stages.
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(stages - ahead) : "memory");
+    load(k + ahead);
+  }
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+#endif
+}
+
+bool copies_in_bulk() {
+  int device = 0, major = 0;
+  check(cudaGetDevice(&device));
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major >= 9;
+}
+
+}  // namespace
+
+void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes) {
+  constexpr std::size_t vector = 16;
+  const std::size_t rounded = (bytes + vector - 1) / vector * vector;
+  if (copies_in_bulk()) {
+    copy_in_bulk<<<blocks, bulk_threads, 0, where.stream>>>(static_cast<const std::byte*>(from),
+                                                            static_cast<std::byte*>(to), rounded);
+  } else {
+    copy_plainly<<<blocks, plain_threads, 0, where.stream>>>(static_cast<const uint4*>(from),
+                                                             static_cast<uint4*>(to), rounded / vector);
+  }
+  check(cudaGetLastError());
+}
+
+}  // namespace um::kernels
