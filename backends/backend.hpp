@@ -26,9 +26,7 @@ struct execution_request {
   bool digest = false;           // hash the loss and all gradients after the last iteration
   // Where to write every tensor that survives, after the last iteration, as NumPy files NAME.npy
   // in the order n, c, h, w (bf16 widened to f32); empty: nowhere. The folder exists.
-  std::filesystem::path values = {  // Fill what is discarded, or evicted by a copy, with bytes that make NaNs: a missing transfer shows.
-  bool poison = false;
-};
+  std::filesystem::path values = {};
   // Called with nothing under way on the device: before the first iteration (with 0), after it, after the
   // last, and after every one that is issued call by call, with their number so far. A simulator calls it
   // never.
@@ -36,6 +34,8 @@ struct execution_request {
   // Once all else is taken iterations go on for about so long, at least one of them, if there is a `watch`:
   // it is told when they begin and when they have ended. 0: none.
   nanoseconds linger = 0;
+  // Fill what is discarded, or evicted by a copy, with bytes that make NaNs: a missing transfer shows.
+  bool poison = false;
 };
 
 // How a backend issued the work: recorded once and replayed, or call by call.

@@ -43,6 +43,7 @@ struct setting {
   graph network;
   std::unique_ptr<backend> runs_on;
   machine on;
+  machine figures;  // what planners go by
   profile costs;
 };
 
@@ -51,6 +52,7 @@ setting set_up(const cell& work) {
   s.network = build(work.what.network);
   s.runs_on = open_backend(work);
   s.on = s.runs_on->describe();
+  s.figures = parse_backend(work.what.backend).simulated ? s.on : figures_for(s.on);
   s.costs = s.runs_on->measure(s.network);
   return s;
 }
@@ -107,7 +109,7 @@ void check_host_is_free(const execution_plan& plan) {
 }
 
 problem problem_of(const experiment& e, const setting& s, byte_count budget) {
-  return {s.network, s.costs, s.on, budget, pressure_of(e.mode.value()), e.strategy_knobs};
+  return {s.network, s.costs, s.figures, budget, pressure_of(e.mode.value()), e.strategy_knobs};
 }
 
 plan_file plan_for(const experiment& e, const problem& p) {

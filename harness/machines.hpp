@@ -24,6 +24,11 @@ std::vector<machine> load_machines(const std::optional<std::filesystem::path>& e
 // Throws input_error listing the known ones.
 const machine& machine_named(const std::vector<machine>& machines, std::string_view name);
 
+// What planners that simulate go by on a real GPU, whose properties tell no rates of the link and the driver:
+// the built-in machine file of its kind ("h200" for "NVIDIA H200"), else that of the h200, with the GPU's own
+// sizes.
+machine figures_for(const machine& gpu);
+
 // The whole file; throws input_error if it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "backends/cuda/executor.hpp"
-#include "backends/cuda/kernels.hpp"
+#include "backends/cuda/kernels/link_copy.hpp"
 #include "um_allocators/managed_range.hpp"
 
 namespace um {

@@ -37,11 +37,6 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 // Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
-// --- link_copy.cu ---
-// Between managed memory that lies on the device and pinned host memory, either way, by few blocks. Both
-// addresses are multiples of 16, and so much more than `bytes` is there that a multiple of 16 is copied.
-void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes);
-
 // --- bias.cu ---
 // y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
 void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);

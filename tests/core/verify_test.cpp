@@ -54,6 +54,21 @@ TEST_F(verify, refuses_a_read_of_what_was_discarded) {
   expect_wrong(plan, "tensor y0 holds no value");
 }
 
+TEST_F(verify, a_twinned_tensor_is_there_for_kernels_only_when_fetched) {
+  memory_plan plan = in_order(g, residence::managed);
+  plan.home[y0] = residence::twinned;
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  insert(plan, 0, prefetch{y0, {}});  // room alone
+  insert(plan, 3, evict{y0, {}});
+  expect_wrong(plan, "compute back0: tensor y0 is not resident");
+  insert(plan, 5, prefetch{y0, {}});
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  plan.home[x] = residence::twinned;
+  expect_wrong(plan, "compute relu0: tensor x is not resident");
+  insert(plan, 0, prefetch{x, {}});
+  EXPECT_EQ(defect_of(g, plan), std::nullopt) << "it has stayed valid at home";
+}
+
 TEST_F(verify, refuses_a_missing_operator) {
   memory_plan plan = in_order(g, residence::device);
   plan.actions.pop_back();

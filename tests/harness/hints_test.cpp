@@ -108,6 +108,21 @@ TEST(Rules, CanBeSwitchedOffByName) {
   }
 }
 
+TEST(Figures, OfAGpuAreThoseOfItsKindWithItsOwnSizes) {
+  machine gpu;
+  gpu.device_bytes = 5 * GiB;
+  const machine h200 = machine_named(load_machines(std::nullopt), "h200");
+  for (const char* name : {"NVIDIA H200", "unheard of"}) {
+    gpu.name = name;
+    const machine figures = figures_for(gpu);
+    EXPECT_EQ(figures.name, name);
+    EXPECT_EQ(figures.device_bytes, 5 * GiB);
+    EXPECT_EQ(figures.link_to_host_bytes_per_s, h200.link_to_host_bytes_per_s);
+  }
+  gpu.name = "Tesla V100-SXM2-16GB";
+  EXPECT_NE(figures_for(gpu).link_to_host_bytes_per_s, h200.link_to_host_bytes_per_s);
+}
+
 struct rules_file : ::testing::Test {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("um_hints_test_" + std::to_string(::getpid()) + ".json");

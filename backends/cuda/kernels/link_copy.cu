@@ -2,6 +2,7 @@
 // others. The driver copies managed memory with a kernel that fills the device; these take four blocks. On
 // compute capability 9.0 one thread of each keeps bulk copies through shared memory under way.
 #include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/link_copy.hpp"
 
 namespace um::kernels {
 namespace {

@@ -1,0 +1,14 @@
+// Copies over the link that leave the rest of the device to others.
+#pragma once
+
+#include <cstddef>
+
+#include "backends/cuda/kernels.hpp"
+
+namespace um::kernels {
+
+// Between managed memory that lies on the device and pinned host memory, either way, by few blocks. Both
+// addresses are multiples of 16, and so much more than `bytes` is there that a multiple of 16 is copied.
+void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes);
+
+}  // namespace um::kernels
