@@ -190,7 +190,8 @@ TEST_F(managed_lowering, what_becomes_resident_waits_for_the_eviction_before_it)
   plan.actions.emplace_back(evict{named(g, "dy"), {}});
   const execution_plan roomy = lower(under(pressure::plan, 48 * MiB), plan);
   for (const step& s : roomy.steps) {
-    if (s.where == lane::compute) EXPECT_EQ(s.after[on_to_host], no_step) << "all fit at once";
+    if (s.where != lane::compute) continue;
+    EXPECT_EQ(s.after[on_to_host], no_step) << to_text(g, s.what) << ": all fit at once";
   }
   const execution_plan e = lower(under(pressure::plan, 40 * MiB), plan);
   EXPECT_EQ(e.steps[1].where, lane::to_host);

@@ -3,6 +3,7 @@
 // unless both only read them. Plans are those of every strategy, and random ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <map>
