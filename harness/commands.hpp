@@ -46,6 +46,17 @@ struct calibrate_options {
   std::string backend, out, name, like, machines;
 };
 
+struct tune_options {
+  experiment_options what;  // strategy "": begin with all of them
+  std::string out, trials, best, like, jobs;
+  bool resume = false;
+};
+struct ablate_options {
+  experiment_options what;  // strategy "": the fastest
+  std::string out, jobs;
+  bool resume = false;
+};
+
 struct validate_options {
   std::vector<std::string> files;  // records (.jsonl) and figures (.json)
   std::string machine, machines;
@@ -59,6 +70,10 @@ int sweep_command(const sweep_options& options);
 int calibrate_command(const calibrate_options& options);
 // Prints simulated beside measured and published figures.
 int validate_command(const validate_options& options);
+// Searches rules and their numbers, writes the best as a file and keeps every record.
+int tune_command(const tune_options& options);
+// Every hint alone, and every rule of the best strategy left out.
+int ablate_command(const ablate_options& options);
 int merge_command(const merge_options& options);
 
 }  // namespace um

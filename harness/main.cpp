@@ -33,7 +33,7 @@ void add_place(CLI::App& command, experiment_options& o) {
                    "Allow mode native, in which driver defects can hang the GPU");
 }
 
-void add_experiment(CLI::App& command, experiment_options& o) {
+void add_network(CLI::App& command, experiment_options& o) {
   option(command, "--network", o.network, "Network; `umbench list networks`");
   option(command, "--batch", o.batch, "Images a batch (1)");
   option(command, "--insize", o.insize, "Height and width of an image; short for --set insize=N");
@@ -44,17 +44,29 @@ void add_experiment(CLI::App& command, experiment_options& o) {
   option(command, "--fusion", o.fusion, "How far operators are joined: none, fused or lean (fused)");
   option(command, "--precision", o.precision, "What products are computed in: fp32, tf32 or bf16 (fp32)");
   option(command, "--memory-order", o.memory_order, "nchw or nhwc (nchw for fp32, nhwc for tf32 and bf16)");
+}
+
+void add_strategy(CLI::App& command, experiment_options& o) {
   option(command, "--strategy", o.strategy,
          "Strategy; `umbench list strategies`, or a file of rules, FILE.json");
   option(command, "--without", o.without, "Rule of the strategy to switch off; may be repeated")
       .allow_extra_args(false);
   option(command, "--knob", o.strategy_knobs, "Knob of the strategy, name=value; may be repeated")
       .allow_extra_args(false);
+}
+
+void add_amount(CLI::App& command, experiment_options& o) {
   option(command, "--ratio", o.ratio, "Footprint / budget, 0.1 to 64");
   option(command, "--budget", o.budget, "Device memory that the run may use, such as 4GiB");
   option(command, "--mode", o.mode, "simulated (default on sim:), capped (default on cuda:) or native");
   option(command, "--workspace-cap", o.workspace_cap, "Most workspace for one operator, cuda:N only (2GiB)");
   add_place(command, o);
+}
+
+void add_experiment(CLI::App& command, experiment_options& o) {
+  add_network(command, o);
+  add_strategy(command, o);
+  add_amount(command, o);
 }
 
 constexpr const char* times_only_text =
@@ -101,6 +113,34 @@ void add_sweep(CLI::App& app, sweep_options& o) {
                  "Allow mode native, in which driver defects can hang the GPU");
 }
 
+// What tune and ablate share.
+void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, bool& resume) {
+  option(command, "--iterations", o.iterations, "Iterations of every trial (5)");
+  option(command, "--deadline", o.deadline, "Seconds after which a trial is killed (300)");
+  option(command, "--jobs", jobs, "Simulated trials that run at a time (one a core)");
+  command.add_flag("--resume", resume, "Go on with the records of a run that was stopped");
+}
+
+void add_tune(CLI::App& app, tune_options& o) {
+  CLI::App& tune = *app.add_subcommand("tune", "Search the best rules for hints and their numbers");
+  add_experiment(tune, o.what);
+  tune.get_option("--strategy")->description("Begin with this one (with every named strategy)");
+  option(tune, "--trials", o.trials, "Most strategies to try in the simulator (150)");
+  option(tune, "--best", o.best, "How many of them to time on a GPU (4)");
+  option(tune, "--like", o.like, "Machine on which those for a GPU are searched (h200)");
+  add_trials(tune, o.what, o.jobs, o.resume);
+  option(tune, "--out", o.out, "File for the rules; records go beside it as .jsonl (tuned.json)");
+}
+
+void add_ablate(CLI::App& app, ablate_options& o) {
+  CLI::App& ablate =
+      *app.add_subcommand("ablate", "Every hint alone, and every rule of a strategy left out of it");
+  add_experiment(ablate, o.what);
+  ablate.get_option("--strategy")->description("Leave rules out of this one (of the fastest)");
+  add_trials(ablate, o.what, o.jobs, o.resume);
+  option(ablate, "--out", o.out, "JSON Lines file for the records (ablation.jsonl)");
+}
+
 void add_env(CLI::App& app, env_options& o) {
   CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
   env.add_flag("--json", o.json, "As the environment line of a record file");
@@ -141,6 +181,8 @@ struct command_line {
   run_options run;
   plan_options plan;
   sweep_options sweep;
+  tune_options tune;
+  ablate_options ablate;
   merge_options merge;
 };
 
@@ -160,6 +202,8 @@ void describe(CLI::App& app, command_line& c) {
   add_plan(app, c.plan);
   add_run(app, c.run);
   add_sweep(app, c.sweep);
+  add_tune(app, c.tune);
+  add_ablate(app, c.ablate);
   add_merge(app, c.merge);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
   app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
@@ -176,6 +220,8 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("plan")) return plan_command(c.plan);
   if (app.got_subcommand("run")) return run_command(c.run);
   if (app.got_subcommand("sweep")) return sweep_command(c.sweep);
+  if (app.got_subcommand("tune")) return tune_command(c.tune);
+  if (app.got_subcommand("ablate")) return ablate_command(c.ablate);
   if (app.got_subcommand("merge")) return merge_command(c.merge);
   if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.parent, c.probe_device);
   return run_cell_process(c.parent);

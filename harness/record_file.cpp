@@ -114,6 +114,7 @@ void record_file::load_line(std::string_view line, std::size_t number) {
 
 void record_file::append(const environment& e) {
   append_line(to_json(e));
+  environments_.push_back(e);
 }
 void record_file::append(const record& r) {
   append_line(to_json(r));

@@ -34,6 +34,7 @@ class record_file {
   const std::filesystem::path& path() const { return path_; }
   // What the file held when it was opened.
   const std::vector<record>& earlier() const { return earlier_; }
+  // Those that were appended since as well.
   const std::vector<environment>& environments() const { return environments_; }
   // Index of the environment in which the record earlier()[i] was made.
   std::size_t environment_of(std::size_t i) const { return made_in_.at(i); }

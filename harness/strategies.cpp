@@ -89,7 +89,10 @@ bool is_rules_file(std::string_view strategy) {
 }
 
 hint_strategy rules_from_file(const std::string& path) {
-  hint_strategy s = hint_strategy_from_json(read_file(path), path);
+  return with_digest(hint_strategy_from_json(read_file(path), path));
+}
+
+hint_strategy with_digest(hint_strategy s) {
   s.name += "#" + digest_of(s);
   return s;
 }
