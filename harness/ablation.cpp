@@ -24,7 +24,7 @@ std::string sum_text(std::initializer_list<std::optional<byte_count>> parts) {
 }
 
 struct figures {
-  std::string to_device = "", to_host = "", faults = "";
+  std::string to_device = "", to_host = "", remote = "", faults = "";
 };
 
 figures figures_of(const record& r) {
@@ -32,7 +32,7 @@ figures figures_of(const record& r) {
   const counters& c = *r.last;
   return {sum_text({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
           sum_text({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes}),
-          c.faults ? fmt::format("{}", *c.faults) : "?"};
+          sum_text({c.remote_bytes}), c.faults ? fmt::format("{}", *c.faults) : "?"};
 }
 
 // --- why ---
@@ -63,12 +63,13 @@ std::string rate_text(const record& r, const record& base, std::span<const hint_
 std::string row(std::string_view name, const record& r, const std::string& said) {
   const figures f = figures_of(r);
   const auto time = steady_ns(r);
-  return fmt::format("  {:<34} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
-                     f.to_device, f.to_host, f.faults, said);
+  return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
+                     f.to_device, f.to_host, f.remote, f.faults, said);
 }
 
 std::string head(std::string_view title) {
-  return fmt::format("\n  {:<34} {:>9} {:>9} {:>9} {:>9}\n", title, "time", "to device", "to host", "faults");
+  return fmt::format("\n  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}\n", title, "time", "to device", "to host",
+                     "remote", "faults");
 }
 
 const record& managed_of(std::span<const record> named) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include "harness/numbers.hpp"
@@ -53,8 +54,10 @@ trials::trials(const std::vector<machine>& machines, record_file& file, environm
 
 std::optional<std::vector<record>> trials::run(const std::vector<experiment>& what, const std::string& why) {
   std::vector<cell> cells;
+  std::set<std::string> asked;
   for (const experiment& e : what) {
-    if (!known_.contains(key_of(e))) cells.push_back(cell_on(e, machines_));
+    const std::string key = key_of(e);
+    if (!known_.contains(key) && asked.insert(key).second) cells.push_back(cell_on(e, machines_));
   }
   if (!cells.empty()) {
     fmt::print(stderr, "{}\n", why);

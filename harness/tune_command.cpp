@@ -19,8 +19,15 @@ namespace {
 constexpr std::int64_t most_trials = 100'000, standard_trials = 150, standard_best = 4;
 constexpr const char* standard_like = "h200";
 
-std::int64_t count_of(const char* option, const std::string& text, std::int64_t standard) {
-  return text.empty() ? standard : whole_number(option, text, 1, most_trials);
+std::size_t count_of(const char* option, const std::string& text, std::int64_t standard) {
+  return static_cast<std::size_t>(text.empty() ? standard : whole_number(option, text, 1, most_trials));
+}
+
+std::size_t trials_of(const tune_options& o) {
+  return count_of("--trials", o.trials, standard_trials);
+}
+std::size_t measured_ones_of(const tune_options& o) {
+  return count_of("--best", o.best, standard_best);
 }
 
 std::string out_of(const tune_options& o) {
@@ -64,6 +71,13 @@ std::vector<hint_strategy> starts_of(const tune_options& o, const experiment& ta
   return {with_knobs(*rules, target.strategy_knobs)};
 }
 
+// Throws for what would be refused only once the search has begun.
+void check(const tune_options& o, const experiment& target) {
+  starts_of(o, target);
+  trials_of(o);
+  measured_ones_of(o);
+}
+
 bool is_a_row(const hint_strategy& s) {
   return std::ranges::find(hint_table(), s) != hint_table().end();
 }
@@ -71,24 +85,29 @@ bool is_a_row(const hint_strategy& s) {
 class tuning {
  public:
   tuning(const tune_options& o, const experiment& target, trials& runs)
-      : o_(o), target_(target), searched_(searched_for(target, o.like)), runs_(runs) {}
+      : o_(o),
+        target_(target),
+        searched_(searched_for(target, o.like)),
+        runs_(runs),
+        trials_(trials_of(o)),
+        measured_ones_(measured_ones_of(o)) {}
 
   // False if it was stopped.
   bool search() {
-    const auto most = static_cast<std::size_t>(count_of("--trials", o_.trials, standard_trials));
     std::size_t done = 0;
     const timer time = [&](std::span<const hint_strategy> all,
                            const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
       std::vector<experiment> what;
       for (const hint_strategy& s : all) what.push_back(trial_of(searched_, s));
-      const auto records = runs_.run(what, fmt::format("{} of at most {} tried, next {}", done, most, why));
+      const auto records =
+          runs_.run(what, fmt::format("{} of at most {} tried, next {}", done, trials_, why));
       if (!records) return std::nullopt;
       done += all.size();
       std::vector<std::optional<double>> times;
       for (const record& r : *records) times.push_back(steady_ns(r));
       return times;
     };
-    search_result found = search_strategies(starts_of(o_, target_), most, time);
+    search_result found = search_strategies(starts_of(o_, target_), trials_, time);
     tried_ = std::move(found.tried);
     return !found.stopped && time_best();
   }
@@ -122,8 +141,7 @@ class tuning {
     std::vector<timed_strategy> few = tried_;
     std::erase_if(few, [](const timed_strategy& t) { return !t.time_ns; });
     const bool simulated = parse_backend(target_.backend).simulated;
-    const auto best = static_cast<std::size_t>(count_of("--best", o_.best, standard_best));
-    few.resize(std::min(few.size(), simulated ? 1 : best));
+    few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
     std::vector<experiment> what{with_strategy(target_, "device"), with_strategy(target_, "managed")};
     for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.rules));
     const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
@@ -173,6 +191,7 @@ class tuning {
   const experiment& target_;
   experiment searched_;
   trials& runs_;
+  std::size_t trials_, measured_ones_;
   std::vector<timed_strategy> tried_;
   std::vector<std::pair<timed_strategy, record>> measured_;
   std::optional<timed_strategy> best_;
@@ -185,7 +204,7 @@ int tune_command(const tune_options& options) {
   const std::string out = out_of(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
   const experiment target = target_of(options);
-  starts_of(options, target);
+  check(options, target);
   const auto machines = machines_in(options.what.machines);
   const std::vector<cell> both{cell_of(target, machines),
                                cell_of(searched_for(target, options.like), machines)};
