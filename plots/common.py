@@ -4,6 +4,7 @@ Lines differ by marker and dash as well as by colour (Okabe and Ito's palette, t
 colour-blind readers), so that a figure survives a black and white printer.
 """
 
+import itertools
 import sys
 from collections import namedtuple
 from pathlib import Path
@@ -33,18 +34,24 @@ LOOKS = {
     "managed": Look("#D55E00", "^", "-", 7),
     "managed_advise": Look("#CC79A7", "v", (0, (1.2, 1.2)), 5.5),
     "managed_prefetch": Look("#009E73", "D", (0, (5, 1.5, 1.2, 1.5)), 3.8),
+    "zero_copy": Look("#8C564B", "<", (0, (4, 1.5)), 5),
+    "discard_prefetch": Look("#5E3C99", ">", (0, (5, 1, 1, 1, 1, 1)), 5),
+    "oc_dnn": Look("#56B4E9", "P", "-", 5.5),
+    "deepum": Look("#E69F00", "X", (0, (3, 1)), 5.5),
+    "planned": Look("#7F7F7F", "*", (0, (1, 1)), 7),
+    "twin": Look("#B2182B", "h", "-", 5.5),
 }
-SPARE_LOOKS = [Look("#56B4E9", "P", "-", 6), Look("#E69F00", "X", (0, (3, 1)), 6),
-               Look("#7F7F7F", "*", (0, (1, 1)), 7), Look("#8C564B", "<", "-", 5.5),
-               Look("#5E3C99", ">", (0, (5, 1, 1, 1, 1, 1)), 5.5)]
+SPARE_LOOKS = [Look("#1B7837", "P", "-", 6), Look("#80CDC1", "X", (0, (3, 1)), 6),
+               Look("#444444", "*", (0, (1, 1)), 7), Look("#C51B7D", "<", "-", 5.5),
+               Look("#4575B4", ">", (0, (5, 1, 1, 1, 1, 1)), 5.5)]
 
 
 def looks(labels):
     """{label: Look}: a strategy looks the same in every figure."""
-    spare, result = list(SPARE_LOOKS), {}
-    for number, label in enumerate(labels):
+    spare, result = itertools.cycle(SPARE_LOOKS), {}
+    for label in labels:
         known = LOOKS.get(label) or (LOOKS.get(label.split(" ")[0]) if _alone(label, labels) else None)
-        result[label] = known or spare[number % len(spare)]
+        result[label] = known or next(spare)
     return result
 
 

@@ -1,0 +1,80 @@
+"""The figure of growing work and the table of bounds."""
+
+import json
+
+import bounds
+import growth
+import pytest
+import synthetic
+
+GIB = 1024**3
+
+
+def grown(strategy, batch, **changes):
+    key = f"alexnet/b{batch}/train/none/fp32/{strategy}/whole/simulated/sim:h200"
+    return synthetic.record("alexnet", strategy, batch / 128, batch=batch, key=key, fusion="none", **changes)
+
+
+@pytest.fixture
+def records():
+    return [grown(strategy, batch) for strategy in ("managed", "twin") for batch in (64, 128, 256)]
+
+
+def test_growth_has_a_panel_an_axis_and_says_what_is_simulated(script, tmp_path, records):
+    wide = [synthetic.record("alexnet", "managed", size / 448, batch=32, network_knobs={"insize": size},
+                             key=f"alexnet,insize={size}/managed") for size in (224, 448, 896)]
+    done = script("growth.py", synthetic.write(tmp_path / "a.jsonl", records + wide), "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "growth.svg").read_text(encoding="utf-8")
+    assert "as batch goes from 64 to 256" in text and "as insize goes from 224 to 896" in text
+    assert text.count("simulated, estimated rates") == 2 and "measured" not in text
+    assert "twin" in text
+
+
+def test_growth_keeps_measured_apart(records):
+    measured = [grown("managed", batch, simulated=False, backend="cuda:0", device="NVIDIA H200", mode="capped")
+                for batch in (64, 128)]
+    for record in measured:
+        record["key"] += "/measured"
+    assert len(growth.panels_of(records + measured)) == 2
+
+
+def test_growth_needs_something_that_grows(script, tmp_path, records):
+    done = script("growth.py", synthetic.write(tmp_path / "a.jsonl", records[:1]), "--out", tmp_path)
+    assert done.returncode == 3 and "varies" in done.stderr
+
+
+def graph():
+    def tensor(name, use, gib):
+        return {"name": name, "shape": [gib, 1024, 1024, 256], "type": "f32", "use": use}
+
+    return {"tensors": [tensor("data", "input", 1), tensor("w", "parameter", 1), tensor("y", "activation", 4),
+                        tensor("dropped", "activation", 3), tensor("loss", "output", 1),
+                        tensor("y.grad", "activation_gradient", 4), tensor("w.grad", "parameter_gradient", 1)],
+            "ops": [{"name": "conv", "in": ["data", "w"], "out": ["y"]},
+                    {"name": "pool", "in": ["y"], "out": ["dropped"]},
+                    {"name": "top", "in": ["dropped"], "out": ["loss", "y.grad"]},
+                    {"name": "conv.backward", "in": ["data", "y", "y.grad"], "out": ["w.grad"]}]}
+
+
+def test_what_is_alive_between_the_passes():
+    assert bounds.alive_between_passes(graph()) == (1 + 4 + 3) * GIB
+
+
+def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
+    records = [synthetic.record(strategy="managed", ratio=2.0, time_ns=900_000_000),
+               synthetic.record(strategy="twin", ratio=2.0, time_ns=300_000_000),
+               synthetic.record(strategy="swap_all", ratio=2.0, time_ns=200_000_000),
+               synthetic.record(strategy="twin", ratio=1.25, time_ns=120_000_000)]
+    files = [synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json", "--machine", tmp_path / "m.json"]
+    (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
+    (tmp_path / "m.json").write_text(json.dumps({"link_to_device_bytes_per_s": 20 * GIB}), encoding="utf-8")
+    done = script("bounds.py", *files, "--markdown")
+    assert done.returncode == 0, done.stderr
+    rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+            for line in done.stdout.splitlines() if line.startswith("| ")}
+    # 8 GiB alive, a budget of 4 GiB: 4 GiB at 20 GiB/s. At 1.25 the operators' 100 ms are more than 1.6 GiB.
+    assert rows["2"][:5] == ["100 ms", "4.00 GiB", "200 ms", "300 ms", "twin"]
+    assert rows["2"][5:] == ["3.00x", "1.50x", "3.00x"]
+    assert rows["1.25"][2] == "100 ms" and rows["1.25"][-1] == "no fit"
+    assert "simulated, estimated rates" in done.stdout
