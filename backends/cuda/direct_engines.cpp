@@ -1,6 +1,7 @@
 #include "backends/cuda/direct_engines.hpp"
 
 #include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/library_check.hpp"
 
 namespace um {
 namespace {
@@ -40,7 +41,10 @@ bool direct_applies(const convolution_problem& p) {
 
 void visit_direct(session& on, const convolution_problem& p, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit) {
-  if (parts != 1) return;
+  constexpr int tensor_cores_of_these = 8;  // compute capability
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, on.device()));
+  if (parts != 1 || major < tensor_cores_of_these) return;
   const byte_count workspace =
       p.kind == convolution_kind::backward_filter
           ? kernels::direct_filter_gradient_workspace(on.compute().multiprocessors, direct_of(p))

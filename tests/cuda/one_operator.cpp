@@ -132,7 +132,7 @@ class call {
   bool workspaces_stand_ = true;
 };
 
-bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
+bool has_slices(const graph& g, const op& o, std::uint32_t parts) {
   try {
     static_cast<void>(accesses_of(g, o, {axis::batch, 0, parts}));
     return true;
@@ -189,7 +189,7 @@ void expect_operators_right(session& on, const graph& g, const calling& how, dou
   ASSERT_EQ(defect_of(g), std::nullopt) << label;
   const std::vector<reference::values> values = values_of(g, 20 + how.parts);
   for (const op& o : g.ops) {
-    if (how.parts > 1 && !can_be_cut(g, o, how.parts)) continue;
+    if (how.parts > 1 && !has_slices(g, o, how.parts)) continue;
     expect_right(on, g, o, how, tolerance, values, label);
   }
 }

@@ -17,8 +17,10 @@ inline constexpr int warp_threads = 32;
 template <class T>
 inline constexpr int mma_depth = sizeof(T) == 4 ? 8 : 16;
 
+// Compute capability 8.0 and later; launched on no other.
 template <class T>
 __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   if constexpr (sizeof(T) == 4) {
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
@@ -32,11 +34,16 @@ __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const s
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
+#else
+  __trap();
+#endif
 }
 
 __device__ inline std::uint32_t to_tf32(float value) {
   std::uint32_t rounded = 0;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(value));
+#endif
   return rounded;
 }
 

@@ -9,8 +9,6 @@ namespace {
 
 constexpr int blocks = 4;
 constexpr int plain_threads = 128, bulk_threads = 32;
-constexpr std::uint32_t chunk_bytes = 4096;
-constexpr std::uint32_t stages = 8, ahead = 6;  // chunks a block holds, and has under way
 
 __global__ void __launch_bounds__(plain_threads)
     copy_plainly(const uint4* __restrict__ from, uint4* __restrict__ to, std::size_t count) {
@@ -27,6 +25,9 @@ __global__ void __launch_bounds__(plain_threads)
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+constexpr std::uint32_t chunk_bytes = 4096;
+constexpr std::uint32_t stages = 8, ahead = 6;  // chunks a block holds, and has under way
 
 __device__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
