@@ -217,6 +217,7 @@ TEST(races, no_strategy_has_any) {
         const byte_count budget = footprint_of(n.g, costs).total * percent / 100;
         knob_values knobs = complete(s, {});
         if (knobs.contains("trials")) knobs["trials"] = 1;
+        if (knobs.contains("trials") && percent != 45) continue;  // long plans
         const problem p{n.g, costs, on, budget, pressure::plan, knobs};
         try {
           const execution_plan e = lower(p, s.plan(p), s.placed_by);

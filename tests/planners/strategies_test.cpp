@@ -125,7 +125,7 @@ TEST_P(every_strategy, verifies_and_fits_and_respects_the_critical_path_or_says_
   const byte_count footprint = footprint_of(g, costs).total;
   int solved = 0;
   const bool searches = quick_knobs(by).contains("trials");
-  for (int tenths = 12; tenths >= 3; tenths -= only_advises(by) ? 4 : searches ? 3 : 1) {
+  for (int tenths = 12; tenths >= 3; tenths -= only_advises(by) ? 4 : searches ? 4 : 1) {
     const problem p{g, costs, on, footprint * static_cast<byte_count>(tenths) / 10, under, quick_knobs(by)};
     std::optional<memory_plan> planned;
     try {
