@@ -90,9 +90,21 @@ class planning {
     if (!keeps_itself && p_.under != pressure::plan) return plan;
     plan = make_room(p_, plan, placed_by, fits_ ? room_rules{} : rules_of_room(with, plan));
     const bool static_order = evicts_ != nullptr && evicts_->order != evict_order::driver;
-    return !fits_ && (by_link_ != nullptr || static_order)
-               ? well_timed(p_, plan, placed_by, with.slack_percent)
-               : plan;
+    if (fits_ || (by_link_ == nullptr && !static_order)) return plan;
+    memory_plan timed = well_timed(p_, plan, placed_by, with.slack_percent);
+    return keeps_budget(timed) ? timed : plan;
+  }
+
+  // Timing counts what a tensor gives up as free also where others have taken it over, which may be too much.
+  bool keeps_budget(const memory_plan& plan) const {
+    problem enforced = p_;
+    enforced.under = pressure::plan;
+    try {
+      lower(enforced, plan, placed_by);
+      return true;
+    } catch (const infeasible&) {
+      return false;
+    }
   }
 
   room_rules rules_of_room(const setting& with, const memory_plan& plan) const {
