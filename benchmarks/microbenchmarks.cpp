@@ -86,6 +86,7 @@ void add_times(benchmark::State& state, const measurement& what, const samples& 
   const auto by_time = [](const repetition& a, const repetition& b) { return a.total < b.total; };
   const auto [least, most] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
   const nanoseconds median = median_total(all.later);
+  state.counters["repetitions"] = static_cast<double>(all.later.size());
   state.counters["first_ns"] = static_cast<double>(all.first.total);
   state.counters["median_ns"] = static_cast<double>(median);
   state.counters["least_ns"] = static_cast<double>(least->total);
@@ -112,11 +113,11 @@ void add_own(benchmark::State& state, const samples& all) {
 void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   samples all;
   with.enter(family);
-  skipping(state, [&] { all = take(with.on, what, static_cast<int>(state.max_iterations)); });
-  auto next = all.later.begin();
+  skipping(state, [&] { all = take_for_a_while(with.on, what); });
+  // The library wants as many times as it was promised, however many were taken.
+  std::size_t next = 0;
   for ([[maybe_unused]] const auto tick : state) {
-    state.SetIterationTime(static_cast<double>(next->total) / 1e9);
-    ++next;
+    state.SetIterationTime(static_cast<double>(all.later[next++ % all.later.size()].total) / 1e9);
   }
   if (all.later.empty()) return;
   add_times(state, what, all, with.link);
@@ -152,16 +153,16 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
   skipping(state, [&] {
     if (!with.counter) with.counter = std::make_unique<unified_memory_counter>();
     const trial t = what.prepare(with.on);
-    for (int i = 0; i < 2; ++i) {
+    const auto put_back = [&] {
       if (t.put_back) t.put_back();
-      with.counter->start();
-      counted = t.run();
-      counts = with.counter->stop();
-    }
-    if (counts.dropped > 0) {
-      throw unsupported("CUPTI dropped " + std::to_string(counts.dropped) +
-                        " records, so the counts are not whole");
-    }
+    };
+    put_back();
+    t.run();
+    put_back();
+    with.counter->start();
+    counted = t.run();
+    counts = with.counter->stop();
+    if (!is_whole(counts)) throw unsupported("CUPTI lost records, so the counts are not whole");
   });
   for ([[maybe_unused]] const auto tick : state) {
     state.SetIterationTime(static_cast<double>(counted.total) / 1e9);

@@ -15,57 +15,62 @@ namespace um {
 // in which it brings in what a fault asks for. Each comment ends with the measurement that yields
 // the figure; all of them use less memory than the device has. "Visited": the GPU had touched the
 // block before. "Unmapped": the data lies on the host and no processor has it mapped, as after an
-// eviction; a prefetch to the host and a touch by the CPU map it.
+// eviction; a prefetch to the host and a touch by the CPU map it. "Isolated": one thread, one access
+// in each block, each waiting for the one before, by the GPU's clock. benchmarks/measure/figures.cpp
+// has the arithmetic.
 struct uvm_costs {
   // --- faults of kernels, serviced in batches ---
 
-  // From a fault to its service, when the driver was idle. Latency of one dependent load in a block
-  // of its own (visited, unmapped, one thread), less batch, service, fault, migrate_copy and 64 KiB
-  // at the link's rate.
+  // From a fault to its service, when the driver was idle, beyond what a batch takes. The first of
+  // isolated accesses to visited data against those after it.
   nanoseconds interrupt_ns = 0;
-  // A batch beyond what its faults and blocks take: reading the buffer, flushing it, the replay and
-  // the wait for it. A full grid streams through memory that lies nowhere, as its first touch: time
-  // of a batch (time / batches, counted by CUPTI or by the table below), less service and
-  // batch_granules * fault.
+  // A batch beyond its faults and blocks: flushing the buffer, the replay and the wait for it.
+  // Isolated accesses to data that lies nowhere, less service, chunk, granule and fault.
   nanoseconds batch_ns = 0;
-  // Each granule asked for in a batch. n threads touch one page each of n granules of one visited
-  // block at once, n up to 16: slope over n.
+  // Each fault that the driver fetches, also the duplicates; a full batch has 256. A full grid
+  // streams through memory that lies nowhere against a sparse touch of it, a block.
   nanoseconds fault_ns = 0;
-  // Distinct granules that a streaming kernel with a full grid asks for until the driver has
-  // collected a batch, 1 to 256. CUPTI: distinct granules among the fault records that end at one
-  // time. A block then takes s batches: 1, 2, 3 to 4, 5 to 8, 9 to 16, 17 and more granules make
-  // s = 6, 5, 4, 3, 2, 1. Without CUPTI: the s at which a streaming first touch takes
-  // s * (batch + service) a block, both from the isolated fault.
+  // Distinct granules that a streaming kernel with a full grid asks for in a full batch, 1 to 256.
+  // CUPTI counts the batches: a block then takes s of them; 1, 2, 3 to 4, 5 to 8, 9 to 16, 17 and more
+  // granules make s = 6, 5, 4, 3, 2, 1.
   std::uint64_t batch_granules = 1;
-  // Each block serviced in a batch, copies apart. n threads touch one granule each of n visited,
-  // unmapped blocks at once: slope over n, less fault.
+  // Each block serviced in a batch. One place in every block of memory that lies nowhere, slope over
+  // the blocks, less chunk, granule and its faults.
   nanoseconds service_ns = 0;
-  // A block's first service, if it has data on the host, beyond service: its host pages are mapped
-  // for DMA. The streaming read of host data the first time against the second, a block.
+  // Giving a block its chunk of device memory. Prefetch to the device of data that lies nowhere
+  // against discarded data, a block.
+  nanoseconds chunk_ns = 0;
+  // A block's first service, if it has data on the host: its host pages are mapped for DMA. Isolated
+  // accesses to data that the GPU has never seen against visited data.
   nanoseconds first_visit_ns = 0;
-  // Each granule that a fault's service brings in, copies apart: entries of page tables written and
-  // taken back. A streaming first touch, a block, less batches * (batch + service), divided by 32.
+  // Each granule that a fault's service brings in, copies apart: page tables and clearing. One place
+  // in every granule of memory that lies nowhere against one in every block, by granules.
   nanoseconds granule_ns = 0;
-  // Unmapping one contiguous run of pages from the CPU. Streaming read of data that the CPU has
-  // mapped against unmapped data, a block, divided by the batches a block takes.
+  // Issuing one copy to the device in a fault's service; what is asked for is copied apart from what
+  // comes with it. One place in every granule, or every second one, of unmapped data against memory
+  // that lies nowhere, by copies.
+  nanoseconds issue_copy_ns = 0;
+  // Unmapping one contiguous run of pages from the CPU. One place in every second granule of data
+  // that the CPU has mapped against unmapped data, by granules.
   nanoseconds host_unmap_ns = 0;
   // A page of 4 KiB where the driver goes page by page: a kernel's write to discarded data with no
-  // prefetch between. Time of such a write of 64 MiB, a page.
+  // prefetch between. Time of such a write of 16 MiB, a page.
   nanoseconds page_fault_ns = 0;
 
   // --- movements ---
 
-  // Each copy (a contiguous run within a block) beyond its bytes at the link's rate. One prefetch of
-  // 1 GiB to the device, a block, less 2 MiB at link_to_device_bytes_per_s.
+  // What is copied of a block at a time, beyond its bytes at the link's rate. One prefetch of 1 GiB to
+  // the device, a block, less 2 MiB at link_to_device_bytes_per_s.
   nanoseconds migrate_copy_ns = 0;
-  // What the host backs a block with: 2 MiB, 64 KiB or 4 KiB. Driver 530 and later: 2 MiB where host
-  // memory is not fragmented; the first visit of a block tells (one mapping, 32 or 512).
+  // What the host backs a block with: 2 MiB, 64 KiB or 4 KiB. 2 MiB where migrate_copy is less than
+  // 512 copies by page could take; not told otherwise.
   byte_count host_chunk_bytes = 2 * MiB;
-  // With 4 KiB or 64 KiB chunks each page of 4 KiB is a copy of its own: its cost beyond its bytes.
+  // With 4 KiB or 64 KiB chunks each page of 4 KiB is a copy of its own: its cost beyond its bytes. 0
+  // where chunks are 2 MiB.
   nanoseconds page_copy_ns = 0;
   // Displacing one block, beyond the copy: choosing, unmapping and doing the service that needed
-  // the room again. Not to be had without pressure: prefetch of one block to the host, less the
-  // copy and 512 * host_map_page, plus service.
+  // the room again. Not to be had without pressure, so never measured: prefetch of one block to the
+  // host, less the copy and 512 * host_map_page, plus service.
   nanoseconds evict_ns = 0;
   // Allocating and DMA-mapping the host pages of a block that never had any. Prefetch to the host of
   // data first touched by the GPU against data with host pages, a block.
@@ -83,19 +88,23 @@ struct uvm_costs {
 
   // --- calls (a prefetch that finds everything in place takes its blocks' time alone) ---
 
-  // A prefetch of one block to the device, on a stream that does nothing else: less the copy.
+  // A prefetch of one block to the device, on a stream that does nothing else: less the copy, chunk,
+  // prefetch_block and host_unmap.
   nanoseconds prefetch_call_ns = 0;
-  // The same for a prefetch to the host, less the copy and 512 * host_map_page.
+  // What it takes more behind another one on its stream. Prefetch of 256 MiB in calls of 16 MiB on one
+  // stream, a call, less 8 * (migrate_copy + 2 MiB at the link's rate) and what one block takes beside.
+  nanoseconds prefetch_queued_ns = 0;
+  // A prefetch of one block to the host, less the copy, prefetch_block and 512 * host_map_page.
   nanoseconds prefetch_to_host_call_ns = 0;
   // Speed that a prefetch to the host keeps while one to the device runs, in percent. Prefetches of
   // the same size each way at once, two threads: (time in + time out alone - time out) / time in.
   std::uint64_t prefetch_to_host_beside_percent = 100;
-  // What a call on more than one block takes beyond that: it walks them twice. Prefetch of 32 MiB to
-  // the device, less prefetch_call and 16 * (migrate_copy + 2 MiB at the link's rate).
-  nanoseconds prefetch_walk_ns = 0;
-  // A block in one walk of a prefetch, nothing copied. Prefetch of 1 GiB of resident data, divided
-  // by 1024 (512 blocks, two walks).
+  // A block in one walk of a prefetch, nothing copied; a call on more than one block walks them
+  // twice. Prefetch of 1 GiB of resident data, divided by 1024 (512 blocks, two walks).
   nanoseconds prefetch_block_ns = 0;
+  // A block that a prefetch makes appear on the device, nothing copied. Prefetch of 1 GiB of
+  // discarded data against resident data, a block.
+  nanoseconds populate_ns = 0;
   // Discard of one block. Discard of 1 GiB, divided by 512.
   nanoseconds discard_block_ns = 0;
 

@@ -43,9 +43,8 @@ class progress_lines {
 std::string source_of(const environment& here, const std::string& like) {
   const gpu_facts& gpu = *here.gpu;
   return fmt::format(
-      "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Figures under estimated "
-      "were "
-      "not measured and are those of machine file {}.",
+      "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under estimated, "
+      "evict_ns follows from others; the rest were not measured and are those of machine file {}.",
       here.umbench, gpu.name, gpu.driver.value_or("unknown"), gpu.cuda_runtime,
       here.host.kernel.value_or("unknown kernel"), here.created.substr(0, 10), like);
 }
@@ -53,8 +52,8 @@ std::string source_of(const environment& here, const std::string& like) {
 void print_figures(const measure::figures& found) {
   fmt::print("{:<34} {:>18} {:>10}\n", "figure", "value", "spread");
   for (const auto& [name, s] : found.by_name) {
-    const double reach = s.median > 0 ? (s.most - s.least) / s.median * 100 : 0;
-    fmt::print("{:<34} {:>18.0f} {:>8.1f} %\n", name, s.median, reach);
+    const double reach = s.typical > 0 ? (s.most - s.least) / s.typical * 100 : 0;
+    fmt::print("{:<34} {:>18.0f} {:>8.1f} %\n", name, s.typical, reach);
   }
   for (const std::string& note : found.notes) fmt::print("note: {}\n", note);
 }
@@ -76,6 +75,7 @@ int calibrate_command(const calibrate_options& o) {
       found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
     }
     made = with_figures(std::move(made), found.found.by_name);
+    made.estimated.insert(made.estimated.end(), found.found.inferred.begin(), found.found.inferred.end());
     made.calibrated = true;
     made.source = source_of(here, like);
     write_file(o.out, to_json(made, found));

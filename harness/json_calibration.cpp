@@ -12,7 +12,7 @@ constexpr double any = std::numeric_limits<double>::max();
 json json_of(const std::map<std::string, measure::spread>& all) {
   json out = json::object();
   for (const auto& [name, s] : all) {
-    out[name] = {{"samples", s.samples}, {"least", s.least}, {"median", s.median}, {"most", s.most}};
+    out[name] = {{"samples", s.samples}, {"least", s.least}, {"typical", s.typical}, {"most", s.most}};
   }
   return out;
 }
@@ -22,7 +22,7 @@ void check_spreads(const json& value, const place& at) {
   for (const auto& [name, spread] : value.items()) {
     fields f(spread, inside(at, name));
     f.integer("samples", 1);
-    for (const char* const part : {"least", "median", "most"}) f.number(part, -any, any);
+    for (const char* const part : {"least", "typical", "most"}) f.number(part, -any, any);
     f.finish();
   }
 }

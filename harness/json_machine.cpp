@@ -44,8 +44,10 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"fault_ns", &u::fault_ns, 0},
       {"batch_granules", &u::batch_granules},
       {"service_ns", &u::service_ns, 0},
-      {"granule_ns", &u::granule_ns, 0, true},
+      {"chunk_ns", &u::chunk_ns, 0, true},
       {"first_visit_ns", &u::first_visit_ns, 0},
+      {"granule_ns", &u::granule_ns, 0, true},
+      {"issue_copy_ns", &u::issue_copy_ns, 0, true},
       {"host_unmap_ns", &u::host_unmap_ns, 0},
       {"page_fault_ns", &u::page_fault_ns, 0},
       {"migrate_copy_ns", &u::migrate_copy_ns, 0},
@@ -57,10 +59,11 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"host_map_page_ns", &u::host_map_page_ns, 0},
       {"host_fault_ns", &u::host_fault_ns, 0},
       {"prefetch_call_ns", &u::prefetch_call_ns, 0},
+      {"prefetch_queued_ns", &u::prefetch_queued_ns, 0, true},
       {"prefetch_to_host_call_ns", &u::prefetch_to_host_call_ns, 0},
       {"prefetch_to_host_beside_percent", &u::prefetch_to_host_beside_percent, 1, true},
-      {"prefetch_walk_ns", &u::prefetch_walk_ns, 0},
       {"prefetch_block_ns", &u::prefetch_block_ns, 0},
+      {"populate_ns", &u::populate_ns, 0, true},
       {"discard_block_ns", &u::discard_block_ns, 0},
       {"remote_read_bytes_per_s", &u::remote_read_bytes_per_s},
       {"remote_write_bytes_per_s", &u::remote_write_bytes_per_s},
@@ -105,7 +108,7 @@ void set_figures(const std::vector<quantity<T>>& all, const std::string& prefix,
       estimated.push_back(prefix + q.name);
       continue;
     }
-    const double value = found->second.median;
+    const double value = found->second.typical;
     std::visit(overloaded{[&](std::uint64_t T::* member) {
                             to.*member = static_cast<std::uint64_t>(std::llround(value));
                           },

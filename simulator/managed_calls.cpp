@@ -3,7 +3,7 @@
 
 namespace um {
 
-managed_traffic managed_memory::prefetch_to_device(range r) {
+managed_traffic managed_memory::prefetch_to_device(range r, bool queued) {
   refuse_outside(r);
   operation now = begin();
   if (r.bytes == 0) return now.traffic;
@@ -16,11 +16,14 @@ managed_traffic managed_memory::prefetch_to_device(range r) {
       entry& b = entries_[id];
       now.clock.work(costs.prefetch_block_ns);
       b.discarded &= ~c.of(id);
+      const granule_set appears = c.of(id) & ~(b.device | b.host);
+      now.clock.work(costs.populate_ns * count(appears) / granules_per_block);
       make_resident(id, c.of(id), advised(b, advice::read_mostly), &managed_traffic::prefetched_in_bytes,
                     now);
     }
   }
-  if (now.traffic.prefetched_in_bytes > 0) finish_call(costs.prefetch_call_ns, walks == 2, now);
+  if (now.traffic.prefetched_in_bytes > 0)
+    finish_call(costs.prefetch_call_ns + (queued ? costs.prefetch_queued_ns : 0), now);
   return end(now);
 }
 
@@ -48,14 +51,14 @@ managed_traffic managed_memory::prefetch_to_host(range r) {
     now.clock.work(costs.host_map_page_ns * pages_per_granule * count(fresh));
     b.host_mapped |= fresh;
   }
-  if (now.traffic.prefetched_out_bytes > 0) finish_call(costs.prefetch_to_host_call_ns, twice, now);
+  if (now.traffic.prefetched_out_bytes > 0) finish_call(costs.prefetch_to_host_call_ns, now);
   return end(now);
 }
 
 // What a call that moves something takes beside the work on its blocks.
-void managed_memory::finish_call(nanoseconds fixed, bool walked_twice, operation& now) const {
+void managed_memory::finish_call(nanoseconds fixed, operation& now) {
   now.clock.wait_for_copies();
-  now.clock.work(fixed + (walked_twice ? prices_.of().prefetch_walk_ns : 0));
+  now.clock.work(fixed);
 }
 
 // Read-mostly data is copied and stays on the device as well.

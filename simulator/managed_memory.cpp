@@ -58,7 +58,7 @@ managed_block_state managed_memory::state(std::uint64_t block) const {
   return {b.device, b.host, b.discarded, b.host_mapped, b.remote, b.visited, b.in != list::none};
 }
 
-void managed_memory::place_on_host(range r) {
+void managed_memory::place_on_host(range r, bool seen) {
   refuse_outside(r);
   if (r.bytes == 0) return;
   const cover c = covered(r);
@@ -66,7 +66,11 @@ void managed_memory::place_on_host(range r) {
     entry& b = entries_[id];
     b.host |= c.of(id);
     b.host_pages |= c.of(id);
-    b.host_mapped |= c.of(id);
+    if (seen) {
+      b.visited = true;
+    } else {
+      b.host_mapped |= c.of(id);
+    }
   }
 }
 
@@ -127,6 +131,7 @@ void managed_memory::take_chunk(std::uint32_t id, operation& now) {
   if (b.in != list::none) return;
   b.clean_chunk = held_ < capacity_;
   if (!b.clean_chunk) evict_one(now);
+  now.clock.work(prices_.of().chunk_ns);
   ++held_;
 }
 

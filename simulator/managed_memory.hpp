@@ -65,7 +65,8 @@ struct managed_traffic {
 // How a kernel goes through a range.
 struct touch_pattern {
   unsigned stride = 1;      // in granules, from the first one of the range
-  bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch, the driver idle
+  bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch
+  bool sparse = false;      // one page of each granule, by a thread of its own; else every byte
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 
@@ -85,15 +86,17 @@ class managed_memory {
  public:
   managed_memory(byte_count arena_bytes, std::uint64_t capacity_blocks, const machine& on);
 
-  // The range holds data on the host, mapped by the CPU, as after initialisation by the CPU.
-  void place_on_host(range r);
+  // The range holds data on the host: mapped by the CPU and never seen by the device, as after
+  // initialisation by the CPU, or `seen` and mapped by nobody, as after an eviction.
+  void place_on_host(range r, bool seen = false);
 
   // A kernel touches every byte of the range once, by address. The driver is idle before the first
   // of several touches of one kernel only: `busy` says that it is not.
   managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool busy = false);
   // Whether a touch would find everything in place.
   bool hits(range r, access_mode mode) const;
-  managed_traffic prefetch_to_device(range r);
+  // `queued`: behind another call on its stream.
+  managed_traffic prefetch_to_device(range r, bool queued = false);
   managed_traffic prefetch_to_host(range r);
   // Only granules that lie wholly in the range are discarded.
   managed_traffic discard(range r);
@@ -135,6 +138,8 @@ class managed_memory {
     driver_clock clock;
     managed_traffic traffic;
     bool busy = false;
+    touch_pattern how;         // of the kernel that faults, if one does
+    bool in_no_order = false;  // its faults come so
   };
 
   cover covered(range r) const;  // of a range that is not empty
@@ -144,6 +149,8 @@ class managed_memory {
   void map_remotely(entry& b) const;
   granule_set ready(const entry& b, bool writes) const;
 
+  unsigned most_of_batch(touch_pattern how) const;
+  nanoseconds fetching(unsigned granules, touch_pattern how) const;
   void service_batch(bool writes, operation& now);
   void service(const fault& f, bool writes, operation& now);
   void service_discarded(const fault& f, operation& now);
@@ -152,7 +159,7 @@ class managed_memory {
                      operation& now);
   void access_remote(range r, std::uint32_t id, granule_set touched, access_mode mode, operation& now);
   bool host_fault(range r, std::uint32_t id, granule_set asked, bool writes, operation& now);
-  void finish_call(nanoseconds fixed, bool walked_twice, operation& now) const;
+  static void finish_call(nanoseconds fixed, operation& now);
   void expel_block(std::uint32_t id, granule_set want, operation& now);
   void populate_host(entry& b, granule_set want, granule_set copied, operation& now);
   void take_chunk(std::uint32_t id, operation& now);
@@ -163,7 +170,7 @@ class managed_memory {
   void append(std::uint32_t id, list to);
   void unlink(std::uint32_t id);
   std::uint32_t sentinel(list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }
-  operation begin(bool busy = true) const { return {driver_clock(prices_), {}, busy}; }
+  operation begin(bool busy = true) const { return {driver_clock(prices_), {}, busy, {}, false}; }
   static managed_traffic end(operation& now);
 
   std::uint32_t count_ = 0;

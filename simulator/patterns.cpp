@@ -9,132 +9,71 @@ namespace {
 constexpr auto reads = access_mode::read;
 constexpr auto writes = access_mode::write;
 
+// Where data is before a pattern begins.
+enum class state : std::uint8_t {
+  nowhere,
+  cold,          // on the host, mapped by the CPU, blocks never visited
+  mapped,        // the same, visited: as a prefetch to the host leaves it
+  unmapped,      // the same, mapped by nobody: as an eviction leaves it
+  device,        // with pages on the host, too
+  new_on_device  // the device wrote it first
+};
+
 // An arena of one's own in which everything fits.
 struct bench {
   managed_memory memory;
   range all;
 
-  bench(const machine& on, byte_count bytes)
-      : memory(bytes, (bytes + managed_block - 1) / managed_block, on), all{0, bytes} {}
-
-  // Host data in blocks that the GPU has visited: mapped by the CPU, as a prefetch leaves it.
-  bench& visited() {
-    memory.place_on_host(all);
-    memory.prefetch_to_device(all);
-    memory.prefetch_to_host(all);
-    return *this;
-  }
-  bench& on_device() {
-    memory.touch(all, writes);
-    return *this;
+  bench(const machine& on, byte_count bytes, state data)
+      : memory(bytes, (bytes + managed_block - 1) / managed_block, on), all{0, bytes} {
+    if (data == state::new_on_device) memory.touch(all, writes);
+    if (data == state::nowhere || data == state::new_on_device) return;
+    memory.place_on_host(all, data == state::unmapped);
+    if (data == state::mapped || data == state::device) memory.prefetch_to_device(all);
+    if (data == state::mapped) memory.prefetch_to_host(all);
   }
 };
 
-pattern_result isolated_fault(const machine& on) {
-  bench b = bench(on, managed_block).visited();
-  return {0, b.memory.touch({0, 1}, reads)};
+// --- kernels ---
+
+template <state Data>
+pattern_result isolated(const machine& on) {
+  bench b(on, managed_block, Data);
+  return {0, b.memory.touch({0, 1}, reads, {.one_by_one = true}, true)};
 }
 
-pattern_result isolated_fault_nowhere(const machine& on) {
-  bench b(on, managed_block);
-  return {0, b.memory.touch({0, 1}, reads)};
-}
-
-pattern_result stream_nowhere(const machine& on) {
-  bench b(on, GiB);
-  return {GiB, b.memory.touch(b.all, writes)};
-}
-
-pattern_result stream_cold(const machine& on) {
-  bench b(on, GiB);
-  b.memory.place_on_host(b.all);
-  return {GiB, b.memory.touch(b.all, reads)};
-}
-
-template <access_mode Mode>
-pattern_result stream_visited(const machine& on) {
-  bench b = bench(on, GiB).visited();
+template <state Data, access_mode Mode>
+pattern_result stream(const machine& on) {
+  bench b(on, GiB, Data);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
 
 pattern_result read_mostly(const machine& on) {
-  bench b = bench(on, GiB).visited();
+  bench b(on, GiB, state::mapped);
   b.memory.advise(b.all, advice::read_mostly);
   return {GiB, b.memory.touch(b.all, reads)};
 }
 
 // A single thread block: each fault waits for the one before.
+template <state Data>
 pattern_result one_by_one(const machine& on) {
-  bench b = bench(on, 64 * MiB).visited();
-  return {64 * MiB, b.memory.touch(b.all, writes, {.one_by_one = true})};
+  bench b(on, 128 * MiB, Data);
+  return {128 * MiB, b.memory.touch(b.all, writes, {.one_by_one = true})};
 }
 
-// Single pages fault: the driver collects as many granules as it takes faults.
-template <unsigned Stride>
+// One page of every stride-th granule, each by a thread of its own.
+template <state Data, unsigned Stride>
 pattern_result strided(const machine& on) {
-  machine wide = on;
-  wide.uvm.batch_granules = 256;
-  bench b = bench(wide, 128 * MiB).visited();
-  return {128 * MiB / Stride, b.memory.touch(b.all, reads, {.stride = Stride})};
-}
-
-template <byte_count Bytes>
-pattern_result prefetch_in(const machine& on) {
-  bench b = bench(on, Bytes).visited();
-  return {Bytes, b.memory.prefetch_to_device(b.all)};
-}
-
-pattern_result prefetch_in_again(const machine& on) {
-  bench b = bench(on, GiB).on_device();
-  return {GiB, b.memory.prefetch_to_device(b.all)};
-}
-
-template <byte_count Bytes>
-pattern_result prefetch_out(const machine& on) {
-  bench b = bench(on, Bytes).visited();
-  b.memory.touch(b.all, writes);
-  return {Bytes, b.memory.prefetch_to_host(b.all)};
-}
-
-pattern_result prefetch_out_new(const machine& on) {
-  bench b = bench(on, GiB).on_device();
-  return {GiB, b.memory.prefetch_to_host(b.all)};
-}
-
-pattern_result prefetch_out_discarded(const machine& on) {
-  bench b = bench(on, GiB).on_device();
-  b.memory.discard(b.all);
-  return {GiB, b.memory.prefetch_to_host(b.all)};
-}
-
-pattern_result discard_all(const machine& on) {
-  bench b = bench(on, GiB).on_device();
-  return {GiB, b.memory.discard(b.all)};
-}
-
-pattern_result discard_then_write(const machine& on) {
-  bench b = bench(on, 64 * MiB).on_device();
-  b.memory.discard(b.all);
-  return {64 * MiB, b.memory.touch(b.all, writes)};
-}
-
-pattern_result discard_then_prefetch(const machine& on) {
-  bench b = bench(on, GiB).on_device();
-  b.memory.discard(b.all);
-  return {GiB, b.memory.prefetch_to_device(b.all)};
+  bench b(on, 128 * MiB, Data);
+  const access_mode how = Data == state::nowhere ? writes : reads;
+  return {128 * MiB / Stride, b.memory.touch(b.all, how, {.stride = Stride, .sparse = true})};
 }
 
 template <access_mode Mode>
 pattern_result over_the_link(const machine& on) {
-  bench b = bench(on, GiB).visited();
+  bench b(on, GiB, state::mapped);
   b.memory.advise(b.all, advice::accessed_by_device);
   return {GiB, b.memory.touch(b.all, Mode)};
-}
-
-pattern_result read_by_cpu(const machine& on) {
-  bench b = bench(on, GiB).visited();
-  b.memory.touch(b.all, writes);
-  return {GiB, b.memory.touch_by_host(b.all, reads)};
 }
 
 // The second sweep over twice what the device holds: every block comes in and another leaves.
@@ -145,37 +84,139 @@ pattern_result sweep_under_pressure(const machine& on) {
   return {GiB, memory.touch({0, GiB}, reads)};
 }
 
-constexpr std::array<pattern, 27> table{{
-    {"isolated_fault", "one thread reads a byte of a visited block", isolated_fault},
-    {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated_fault_nowhere},
-    {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream_nowhere},
-    {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited", stream_cold},
-    {"stream_read", "a full grid reads 1 GiB of host data, visited", stream_visited<reads>},
-    {"stream_write", "a full grid writes 1 GiB of host data, visited", stream_visited<writes>},
+// --- prefetches ---
+
+template <state Data, byte_count Bytes>
+pattern_result prefetch_in(const machine& on) {
+  bench b(on, Bytes, Data);
+  return {Bytes, b.memory.prefetch_to_device(b.all)};
+}
+
+// One behind the other on a stream.
+template <byte_count Call>
+pattern_result prefetch_in_calls(const machine& on) {
+  constexpr byte_count bytes = 256 * MiB;
+  bench b(on, bytes, state::mapped);
+  managed_traffic t;
+  for (byte_count at = 0; at < bytes; at += Call) t += b.memory.prefetch_to_device({at, Call}, true);
+  return {bytes, t};
+}
+
+template <state Data, byte_count Bytes>
+pattern_result prefetch_out(const machine& on) {
+  bench b(on, Bytes, Data);
+  return {Bytes, b.memory.prefetch_to_host(b.all)};
+}
+
+// --- discards ---
+
+pattern_result discard_all(const machine& on) {
+  bench b(on, GiB, state::device);
+  return {GiB, b.memory.discard(b.all)};
+}
+
+template <byte_count Bytes>
+pattern_result discard_then_write(const machine& on) {
+  bench b(on, Bytes, state::device);
+  b.memory.discard(b.all);
+  return {Bytes, b.memory.touch(b.all, writes)};
+}
+
+template <byte_count Bytes>
+pattern_result discard_then_prefetch(const machine& on) {
+  bench b(on, Bytes, state::device);
+  b.memory.discard(b.all);
+  return {Bytes, b.memory.prefetch_to_device(b.all)};
+}
+
+template <state Data>
+pattern_result prefetch_out_discarded(const machine& on) {
+  bench b(on, 256 * MiB, Data);
+  b.memory.discard(b.all);
+  return {256 * MiB, b.memory.prefetch_to_host(b.all)};
+}
+
+// --- the CPU ---
+
+template <byte_count Bytes, byte_count Stride>
+pattern_result touch_by_cpu(const machine& on) {
+  bench b(on, Bytes, state::device);
+  managed_traffic t;
+  for (byte_count at = 0; at < Bytes; at += Stride) t += b.memory.touch_by_host({at, 1}, writes);
+  return {Bytes, t};
+}
+
+using enum state;
+constexpr std::array table = std::to_array<pattern>({
+    {"isolated_fault", "one thread reads a byte of a visited block that the CPU has mapped",
+     isolated<mapped>},
+    {"isolated_fault_unmapped", "the same, mapped by nobody", isolated<unmapped>},
+    {"isolated_fault_cold", "the same of a block never visited", isolated<cold>},
+    {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated<nowhere>},
+    {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream<nowhere, writes>},
+    {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited", stream<cold, reads>},
+    {"stream_read", "a full grid reads 1 GiB of host data, visited", stream<mapped, reads>},
+    {"stream_write", "a full grid writes 1 GiB of host data, visited", stream<mapped, writes>},
+    {"stream_unmapped", "a full grid reads 1 GiB of host data that nobody has mapped",
+     stream<unmapped, reads>},
     {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_mostly},
-    {"one_by_one", "one thread block writes 64 MiB of host data", one_by_one},
-    {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided<1>},
-    {"stride_128KiB", "a full grid reads every second granule of 128 MiB", strided<2>},
-    {"stride_2MiB", "a full grid reads one granule of every block of 128 MiB", strided<32>},
-    {"prefetch_in_2MiB", "prefetch of 2 MiB to the device", prefetch_in<2 * MiB>},
-    {"prefetch_in_32MiB", "prefetch of 32 MiB to the device", prefetch_in<32 * MiB>},
-    {"prefetch_in_512MiB", "prefetch of 512 MiB to the device", prefetch_in<512 * MiB>},
-    {"prefetch_in_1GiB", "prefetch of 1 GiB to the device", prefetch_in<GiB>},
-    {"prefetch_in_again", "prefetch of 1 GiB that is on the device", prefetch_in_again},
-    {"prefetch_out_2MiB", "prefetch of 2 MiB to the host", prefetch_out<2 * MiB>},
-    {"prefetch_out_1GiB", "prefetch of 1 GiB to the host", prefetch_out<GiB>},
-    {"prefetch_out_new", "the same, host pages not allocated yet", prefetch_out_new},
+    {"one_by_one", "one thread block writes 128 MiB of host data", one_by_one<mapped>},
+    {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided<mapped, 1>},
+    {"stride_64KiB_unmapped", "the same, mapped by nobody", strided<unmapped, 1>},
+    {"stride_64KiB_cold", "the same of blocks never visited", strided<cold, 1>},
+    {"stride_64KiB_nowhere", "a write of the same memory that lies nowhere", strided<nowhere, 1>},
+    {"stride_128KiB", "a full grid reads one page of every second granule of 128 MiB", strided<mapped, 2>},
+    {"stride_128KiB_unmapped", "the same, mapped by nobody", strided<unmapped, 2>},
+    {"stride_128KiB_cold", "the same of blocks never visited", strided<cold, 2>},
+    {"stride_128KiB_nowhere", "a write of the same memory that lies nowhere", strided<nowhere, 2>},
+    {"stride_2MiB", "a full grid reads one page of every block of 128 MiB", strided<mapped, 32>},
+    {"stride_2MiB_unmapped", "the same, mapped by nobody", strided<unmapped, 32>},
+    {"stride_2MiB_cold", "the same of blocks never visited", strided<cold, 32>},
+    {"stride_2MiB_nowhere", "a write of the same memory that lies nowhere", strided<nowhere, 32>},
+    {"prefetch_in_64KiB", "prefetch of 64 KiB to the device", prefetch_in<mapped, 64 * KiB>},
+    {"prefetch_in_2MiB", "prefetch of 2 MiB to the device", prefetch_in<mapped, 2 * MiB>},
+    {"prefetch_in_32MiB", "prefetch of 32 MiB to the device", prefetch_in<mapped, 32 * MiB>},
+    {"prefetch_in_256MiB", "prefetch of 256 MiB to the device", prefetch_in<mapped, 256 * MiB>},
+    {"prefetch_in_512MiB", "prefetch of 512 MiB to the device", prefetch_in<mapped, 512 * MiB>},
+    {"prefetch_in_1GiB", "prefetch of 1 GiB to the device", prefetch_in<mapped, GiB>},
+    {"prefetch_in_2MiB_calls", "prefetch of 256 MiB to the device, call behind call",
+     prefetch_in_calls<2 * MiB>},
+    {"prefetch_in_16MiB_calls", "prefetch of 256 MiB to the device, call behind call",
+     prefetch_in_calls<16 * MiB>},
+    {"prefetch_in_64MiB_calls", "prefetch of 256 MiB to the device, call behind call",
+     prefetch_in_calls<64 * MiB>},
+    {"prefetch_in_new", "prefetch of 256 MiB to the device that lie nowhere",
+     prefetch_in<nowhere, 256 * MiB>},
+    {"prefetch_in_again", "prefetch of 1 GiB that is on the device", prefetch_in<device, GiB>},
+    {"prefetch_in_again_256MiB", "prefetch of 256 MiB that are on the device",
+     prefetch_in<device, 256 * MiB>},
+    {"prefetch_out_64KiB", "prefetch of 64 KiB to the host", prefetch_out<device, 64 * KiB>},
+    {"prefetch_out_2MiB", "prefetch of 2 MiB to the host", prefetch_out<device, 2 * MiB>},
+    {"prefetch_out_32MiB", "prefetch of 32 MiB to the host", prefetch_out<device, 32 * MiB>},
+    {"prefetch_out_256MiB", "prefetch of 256 MiB to the host", prefetch_out<device, 256 * MiB>},
+    {"prefetch_out_1GiB", "prefetch of 1 GiB to the host", prefetch_out<device, GiB>},
+    {"prefetch_out_again", "prefetch of 256 MiB that are on the host", prefetch_out<mapped, 256 * MiB>},
+    {"prefetch_out_new", "prefetch of 256 MiB to the host, host pages not allocated yet",
+     prefetch_out<new_on_device, 256 * MiB>},
     {"prefetch_out_discarded", "the same, and the data was discarded: nothing to copy",
-     prefetch_out_discarded},
+     prefetch_out_discarded<new_on_device>},
+    {"prefetch_out_discarded_pages", "the same, host pages allocated", prefetch_out_discarded<device>},
     {"discard", "discard of 1 GiB", discard_all},
-    {"discard_then_write", "a full grid writes 64 MiB that were discarded", discard_then_write},
-    {"discard_then_prefetch", "prefetch of 1 GiB that was discarded", discard_then_prefetch},
+    {"discard_then_write", "a full grid writes 16 MiB that were discarded", discard_then_write<16 * MiB>},
+    {"discard_then_write_64MiB", "a full grid writes 64 MiB that were discarded",
+     discard_then_write<64 * MiB>},
+    {"discard_then_prefetch", "prefetch of 1 GiB that was discarded", discard_then_prefetch<GiB>},
+    {"discard_then_prefetch_32MiB", "prefetch of 32 MiB that were discarded",
+     discard_then_prefetch<32 * MiB>},
     {"remote_read", "a full grid reads 1 GiB over the link", over_the_link<reads>},
     {"remote_write", "a full grid writes 1 GiB over the link", over_the_link<writes>},
     {"sweep_under_pressure", "a full grid reads 1 GiB for the second time with room for half of it",
      sweep_under_pressure},
-    {"read_by_cpu", "the CPU reads 1 GiB that lies on the device", read_by_cpu},
-}};
+    {"cpu_2MiB", "the CPU writes one place in every block of 128 MiB on the device",
+     touch_by_cpu<128 * MiB, 2 * MiB>},
+    {"cpu_64KiB", "the CPU writes one place in every granule of 16 MiB on the device",
+     touch_by_cpu<16 * MiB, 64 * KiB>},
+});
 
 }  // namespace
 

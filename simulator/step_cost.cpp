@@ -98,7 +98,7 @@ std::uint64_t average_rate(const managed_traffic& t) {
 step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
   for (const movement& m : s.moves) {
-    std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device); },
+    std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device, true); },
                           [&](const evict&) { traffic += memory.prefetch_to_host(m.device); },
                           [&](const discard&) { traffic += memory.discard(m.device); },
                           [&](const advise& a) { memory.advise(m.device, a.hint); }, [](const compute&) {}},

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <thread>
 
 #include "core/trace.hpp"
 #include "core/units.hpp"
@@ -56,9 +57,15 @@ class unified_memory_counter {
   unified_memory_counter& operator=(const unified_memory_counter&) = delete;
 
   void start();
-  // Waits for the GPU and for records on their way, some ten milliseconds. Counts with dropped > 0 must not
-  // be used.
+  // Waits for the GPU and for records on their way, some ten milliseconds. Counts of which `is_whole` says
+  // no must not be used.
   unified_memory_counts stop();
+
+ private:
+  std::jthread emptying_;  // takes records while the work goes on: the driver's queue of them is short
 };
+
+// Nothing was dropped, and what faults brought in has faults.
+bool is_whole(const unified_memory_counts& counts);
 
 }  // namespace um

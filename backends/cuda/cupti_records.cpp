@@ -87,4 +87,9 @@ counters counters_of(const unified_memory_counts& counts) {
   return all;
 }
 
+bool is_whole(const unified_memory_counts& counts) {
+  const auto demanded = counts.to_device.by_cause.at(static_cast<std::size_t>(migration_cause::demand));
+  return counts.dropped == 0 && (demanded == 0 || !counts.batches.empty());
+}
+
 }  // namespace um

@@ -5,14 +5,13 @@
 
 namespace um::measure {
 
-inline constexpr byte_count stream_bytes = 256 * MiB;  // of streaming accesses
+inline constexpr byte_count stream_bytes = 256 * MiB;  // of streaming accesses, and of prefetches of new data
+inline constexpr byte_count sparse_bytes = 128 * MiB;  // touched in one place of every granule, or second one
+inline constexpr int few_blocks = 64, many_blocks = 512;  // touched in one place each
 inline constexpr byte_count link_bytes = 256 * MiB;
-inline constexpr byte_count refilled_bytes = 64 * MiB;  // written page by page
+inline constexpr byte_count refilled_bytes = 16 * MiB;  // written page by page
 inline constexpr byte_count touched_bytes = 128 * MiB;  // by the CPU, once in a block
-inline constexpr int few_granules = 4,
-                     many_granules =
-                         16;  // of one block: half of it at most, so that nothing is brought along
-inline constexpr int few_blocks = 4, many_blocks = 64;
+inline constexpr byte_count queued_call = 16 * MiB;     // of prefetches one behind the other
 inline constexpr int launches = 1000, copies = 256;
 inline constexpr byte_count small_copy = 64 * KiB;
 inline constexpr std::int64_t product_side = 8192;

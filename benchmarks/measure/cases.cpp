@@ -37,6 +37,22 @@ samples take(bench& on, const measurement& what, int repetitions) {
   return all;
 }
 
+samples take_for_a_while(bench& on, const measurement& what) {
+  constexpr nanoseconds at_least = 80'000'000, at_most = 800'000'000;
+  constexpr std::size_t most = 12;
+  const trial t = what.prepare(on);
+  samples all{once(t), {}};
+  const auto begin = clock::now();
+  const auto asked = static_cast<std::size_t>(what.repetitions);
+  const auto enough = [&] {
+    const std::size_t have = all.later.size();
+    const nanoseconds took = since(begin);
+    return have >= most || (have >= asked && took > at_least) || (have > 0 && took > at_most);
+  };
+  while (!enough()) all.later.push_back(once(t));
+  return all;
+}
+
 nanoseconds median_total(const std::vector<repetition>& all) {
   return median(all, &repetition::total);
 }

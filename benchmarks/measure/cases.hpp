@@ -35,7 +35,7 @@ struct measurement {
   way over_link = way::none;             // the pinned copy rate that GB/s are a share of
   std::string put_back;                  // how residency is put back before every repetition
   bool migrates = false;                 // managed memory moves, so that counting is worth a pass
-  int repetitions = 4;                   // after the first
+  int repetitions = 4;                   // after the first, unless they take long
   std::function<trial(bench&)> prepare;  // throws unsupported or out_of_memory with the reason
 };
 
@@ -46,6 +46,8 @@ struct samples {
 
 // A first repetition, then as many again as asked for.
 samples take(bench& on, const measurement& what, int repetitions);
+// A first repetition, then as many as the case asks for: more of short ones, fewer of long ones.
+samples take_for_a_while(bench& on, const measurement& what);
 
 nanoseconds median_total(const std::vector<repetition>& all);
 nanoseconds median_issue(const std::vector<repetition>& all);

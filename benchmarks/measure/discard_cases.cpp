@@ -90,6 +90,34 @@ measurement discarding(refill step, byte_count bytes, bool queued) {
   return m;
 }
 
+measurement discarded_to_host(byte_count bytes, bool populated) {
+  measurement m;
+  m.name = std::string("discard/prefetch_to_host/pages:") + (populated ? "there" : "new") +
+           "/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.put_back = std::string("allocated anew, ") + (populated ? "written by the CPU, " : "") +
+               "written by the GPU and discarded";
+  m.migrates = true;
+  m.repetitions = 3;
+  m.prepare = [=](bench& on) -> trial {
+    const auto memory = std::make_shared<grant>();
+    return {[&on, memory, bytes, populated] {
+              memory->release();
+              *memory = on.managed_memory(bytes);
+              if (populated) {
+                fill_by_host(memory->range());
+                bring_to_device(on, memory->range());
+              }
+              touch_all(on.site(), memory->data(), bytes, access::write);
+              check(cudaStreamSynchronize(on.stream()));
+              discard_range(memory->range(), on.stream());
+              check(cudaStreamSynchronize(on.stream()));
+            },
+            [&on, memory] { return timed([&] { prefetch_to_host(memory->range(), on.stream()); }); }};
+  };
+  return m;
+}
+
 std::vector<measurement> discard_cases(const device_facts&) {
   std::vector<measurement> all;
   for (std::size_t step = 0; step < step_names.size(); ++step) {
@@ -102,6 +130,7 @@ std::vector<measurement> discard_cases(const device_facts&) {
     }
     for (const byte_count bytes : {2 * MiB, 32 * MiB, 256 * MiB, GiB}) all.push_back(discarding(what, bytes));
   }
+  for (const bool populated : {false, true}) all.push_back(discarded_to_host(256 * MiB, populated));
   return all;
 }
 

@@ -36,10 +36,11 @@ measurement small_copies(int copies);
 
 // --- first touch, faults ---
 enum class state : std::uint8_t {
-  nowhere,  // allocated, never touched
-  cold,     // written by the CPU, never seen by the GPU
-  warm,     // on the CPU and mapped there, seen by the GPU before
-  unmapped  // on the CPU, seen by the GPU before, mapped by neither, as after an eviction
+  nowhere,   // allocated, never touched
+  cold,      // written by the CPU, never seen by the GPU
+  warm,      // on the CPU and mapped there, seen by the GPU before
+  unmapped,  // on the CPU, seen by the GPU before, mapped by neither, as after an eviction
+  device     // on the GPU: what the access takes by itself
 };
 enum class pattern : std::uint8_t { sequential, strided, shuffled, chase };
 struct gpu_access {
@@ -52,7 +53,8 @@ struct gpu_access {
 };
 measurement gpu_touches(const gpu_access& what);
 // One thread, one place in every 2 MiB, so that every read is one isolated fault; the counter
-// `fault_ns` is the median of their times by the GPU's clock.
+// `fault_ns` is the median of their times by the GPU's clock, but for the first, `idle_fault_ns`, which
+// finds the driver idle.
 measurement isolated_fault(state data);
 // The CPU writes data that is on the GPU, 4 bytes at every `stride`.
 measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint);
@@ -88,6 +90,8 @@ enum class refill : std::uint8_t {
 };
 // `queued`: the discard is issued while its stream is at work; else the stream is idle.
 measurement discarding(refill step, byte_count bytes, bool queued = false);
+// Prefetch of discarded data to the CPU. `populated`: it has pages there.
+measurement discarded_to_host(byte_count bytes, bool populated);
 
 // --- eviction ---
 // Ways to give up device memory and have its contents again.

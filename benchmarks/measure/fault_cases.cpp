@@ -8,15 +8,16 @@
 namespace um::measure {
 namespace {
 
-constexpr std::array<const char*, 4> state_names{"nowhere", "cold", "warm", "unmapped"};
+constexpr std::array<const char*, 5> state_names{"nowhere", "cold", "warm", "unmapped", "device"};
 constexpr std::array<const char*, 4> pattern_names{"sequential", "strided", "shuffled", "chase"};
 
 const char* put_back_of(state data) {
-  constexpr std::array<const char*, 4> texts{
+  constexpr std::array<const char*, 5> texts{
       "allocated anew, touched by nobody", "allocated anew and written by the CPU, never seen by the GPU",
       "prefetched to the CPU, where it is mapped; seen by the GPU before",
       "allocated anew, preferring the CPU, and written by the GPU over the link; then advised to prefer the "
-      "GPU, which takes its mappings away, and advice withdrawn"};
+      "GPU, which takes its mappings away, and advice withdrawn",
+      "prefetched to the GPU"};
   return texts.at(static_cast<std::size_t>(data));
 }
 
@@ -25,13 +26,14 @@ class staged_data {
  public:
   staged_data(bench& on, state wanted, byte_count bytes)
       : on_(on), wanted_(wanted), bytes_(round_up(bytes, managed_block)) {
-    if (wanted != state::warm) return;
+    if (!is_kept()) return;
     memory_ = on.managed_memory(bytes_);
     fill_by_host(memory_.range());
     bring_to_device(on, memory_.range());
   }
   void put_back() {
     if (wanted_ == state::warm) return bring_to_host(on_, memory_.range());
+    if (wanted_ == state::device) return bring_to_device(on_, memory_.range());
     memory_.release();
     memory_ = on_.managed_memory(bytes_);
     if (wanted_ == state::cold) fill_by_host(memory_.range());
@@ -40,6 +42,8 @@ class staged_data {
   std::byte* data() const { return memory_.data(); }
 
  private:
+  bool is_kept() const { return wanted_ == state::warm || wanted_ == state::device; }
+
   // Data that lies nowhere goes where it prefers to be. The CPU never touches it, so it has no mapping
   // there; a new preference takes the GPU's mapping of host memory away, and nothing moves.
   void populate_unmapped() {
@@ -93,7 +97,8 @@ trial chased_blocks(bench& on, state wanted) {
             });
             std::array<std::uint32_t, places> read{};
             check(cudaMemcpy(read.data(), each, sizeof(read), cudaMemcpyDeviceToHost));
-            r.more["fault_ns"] = median_of({read.begin(), read.end()});
+            r.more["idle_fault_ns"] = read.front();  // the driver had nothing to do
+            r.more["fault_ns"] = median_of({read.begin() + 1, read.end()});
             r.more["shortest_fault_ns"] = *std::min_element(read.begin(), read.end());
             return r;
           }};
@@ -150,9 +155,10 @@ measurement gpu_touches(const gpu_access& what) {
   const byte_count touches = whole ? 0 : what.bytes / what.stride;
   m.name = name_of(what);
   m.bytes = whole ? what.bytes : touches * sizeof(int);
-  m.over_link = whole && what.data != state::nowhere ? way::to_device : way::none;
+  m.over_link =
+      whole && what.data != state::nowhere && what.data != state::device ? way::to_device : way::none;
   m.put_back = put_back_of(what.data);
-  m.migrates = true;
+  m.migrates = what.data != state::device;
   m.repetitions = 3;
   m.prepare = [what, touches](bench& on) -> trial {
     const auto memory = std::make_shared<staged_data>(on, what.data, what.bytes);
@@ -209,7 +215,7 @@ std::vector<measurement> first_touch_cases(const device_facts&) {
   for (const access how : {access::read, access::write}) {
     all.push_back(gpu_touches({.data = state::nowhere, .how = how, .bytes = 256 * MiB}));
   }
-  for (const byte_count stride : {64 * KiB, 2 * MiB}) {
+  for (const byte_count stride : {64 * KiB, 128 * KiB, 2 * MiB}) {
     all.push_back(gpu_touches(
         {.data = state::nowhere, .how = access::write, .in = pattern::strided, .stride = stride}));
   }
@@ -231,7 +237,13 @@ std::vector<measurement> fault_cases(const device_facts& on) {
     all.push_back(gpu_touches({.data = data, .in = pattern::chase, .bytes = 32 * MiB, .stride = 4 * KiB}));
     all.push_back(isolated_fault(data));
   }
-  all.push_back(gpu_touches({.data = state::unmapped}));
+  for (const access how : {access::read, access::write}) {
+    all.push_back(gpu_touches({.data = state::unmapped, .how = how}));
+    all.push_back(gpu_touches({.data = state::device, .how = how, .blocks = 1}));
+  }
+  for (const byte_count stride : {64 * KiB, 128 * KiB, 2 * MiB}) {
+    all.push_back(gpu_touches({.data = state::unmapped, .in = pattern::strided, .stride = stride}));
+  }
   all.push_back(isolated_fault(state::unmapped));
   for (const access how : {access::read, access::write}) {
     for (const int blocks : {1, 8, on.multiprocessors}) {

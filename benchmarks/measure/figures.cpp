@@ -15,11 +15,16 @@ namespace {
 constexpr double of(byte_count n) {
   return static_cast<double>(n);
 }
+// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count]. CUPTI counts on an H200:
+// 1024 pages, each asked for by one thread, take 8 to 11 batches; and where one page of every granule
+// of a block is asked for, 18 of 32 come by that and the others along with them.
+constexpr double full_batch = 256, faults_of_page = 2, most_asked_of_block = 17, granules_in_block = 32;
+
 constexpr double blocks_in(byte_count bytes) {
   return of(bytes / managed_block);
 }
 
-// A sample of every reading, or the median. A reading that is not there is noted.
+// A sample of every reading, or what is typical of it. A reading that is not there is noted.
 class view {
  public:
   view(const readings& all, std::optional<std::size_t> sample) : all_(all), sample_(sample) {}
@@ -28,7 +33,7 @@ class view {
     const auto found = all_.find(name);
     if (found == all_.end() || found->second.empty()) throw std::out_of_range(std::string(name));
     const std::vector<double>& values = found->second;
-    return sample_ ? values[*sample_ % values.size()] : median_of(values);
+    return sample_ ? values[*sample_ % values.size()] : typical_of(values);
   }
 
  private:
@@ -49,15 +54,67 @@ double at_rate(byte_count bytes, double bytes_per_s) {
   return of(bytes) * 1e9 / bytes_per_s;
 }
 
-double fault(const view& v) {
-  return (v("many_granules") - v("few_granules")) / (many_granules - few_granules) -
-         at_rate(granule, link_in(v));
+// --- movements ---
+double migrate_copy(const view& v) {
+  return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));
 }
-double service(const view& v) {
-  return (v("granules_of_many_blocks") - v("granules_of_few_blocks")) / (many_blocks - few_blocks) - fault(v);
+double moved_block(const view& v) {
+  return migrate_copy(v) + at_rate(managed_block, link_in(v));
 }
+double prefetch_block(const view& v) {
+  return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
+}
+double populate(const view& v) {
+  return (v("prefetch_in_discarded") - v("prefetch_there_1GiB")) / blocks_in(GiB);
+}
+double chunk(const view& v) {
+  return v("prefetch_in_new") / blocks_in(stream_bytes) - v("prefetch_in_discarded") / blocks_in(GiB);
+}
+double host_map_page(const view& v) {
+  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / of(managed_block / page);
+}
+double host_populate(const view& v) {
+  return (v("prefetch_out_new") - v("prefetch_out_256MiB")) / blocks_in(stream_bytes);
+}
+double host_clear(const view& v) {
+  return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(stream_bytes);
+}
+double host_fault(const view& v) {
+  return v("cpu_touches") / blocks_in(touched_bytes) - at_rate(granule, link_out(v)) - migrate_copy(v) -
+         of(granule / page) * host_map_page(v);
+}
+double discard_block(const view& v) {
+  return v("discard_1GiB") / blocks_in(GiB);
+}
+
+double host_unmap(const view& v) {
+  return (v("sparse_mapped") - v("sparse_unmapped")) / blocks_in(sparse_bytes) / (granules_in_block / 2.0);
+}
+
+// --- calls ---
+double beside_moving(const view& v) {
+  return v("prefetch_in_2MiB") - moved_block(v);
+}
+double prefetch_call(const view& v) {
+  return beside_moving(v) - prefetch_block(v) - host_unmap(v);
+}
+double prefetch_queued(const view& v) {
+  constexpr double calls = of(stream_bytes / queued_call);
+  return v("prefetch_in_calls") / calls - blocks_in(queued_call) * moved_block(v) - beside_moving(v);
+}
+double to_host_call(const view& v) {
+  return v("prefetch_out_2MiB") - at_rate(managed_block, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
+         of(managed_block / page) * host_map_page(v);
+}
+// Of the time that a prefetch to the device takes, the part in which one to the host goes on.
+double beside_percent(const view& v) {
+  const double kept = (v("both_in") + v("prefetch_out_256MiB") - v("both_out")) / v("both_in");
+  return std::clamp(100 * kept, 1.0, 100.0);
+}
+
+// --- faults ---
 double batches_of_block(const view& v) {
-  return std::max(1.0, v("batches_mapped") / blocks_in(stream_bytes));
+  return std::max(1.0, v("batches") / blocks_in(stream_bytes));
 }
 // Granules asked for at a time, the middle of those that fill a block in so many batches:
 // core/machine.hpp has the table.
@@ -66,55 +123,64 @@ double granules_of_batch(const view& v) {
   const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));
   return by_batches[std::min(batches, by_batches.size()) - 1];
 }
-double batch(const view& v) {
-  return v("stream_nowhere") / v("batches_nowhere") - service(v) - granules_of_batch(v) * fault(v);
+// Batches that so many granules at a time take to fill a block.
+double batches_by_granules(const view& v) {
+  return static_cast<double>(std::min(std::lround(batches_of_block(v)), 6L));
 }
-double migrate_copy(const view& v) {
-  return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));
+
+// The costs of a fault are known by four sums: of an isolated fault; of a block touched in one place;
+// of a block touched in every granule, of which half are asked for; of a block that a stream fills.
+// They follow from each other, so they are found by substitution until nothing changes.
+struct fault_parts {
+  double batch = 0, fault = 0, service = 0, granule = 0;
+};
+fault_parts parts_of_fault(const view& v) {
+  const double isolated = v("isolated_nowhere");
+  const double sparse = (v("many_blocks") - v("few_blocks")) / (many_blocks - few_blocks);
+  const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
+  const double stream = (v("first_touch_read") + v("first_touch_write")) / 2 / blocks_in(stream_bytes);
+  const double batches = batches_by_granules(v);
+  constexpr double dense_faults = faults_of_page * most_asked_of_block;
+  fault_parts p;
+  for (int i = 0; i < 50; ++i) {
+    const double full = p.batch + full_batch * p.fault;
+    const double first =
+        sparse - faults_of_page * (p.fault + p.batch / full_batch);  // service, chunk, granule
+    p.granule = (dense - dense_faults / full_batch * full - first) / (granules_in_block - 1);
+    p.service = first - chunk(v) - p.granule;
+    p.batch = isolated - first - p.fault;
+    const double stream_full = (stream - chunk(v) - granules_in_block * p.granule) / batches - p.service;
+    p.fault = (stream_full - p.batch) / full_batch;
+  }
+  return p;
 }
-double interrupt(const view& v) {
-  return v("isolated_fault") - batch(v) - service(v) - fault(v) - migrate_copy(v) -
-         at_rate(granule, link_in(v));
-}
-double first_visit(const view& v) {
-  return (v("stream_cold") - v("stream_mapped")) / blocks_in(stream_bytes);
-}
-double host_unmap(const view& v) {
-  return (v("stream_mapped") - v("stream_unmapped")) / blocks_in(stream_bytes) / batches_of_block(v);
-}
-double prefetch_block(const view& v) {
-  return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
-}
-double host_map_page(const view& v) {
-  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / of(managed_block / page);
-}
-double mapped_block(const view& v) {
-  return of(managed_block / page) * host_map_page(v);
-}
-double to_host_call(const view& v) {
-  return v("prefetch_out_2MiB") - at_rate(managed_block, link_out(v)) - mapped_block(v);
+double issue_copy(const view& v) {
+  constexpr double copies = 2.0 * (most_asked_of_block + granules_in_block / 2.0);
+  return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
+         blocks_in(sparse_bytes) / copies;
 }
 double evict(const view& v) {
-  return std::max(0.0, to_host_call(v)) + service(v);
+  return std::max(0.0, to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
 }
-double host_populate(const view& v) {
-  return (v("prefetch_out_new") - v("prefetch_out_256MiB")) / blocks_in(stream_bytes);
+
+// --- what the driver does at all ---
+// A copy by page takes the copy engine longer than this; a block of 512 such would show.
+double host_chunk(const view& v) {
+  constexpr double fastest_page_copy = 30;
+  if (migrate_copy(v) / of(managed_block / page) >= fastest_page_copy)
+    throw std::out_of_range("prefetches at the link's rate");
+  return of(managed_block);
 }
-double host_fault(const view& v) {
-  return v("cpu_touches") / blocks_in(touched_bytes) - at_rate(granule, link_out(v)) - migrate_copy(v) -
-         of(granule / page) * host_map_page(v);
+double page_copy(const view& v) {
+  static_cast<void>(host_chunk(v));
+  return 0;
 }
-double moved_block(const view& v) {
-  return migrate_copy(v) + at_rate(managed_block, link_in(v));
-}
-double prefetch_call(const view& v) {
-  return v("prefetch_in_2MiB") - moved_block(v);
-}
-double prefetch_walk(const view& v) {
-  return v("prefetch_in_32MiB") - prefetch_call(v) - blocks_in(32 * MiB) * moved_block(v);
-}
-double discard_block(const view& v) {
-  return v("discard_1GiB") / blocks_in(GiB);
+// Data read over the link over and over that has stayed there: every granule was read at least 512 times
+// in each round.
+double access_counters(const view& v) {
+  const double there = at_rate(stream_bytes, 4 * link_in(v));  // several times the link's rate
+  if (v("remote_read_again") < there) throw std::out_of_range("data that stays where it is");
+  return 0;
 }
 double flops(double ns) {
   constexpr double side = static_cast<double>(product_side);
@@ -127,7 +193,7 @@ struct figure {
   double least = 0;  // rates cannot be 0
 };
 
-constexpr std::array<figure, 31> table{{
+constexpr std::array<figure, 40> table{{
     {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
     {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
     {"fp32_flops_per_s", [](const view& v) { return flops(v("product_fp32")); }, 1},
@@ -139,45 +205,69 @@ constexpr std::array<figure, 31> table{{
     {"link_both_bytes_per_s", [](const view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
     {"launch_ns", [](const view& v) { return v("launches") / launches; }},
     {"copy_ns", [](const view& v) { return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
-    {"uvm.interrupt_ns", &interrupt},
-    {"uvm.batch_ns", &batch},
-    {"uvm.fault_ns", &fault},
+    {"uvm.interrupt_ns", [](const view& v) { return v("isolated_idle") - v("isolated_mapped"); }},
+    {"uvm.batch_ns", [](const view& v) { return parts_of_fault(v).batch; }},
+    {"uvm.fault_ns", [](const view& v) { return parts_of_fault(v).fault; }},
     {"uvm.batch_granules", &granules_of_batch, 1},
-    {"uvm.service_ns", &service},
-    {"uvm.first_visit_ns", &first_visit},
+    {"uvm.service_ns", [](const view& v) { return parts_of_fault(v).service; }},
+    {"uvm.chunk_ns", &chunk},
+    {"uvm.granule_ns", [](const view& v) { return parts_of_fault(v).granule; }},
+    {"uvm.first_visit_ns", [](const view& v) { return v("isolated_cold") - v("isolated_mapped"); }},
+    {"uvm.issue_copy_ns", &issue_copy},
     {"uvm.host_unmap_ns", &host_unmap},
     {"uvm.page_fault_ns", [](const view& v) { return v("refill") / of(refilled_bytes / page); }},
     {"uvm.migrate_copy_ns", &migrate_copy},
+    {"uvm.host_chunk_bytes", &host_chunk, 1},
+    {"uvm.page_copy_ns", &page_copy},
     {"uvm.evict_ns", &evict},
     {"uvm.host_populate_ns", &host_populate},
+    {"uvm.host_clear_ns", &host_clear},
     {"uvm.host_map_page_ns", &host_map_page},
     {"uvm.host_fault_ns", &host_fault},
     {"uvm.prefetch_call_ns", &prefetch_call},
+    {"uvm.prefetch_queued_ns", &prefetch_queued},
     {"uvm.prefetch_to_host_call_ns", &to_host_call},
-    {"uvm.prefetch_walk_ns", &prefetch_walk},
+    {"uvm.prefetch_to_host_beside_percent", &beside_percent, 1},
     {"uvm.prefetch_block_ns", &prefetch_block},
+    {"uvm.populate_ns", &populate},
     {"uvm.discard_block_ns", &discard_block},
     {"uvm.remote_read_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_read")); }, 1},
     {"uvm.remote_write_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_write")); }, 1},
+    {"uvm.access_counter_threshold", &access_counters},
 }};
 
-// Costs that are only known by their sum unless all of them come out: with one wrong, all are.
-constexpr std::array<std::string_view, 6> parts_of_fault{"uvm.interrupt_ns", "uvm.batch_ns",
-                                                         "uvm.fault_ns",     "uvm.batch_granules",
-                                                         "uvm.service_ns",   "uvm.evict_ns"};
-bool is_part_of_fault(std::string_view name) {
-  return std::find(parts_of_fault.begin(), parts_of_fault.end(), name) != parts_of_fault.end();
+// Not to be had without pressure on the device's memory, which nothing here makes.
+constexpr std::string_view inferred_figure = "uvm.evict_ns";
+
+// Costs that are only known by their sums: with one missing, all are.
+constexpr std::array<std::string_view, 6> one_sum{"uvm.batch_ns",   "uvm.fault_ns",   "uvm.batch_granules",
+                                                  "uvm.service_ns", "uvm.granule_ns", "uvm.evict_ns"};
+bool is_of_one_sum(std::string_view name) {
+  return std::find(one_sum.begin(), one_sum.end(), name) != one_sum.end();
 }
-void leave_out_parts_of_fault(figures& from) {
-  for (const std::string_view name : parts_of_fault) from.by_name.erase(std::string(name));
+void leave_out_one_sum(figures& from) {
+  for (const std::string_view name : one_sum) from.by_name.erase(std::string(name));
   from.notes.push_back(
-      "the parts of a fault (interrupt, batch, fault, granules, service, evict) could not be told apart");
+      "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
 }
 
 std::size_t most_samples(const readings& all) {
   std::size_t most = 0;
   for (const auto& [name, values] : all) most = std::max(most, values.size());
   return most;
+}
+
+// Of the samples that tell.
+spread spread_over_samples(const figure& f, const readings& all) {
+  std::vector<double> values{f.value(view(all, {}))};
+  for (std::size_t i = 0; i < most_samples(all); ++i) {
+    try {
+      values.push_back(f.value(view(all, i)));
+    } catch (const std::out_of_range&) {
+      continue;
+    }
+  }
+  return spread_of(std::move(values));
 }
 
 }  // namespace
@@ -189,33 +279,40 @@ double median_of(std::vector<double> all) {
   return (*middle + *std::max_element(all.begin(), middle)) / 2;
 }
 
+double typical_of(std::vector<double> all) {
+  std::sort(all.begin(), all.end());
+  const double at = static_cast<double>(all.size() - 1) / 4;
+  const auto below = static_cast<std::size_t>(at);
+  const double above = all[std::min(below + 1, all.size() - 1)];
+  return all[below] + (at - static_cast<double>(below)) * (above - all[below]);
+}
+
 spread spread_of(std::vector<double> values) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return {values.size(), *least, median_of(values), *most};
+  return {values.size(), *least, typical_of(values), *most};
 }
 
 figures figures_from(const readings& all) {
   figures made;
-  bool separate = true;
+  bool whole = true;
   for (const figure& f : table) {
     try {
-      std::vector<double> values;
-      for (std::size_t i = 0; i < most_samples(all); ++i) values.push_back(f.value(view(all, i)));
-      spread s = spread_of(std::move(values));
-      s.median = f.value(view(all, {}));
-      if (s.median < f.least) {
-        made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.median));
-        separate = separate && !is_part_of_fault(f.name);
+      spread s = spread_over_samples(f, all);
+      s.typical = f.value(view(all, {}));
+      if (s.typical < f.least) {
+        made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.typical));
         if (f.least > 0) continue;
-        s.median = 0;
+        s.typical = 0;
       }
       made.by_name[f.name] = s;
     } catch (const std::out_of_range& missing) {
       made.notes.push_back(std::string(f.name) + " needs " + missing.what());
-      separate = separate && !is_part_of_fault(f.name);
+      whole = whole && !is_of_one_sum(f.name);
     }
   }
-  if (!separate) leave_out_parts_of_fault(made);
+  if (!whole) leave_out_one_sum(made);
+  if (made.by_name.count(std::string(inferred_figure)) > 0)
+    made.inferred.insert(std::string(inferred_figure));
   return made;
 }
 

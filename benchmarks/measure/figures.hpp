@@ -4,16 +4,20 @@
 
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace um::measure {
 
 double median_of(std::vector<double> all);  // of at least one
+// The lower quartile, of at least one: what a time is while nothing disturbs it. Disturbances (in a
+// virtual machine those of its host) only ever add, and come and go within seconds.
+double typical_of(std::vector<double> all);
 
 struct spread {
   std::size_t samples = 0;
-  double least = 0, median = 0, most = 0;
+  double least = 0, typical = 0, most = 0;
 };
 spread spread_of(std::vector<double> values);  // of at least one
 
@@ -22,12 +26,13 @@ using readings = std::map<std::string, std::vector<double>, std::less<>>;
 
 struct figures {
   std::map<std::string, spread> by_name;  // as in the machine file: "uvm.fault_ns"
+  std::set<std::string> inferred;         // those of them that follow from others by reasoning alone
   std::vector<std::string> notes;         // why others are missing, or were mended
 };
-// A figure's value follows from the medians of the readings; its spread from the first, second ...
-// sample of each. A figure whose readings are missing, or which would have to be positive and is not,
-// is left out; a time below zero becomes zero. The parts of a fault's cost are all left out if one of
-// them is below zero or missing. All of this is noted.
+// A figure's value follows from what is typical of its readings; its spread from the first, second ...
+// sample of each, which were taken close to one another. A figure whose readings are missing, or which
+// would have to be positive and is not, is left out; a time below zero becomes zero. The parts of a
+// fault's cost are all left out if one of them is missing. All of this is noted.
 figures figures_from(const readings& all);
 
 struct calibration {

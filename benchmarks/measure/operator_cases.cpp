@@ -16,6 +16,8 @@ constexpr std::array<const char*, 5> put_back_texts{
     "nothing to put back: device memory", "operands prefetched to the CPU", "operands prefetched to the GPU",
     "operands prefetched to the CPU", "nothing to put back: pinned memory, reached over the link"};
 
+constexpr byte_count most_over_the_link = 3 * GiB;
+
 struct layer {
   std::string name;
   convolution_problem forward;
@@ -116,9 +118,14 @@ measurement convolving(const layer& of, convolution_kind kind, placing where) {
   for (const byte_count bytes : operand_bytes(what)) m.bytes += bytes;
   if (where != placing::device && where != placing::managed_warm) m.over_link = way::to_device;
   m.put_back = put_back_texts.at(place);
-  m.migrates = where == placing::managed_cold;
+  m.migrates = where == placing::managed_cold && m.bytes <= GiB;
   m.repetitions = m.bytes > GiB || where == placing::zero_copy ? 1 : 3;
-  m.prepare = [=](bench& on) -> trial {
+  m.prepare = [=, bytes = m.bytes](bench& on) -> trial {
+    if (where == placing::zero_copy && bytes > most_over_the_link) {
+      throw unsupported("operands of " + to_text(bytes) +
+                        " would cross the link tens of times, which takes " +
+                        "up to a minute; smaller images show how often");
+    }
     const auto work = std::make_shared<placed_convolution>(on, what, where);
     return {[work] { work->put_back(); }, [work] { return work->run(); }};
   };

@@ -9,101 +9,178 @@
 namespace um::measure {
 namespace {
 
-struct source {
+// One reading is a repetition's time or one of its counters.
+struct reading {
   const char* name;
+  const char* counter = nullptr;
+};
+struct source {
+  std::vector<reading> yields;
   measurement what;
-  int repetitions = 5;
-  const char* counter = nullptr;  // in place of the total
+  int repetitions = 0;  // of those taken one after the other
 };
 
 std::vector<source> link_sources() {
-  return {{"link_to_device", pinned_copy(mover::copy_engine, way::to_device, link_bytes), 9},
-          {"link_to_host", pinned_copy(mover::copy_engine, way::to_host, link_bytes), 9},
-          {"link_both", pinned_copy(mover::copy_engine, way::both, 2 * link_bytes), 9},
-          {"small_copies", small_copies(copies), 9},
-          {"launches", empty_launches(launches), 9},
-          {"device_copy", device_copy(GiB), 9},
-          {"product_fp32", square_product(precision::fp32, product_side), 9},
-          {"product_tf32", square_product(precision::tf32, product_side), 60},
-          {"product_bf16", square_product(precision::bf16, product_side), 120}};
+  return {{{{"link_to_device"}}, pinned_copy(mover::copy_engine, way::to_device, link_bytes), 9},
+          {{{"link_to_host"}}, pinned_copy(mover::copy_engine, way::to_host, link_bytes), 9},
+          {{{"link_both"}}, pinned_copy(mover::copy_engine, way::both, 2 * link_bytes), 9},
+          {{{"small_copies"}}, small_copies(copies), 15},
+          {{{"launches"}}, empty_launches(launches), 15},
+          {{{"device_copy"}}, device_copy(GiB), 15},
+          {{{"product_fp32"}}, square_product(precision::fp32, product_side), 15},
+          {{{"product_tf32"}}, square_product(precision::tf32, product_side), 120},
+          {{{"product_bf16"}}, square_product(precision::bf16, product_side), 240}};
 }
 
-measurement streaming(state data, access how = access::read) {
+measurement streaming(state data, access how) {
   return gpu_touches({.data = data, .how = how, .bytes = stream_bytes});
 }
-measurement places(byte_count stride, byte_count bytes) {
-  return gpu_touches({.data = state::unmapped, .in = pattern::strided, .bytes = bytes, .stride = stride});
+// One place in every stride; memory that lies nowhere is written, since a read need not populate it.
+measurement places(state data, byte_count stride, byte_count bytes) {
+  return gpu_touches({.data = data,
+                      .how = data == state::nowhere ? access::write : access::read,
+                      .in = pattern::strided,
+                      .bytes = bytes,
+                      .stride = stride});
+}
+measurement prefetching_whole(way direction, byte_count bytes, bool populated = true) {
+  return prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = populated});
 }
 
 std::vector<source> fault_sources() {
-  return {{"stream_nowhere", streaming(state::nowhere, access::write), 31},
-          {"stream_cold", streaming(state::cold), 9},
-          {"stream_mapped", streaming(state::warm), 21},
-          {"stream_unmapped", streaming(state::unmapped), 15},
-          {"isolated_fault", isolated_fault(state::unmapped), 15, "fault_ns"},
-          {"few_granules", places(granule, few_granules * granule), 41},
-          {"many_granules", places(granule, many_granules * granule), 41},
-          {"granules_of_few_blocks", places(managed_block, few_blocks * managed_block), 41},
-          {"granules_of_many_blocks", places(managed_block, many_blocks * managed_block), 41},
-          {"cpu_touches", cpu_touches(touched_bytes, managed_block, {}), 15},
-          {"refill", discarding(refill::write, refilled_bytes), 5}};
+  constexpr byte_count sparse = 2 * granule;
+  return {
+      {{{"first_touch_read"}}, streaming(state::nowhere, access::read)},
+      {{{"first_touch_write"}}, streaming(state::nowhere, access::write)},
+      {{{"isolated_nowhere", "fault_ns"}}, isolated_fault(state::nowhere)},
+      {{{"isolated_unmapped", "fault_ns"}}, isolated_fault(state::unmapped)},
+      {{{"isolated_mapped", "fault_ns"}, {"isolated_idle", "idle_fault_ns"}}, isolated_fault(state::warm)},
+      {{{"isolated_cold", "fault_ns"}}, isolated_fault(state::cold)},
+      {{{"granules_nowhere"}}, places(state::nowhere, granule, sparse_bytes)},
+      {{{"granules_unmapped"}}, places(state::unmapped, granule, sparse_bytes)},
+      {{{"sparse_nowhere"}}, places(state::nowhere, sparse, sparse_bytes)},
+      {{{"sparse_unmapped"}}, places(state::unmapped, sparse, sparse_bytes)},
+      {{{"sparse_mapped"}}, places(state::warm, sparse, sparse_bytes)},
+      {{{"few_blocks"}}, places(state::nowhere, managed_block, few_blocks * managed_block)},
+      {{{"many_blocks"}}, places(state::nowhere, managed_block, many_blocks * managed_block)},
+      {{{"cpu_touches"}}, cpu_touches(touched_bytes, managed_block, {})},
+      {{{"refill"}}, discarding(refill::write, refilled_bytes)}};
 }
 
-std::vector<source> prefetch_sources() {
-  const auto whole = [](way direction, byte_count bytes) {
-    return prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes});
-  };
+std::vector<source> call_sources() {
   const std::vector<advice> remote{advice::preferred_host, advice::accessed_by_device};
-  return {{"prefetch_in_2MiB", whole(way::to_device, 2 * MiB), 41},
-          {"prefetch_in_32MiB", whole(way::to_device, 32 * MiB), 21},
-          {"prefetch_in_1GiB", whole(way::to_device, GiB), 9},
-          {"prefetch_there_1GiB", prefetch_of({.direction = way::to_device, .bytes = GiB, .there = true}), 9},
-          {"prefetch_out_2MiB", whole(way::to_host, 2 * MiB), 41},
-          {"prefetch_out_256MiB", whole(way::to_host, stream_bytes), 15},
-          {"prefetch_out_1GiB", whole(way::to_host, GiB), 9},
-          {"prefetch_out_new", prefetch_of({.direction = way::to_host,
-                                            .bytes = stream_bytes,
-                                            .call_bytes = stream_bytes,
-                                            .populated = false})},
-          {"discard_1GiB", discarding(refill::discard, GiB), 9},
-          {"remote_read", advised(remote, advised_step::read, stream_bytes)},
-          {"remote_write", advised(remote, advised_step::write, stream_bytes)}};
+  return {
+      {{{"prefetch_in_2MiB"}}, prefetching_whole(way::to_device, 2 * MiB)},
+      {{{"prefetch_in_1GiB"}}, prefetching_whole(way::to_device, GiB)},
+      {{{"prefetch_in_calls"}},
+       prefetch_of({.direction = way::to_device, .bytes = stream_bytes, .call_bytes = queued_call})},
+      {{{"prefetch_in_new"}}, prefetching_whole(way::to_device, stream_bytes, false)},
+      {{{"prefetch_in_discarded"}}, discarding(refill::prefetch, GiB)},
+      {{{"prefetch_there_1GiB"}}, prefetch_of({.direction = way::to_device, .bytes = GiB, .there = true})},
+      {{{"prefetch_out_2MiB"}}, prefetching_whole(way::to_host, 2 * MiB)},
+      {{{"prefetch_out_256MiB"}}, prefetching_whole(way::to_host, stream_bytes)},
+      {{{"prefetch_out_1GiB"}}, prefetching_whole(way::to_host, GiB)},
+      {{{"prefetch_out_new"}}, prefetching_whole(way::to_host, stream_bytes, false)},
+      {{{"prefetch_out_cleared"}}, discarded_to_host(stream_bytes, false)},
+      {{{"both_in", "to_device_ns"}, {"both_out", "to_host_ns"}}, prefetch_both_ways(2 * stream_bytes)},
+      {{{"discard_1GiB"}}, discarding(refill::discard, GiB)},
+      {{{"remote_read"}}, advised(remote, advised_step::read, stream_bytes)},
+      {{{"remote_write"}}, advised(remote, advised_step::write, stream_bytes)},
+      {{{"remote_read_again"}},
+       advised({advice::accessed_by_device}, advised_step::read_again, stream_bytes)}};
 }
 
-std::string because(const std::string& name, const std::exception& reason) {
-  return name + " was not measured: " + reason.what();
-}
+class recorder {
+ public:
+  recorder(bench& on, readings& all, std::vector<std::string>& notes) : on_(on), all_(all), notes_(notes) {}
 
-void read_times(bench& on, const source& from, readings& all, std::vector<std::string>& notes) {
-  try {
-    for (const repetition& r : take(on, from.what, from.repetitions).later) {
-      all[from.name].push_back(from.counter != nullptr ? r.more.at(from.counter)
-                                                       : static_cast<double>(r.total));
-    }
-  } catch (const unsupported& reason) {
-    notes.push_back(because(from.name, reason));
-  } catch (const out_of_memory& reason) {
-    notes.push_back(because(from.name, reason));
+  void take_in_a_row(const source& from) {
+    noting(from, [&] {
+      for (const repetition& r : take(on_, from.what, from.repetitions).later) keep(from, r);
+    });
   }
+  // What does not fit beside the others is left for later.
+  void prepare(const source& from) {
+    noting(from, [&] {
+      try {
+        trials_.emplace_back(from, from.what.prepare(on_));
+      } catch (const out_of_memory&) {
+        late_.push_back(from);
+      }
+    });
+  }
+  // One repetition of everything prepared.
+  void take_round(bool counts) {
+    for (const auto& [from, t] : trials_) {
+      if (t.put_back) t.put_back();
+      const repetition r = t.run();
+      if (counts) keep(from, r);
+    }
+  }
+  void take_late(int repetitions) {
+    trials_.clear();
+    for (source& from : late_) {
+      from.repetitions = repetitions;
+      take_in_a_row(from);
+    }
+  }
+
+ private:
+  template <class Work>
+  void noting(const source& from, const Work& work) {
+    const auto note = [&](const std::exception& reason) {
+      for (const reading& r : from.yields) {
+        notes_.push_back(std::string(r.name) + " was not measured: " + reason.what());
+      }
+    };
+    try {
+      work();
+    } catch (const unsupported& reason) {
+      note(reason);
+    } catch (const out_of_memory& reason) {
+      note(reason);
+    }
+  }
+  void keep(const source& from, const repetition& r) {
+    for (const reading& what : from.yields) {
+      all_[what.name].push_back(what.counter != nullptr ? r.more.at(what.counter)
+                                                        : static_cast<double>(r.total));
+    }
+  }
+
+  bench& on_;
+  readings& all_;
+  std::vector<std::string>& notes_;
+  std::vector<std::pair<source, trial>> trials_;
+  std::vector<source> late_;
+};
+
+// Host memory is slow to come by the first time, in a virtual machine above all; not what is measured.
+void warm_host_memory(bench& on) {
+  constexpr byte_count most = 4 * GiB;
+  const memory_limits& limits = on.ledger().limits();
+  const byte_count bytes = round_down(std::min({most, limits.device, limits.host}), managed_block);
+  if (bytes == 0) return;
+  const grant memory = on.managed_memory(bytes);
+  fill_by_host(memory.range());
 }
 
-// Counted after everything has been timed.
+// Batches of faults of first touches, counted after everything has been timed: they move nothing, so
+// there is one record for a batch.
 void read_counts(bench& on, readings& all) {
   unified_memory_counter counter;
-  const auto counts_of = [&](const measurement& what) {
-    const trial t = what.prepare(on);
+  double batches = 0;
+  for (const access how : {access::read, access::write}) {
+    const trial t = streaming(state::nowhere, how).prepare(on);
     t.put_back();
     counter.start();
     t.run();
     const unified_memory_counts counts = counter.stop();
-    if (counts.dropped > 0) throw unsupported("CUPTI dropped " + std::to_string(counts.dropped) + " records");
+    if (!is_whole(counts)) throw unsupported("CUPTI lost records");
     if (counts.batches.empty()) throw unsupported("CUPTI saw no faults");
-    return counts;
-  };
-  // CUPTI has one record for a batch of faults, at least that of CUDA 13.0.
-  all["batches_mapped"] = {static_cast<double>(counts_of(streaming(state::warm)).batches.size())};
-  all["batches_nowhere"] = {
-      static_cast<double>(counts_of(streaming(state::nowhere, access::write)).batches.size())};
+    batches += static_cast<double>(counts.batches.size());
+  }
+  all["batches"] = {batches / 2};
 }
 
 void read_device(bench& on, readings& all) {
@@ -116,21 +193,32 @@ void read_device(bench& on, readings& all) {
 }  // namespace
 
 calibration calibrate(bench& on, const std::function<void(std::string_view)>& progress) {
+  constexpr int warm_up = 2, rounds = 16;
   readings all;
   std::vector<std::string> notes;
   read_device(on, all);
-  for (const auto& sources : {link_sources(), fault_sources(), prefetch_sources()}) {
-    for (const source& from : sources) {
-      progress(from.what.name);
-      read_times(on, from, all, notes);
-    }
-    on.let_go();
+  recorder record(on, all, notes);
+  for (const source& from : link_sources()) {
+    progress(from.what.name);
+    record.take_in_a_row(from);
   }
+  on.let_go();
+  progress("preparing managed memory");
+  warm_host_memory(on);
+  for (const auto& sources : {fault_sources(), call_sources()}) {
+    for (const source& from : sources) record.prepare(from);
+  }
+  for (int i = 0; i < warm_up + rounds; ++i) {
+    progress("faults and prefetches, round " + std::to_string(i + 1) + " of " +
+             std::to_string(warm_up + rounds));
+    record.take_round(i >= warm_up);
+  }
+  record.take_late(rounds);
   try {
     progress("counting faults");
     read_counts(on, all);
   } catch (const unsupported& reason) {
-    notes.push_back(because("batches_mapped", reason));
+    notes.push_back(std::string("batches were not counted: ") + reason.what());
   }
   calibration made{figures_from(all), {}};
   made.found.notes.insert(made.found.notes.begin(), notes.begin(), notes.end());

@@ -5,43 +5,135 @@
 
 #include "benchmarks/measure/calibration_sizes.hpp"
 #include "core/machine.hpp"
+#include "simulator/managed_memory.hpp"
 
 namespace um::measure {
 namespace {
 
-constexpr double link = 50e9;  // both ways
-constexpr uvm_costs truth{.interrupt_ns = 7000,
-                          .batch_ns = 14000,
-                          .fault_ns = 60,
-                          .batch_granules = 6,
-                          .service_ns = 8000,
-                          .first_visit_ns = 100000,
-                          .host_unmap_ns = 3500,
-                          .page_fault_ns = 5000,
-                          .migrate_copy_ns = 2500,
-                          .host_populate_ns = 200000,
-                          .host_map_page_ns = 160,
-                          .host_fault_ns = 10000,
-                          .prefetch_call_ns = 60000,
-                          .prefetch_to_host_call_ns = 7000,
-                          .prefetch_walk_ns = 300000,
-                          .prefetch_block_ns = 1000,
-                          .discard_block_ns = 6000};
+constexpr std::uint64_t link = 50'000'000'000;
+
+machine truth() {
+  machine m;
+  m.name = "truth";
+  m.device_bytes_per_s = 4'000'000'000'000;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = link;
+  m.link_both_bytes_per_s = 2 * link;
+  m.launch_ns = 3000;
+  m.copy_ns = 5000;
+  m.uvm = {.interrupt_ns = 25000,
+           .batch_ns = 6000,
+           .fault_ns = 150,
+           .batch_granules = 24,
+           .service_ns = 3000,
+           .chunk_ns = 3500,
+           .first_visit_ns = 1000,
+           .granule_ns = 1600,
+           .issue_copy_ns = 400,
+           .host_unmap_ns = 3800,
+           .page_fault_ns = 5000,
+           .migrate_copy_ns = 3300,
+           .host_populate_ns = 60000,
+           .host_clear_ns = 140000,
+           .host_map_page_ns = 200,
+           .host_fault_ns = 20000,
+           .prefetch_call_ns = 25000,
+           .prefetch_queued_ns = 100000,
+           .prefetch_to_host_call_ns = 9000,
+           .prefetch_block_ns = 500,
+           .populate_ns = 1900,
+           .discard_block_ns = 6000,
+           .remote_read_bytes_per_s = link,
+           .remote_write_bytes_per_s = link};
+  return m;
+}
+
+constexpr auto reads = access_mode::read;
+constexpr auto writes = access_mode::write;
 
 double at_link(byte_count bytes) {
-  return static_cast<double>(bytes) * 1e9 / link;
+  return static_cast<double>(bytes) * 1e9 / static_cast<double>(link);
 }
-double times(double n, nanoseconds each) {
-  return n * static_cast<double>(each);
+double of(const managed_traffic& t) {
+  return static_cast<double>(t.time);
 }
 
-// What a machine of these costs would show, streams of 256 MiB in batches of 3 to a block.
+// Managed memory of the simulator, in which everything fits.
+struct room {
+  managed_memory memory;
+  range all;
+  explicit room(byte_count bytes, const machine& on = truth())
+      : memory(bytes, bytes / managed_block, on), all{0, bytes} {}
+  room& on_device() {
+    memory.place_on_host(all);
+    memory.prefetch_to_device(all);
+    return *this;
+  }
+  room& mapped() {
+    on_device().memory.prefetch_to_host(all);
+    return *this;
+  }
+  room& unmapped() {
+    memory.place_on_host(all, true);
+    return *this;
+  }
+};
+
+double isolated(room from) {
+  return of(from.memory.touch({0, 1}, reads, {.one_by_one = true}, true));
+}
+double sparse(room from, unsigned stride, access_mode mode = reads) {
+  return of(from.memory.touch(from.all, mode, {.stride = stride, .sparse = true}, true));
+}
+double cleared() {
+  room r(stream_bytes);
+  r.memory.touch(r.all, writes);
+  r.memory.discard(r.all);
+  return of(r.memory.prefetch_to_host(r.all));
+}
+double new_to_host() {
+  room r(stream_bytes);
+  r.memory.touch(r.all, writes);
+  return of(r.memory.prefetch_to_host(r.all));
+}
+double touched_by_cpu() {
+  room r = room(touched_bytes).on_device();
+  managed_traffic t;
+  for (byte_count at = 0; at < touched_bytes; at += managed_block)
+    t += r.memory.touch_by_host({at, 1}, writes);
+  return of(t);
+}
+double queued_calls() {
+  room r = room(stream_bytes).mapped();
+  managed_traffic t;
+  for (byte_count at = 0; at < stream_bytes; at += queued_call) {
+    t += r.memory.prefetch_to_device({at, queued_call}, true);
+  }
+  return of(t);
+}
+double discarded_to_device() {
+  room r = room(GiB).on_device();
+  r.memory.discard(r.all);
+  return of(r.memory.prefetch_to_device(r.all));
+}
+double refilled() {
+  room r = room(refilled_bytes).on_device();
+  r.memory.discard(r.all);
+  return of(r.memory.touch(r.all, writes, {}, true));
+}
+
+// What a machine of these costs would show, if it behaved as the simulator has it.
 readings shown() {
-  constexpr double blocks = 128, batches = 3 * blocks;
-  const double stream = batches * (14000 + 6 * 60) + blocks * 8000;
-  const double one_fault = 7000 + 14000 + 8000 + 60 + 2500 + at_link(granule);
-  const double moved = 2500 + at_link(managed_block);
-  const double mapped = times(512, truth.host_map_page_ns);
+  constexpr double blocks = 128;
+  const auto to_device = [](byte_count bytes) {
+    room r = room(bytes).mapped();
+    return of(r.memory.prefetch_to_device(r.all));
+  };
+  const auto to_host = [](byte_count bytes) {
+    room r = room(bytes).on_device();
+    return of(r.memory.prefetch_to_host(r.all));
+  };
+  const double first_touch = of(room(stream_bytes).memory.touch({0, stream_bytes}, writes, {}, true));
+  const double out = to_host(stream_bytes);
   return {{"link_to_device", {at_link(link_bytes)}},
           {"link_to_host", {at_link(link_bytes)}},
           {"link_both", {at_link(link_bytes)}},
@@ -53,61 +145,81 @@ readings shown() {
           {"product_bf16", {1.5e6}},
           {"free_device_bytes", {1e11}},
           {"multiprocessors", {132}},
-          {"stream_nowhere", {batches * (14000 + 8000 + 6 * 60)}},
-          {"batches_nowhere", {batches}},
-          {"batches_mapped", {batches}},
-          {"stream_unmapped", {stream}},
-          {"stream_mapped", {stream + batches * 3500}},
-          {"stream_cold", {stream + batches * 3500 + blocks * 100000}},
-          {"isolated_fault", {one_fault}},
-          {"few_granules", {1e5}},
-          {"many_granules", {1e5 + 12 * (60 + at_link(granule))}},
-          {"granules_of_few_blocks", {5e4 + few_blocks * (8000 + 60)}},
-          {"granules_of_many_blocks", {5e4 + many_blocks * (8000 + 60)}},
-          {"cpu_touches", {64 * (10000 + at_link(granule) + 2500 + 16 * 160)}},
-          {"refill", {16384 * 5000.0}},
-          {"prefetch_in_2MiB", {60000 + moved}},
-          {"prefetch_in_32MiB", {60000 + 300000 + 16 * moved}},
-          {"prefetch_in_1GiB", {512 * moved}},
-          {"prefetch_there_1GiB", {1024 * 1000.0}},
-          {"prefetch_out_2MiB", {7000 + at_link(managed_block) + mapped}},
-          {"prefetch_out_256MiB", {blocks * (2000 + mapped)}},
-          {"prefetch_out_1GiB", {512 * (2000 + mapped)}},
-          {"prefetch_out_new", {blocks * (2000 + mapped + 200000)}},
+          {"batches", {blocks}},
+          {"first_touch_read", {first_touch}},
+          {"first_touch_write", {first_touch}},
+          {"isolated_nowhere", {isolated(room(managed_block))}},
+          {"isolated_unmapped", {isolated(room(managed_block).unmapped())}},
+          {"isolated_mapped", {isolated(room(managed_block).mapped())}},
+          {"isolated_idle", {isolated(room(managed_block).mapped()) + 25000}},
+          {"isolated_cold", {isolated(room(managed_block).mapped()) + 1000}},
+          {"granules_nowhere", {sparse(room(sparse_bytes), 1, writes)}},
+          {"granules_unmapped", {sparse(room(sparse_bytes).unmapped(), 1)}},
+          {"sparse_nowhere", {sparse(room(sparse_bytes), 2, writes)}},
+          {"sparse_unmapped", {sparse(room(sparse_bytes).unmapped(), 2)}},
+          {"sparse_mapped", {sparse(room(sparse_bytes).mapped(), 2)}},
+          {"few_blocks", {sparse(room(few_blocks * managed_block), 32, writes)}},
+          {"many_blocks", {sparse(room(many_blocks * managed_block), 32, writes)}},
+          {"cpu_touches", {touched_by_cpu()}},
+          {"refill", {refilled()}},
+          {"prefetch_in_2MiB", {to_device(2 * MiB)}},
+          {"prefetch_in_1GiB", {to_device(GiB)}},
+          {"prefetch_in_calls", {queued_calls()}},
+          {"prefetch_in_new", {of(room(stream_bytes).memory.prefetch_to_device({0, stream_bytes}))}},
+          {"prefetch_in_discarded", {discarded_to_device()}},
+          {"prefetch_there_1GiB", {of(room(GiB).on_device().memory.prefetch_to_device({0, GiB}))}},
+          {"prefetch_out_2MiB", {to_host(2 * MiB)}},
+          {"prefetch_out_256MiB", {out}},
+          {"prefetch_out_1GiB", {to_host(GiB)}},
+          {"prefetch_out_new", {new_to_host()}},
+          {"prefetch_out_cleared", {cleared()}},
+          {"both_in", {5e6}},
+          {"both_out", {out + 0.7 * 5e6}},
           {"discard_1GiB", {512 * 6000.0}},
           {"remote_read", {at_link(stream_bytes)}},
-          {"remote_write", {at_link(stream_bytes)}}};
+          {"remote_write", {at_link(stream_bytes)}},
+          {"remote_read_again", {at_link(stream_bytes)}}};
 }
 
-TEST(figures, are_the_costs_that_the_readings_were_made_of) {
+// Within 7 %, for what the formulas leave out: the last copy of a call, small things beside large ones.
+TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
   const figures found = figures_from(shown());
   EXPECT_TRUE(found.notes.empty()) << found.notes.front();
-  const auto expect = [&](const char* name, nanoseconds value) {
+  const auto expect = [&](const char* name, nanoseconds value, double share = 0.07) {
     ASSERT_EQ(found.by_name.count(name), 1U) << name;
-    EXPECT_NEAR(found.by_name.at(name).median, static_cast<double>(value), 1) << name;
+    EXPECT_NEAR(found.by_name.at(name).typical / static_cast<double>(value), 1, share) << name;
   };
-  expect("uvm.interrupt_ns", truth.interrupt_ns);
-  expect("uvm.batch_ns", truth.batch_ns);
-  expect("uvm.fault_ns", truth.fault_ns);
-  expect("uvm.batch_granules", 6);
-  expect("uvm.service_ns", truth.service_ns);
-  expect("uvm.first_visit_ns", truth.first_visit_ns);
-  expect("uvm.host_unmap_ns", truth.host_unmap_ns);
-  expect("uvm.page_fault_ns", truth.page_fault_ns);
-  expect("uvm.migrate_copy_ns", truth.migrate_copy_ns);
-  expect("uvm.host_populate_ns", truth.host_populate_ns);
-  expect("uvm.host_map_page_ns", truth.host_map_page_ns);
-  expect("uvm.host_fault_ns", truth.host_fault_ns);
-  expect("uvm.prefetch_call_ns", truth.prefetch_call_ns);
-  expect("uvm.prefetch_to_host_call_ns", truth.prefetch_to_host_call_ns);
-  expect("uvm.prefetch_walk_ns", truth.prefetch_walk_ns);
-  expect("uvm.prefetch_block_ns", truth.prefetch_block_ns);
-  expect("uvm.discard_block_ns", truth.discard_block_ns);
-  expect("uvm.evict_ns", 7000 + 8000);
+  const machine m = truth();
+  expect("uvm.interrupt_ns", m.uvm.interrupt_ns);
+  expect("uvm.batch_ns", m.uvm.batch_ns);
+  expect("uvm.fault_ns", m.uvm.fault_ns);
+  expect("uvm.batch_granules", 24);
+  expect("uvm.service_ns", m.uvm.service_ns);
+  expect("uvm.chunk_ns", m.uvm.chunk_ns);
+  expect("uvm.granule_ns", m.uvm.granule_ns);
+  expect("uvm.first_visit_ns", m.uvm.first_visit_ns);
+  expect("uvm.issue_copy_ns", m.uvm.issue_copy_ns);
+  expect("uvm.host_unmap_ns", m.uvm.host_unmap_ns);
+  expect("uvm.page_fault_ns", m.uvm.page_fault_ns);
+  expect("uvm.migrate_copy_ns", m.uvm.migrate_copy_ns);
+  expect("uvm.host_populate_ns", m.uvm.host_populate_ns);
+  expect("uvm.host_clear_ns", m.uvm.host_clear_ns);
+  expect("uvm.host_map_page_ns", m.uvm.host_map_page_ns);
+  expect("uvm.host_fault_ns", m.uvm.host_fault_ns);
+  expect("uvm.prefetch_call_ns", m.uvm.prefetch_call_ns);
+  expect("uvm.prefetch_queued_ns", m.uvm.prefetch_queued_ns);
+  expect("uvm.prefetch_to_host_call_ns", m.uvm.prefetch_to_host_call_ns);
+  expect("uvm.prefetch_to_host_beside_percent", 30);
+  expect("uvm.prefetch_block_ns", m.uvm.prefetch_block_ns);
+  expect("uvm.populate_ns", m.uvm.populate_ns);
+  expect("uvm.discard_block_ns", m.uvm.discard_block_ns);
   expect("launch_ns", 3000);
   expect("copy_ns", 5000);
   expect("link_to_device_bytes_per_s", 50'000'000'000);
   expect("link_both_bytes_per_s", 100'000'000'000);
+  EXPECT_EQ(found.by_name.at("uvm.host_chunk_bytes").typical, static_cast<double>(managed_block));
+  EXPECT_EQ(found.by_name.at("uvm.access_counter_threshold").typical, 0);
+  EXPECT_EQ(found.inferred, std::set<std::string>{"uvm.evict_ns"});
 }
 
 TEST(figures, that_need_what_was_not_read_are_left_out_and_noted) {
@@ -121,40 +233,59 @@ TEST(figures, that_need_what_was_not_read_are_left_out_and_noted) {
 }
 
 TEST(figures, of_a_fault_are_kept_whole_or_not_at_all) {
-  readings uncounted = shown(), below_zero = shown();
-  uncounted.erase("batches_nowhere");
-  below_zero["isolated_fault"] = {100};
-  for (const readings& odd : {uncounted, below_zero}) {
-    const figures found = figures_from(odd);
-    for (const char* name : {"uvm.interrupt_ns", "uvm.batch_ns", "uvm.fault_ns", "uvm.batch_granules",
-                             "uvm.service_ns", "uvm.evict_ns"}) {
-      EXPECT_EQ(found.by_name.count(name), 0U) << name;
-    }
-    EXPECT_EQ(found.by_name.count("uvm.host_map_page_ns"), 1U);
-    EXPECT_NE(found.notes.back().find("could not be told apart"), std::string::npos);
+  readings uncounted = shown();
+  uncounted.erase("batches");
+  const figures found = figures_from(uncounted);
+  for (const char* name : {"uvm.batch_ns", "uvm.fault_ns", "uvm.batch_granules", "uvm.service_ns",
+                           "uvm.granule_ns", "uvm.evict_ns"}) {
+    EXPECT_EQ(found.by_name.count(name), 0U) << name;
   }
+  EXPECT_EQ(found.by_name.count("uvm.host_map_page_ns"), 1U);
+  EXPECT_TRUE(found.inferred.empty());
+  EXPECT_NE(found.notes.back().find("could not be told apart"), std::string::npos);
 }
 
-// Counted on a stream of 128 blocks; with fewer granules a batch of the same length has more to it.
+// Counted on a stream of 128 blocks.
 TEST(figures, of_a_batch_follow_from_the_batches_of_a_block) {
   const std::map<double, double> granules{{128, 24}, {230, 12}, {384, 6}, {640, 2}, {5000, 1}};
   for (const auto& [batches, expected] : granules) {
     readings counted = shown();
-    counted["batches_mapped"] = {batches};
-    counted["isolated_fault"] = {1e5};
+    counted["batches"] = {batches};
     const figures found = figures_from(counted);
     ASSERT_EQ(found.by_name.count("uvm.batch_granules"), 1U) << batches << ' ' << found.notes.front();
-    EXPECT_EQ(found.by_name.at("uvm.batch_granules").median, expected);
+    EXPECT_EQ(found.by_name.at("uvm.batch_granules").typical, expected);
   }
 }
 
 TEST(figures, below_zero_become_zero_and_are_noted) {
   readings odd = shown();
-  odd["stream_unmapped"] = {odd.at("stream_mapped").front() * 2};
+  odd["sparse_mapped"] = {odd.at("sparse_unmapped").front() / 2};
   const figures found = figures_from(odd);
-  EXPECT_EQ(found.by_name.at("uvm.host_unmap_ns").median, 0);
+  EXPECT_EQ(found.by_name.at("uvm.host_unmap_ns").typical, 0);
   ASSERT_EQ(found.notes.size(), 1U);
   EXPECT_NE(found.notes.front().find("uvm.host_unmap_ns"), std::string::npos);
+}
+
+// Data that accesses over the link have brought to the device, and prefetches far below the link's rate.
+TEST(figures, that_only_some_machines_have_are_left_to_be_estimated) {
+  readings other = shown();
+  other["remote_read_again"] = {at_link(stream_bytes) / 50};
+  other["prefetch_in_1GiB"] = {2 * other.at("prefetch_in_1GiB").front()};
+  const figures found = figures_from(other);
+  for (const char* name : {"uvm.access_counter_threshold", "uvm.host_chunk_bytes", "uvm.page_copy_ns"}) {
+    EXPECT_EQ(found.by_name.count(name), 0U) << name;
+  }
+}
+
+TEST(figures, follow_from_what_is_typical_while_nothing_disturbs) {
+  readings disturbed = shown();
+  for (auto& [name, values] : disturbed) {
+    if (name.find("batches") == std::string::npos) values.resize(12, values.front());
+  }
+  disturbed["discard_1GiB"][3] *= 5;
+  disturbed["isolated_mapped"][7] *= 3;
+  const figures calm = figures_from(shown()), found = figures_from(disturbed);
+  for (const auto& [name, s] : found.by_name) EXPECT_EQ(s.typical, calm.by_name.at(name).typical) << name;
 }
 
 TEST(figures, keep_how_far_samples_lie_apart) {
@@ -162,7 +293,7 @@ TEST(figures, keep_how_far_samples_lie_apart) {
   shaky["discard_1GiB"] = {512 * 5000.0, 512 * 6000.0, 512 * 9000.0};
   const spread s = figures_from(shaky).by_name.at("uvm.discard_block_ns");
   EXPECT_EQ(s.least, 5000);
-  EXPECT_EQ(s.median, 6000);
+  EXPECT_EQ(s.typical, 5500) << "the lower quartile";
   EXPECT_EQ(s.most, 9000);
 }
 

@@ -77,24 +77,28 @@ TEST_F(microbenchmarks, put_residency_back_before_every_repetition) {
   for (const repetition& r : all.later) EXPECT_GT(r.total, 5 * median_total(there.later));
 }
 
-TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
-  constexpr byte_count bytes = 64 * MiB;
+TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in_or_say_that_they_did_not) {
   std::optional<unified_memory_counter> counter;
   try {
     counter.emplace();
   } catch (const unsupported& reason) {
     GTEST_SKIP() << reason.what();
   }
-  const trial t = gpu_touches({.data = state::warm, .bytes = bytes}).prepare(on());
-  t.put_back();
-  counter->start();
-  t.run();
-  const unified_memory_counts counts = counter->stop();
-  ASSERT_EQ(counts.dropped, 0U);
-  EXPECT_EQ(counts.to_device.all, bytes);
-  EXPECT_EQ(counts.to_host.all, 0U);
-  EXPECT_GT(counts.batches.size(), 0U);
-  EXPECT_GE(counts.gpu_fault_groups, counts.gpu_faults);
+  for (const byte_count bytes : {64 * MiB, 256 * MiB}) {
+    const trial t = gpu_touches({.data = state::warm, .bytes = bytes}).prepare(on());
+    t.put_back();
+    counter->start();
+    t.run();
+    const unified_memory_counts counts = counter->stop();
+    std::cout << to_text(bytes) << " pulled in: " << counts.records << " records of " << counts.to_device.all
+              << " bytes, " << counts.batches.size() << " batches, " << (is_whole(counts) ? "" : "not ")
+              << "whole\n";
+    EXPECT_TRUE(is_whole(counts) || bytes > 64 * MiB);
+    if (!is_whole(counts)) continue;
+    EXPECT_EQ(counts.to_device.all, bytes);
+    EXPECT_EQ(counts.to_host.all, 0U);
+    EXPECT_GE(counts.gpu_fault_groups, counts.gpu_faults);
+  }
 }
 
 }  // namespace

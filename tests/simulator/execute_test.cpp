@@ -158,7 +158,7 @@ TEST(execute, managed_evictions_of_the_plan_run_beside_compute_and_count_as_the_
 
 TEST(execute, a_managed_prefetch_under_compute_saves_the_faults) {
   hand_plan h;
-  h.on.uvm.prefetch_walk_ns = 13;
+  h.on.uvm.prefetch_queued_ns = 13;
   const tensor_id x = h.add_tensor(10, residence::managed, managed_at(0), role::input);
   const std::int32_t fetched = h.add_move(prefetch{x, {}}, x);  // 1 ms
   h.add_compute(2 * ms, {});

@@ -421,12 +421,66 @@ TEST_F(costs_of, every_granule_that_a_fault_brings_in) {
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).time, 0);
 }
 
-TEST_F(costs_of, a_stream_pays_the_interrupt_once_and_one_thread_every_time) {
+TEST_F(costs_of, a_kernel_pays_the_interrupt_once) {
   on.uvm.interrupt_ns = 1000;
   managed_memory stream = arena(1, 1, on), thread = arena(1, 1, on), later = arena(1, 1, on);
   EXPECT_EQ(stream.touch(blocks(0, 1), writes).time, 1000);
-  EXPECT_EQ(thread.touch(blocks(0, 1), writes, {.one_by_one = true}).time, 6000);
+  EXPECT_EQ(thread.touch(blocks(0, 1), writes, {.one_by_one = true}).time, 1000);
   EXPECT_EQ(later.touch(blocks(0, 1), writes, {}, true).time, 0);
+}
+
+TEST_F(costs_of, a_stream_fills_batches_and_a_sparse_touch_faults_twice_a_page) {
+  on.uvm.fault_ns = 10;
+  on.uvm.batch_granules = 24;
+  managed_memory stream = arena(1, 1, on), small = arena(1, 1, on), sparse = arena(1, 1, on);
+  EXPECT_EQ(stream.touch(blocks(0, 1), writes).time, 256 * 10) << "24 granules bring the other 8";
+  EXPECT_EQ(small.touch(granules(0, 3), writes).time, 256 / 8 * 10);
+  EXPECT_EQ(sparse.touch(blocks(0, 1), writes, {.stride = 2, .sparse = true}).time, 16 * 2 * 10);
+}
+
+TEST_F(costs_of, a_sparse_touch_asks_for_half_a_block_and_the_rest_comes_along) {
+  managed_memory m = arena(4, 4, on);
+  const managed_traffic t = m.touch(blocks(0, 4), writes, {.sparse = true});
+  EXPECT_EQ(t.fault_groups, 4 * 17U);
+  EXPECT_EQ(t.batches, 1U) << "128 pages fit";
+  EXPECT_EQ(t.populated_bytes, bytes(4));
+  managed_memory wide = arena(9, 9, on);
+  EXPECT_EQ(wide.touch(blocks(0, 9), writes, {.stride = 2, .sparse = true}).batches, 2U);
+}
+
+TEST_F(costs_of, a_chunk_is_paid_for_when_a_block_takes_it) {
+  on.uvm.chunk_ns = 100;
+  on.uvm.populate_ns = 320;
+  managed_memory m = arena(2, 2, on);
+  EXPECT_EQ(m.touch(granules(0, 1), writes).time, 100);
+  EXPECT_EQ(m.touch(granules(1, 1), writes).time, 0);
+  EXPECT_EQ(m.prefetch_to_device(blocks(1, 1)).time, 100 + 320);
+  m.discard(blocks(1, 1));
+  EXPECT_EQ(m.prefetch_to_device(blocks(1, 1)).time, 320) << "the chunk stays with the block";
+}
+
+TEST_F(costs_of, what_is_asked_for_is_copied_apart_from_what_comes_with_it) {
+  on.uvm.issue_copy_ns = 1000;
+  managed_memory m = on_host(1, 1, on), nowhere = arena(1, 1, on);
+  EXPECT_EQ(m.touch(granules(0, 1), reads).time, 2 * 1000 + ms / 320);
+  EXPECT_EQ(nowhere.touch(granules(0, 1), writes).time, 0);
+}
+
+TEST_F(costs_of, faults_in_no_order_unmap_a_block_in_eight_runs) {
+  on.uvm.host_unmap_ns = 100;
+  on.uvm.batch_granules = 32;
+  managed_memory stream = on_host(1, 1, on), every_second = on_host(1, 1, on), call = on_host(1, 1, on);
+  EXPECT_EQ(stream.touch(blocks(0, 1), reads).time, 8 * 100 + copied);
+  EXPECT_EQ(every_second.touch(blocks(0, 1), reads, {.stride = 2, .sparse = true}).time,
+            16 * (100 + ms / 320));
+  EXPECT_EQ(call.prefetch_to_device(blocks(0, 1)).time, 100 + copied);
+}
+
+TEST_F(costs_of, page_tables_are_written_while_copies_run) {
+  on.uvm.granule_ns = 100;
+  on.uvm.batch_granules = 32;
+  managed_memory m = on_host(1, 1, on);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, std::max<nanoseconds>(copied, 32 * 100));
 }
 
 TEST_F(costs_of, a_first_visit_maps_host_pages_and_a_mapped_run_is_unmapped) {
@@ -434,9 +488,9 @@ TEST_F(costs_of, a_first_visit_maps_host_pages_and_a_mapped_run_is_unmapped) {
   on.uvm.host_unmap_ns = 7;
   on.uvm.batch_granules = 32;
   managed_memory m = on_host(2, 2, on);
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 100 + 7 + copied);
-  m.prefetch_to_host(blocks(0, 1));
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 7 + copied);
+  EXPECT_EQ(m.touch(granules(0, 1), reads).time, 100 + 7 + ms / 320);
+  m.prefetch_to_host(granules(0, 1));
+  EXPECT_EQ(m.touch(granules(0, 1), reads).time, 7 + ms / 320);
   managed_memory nowhere = arena(1, 1, on);
   EXPECT_EQ(nowhere.touch(blocks(0, 1), reads).time, 0);
 }
@@ -477,10 +531,10 @@ TEST_F(costs_of, copies_both_ways_do_not_beat_what_the_link_carries_both_ways) {
 TEST_F(costs_of, a_prefetch_copies_while_it_works_on_the_next_block) {
   on.uvm.prefetch_block_ns = 10;
   on.uvm.prefetch_call_ns = 1000;
-  on.uvm.prefetch_walk_ns = 300;
+  on.uvm.prefetch_queued_ns = 300;
   managed_memory m = on_host(8, 8, on);
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).time, 1000 + 10 + copied);
-  EXPECT_EQ(m.prefetch_to_device(blocks(1, 7)).time, 1300 + 10 + 7 * copied);
+  EXPECT_EQ(m.prefetch_to_device(blocks(1, 7), true).time, 1300 + 10 + 7 * copied);
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 8)).time, 2 * 8 * 10) << "nothing to move";
 }
 
