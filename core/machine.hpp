@@ -28,16 +28,18 @@ struct uvm_costs {
   // Isolated accesses to data that lies nowhere, less service, chunk, granule and fault.
   nanoseconds batch_ns = 0;
   // Each fault that the driver fetches, also the duplicates; a full batch has 256. A full grid
-  // streams through memory that lies nowhere against a sparse touch of it, a block.
+  // streams through memory that lies nowhere, writing, against a sparse touch of it, a block.
   nanoseconds fault_ns = 0;
   // Distinct granules that a streaming kernel with a full grid asks for in a full batch, 1 to 256.
   // CUPTI counts the batches: a block then takes s of them; 1, 2, 3 to 4, 5 to 8, 9 to 16, 17 and more
   // granules make s = 6, 5, 4, 3, 2, 1.
   std::uint64_t batch_granules = 1;
+  // Batches that a stream of reads takes where one of writes takes 100. CUPTI counts both.
+  std::uint64_t read_batches_percent = 100;
   // Each block serviced in a batch. One place in every block of memory that lies nowhere, slope over
   // the blocks, less chunk, granule and its faults.
   nanoseconds service_ns = 0;
-  // Giving a block its chunk of device memory. Prefetch to the device of data that lies nowhere
+  // Giving a block its chunk of device memory, also where its data has left the device since. Prefetch to the device of data that lies nowhere
   // against discarded data, a block.
   nanoseconds chunk_ns = 0;
   // A block's first service, if it has data on the host: its host pages are mapped for DMA. Isolated
@@ -91,8 +93,9 @@ struct uvm_costs {
   // A prefetch of one block to the device, on a stream that does nothing else: less the copy, chunk,
   // prefetch_block and host_unmap.
   nanoseconds prefetch_call_ns = 0;
-  // What it takes more behind another one on its stream. Prefetch of 256 MiB in calls of 16 MiB on one
-  // stream, a call, less 8 * (migrate_copy + 2 MiB at the link's rate) and what one block takes beside.
+  // What each of its walks takes more behind another one on its stream. Prefetch of 256 MiB in calls of
+  // 16 MiB on one stream, half a call, less 8 * (migrate_copy + 2 MiB at the link's rate) and what one
+  // block takes beside.
   nanoseconds prefetch_queued_ns = 0;
   // A prefetch of one block to the host, less the copy, prefetch_block and 512 * host_map_page.
   nanoseconds prefetch_to_host_call_ns = 0;

@@ -43,6 +43,7 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"batch_ns", &u::batch_ns, 0},
       {"fault_ns", &u::fault_ns, 0},
       {"batch_granules", &u::batch_granules},
+      {"read_batches_percent", &u::read_batches_percent, 100, true},
       {"service_ns", &u::service_ns, 0},
       {"chunk_ns", &u::chunk_ns, 0, true},
       {"first_visit_ns", &u::first_visit_ns, 0},

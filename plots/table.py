@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""Slowdown tables, one a network and machine: a row a strategy, a column a ratio."""
+"""Slowdown tables, one a network and machine: a row a strategy, a column a ratio.
+
+--link FILE takes what the link carries from a machine file (results/machines, umbench calibrate) and adds to
+each cell how much of that the busier direction used, on average over its last iteration.
+"""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -17,36 +22,54 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--markdown", action="store_true", help="tables for a Markdown page")
+    parser.add_argument("--link", metavar="MACHINE.json", help="add each cell's share of that machine's link")
     wanted = parser.parse_args()
     records = load.read_all(wanted.files)
+    link = read_link(wanted.link) if wanted.link else None
     if not records:
         raise load.TooLittle(f"{', '.join(wanted.files)}: no record, no table")
-    print("\n\n".join(table(group, cells, load.baseline_ns(group, records), wanted.markdown)
+    print("\n\n".join(table(group, cells, load.baseline_ns(group, records), wanted.markdown, link)
                       for group, cells in load.groups(records).items()))
 
 
-def table(group, cells, baseline, markdown):
+def read_link(path):
+    """The machine's name and bytes a second each way."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            machine = json.load(file)
+        return machine["name"], machine["link_to_device_bytes_per_s"], machine["link_to_host_bytes_per_s"]
+    except (OSError, UnicodeDecodeError) as error:
+        raise load.BadInput(f"--link {path}: {getattr(error, 'strerror', None) or error}") from error
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise load.BadInput(f"--link {path}: no machine file of umbench ({error})") from error
+
+
+def table(group, cells, baseline, markdown, link=None):
     ratios = sorted({record["ratio"] for records in load.lines(cells).values() for record in records})
     head = ["ratio"] + [f"{ratio:g}" for ratio in ratios]
     rows = []
     for label, records in load.lines(cells).items():
         by_ratio = {record["ratio"]: record for record in records}
-        rows.append([label] + [cell_text(by_ratio.get(ratio), baseline) for ratio in ratios])
+        rows.append([label] + [cell_text(by_ratio.get(ratio), baseline, link) for ratio in ratios])
     if baseline:
         unit = f"1x = {baseline / 1e6:.4g} ms an iteration with everything on the device"
     else:
         unit = "no device baseline: milliseconds an iteration"
+    if link:
+        unit += f"; % of the link of machine file {link[0]}"
     title = f"{load.network_text(group)}; {load.machine_text(group)}; {unit}"
     return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
 
 
-def cell_text(record, baseline):
+def cell_text(record, baseline, link=None):
     if record is None:
         return ""
     time = load.steady_ns(record)
     if time is None:
         return SHORT.get(record["outcome"], record["outcome"])
-    return f"{time / baseline:.2f}x" if baseline else f"{time / 1e6:.4g}"
+    text = f"{time / baseline:.2f}x" if baseline else f"{time / 1e6:.4g}"
+    share = load.link_share(record, link[1], link[2]) if link else None
+    return text if share is None else f"{text} {100 * share:.0f} %"
 
 
 def as_text(title, head, rows):

@@ -112,6 +112,22 @@ def groups(records):
     return found
 
 
+TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes")
+TO_HOST = ("driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes")
+
+
+def link_share(record, to_device_per_s, to_host_per_s):
+    """How much of what the link carries the busier direction used in the last iteration. None where a
+    direction was not counted; data reached over the link without moving counts as to the device."""
+    counted = (record.get("counters") or {}).get("last") or {}
+    if not record["samples_ns"] or any(counted.get(name) is None for name in TO_DEVICE + TO_HOST):
+        return None
+    seconds = record["samples_ns"][-1] / 1e9
+    there = sum(counted[name] for name in TO_DEVICE) + (counted.get("remote_bytes") or 0)
+    back = sum(counted[name] for name in TO_HOST)
+    return max(there / to_device_per_s, back / to_host_per_s) / seconds
+
+
 def baseline_ns(group, records):
     """Time of an iteration with everything on the device (at whichever ratio it fits), or None. `records`
     may hold other groups; the mode does not matter, since nothing is moved."""

@@ -23,7 +23,7 @@ managed_traffic managed_memory::prefetch_to_device(range r, bool queued) {
     }
   }
   if (now.traffic.prefetched_in_bytes > 0)
-    finish_call(costs.prefetch_call_ns + (queued ? costs.prefetch_queued_ns : 0), now);
+    finish_call(costs.prefetch_call_ns + (queued ? walks * costs.prefetch_queued_ns : 0), now);
   return end(now);
 }
 

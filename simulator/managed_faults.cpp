@@ -122,13 +122,15 @@ void managed_memory::service_batch(bool writes, operation& now) {
   const uvm_costs& costs = prices_.of();
   if (!now.busy) now.clock.work(costs.interrupt_ns);
   ++now.traffic.batches;
-  for (const fault& f : batch_) {
-    now.clock.work(fetching(count(f.granules), now.how));
-    now.traffic.fault_groups += count(f.granules);
-  }
+  unsigned granules = 0;
+  for (const fault& f : batch_) granules += count(f.granules);
+  now.traffic.fault_groups += granules;
+  const bool stream_of_reads = !writes && !now.how.one_by_one && !now.how.sparse;
+  const auto percent = static_cast<nanoseconds>(stream_of_reads ? costs.read_batches_percent : 100);
+  now.clock.work(fetching(granules, now.how) * percent / 100);
   for (const fault& f : batch_) service(f, writes, now);
   now.clock.wait_for_copies();
-  now.clock.work(costs.batch_ns);
+  now.clock.work(costs.batch_ns * percent / 100);
   batch_.clear();
 }
 

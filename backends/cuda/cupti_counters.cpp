@@ -150,12 +150,6 @@ unified_memory_counter::~unified_memory_counter() {
 
 void unified_memory_counter::start() {
   static_cast<void>(stop());
-  emptying_ = std::jthread([](const std::stop_token& over) {
-    while (!over.stop_requested()) {
-      static_cast<void>(cupti().flush(0));
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  });
 }
 
 // The driver hands its records on some time after the work: flushes until no more come.
@@ -163,7 +157,6 @@ unified_memory_counts unified_memory_counter::stop() {
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr int quiet_enough = 4, most_flushes = 50;
   check(cudaDeviceSynchronize());
-  emptying_ = {};
   std::uint64_t seen = 0;
   for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < most_flushes; ++flushes) {
     require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <thread>
 
 #include "core/trace.hpp"
 #include "core/units.hpp"
@@ -60,9 +59,6 @@ class unified_memory_counter {
   // Waits for the GPU and for records on their way, some ten milliseconds. Counts of which `is_whole` says
   // no must not be used.
   unified_memory_counts stop();
-
- private:
-  std::jthread emptying_;  // takes records while the work goes on: the driver's queue of them is short
 };
 
 // Nothing was dropped, and what faults brought in has faults.

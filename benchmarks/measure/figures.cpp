@@ -96,11 +96,11 @@ double beside_moving(const view& v) {
   return v("prefetch_in_2MiB") - moved_block(v);
 }
 double prefetch_call(const view& v) {
-  return beside_moving(v) - prefetch_block(v) - host_unmap(v);
+  return beside_moving(v) - prefetch_block(v) - chunk(v) - host_unmap(v);
 }
 double prefetch_queued(const view& v) {
   constexpr double calls = of(stream_bytes / queued_call);
-  return v("prefetch_in_calls") / calls - blocks_in(queued_call) * moved_block(v) - beside_moving(v);
+  return (v("prefetch_in_calls") / calls - blocks_in(queued_call) * moved_block(v) - beside_moving(v)) / 2;
 }
 double to_host_call(const view& v) {
   return v("prefetch_out_2MiB") - at_rate(managed_block, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
@@ -114,7 +114,7 @@ double beside_percent(const view& v) {
 
 // --- faults ---
 double batches_of_block(const view& v) {
-  return std::max(1.0, v("batches") / blocks_in(stream_bytes));
+  return std::max(1.0, v("batches_write") / blocks_in(stream_bytes));
 }
 // Granules asked for at a time, the middle of those that fill a block in so many batches:
 // core/machine.hpp has the table.
@@ -138,7 +138,7 @@ fault_parts parts_of_fault(const view& v) {
   const double isolated = v("isolated_nowhere");
   const double sparse = (v("many_blocks") - v("few_blocks")) / (many_blocks - few_blocks);
   const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
-  const double stream = (v("first_touch_read") + v("first_touch_write")) / 2 / blocks_in(stream_bytes);
+  const double stream = v("first_touch_write") / blocks_in(stream_bytes);
   const double batches = batches_by_granules(v);
   constexpr double dense_faults = faults_of_page * most_asked_of_block;
   fault_parts p;
@@ -193,29 +193,48 @@ struct figure {
   double least = 0;  // rates cannot be 0
 };
 
-constexpr std::array<figure, 40> table{{
-    {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
-    {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const view& v) { return flops(v("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const view& v) { return flops(v("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const view& v) { return flops(v("product_bf16")); }, 1},
-    {"device_bytes_per_s", [](const view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
+constexpr std::array<figure, 41> table{{
+    {"device_bytes", [](const view& v) {
+  return v("free_device_bytes"); }, 1},
+    {"multiprocessors", [](const view& v) {
+  return v("multiprocessors"); }, 1},
+    {"fp32_flops_per_s", [](const view& v) {
+  return flops(v("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const view& v) {
+  return flops(v("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const view& v) {
+  return flops(v("product_bf16")); }, 1},
+    {"device_bytes_per_s", [](const view& v) {
+  return rate(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
-    {"link_both_bytes_per_s", [](const view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
-    {"launch_ns", [](const view& v) { return v("launches") / launches; }},
-    {"copy_ns", [](const view& v) { return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
-    {"uvm.interrupt_ns", [](const view& v) { return v("isolated_idle") - v("isolated_mapped"); }},
-    {"uvm.batch_ns", [](const view& v) { return parts_of_fault(v).batch; }},
-    {"uvm.fault_ns", [](const view& v) { return parts_of_fault(v).fault; }},
+    {"link_both_bytes_per_s", [](const view& v) {
+  return rate(2 * link_bytes, v("link_both")); }, 1},
+    {"launch_ns", [](const view& v) {
+  return v("launches") / launches; }},
+    {"copy_ns", [](const view& v) {
+  return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
+    {"uvm.interrupt_ns", [](const view& v) {
+  return v("isolated_idle") - v("isolated_mapped"); }},
+    {"uvm.batch_ns", [](const view& v) {
+  return parts_of_fault(v).batch; }},
+    {"uvm.fault_ns", [](const view& v) {
+  return parts_of_fault(v).fault; }},
     {"uvm.batch_granules", &granules_of_batch, 1},
-    {"uvm.service_ns", [](const view& v) { return parts_of_fault(v).service; }},
+    {"uvm.read_batches_percent",
+     [](const view& v) {
+  return std::max(100.0, 100 * v("batches_read") / v("batches_write")); }, 100},
+    {"uvm.service_ns", [(const view& v) {
+  return parts_of_fault(v).service; }},
     {"uvm.chunk_ns", &chunk},
-    {"uvm.granule_ns", [](const view& v) { return parts_of_fault(v).granule; }},
-    {"uvm.first_visit_ns", [](const view& v) { return v("isolated_cold") - v("isolated_mapped"); }},
+    {"uvm.granule_ns", [](const view& v) {
+  return parts_of_fault(v).granule; }},
+    {"uvm.first_visit_ns", [](const view& v) {
+  return v("isolated_cold") - v("isolated_mapped"); }},
     {"uvm.issue_copy_ns", &issue_copy},
     {"uvm.host_unmap_ns", &host_unmap},
-    {"uvm.page_fault_ns", [](const view& v) { return v("refill") / of(refilled_bytes / page); }},
+    {"uvm.page_fault_ns", [](const view& v) {
+  return v("refill") / of(refilled_bytes / page); }},
     {"uvm.migrate_copy_ns", &migrate_copy},
     {"uvm.host_chunk_bytes", &host_chunk, 1},
     {"uvm.page_copy_ns", &page_copy},
@@ -231,8 +250,10 @@ constexpr std::array<figure, 40> table{{
     {"uvm.prefetch_block_ns", &prefetch_block},
     {"uvm.populate_ns", &populate},
     {"uvm.discard_block_ns", &discard_block},
-    {"uvm.remote_read_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_read")); }, 1},
-    {"uvm.remote_write_bytes_per_s", [](const view& v) { return rate(stream_bytes, v("remote_write")); }, 1},
+    {"uvm.remote_read_bytes_per_s", [](const view& v) {
+  return rate(stream_bytes, v("remote_read")); }, 1},
+    {"uvm.remote_write_bytes_per_s", [](const view& v) {
+  return rate(stream_bytes, v("remote_write")); }, 1},
     {"uvm.access_counter_threshold", &access_counters},
 }};
 
@@ -240,8 +261,9 @@ constexpr std::array<figure, 40> table{{
 constexpr std::string_view inferred_figure = "uvm.evict_ns";
 
 // Costs that are only known by their sums: with one missing, all are.
-constexpr std::array<std::string_view, 6> one_sum{"uvm.batch_ns",   "uvm.fault_ns",   "uvm.batch_granules",
-                                                  "uvm.service_ns", "uvm.granule_ns", "uvm.evict_ns"};
+constexpr std::array<std::string_view, 7> one_sum{
+    "uvm.read_batches_percent", "uvm.batch_ns",   "uvm.fault_ns", "uvm.batch_granules",
+    "uvm.service_ns",           "uvm.granule_ns", "uvm.evict_ns"};
 bool is_of_one_sum(std::string_view name) {
   return std::find(one_sum.begin(), one_sum.end(), name) != one_sum.end();
 }

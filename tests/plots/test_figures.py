@@ -1,5 +1,6 @@
 import pytest
 import synthetic
+from results import load
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -173,3 +174,31 @@ def test_timeline_tells_stalls_from_work(script, tmp_path, compute_ns, stalled):
     assert done.returncode == 0, done.stderr
     text = open(done.stdout.split()[1], encoding="utf-8").read()
     assert ("stalled" in text) == bool(stalled) and (stalled or "100% busy") in text
+
+
+def machine_file(folder):
+    path = folder / "machine.json"
+    path.write_text('{"name": "made-up", "link_to_device_bytes_per_s": 10000000000, "link_to_host_bytes_per_s": 5000000000}',
+                    encoding="utf-8")
+    return path
+
+
+def test_table_shows_the_share_of_the_link(script, tmp_path):
+    moved = {name: 0 for name in load.TO_DEVICE + load.TO_HOST}
+    cell = synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)
+    cell["samples_ns"] = [1_000_000_000] * 3
+    cell["counters"] = {"first": None, "last": moved | {"fault_to_device_bytes": 2_000_000_000, "plan_evict_bytes": 2_000_000_000}}
+    path = synthetic.write(tmp_path / "a.jsonl", [cell])
+    shown = script("table.py", path, "--link", machine_file(tmp_path)).stdout
+    assert "machine file made-up" in shown and "1000 40 %" in shown, "2 of 5 GB/s to the host are more than 2 of 10"
+    assert "%" not in script("table.py", path).stdout
+    uncounted = synthetic.write(tmp_path / "b.jsonl", [synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)])
+    assert "1000 40 %" not in script("table.py", uncounted, "--link", machine_file(tmp_path)).stdout
+
+
+def test_table_refuses_a_link_that_is_no_machine_file(script, study, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text("{}", encoding="utf-8")
+    for path in (other, tmp_path / "absent.json"):
+        done = script("table.py", study, "--link", path)
+        assert done.returncode == 2 and str(path) in done.stderr
