@@ -116,6 +116,9 @@ double beside_percent(const view& v) {
 double batches_of_block(const view& v) {
   return std::max(1.0, v("batches_write") / blocks_in(stream_bytes));
 }
+double read_batches_percent(const view& v) {
+  return std::max(100.0, 100 * v("batches_read") / v("batches_write"));
+}
 // Granules asked for at a time, the middle of those that fill a block in so many batches:
 // core/machine.hpp has the table.
 double granules_of_batch(const view& v) {
@@ -163,6 +166,34 @@ double evict(const view& v) {
   return std::max(0.0, to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
 }
 
+double interrupt(const view& v) {
+  return v("isolated_idle") - v("isolated_mapped");
+}
+double batch(const view& v) {
+  return parts_of_fault(v).batch;
+}
+double fault(const view& v) {
+  return parts_of_fault(v).fault;
+}
+double service(const view& v) {
+  return parts_of_fault(v).service;
+}
+double granule_cost(const view& v) {
+  return parts_of_fault(v).granule;
+}
+double first_visit(const view& v) {
+  return v("isolated_cold") - v("isolated_mapped");
+}
+double page_fault(const view& v) {
+  return v("refill") / of(refilled_bytes / page);
+}
+double remote_read(const view& v) {
+  return rate(stream_bytes, v("remote_read"));
+}
+double remote_write(const view& v) {
+  return rate(stream_bytes, v("remote_write"));
+}
+
 // --- what the driver does at all ---
 // A copy by page takes the copy engine longer than this; a block of 512 such would show.
 double host_chunk(const view& v) {
@@ -193,48 +224,33 @@ struct figure {
   double least = 0;  // rates cannot be 0
 };
 
-constexpr std::array<figure, 41> table{{
-    {"device_bytes", [](const view& v) {
-  return v("free_device_bytes"); }, 1},
-    {"multiprocessors", [](const view& v) {
-  return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const view& v) {
-  return flops(v("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const view& v) {
-  return flops(v("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const view& v) {
-  return flops(v("product_bf16")); }, 1},
-    {"device_bytes_per_s", [](const view& v) {
-  return rate(2 * GiB, v("device_copy")); }, 1},
+constexpr std::array machine_figures = std::to_array<figure>({
+    {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
+    {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
+    {"fp32_flops_per_s", [](const view& v) { return flops(v("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const view& v) { return flops(v("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const view& v) { return flops(v("product_bf16")); }, 1},
+    {"device_bytes_per_s", [](const view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
-    {"link_both_bytes_per_s", [](const view& v) {
-  return rate(2 * link_bytes, v("link_both")); }, 1},
-    {"launch_ns", [](const view& v) {
-  return v("launches") / launches; }},
-    {"copy_ns", [](const view& v) {
-  return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
-    {"uvm.interrupt_ns", [](const view& v) {
-  return v("isolated_idle") - v("isolated_mapped"); }},
-    {"uvm.batch_ns", [](const view& v) {
-  return parts_of_fault(v).batch; }},
-    {"uvm.fault_ns", [](const view& v) {
-  return parts_of_fault(v).fault; }},
+    {"link_both_bytes_per_s", [](const view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
+    {"launch_ns", [](const view& v) { return v("launches") / launches; }},
+    {"copy_ns", [](const view& v) { return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
+});
+
+constexpr std::array driver_figures = std::to_array<figure>({
+    {"uvm.interrupt_ns", &interrupt},
+    {"uvm.batch_ns", &batch},
+    {"uvm.fault_ns", &fault},
     {"uvm.batch_granules", &granules_of_batch, 1},
-    {"uvm.read_batches_percent",
-     [](const view& v) {
-  return std::max(100.0, 100 * v("batches_read") / v("batches_write")); }, 100},
-    {"uvm.service_ns", [(const view& v) {
-  return parts_of_fault(v).service; }},
+    {"uvm.read_batches_percent", &read_batches_percent, 100},
+    {"uvm.service_ns", &service},
     {"uvm.chunk_ns", &chunk},
-    {"uvm.granule_ns", [](const view& v) {
-  return parts_of_fault(v).granule; }},
-    {"uvm.first_visit_ns", [](const view& v) {
-  return v("isolated_cold") - v("isolated_mapped"); }},
+    {"uvm.granule_ns", &granule_cost},
+    {"uvm.first_visit_ns", &first_visit},
     {"uvm.issue_copy_ns", &issue_copy},
     {"uvm.host_unmap_ns", &host_unmap},
-    {"uvm.page_fault_ns", [](const view& v) {
-  return v("refill") / of(refilled_bytes / page); }},
+    {"uvm.page_fault_ns", &page_fault},
     {"uvm.migrate_copy_ns", &migrate_copy},
     {"uvm.host_chunk_bytes", &host_chunk, 1},
     {"uvm.page_copy_ns", &page_copy},
@@ -250,12 +266,10 @@ constexpr std::array<figure, 41> table{{
     {"uvm.prefetch_block_ns", &prefetch_block},
     {"uvm.populate_ns", &populate},
     {"uvm.discard_block_ns", &discard_block},
-    {"uvm.remote_read_bytes_per_s", [](const view& v) {
-  return rate(stream_bytes, v("remote_read")); }, 1},
-    {"uvm.remote_write_bytes_per_s", [](const view& v) {
-  return rate(stream_bytes, v("remote_write")); }, 1},
+    {"uvm.remote_read_bytes_per_s", &remote_read, 1},
+    {"uvm.remote_write_bytes_per_s", &remote_write, 1},
     {"uvm.access_counter_threshold", &access_counters},
-}};
+});
 
 // Not to be had without pressure on the device's memory, which nothing here makes.
 constexpr std::string_view inferred_figure = "uvm.evict_ns";
@@ -317,6 +331,8 @@ spread spread_of(std::vector<double> values) {
 figures figures_from(const readings& all) {
   figures made;
   bool whole = true;
+  std::vector<figure> table(machine_figures.begin(), machine_figures.end());
+  table.insert(table.end(), driver_figures.begin(), driver_figures.end());
   for (const figure& f : table) {
     try {
       spread s = spread_over_samples(f, all);

@@ -50,7 +50,6 @@ measurement prefetching_whole(way direction, byte_count bytes, bool populated = 
 std::vector<source> fault_sources() {
   constexpr byte_count sparse = 2 * granule;
   return {
-      {{{"first_touch_read"}}, streaming(state::nowhere, access::read)},
       {{{"first_touch_write"}}, streaming(state::nowhere, access::write)},
       {{{"isolated_nowhere", "fault_ns"}}, isolated_fault(state::nowhere)},
       {{{"isolated_unmapped", "fault_ns"}}, isolated_fault(state::unmapped)},
@@ -169,7 +168,6 @@ void warm_host_memory(bench& on) {
 // there is one record for a batch.
 void read_counts(bench& on, readings& all) {
   unified_memory_counter counter;
-  double batches = 0;
   for (const access how : {access::read, access::write}) {
     const trial t = streaming(state::nowhere, how).prepare(on);
     t.put_back();
@@ -178,9 +176,9 @@ void read_counts(bench& on, readings& all) {
     const unified_memory_counts counts = counter.stop();
     if (!is_whole(counts)) throw unsupported("CUPTI lost records");
     if (counts.batches.empty()) throw unsupported("CUPTI saw no faults");
-    batches += static_cast<double>(counts.batches.size());
+    all[how == access::read ? "batches_read" : "batches_write"] = {
+        static_cast<double>(counts.batches.size())};
   }
-  all["batches"] = {batches / 2};
 }
 
 void read_device(bench& on, readings& all) {

@@ -75,7 +75,6 @@ TYPED_TEST(records, of_faults_replayed_together_are_a_batch) {
   EXPECT_EQ(this->counts_.cpu_faults, 1U);
 }
 
-<<<<<<< HEAD
 TYPED_TEST(records, become_the_counters_of_a_cell) {
   this->add(1, 4096, 2);
   this->add(1, 61440, 3);
@@ -97,7 +96,8 @@ TYPED_TEST(records, become_the_counters_of_a_cell) {
   this->add(2, 64, 77);
   EXPECT_FALSE(counters_of(this->counts_).driver_evict_bytes);
   EXPECT_EQ(counters_of(this->counts_).prefetch_to_device_bytes, 100U);
-=======
+}
+
 TYPED_TEST(records, of_demanded_bytes_without_their_faults_are_not_whole) {
   EXPECT_TRUE(is_whole(this->counts_));
   this->add(1, 61440, 3);
@@ -108,7 +108,6 @@ TYPED_TEST(records, of_demanded_bytes_without_their_faults_are_not_whole) {
   EXPECT_TRUE(is_whole(this->counts_));
   this->counts_.dropped = 1;
   EXPECT_FALSE(is_whole(this->counts_));
->>>>>>> f2bd34d (Calibrate in rounds from lower quartiles; measure chunks, granules, copies and clearing; model them)
 }
 
 TEST(other_records, are_passed_over) {

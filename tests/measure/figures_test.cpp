@@ -145,8 +145,8 @@ readings shown() {
           {"product_bf16", {1.5e6}},
           {"free_device_bytes", {1e11}},
           {"multiprocessors", {132}},
-          {"batches", {blocks}},
-          {"first_touch_read", {first_touch}},
+          {"batches_write", {blocks}},
+          {"batches_read", {1.5 * blocks}},
           {"first_touch_write", {first_touch}},
           {"isolated_nowhere", {isolated(room(managed_block))}},
           {"isolated_unmapped", {isolated(room(managed_block).unmapped())}},
@@ -194,6 +194,7 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
   expect("uvm.batch_ns", m.uvm.batch_ns);
   expect("uvm.fault_ns", m.uvm.fault_ns);
   expect("uvm.batch_granules", 24);
+  expect("uvm.read_batches_percent", 150);
   expect("uvm.service_ns", m.uvm.service_ns);
   expect("uvm.chunk_ns", m.uvm.chunk_ns);
   expect("uvm.granule_ns", m.uvm.granule_ns);
@@ -234,7 +235,7 @@ TEST(figures, that_need_what_was_not_read_are_left_out_and_noted) {
 
 TEST(figures, of_a_fault_are_kept_whole_or_not_at_all) {
   readings uncounted = shown();
-  uncounted.erase("batches");
+  uncounted.erase("batches_write");
   const figures found = figures_from(uncounted);
   for (const char* name : {"uvm.batch_ns", "uvm.fault_ns", "uvm.batch_granules", "uvm.service_ns",
                            "uvm.granule_ns", "uvm.evict_ns"}) {
@@ -250,7 +251,7 @@ TEST(figures, of_a_batch_follow_from_the_batches_of_a_block) {
   const std::map<double, double> granules{{128, 24}, {230, 12}, {384, 6}, {640, 2}, {5000, 1}};
   for (const auto& [batches, expected] : granules) {
     readings counted = shown();
-    counted["batches"] = {batches};
+    counted["batches_write"] = {batches};
     const figures found = figures_from(counted);
     ASSERT_EQ(found.by_name.count("uvm.batch_granules"), 1U) << batches << ' ' << found.notes.front();
     EXPECT_EQ(found.by_name.at("uvm.batch_granules").typical, expected);

@@ -410,7 +410,7 @@ TEST_F(costs_of, an_isolated_fault_is_interrupt_fault_service_copy_and_batch) {
   on.uvm = {.interrupt_ns = 7, .batch_ns = 11, .fault_ns = 13, .service_ns = 17, .migrate_copy_ns = 19};
   managed_memory m = on_host(1, 1, on);
   m.place_on_host(blocks(0, 1));
-  EXPECT_EQ(m.touch(granules(0, 1), reads).time, 7 + 13 + 17 + 19 + ms / 320 + 11);
+  EXPECT_EQ(m.touch(granules(0, 1), reads, {.one_by_one = true}).time, 7 + 13 + 17 + 19 + ms / 320 + 11);
 }
 
 TEST_F(costs_of, every_granule_that_a_fault_brings_in) {
@@ -436,6 +436,14 @@ TEST_F(costs_of, a_stream_fills_batches_and_a_sparse_touch_faults_twice_a_page) 
   EXPECT_EQ(stream.touch(blocks(0, 1), writes).time, 256 * 10) << "24 granules bring the other 8";
   EXPECT_EQ(small.touch(granules(0, 3), writes).time, 256 / 8 * 10);
   EXPECT_EQ(sparse.touch(blocks(0, 1), writes, {.stride = 2, .sparse = true}).time, 16 * 2 * 10);
+}
+
+TEST_F(costs_of, a_stream_of_reads_takes_more_batches) {
+  on.uvm = {.batch_ns = 1000, .fault_ns = 10, .batch_granules = 32, .read_batches_percent = 150};
+  managed_memory m = on_host(1, 1, on), nowhere = arena(1, 1, on), thread = on_host(1, 1, on);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 1500 + 3840 + copied);
+  EXPECT_EQ(nowhere.touch(blocks(0, 1), writes).time, 1000 + 2560);
+  EXPECT_EQ(thread.touch(granules(0, 1), reads, {.one_by_one = true}).time, 1000 + 10 + ms / 320);
 }
 
 TEST_F(costs_of, a_sparse_touch_asks_for_half_a_block_and_the_rest_comes_along) {
@@ -534,7 +542,7 @@ TEST_F(costs_of, a_prefetch_copies_while_it_works_on_the_next_block) {
   on.uvm.prefetch_queued_ns = 300;
   managed_memory m = on_host(8, 8, on);
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 1)).time, 1000 + 10 + copied);
-  EXPECT_EQ(m.prefetch_to_device(blocks(1, 7), true).time, 1300 + 10 + 7 * copied);
+  EXPECT_EQ(m.prefetch_to_device(blocks(1, 7), true).time, 1000 + 2 * 300 + 10 + 7 * copied);
   EXPECT_EQ(m.prefetch_to_device(blocks(0, 8)).time, 2 * 8 * 10) << "nothing to move";
 }
 
