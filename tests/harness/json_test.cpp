@@ -254,13 +254,12 @@ TEST(json, a_calibrated_machine_file_is_a_machine_file) {
 TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
   const std::string text = to_json(machine_named(load_machines(std::nullopt), "h200"));
   const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
-  expect_mentions(read(replaced(text, "\"batch_granules\": 16", "\"batch_granules\": 257")),
+  expect_mentions(read(replaced(text, "\"batch_granules\": 24", "\"batch_granules\": 257")),
                   {"uvm.batch_granules", "256"});
   expect_mentions(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
                   {"uvm.host_chunk_bytes", "65536"});
   expect_mentions(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
-  expect_mentions(read(replaced(text, "\"uvm.service_ns\"", "\"uvm.servce_ns\"")),
-                  {"uvm.servce_ns", "service_ns"});
+  expect_mentions(read(replaced(text, "\"uvm.evict_ns\"", "\"uvm.evct_ns\"")), {"uvm.evct_ns", "evict_ns"});
 }
 
 TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
