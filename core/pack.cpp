@@ -18,6 +18,8 @@ constexpr byte_count far = 64;
 constexpr byte_count most_rise = 60;
 // How many comparisons of two blocks a search may take: some tens of milliseconds.
 constexpr std::size_t most_comparisons = 40'000'000;
+// Nor more than so many orders from one start: few blocks have few orders.
+constexpr std::size_t most_tries = 2000;
 // How often a search starts anew from each way of sorting: luck matters more than patience.
 constexpr std::size_t rounds = 4;
 
@@ -164,7 +166,8 @@ attempt lowered(attempt now, byte_count goal, const task& t, std::size_t tries, 
 attempt searched(const task& t, byte_count goal) {
   const std::vector<attempt> all = sorted_attempts(t);
   const std::size_t count = t.blocks.size();
-  const std::size_t tries = most_comparisons / (count * count + 1) / all.size() / rounds;
+  const std::size_t tries =
+      std::min(most_comparisons / (count * count + 1) / all.size() / rounds, most_tries);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   attempt best = all[0];
   for (std::size_t i = 0; i < rounds * all.size() && best.bytes > goal; ++i) {

@@ -23,8 +23,7 @@ struct variant {
   std::map<std::string, std::int64_t> knobs{};
 };
 
-inline small_network small(const std::string& label, const std::string& name, std::int64_t batch,
-                           const variant& v = {}) {
+inline network_spec small_spec(const std::string& name, std::int64_t batch, const variant& v = {}) {
   network_spec spec;
   spec.name = name;
   spec.batch = batch;
@@ -33,24 +32,41 @@ inline small_network small(const std::string& label, const std::string& name, st
   spec.joined = v.joined;
   spec.arithmetic = v.arithmetic;
   spec.knobs = v.knobs;
-  return {label, build(spec)};
+  return spec;
 }
 
-inline std::vector<small_network> small_networks() {
-  return {
-      small("alexnet", "alexnet", 8),
-      small("alexnet_sgd", "alexnet", 4, {.sgd = true}),
-      small("alexnet_inference", "alexnet", 16, {.joined = fusion::fused, .mode = pass::inference}),
-      small("vgg11", "vgg11", 4, {.joined = fusion::fused}),
-      small("vgg16_bf16", "vgg16", 2, {.joined = fusion::lean, .arithmetic = precision::bf16, .sgd = true}),
-      small(
-          "conv", "conv", 4,
-          {.knobs = {{"c", 32}, {"h", 64}, {"w", 64}, {"k", 48}, {"kernel", 3}, {"stride", 1}, {"pad", 1}}}),
-      small("resnet20", "resnet20_cifar", 64),
-      small("resnet20_fused", "resnet20_cifar", 64, {.joined = fusion::fused, .arithmetic = precision::tf32}),
-      small("resnet20_lean", "resnet20_cifar", 64, {.joined = fusion::lean}),
-      small("resnet20_bf16", "resnet20_cifar", 64, {.joined = fusion::lean, .arithmetic = precision::bf16}),
+inline small_network small(const std::string& label, const std::string& name, std::int64_t batch,
+                           const variant& v = {}) {
+  return {label, build(small_spec(name, batch, v))};
+}
+
+// By label.
+inline const std::map<std::string, network_spec>& small_networks() {
+  static const std::map<std::string, network_spec> all{
+      {"alexnet", small_spec("alexnet", 8)},
+      {"alexnet_sgd", small_spec("alexnet", 4, {.sgd = true})},
+      {"alexnet_inference", small_spec("alexnet", 16, {.joined = fusion::fused, .mode = pass::inference})},
+      {"vgg11", small_spec("vgg11", 4, {.joined = fusion::fused})},
+      {"vgg16_bf16",
+       small_spec("vgg16", 2, {.joined = fusion::lean, .arithmetic = precision::bf16, .sgd = true})},
+      {"conv",
+       small_spec(
+           "conv", 4,
+           {.knobs =
+                {{"c", 32}, {"h", 64}, {"w", 64}, {"k", 48}, {"kernel", 3}, {"stride", 1}, {"pad", 1}}})},
+      {"resnet20", small_spec("resnet20_cifar", 64)},
+      {"resnet20_fused",
+       small_spec("resnet20_cifar", 64, {.joined = fusion::fused, .arithmetic = precision::tf32})},
+      {"resnet20_bf16",
+       small_spec("resnet20_cifar", 64, {.joined = fusion::lean, .arithmetic = precision::bf16})},
   };
+  return all;
+}
+
+inline std::vector<std::string> small_network_labels() {
+  std::vector<std::string> labels;
+  for (const auto& [label, spec] : small_networks()) labels.push_back(label);
+  return labels;
 }
 
 }  // namespace um::testing
