@@ -1,10 +1,14 @@
 """What is observed of cells on a GPU; skipped without one."""
 
 import json
+import os
+import pathlib
 import subprocess
+import time
 import unittest
 
 from interface import PROGRAM, InterfaceTest, entries
+from interface_interruption import children_of
 
 RUN = ["run", "--network", "alexnet", "--batch", "512", "--precision", "bf16", "--fusion", "lean", "--workspace-cap", "128MiB",
        "--backend", "cuda:0"]
@@ -72,6 +76,33 @@ class Observed(InterfaceTest):
         self.assertIsNone(record["counters"]["last"]["faults"])
         self.assertIsNone(record["observed"]["host_cpu_ns"])
         self.assertEqual(record["observed"]["reason"], "only times were asked for")
+
+    def test_what_cannot_fit_is_refused_before_it_starts(self):
+        grids = [{"network": "vgg16", "batch": 4096, "backend": "cuda:0", "strategy": "device", "ratio": 1}]
+        self.refused("sweep", self.spec(grids=grids), words=["1 of 1 cells do not fit here", "--no-preflight"])
+        self.assertFalse((self.folder / "study.jsonl").exists())
+
+    def test_only_the_cells_process_touches_the_gpu(self):
+        run = subprocess.Popen(self.command(*RUN, "--strategy", "device", "--deadline", "60"), cwd=self.folder,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               env=dict(os.environ, UMBENCH_TEST_CELL="late_hang:"))
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        limit = time.monotonic() + 60
+        while not any(uses_gpu(child) for child in children_of(run)):
+            self.assertLess(time.monotonic(), limit, "no cell reached the GPU")
+            self.assertFalse(uses_gpu(run.pid))
+            time.sleep(0.05)
+        time.sleep(1)
+        self.assertFalse(uses_gpu(run.pid))
+
+
+def uses_gpu(process):
+    """Whether the CUDA driver's library is in its memory."""
+    try:
+        return "/libcuda.so" in pathlib.Path(f"/proc/{process}/maps").read_text(encoding="utf-8")
+    except OSError:  # it has just ended
+        return False
 
 
 if __name__ == "__main__":
