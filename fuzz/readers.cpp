@@ -8,6 +8,7 @@
 
 #include "harness/json.hpp"
 #include "harness/suggest.hpp"
+#include "harness/validation.hpp"
 
 namespace um {
 namespace {
@@ -29,10 +30,11 @@ bool bear(std::string_view text, Read read) {
   std::abort();
 }
 
-// A sweep has no writer: reading must end well or in a refusal.
-bool bear_sweep(std::string_view text) {
+// What has no writer: reading must end well or in a refusal.
+template <class Read>
+bool bear_reading(std::string_view text, Read read) {
   try {
-    sweep_from_json(text, source);
+    read(text, source);
     return true;
   } catch (const input_error&) {
     return false;
@@ -51,12 +53,13 @@ bool bear_record_line(std::string_view line) {
 
 constexpr std::array readers{
     fuzzed_reader{"cell", [](std::string_view t) { return bear(t, cell_from_json); }},
+    fuzzed_reader{"figures", [](std::string_view t) { return bear_reading(t, known_figures_from_json); }},
     fuzzed_reader{"graph", [](std::string_view t) { return bear(t, graph_from_json); }},
     fuzzed_reader{"hints", [](std::string_view t) { return bear(t, hint_strategy_from_json); }},
     fuzzed_reader{"machine", [](std::string_view t) { return bear(t, machine_from_json); }},
     fuzzed_reader{"plan", [](std::string_view t) { return bear(t, plan_from_json); }},
     fuzzed_reader{"record", bear_record_line},
-    fuzzed_reader{"sweep", bear_sweep},
+    fuzzed_reader{"sweep", [](std::string_view t) { return bear_reading(t, sweep_from_json); }},
 };
 
 }  // namespace
