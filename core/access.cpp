@@ -379,9 +379,6 @@ work work_of(const graph& g, const op& o, const slice& s) {
 }
 
 bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
-  const auto is_of_parameters = [](role use) {
-    return use == role::parameter || use == role::parameter_gradient;
-  };
   if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].use == role::output; })) return false;
   try {
     const std::vector<access> touched = accesses_of(g, o, {axis::batch, parts - 1, parts});

@@ -63,6 +63,9 @@ std::string_view to_text(memory_order order);
 std::string_view to_text(role use);
 std::string to_text(const dims& shape);
 
+constexpr bool is_of_parameters(role use) {
+  return use == role::parameter || use == role::parameter_gradient;
+}
 // True for tensors that keep their value from one iteration to the next.
 constexpr bool persists(role use) {
   return use == role::input || use == role::label || use == role::parameter;

@@ -18,14 +18,6 @@ bool is_simulated(const experiment& e) {
   return parse_backend(e.backend).simulated;
 }
 
-cell cell_on(experiment e, const std::vector<machine>& machines) {
-  const backend_name backend = parse_backend(e.backend);
-  cell work;
-  work.what = std::move(e);
-  if (backend.simulated) work.on = machine_named(machines, backend.machine);
-  return work;
-}
-
 }  // namespace
 
 experiment with_strategy(experiment setting, const std::string& name) {
@@ -57,7 +49,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<experiment>& wh
   std::set<std::string> asked;
   for (const experiment& e : what) {
     const std::string key = key_of(e);
-    if (!known_.contains(key) && asked.insert(key).second) cells.push_back(cell_on(e, machines_));
+    if (!known_.contains(key) && asked.insert(key).second) cells.push_back(cell_of(e, machines_));
   }
   if (!cells.empty()) {
     fmt::print(stderr, "{}\n", why);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,6 @@ struct touched {
   tensor_id what = 0;
   part_run parts;
   run_of_blocks blocks;
-  byte_count bytes = 0;
   bool writes = false;
 };
 
@@ -102,12 +102,11 @@ class room_maker {
     const tensor& t = g_.tensors[a.what];
     const bool whole = is_whole(t.shape, a.where) || a.where.along != axis::batch;
     touched o{
-        a.what, {0, cuts_[a.what]}, blocks_of(a.what), where_[a.what].bytes, a.mode != access_mode::read};
+        a.what, {0, cuts_[a.what]}, blocks_of(a.what), a.mode != access_mode::read};
     if (!whole) {
       o.parts = parts_of(t.shape, {axis::batch, cuts_[a.what]}, a.where);
       const range only = runs_of(t, a.where).front();
       const byte_count end = where_[a.what].offset + only.offset + only.bytes;
-      o.bytes = only.bytes;
       o.blocks = {blocks_of(a.what, o.parts.begin).begin,
                   std::max<std::size_t>((end + managed_block - 1) / managed_block,
                                         blocks_of(a.what, o.parts.end - 1).end)};
@@ -414,10 +413,12 @@ class room_maker {
   }
 
   [[noreturn]] void refuse(const std::vector<touched>& operands) const {
-    byte_count need = 0;
-    for (const touched& o : operands) need += o.bytes;
+    std::set<std::size_t> blocks;
+    for (const touched& o : operands) {
+      for (std::size_t b = o.blocks.begin; b < o.blocks.end; ++b) blocks.insert(b);
+    }
     throw infeasible("operator " + g_.ops[std::get<compute>(plan_.actions[now_]).what].name + " touches " +
-                     to_text(need) + " of managed memory at once, the budget leaves " +
+                     to_text(blocks.size() * managed_block) + " of managed memory at once, the budget leaves " +
                      to_text(all_blocks_ * managed_block) +
                      "; in mode capped an operator cannot be evicted from within");
   }

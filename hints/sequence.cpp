@@ -10,10 +10,6 @@ struct run {
   std::uint32_t parts = 1;
 };
 
-bool is_of_parameters(role use) {
-  return use == role::parameter || use == role::parameter_gradient;
-}
-
 byte_count activations_of(const graph& g, const op& o) {
   byte_count bytes = 0;
   for (const auto* side : {&o.in, &o.out}) {
