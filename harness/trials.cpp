@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "harness/cells.hpp"
 #include "harness/numbers.hpp"
 #include "harness/sweep_runner.hpp"
 

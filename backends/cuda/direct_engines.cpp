@@ -20,8 +20,36 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
   }
   return [where = on.compute(), of = direct_of(p), x, y, dw = reinterpret_cast<float*>(w), add = p.accumulate,
           workspace = reinterpret_cast<float*>(operands.workspace)] {
-    kernels::direct_filter_gradient(where, of, x, y, dw, add, workspace);
+    if (kernels::direct_filter_gradient_fits(of)) {
+      kernels::direct_filter_gradient(where, of, x, y, dw, add, workspace);
+    } else {
+      kernels::deep_filter_gradient(where, of, reinterpret_cast<const float*>(x),
+                                    reinterpret_cast<const float*>(y), dw, add, workspace);
+    }
   };
+}
+
+byte_count workspace_of(session& on, const convolution_problem& p) {
+  if (p.kind == convolution_kind::forward) return 0;
+  const kernels::direct_convolution of = direct_of(p);
+  const int multiprocessors = on.compute().multiprocessors;
+  return kernels::direct_filter_gradient_fits(of)
+             ? kernels::direct_filter_gradient_workspace(multiprocessors, of)
+             : kernels::deep_filter_gradient_workspace(multiprocessors, of);
+}
+
+int attribute_of(session& on, cudaDeviceAttr which) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, on.device()));
+  return value;
+}
+
+bool runs_on(session& on, const convolution_problem& p) {
+  constexpr int tensor_cores_of_these = 8;  // compute capability
+  if (attribute_of(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
+  return p.kind == convolution_kind::forward || kernels::direct_filter_gradient_fits(direct_of(p)) ||
+         kernels::deep_filter_gradient_shared_bytes(direct_of(p)) <=
+             attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 }  // namespace
@@ -32,7 +60,8 @@ bool direct_applies(const convolution_problem& p) {
     case convolution_kind::forward:
       return kernels::direct_forward_fits(direct_of(p));
     case convolution_kind::backward_filter:
-      return kernels::direct_filter_gradient_fits(direct_of(p));
+      return kernels::direct_filter_gradient_fits(direct_of(p)) ||
+             kernels::deep_filter_gradient_fits(direct_of(p));
     case convolution_kind::backward_data:
       return false;
   }
@@ -41,15 +70,8 @@ bool direct_applies(const convolution_problem& p) {
 
 void visit_direct(session& on, const convolution_problem& p, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit) {
-  constexpr int tensor_cores_of_these = 8;  // compute capability
-  int major = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, on.device()));
-  if (parts != 1 || major < tensor_cores_of_these) return;
-  const byte_count workspace =
-      p.kind == convolution_kind::backward_filter
-          ? kernels::direct_filter_gradient_workspace(on.compute().multiprocessors, direct_of(p))
-          : 0;
-  visit({"kernel", "kernel", 0, 1, round_up(workspace, arena_alignment),
+  if (parts != 1 || !runs_on(on, p)) return;
+  visit({"kernel", "kernel", 0, 1, round_up(workspace_of(on, p), arena_alignment),
          [&on, p](const bound_operands& operands) { return bind_direct(on, p, operands); }});
 }
 

@@ -1,4 +1,5 @@
-// Convolutions of few input channels in tf32 and bf16, nhwc, by kernels of our own.
+// Convolutions in tf32 and bf16, nhwc, by kernels of our own: of few input channels, and gradients of
+// filters of many in tf32.
 #pragma once
 
 #include "backends/cuda/convolution_recipes.hpp"
