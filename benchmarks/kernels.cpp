@@ -115,6 +115,7 @@ struct kernel_case {
   form of;
   double bytes;
   std::function<std::function<void()>(launch_site, operands&)> prepare;
+  double flops = 0;  // where arithmetic is the bound
 };
 
 void measure(benchmark::State& state, const device& gpu, const kernel_case& c) {
@@ -136,6 +137,10 @@ void measure(benchmark::State& state, const device& gpu, const kernel_case& c) {
   const double moved = c.bytes * static_cast<double>(state.iterations());
   state.SetBytesProcessed(static_cast<std::int64_t>(moved));
   state.counters["share"] = benchmark::Counter(moved / gpu.copy_bytes_per_s, benchmark::Counter::kIsRate);
+  if (c.flops > 0) {
+    state.counters["flops_per_second"] =
+        benchmark::Counter(c.flops, benchmark::Counter::kIsIterationInvariantRate);
+  }
 }
 
 double bytes_in(const form& of) {
@@ -318,6 +323,20 @@ kernel_case of_direct(const form& x, const kernels::direct_convolution& of, bool
           }};
 }
 
+kernel_case of_deep(const kernels::direct_convolution& of) {
+  const form x{of.x, dtype::f32, memory_order::nhwc};
+  return {"deep_filter_gradient/" + std::to_string(of.y.c), x, bytes_in(x) + bytes_in({of.y, of.type}),
+          [of](launch_site where, operands& on) -> std::function<void()> {
+            const auto* const xs = static_cast<const float*>(on.data(of.x, dtype::f32));
+            const auto* const ys = static_cast<const float*>(on.data(of.y, dtype::f32));
+            auto* const dw = static_cast<float*>(on.data(of.w, dtype::f32));
+            float* const workspace =
+                on.workspace(kernels::deep_filter_gradient_workspace(where.multiprocessors, of));
+            return [=] { kernels::deep_filter_gradient(where, of, xs, ys, dw, false, workspace); };
+          },
+          2 * static_cast<double>(elements(of.w)) * static_cast<double>(of.y.n * of.y.h * of.y.w)};
+}
+
 // --- the sizes ---
 
 using case_list = std::vector<kernel_case>;
@@ -368,8 +387,26 @@ void add_shallow(case_list& all, dtype type) {
   }
 }
 
+// Layers of VGG-16 and AlexNet.
+void add_deep(case_list& all) {
+  struct layer {
+    std::int64_t images, from, to, side, taps;
+  };
+  for (const layer& l : {layer{64, 64, 64, 224, 3}, layer{64, 64, 128, 112, 3}, layer{64, 128, 128, 112, 3},
+                         layer{64, 256, 256, 56, 3}, layer{64, 256, 512, 28, 3}, layer{64, 512, 512, 14, 3},
+                         layer{512, 64, 192, 27, 5}, layer{512, 192, 384, 13, 3}}) {
+    const auto pad = static_cast<std::int32_t>(l.taps / 2);
+    all.push_back(of_deep({{l.images, l.from, l.side, l.side},
+                           {l.to, l.from, l.taps, l.taps},
+                           {l.images, l.to, l.side, l.side},
+                           {1, 1, pad, pad, false},
+                           dtype::f32}));
+  }
+}
+
 case_list cases() {
   case_list all;
+  add_deep(all);
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     const form matrix{{4096, 512, 7, 7}, type, memory_order::nchw};
     all.push_back(of_cast(matrix));

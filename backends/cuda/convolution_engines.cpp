@@ -217,7 +217,7 @@ std::string signature_of(const convolution_problem& p) {
 }
 
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
-  constexpr int recipes = 2;  // counts the versions of what is tried, so that new ones get their chance
+  constexpr int recipes = 3;  // counts the versions of what is tried, so that new ones get their chance
   const std::string key =
       on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap) + " recipes " +
                     std::to_string(recipes));

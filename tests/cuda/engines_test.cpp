@@ -278,6 +278,28 @@ TEST_F(convolution_engines, are_right_by_direct_kernels) {
   }
 }
 
+// Rows in one and in several segments, that end within a fragment, in one step and in several; taps that
+// a block takes row by row; several groups of channels of each.
+TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
+  const auto kind = convolution_kind::backward_filter;
+  for (const auto& shape :
+       {problem_of(kind, {3, 64, 17, 37}, 64, 3, 1, 1), problem_of(kind, {2, 128, 14, 9}, 64, 3, 1, 0),
+        problem_of(kind, {2, 64, 11, 57}, 192, 3, 1, 1), problem_of(kind, {1, 64, 40, 100}, 64, 3, 1, 2),
+        problem_of(kind, {3, 64, 27, 27}, 128, 5, 1, 2), problem_of(kind, {2, 64, 1, 8}, 64, 3, 1, 1)}) {
+    for (const bool accumulate : {false, true}) {
+      convolution_problem p = shape;
+      p.arithmetic = precision::tf32;
+      p.order = memory_order::nhwc;
+      p.accumulate = accumulate;
+      const std::vector<convolution_method> methods = methods_of(p);
+      EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
+      const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
+      EXPECT_EQ(count.ran, 1U) << signature_of(p);
+      EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+    }
+  }
+}
+
 TEST_F(convolution_engines, add_to_a_filter_gradient) {
   for (const auto& shape : {problem_of(convolution_kind::backward_filter, {6, 16, 9, 9}, 24, 3, 1, 1),
                             problem_of(convolution_kind::backward_filter, {6, 3, 19, 19}, 16, 7, 2, 3)}) {

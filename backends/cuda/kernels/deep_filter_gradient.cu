@@ -9,9 +9,10 @@ namespace {
 // of x stay in a ring for the taps of the rows that follow.
 constexpr int group = 64;
 constexpr int warps = group / 8, threads = warps * warp_threads;
-constexpr int pixel_words = group + 4;  // lanes of a fragment then read from 32 different banks
-constexpr int vector_words = 4, vectors = group / vector_words;
-constexpr int step_pixels = 112;  // about as many, so that a step hides what the next one loads
+constexpr int pixel_words = group + 4;   // lanes of a fragment then read from 32 different banks
+constexpr int depth = mma_depth<float>;  // pixels of a fragment
+constexpr int vector_words = 4, vectors = group / vector_words, pass_pixels = threads / vectors;
+constexpr int step_pixels = 128;  // at most about: a step hides what the next one loads
 constexpr int most_columns = 56;  // of a segment
 
 struct deep_form {
@@ -19,10 +20,10 @@ struct deep_form {
   int result_height, result_width, result_channels;
   int taps_h, taps_w, pad_h, pad_w;
   int tap_rows;           // of a block
-  int segments, columns;  // of a row of results; an even number of columns
+  int segments, columns;  // of a row of results; columns are a multiple of what fragments hold
+  int steps_of_column;    // a segment from the first row to the last
   int rows;               // of results in a step
   int ring_rows, ring_columns;
-  int steps_of_column;  // a segment from the first row to the last
 
   deep_form(const direct_convolution& of, int tap_rows_)
       : images(static_cast<int>(of.x.n)),
@@ -38,16 +39,15 @@ struct deep_form {
         pad_w(of.how.pad_w),
         tap_rows(tap_rows_),
         segments(static_cast<int>(divide_up(result_width, most_columns))),
-        columns(static_cast<int>(divide_up(divide_up(result_width, segments), 2)) * 2),
-        rows(std::clamp(step_pixels / columns, 1, result_height)),
+        columns(static_cast<int>(divide_up(divide_up(result_width, segments), depth)) * depth),
+        steps_of_column(static_cast<int>(divide_up(result_height, std::max(1, step_pixels / columns)))),
+        rows(static_cast<int>(divide_up(result_height, steps_of_column))),
         ring_rows(2 * (tap_rows - 1 + rows)),
-        ring_columns(columns + 8),  // not to change the bank where a fragment goes on in the next row
-        steps_of_column(static_cast<int>(divide_up(result_height, rows))) {}
+        ring_columns(columns + taps_w - 1) {}
 
-  // Zeros behind the last: fragments are read in pairs of 8 pixels, and one ahead.
-  __host__ __device__ int gradient_pixels() const { return (rows * columns + 15) / 16 * 16 + 8; }
-  __host__ __device__ int ring_words() const { return ring_rows * ring_columns * pixel_words; }
-  int shared_bytes() const { return (ring_words() + 2 * gradient_pixels() * pixel_words) * 4; }
+  __host__ __device__ int ring_pixels() const { return ring_rows * ring_columns; }
+  __host__ __device__ int gradient_pixels() const { return rows * columns; }
+  int shared_bytes() const { return (ring_pixels() + 2 * gradient_pixels()) * pixel_words * 4; }
   __host__ __device__ std::int64_t steps() const { return std::int64_t{images} * segments * steps_of_column; }
   __host__ __device__ int tap_groups() const { return taps_h / tap_rows; }
   int tiles() const { return result_channels / group * (channels / group) * tap_groups(); }
@@ -66,6 +66,17 @@ __device__ deep_step step_at(const deep_form& f, std::int64_t index) {
   const auto column = index / f.steps_of_column;
   return {static_cast<int>(column / f.segments), static_cast<int>(column % f.segments) * f.columns,
           static_cast<int>(index % f.steps_of_column) * f.rows};
+}
+__device__ int rows_of(const deep_form& f, const deep_step& at) {
+  return min(f.rows, f.result_height - at.first_row);
+}
+__device__ deep_step step_behind(const deep_form& f, deep_step at) {
+  at.first_row += f.rows;
+  if (at.first_row < f.result_height) return at;
+  at.first_row = 0;
+  at.first_column += f.columns;
+  if (at.first_column < f.result_width) return at;
+  return {at.image + 1, 0, 0};
 }
 
 // Copies 16 bytes to shared memory without waiting, or zeros.
@@ -89,144 +100,134 @@ __device__ int wrapped(int row, int rows) {
   return row >= rows ? row - rows : row;
 }
 
-// The operands of a block in shared memory, and what fills it.
-class deep_tile {
+// Rows of an image from which pixels of 64 channels are copied: 16 threads a pixel, 16 pixels at once.
+class pixel_rows {
  public:
-  __device__ deep_tile(const deep_form& f, const float* x, const float* dy, int tap_row, float* shared)
+  // The first pixel; beyond the image, which nothing is read of, there are zeros.
+  __device__ pixel_rows(const float* image, int height, int width, int channels, int row, int column)
+      : from_(image + (std::int64_t{row} * width + column + lane()) * channels + vector() * vector_words),
+        row_step_(width * channels),
+        pass_(pass_pixels * channels),
+        height_(height),
+        width_(width),
+        row_(row),
+        column_(column + lane()) {}
+
+  // One row, of `count` pixels, to shared memory; then on to the next.
+  __device__ void copy_row(std::uint32_t to, int count) {
+    const bool inside = row_ >= 0 && row_ < height_;
+    const float* from = from_;
+    to += static_cast<std::uint32_t>((lane() * pixel_words + vector() * vector_words) * 4);
+#pragma unroll
+    for (int first = 0; first < most_columns + 8; first += pass_pixels) {
+      const bool valid = inside && static_cast<unsigned>(column_ + first) < static_cast<unsigned>(width_);
+      if (first + lane() < count) copy_vector(to + first * pixel_words * 4, from, valid);
+      from += pass_;
+    }
+    from_ += row_step_;
+    ++row_;
+  }
+
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) / vectors; }
+  __device__ static int vector() { return static_cast<int>(threadIdx.x) % vectors; }
+  const float* from_;
+  int row_step_, pass_, height_, width_, row_, column_;
+};
+
+// What brings the operands of a step into shared memory.
+class step_loader {
+ public:
+  __device__ step_loader(const deep_form& f, const float* x, const float* dy, int tap_row, float* shared)
       : f_(f),
         x_(x),
         dy_(dy),
         tap_row_(tap_row),
-        pixel_(static_cast<int>(threadIdx.x) / vectors),
-        vector_(static_cast<int>(threadIdx.x) % vectors),
         shared_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {}
 
-  // Rows of the ring from `slot` on: those that the step's first result needs and `count` in all.
-  __device__ void load_rows(const deep_step& at, int first, int count, int slot) const {
-    const int left = at.first_column - f_.pad_w, columns = f_.columns + f_.taps_w - 1;
-    const float* const image = x_ + std::int64_t{at.image} * f_.height * f_.width * f_.channels;
-    for (int r = 0; r < count; ++r) {
-      const int row = at.first_row + first + r - f_.pad_h + tap_row_;
-      const bool inside = row >= 0 && row < f_.height;
-      const std::uint32_t to = shared_ + static_cast<std::uint32_t>(wrapped(slot + r, f_.ring_rows) *
-                                                                    f_.ring_columns * pixel_words * 4);
-      const float* const from = image + (row * f_.width + left) * f_.channels + vector_ * vector_words;
-      for (int c = pixel_; c < columns; c += threads / vectors) {
-        const bool valid = inside && left + c >= 0 && left + c < f_.width;
-        copy_vector(to + static_cast<std::uint32_t>((c * pixel_words + vector_ * vector_words) * 4),
-                    valid ? from + c * f_.channels : x_, valid);
-      }
+  // The rows of x from the one on that tap `first` of the step's first results needs, to the ring from
+  // `slot` on, and the gradients to one of their buffers.
+  __device__ void load(const deep_step& at, int first, int slot, int buffer) const {
+    pixel_rows inputs(x_ + std::int64_t{at.image} * f_.height * f_.width * f_.channels, f_.height, f_.width,
+                      f_.channels, at.first_row + first - f_.pad_h + tap_row_, at.first_column - f_.pad_w);
+    for (int left = f_.tap_rows - 1 + rows_of(f_, at) - first; left > 0; --left) {
+      inputs.copy_row(place(slot * f_.ring_columns), f_.ring_columns);
+      slot = wrapped(slot + 1, f_.ring_rows);
     }
-  }
-  __device__ void load_gradients(const deep_step& at, int buffer) const {
-    const std::uint32_t to =
-        shared_ +
-        static_cast<std::uint32_t>((f_.ring_words() + buffer * f_.gradient_pixels() * pixel_words) * 4);
-    const float* const from =
-        dy_ +
-        ((std::int64_t{at.image} * f_.result_height + at.first_row) * f_.result_width + at.first_column) *
-            f_.result_channels +
-        vector_ * vector_words;
-    const int pixels = f_.gradient_pixels();
-    int row = 0, column = pixel_;
-    for (int p = pixel_; p < pixels; p += threads / vectors, column += threads / vectors) {
-      while (column >= f_.columns) {
-        column -= f_.columns;
-        ++row;
-      }
-      const bool valid = row < f_.rows && at.first_row + row < f_.result_height &&
-                         at.first_column + column < f_.result_width;
-      copy_vector(to + static_cast<std::uint32_t>((p * pixel_words + vector_ * vector_words) * 4),
-                  valid ? from + (row * f_.result_width + column) * f_.result_channels : dy_, valid);
-    }
+    pixel_rows gradients(
+        dy_ + std::int64_t{at.image} * f_.result_height * f_.result_width * f_.result_channels,
+        f_.result_height, f_.result_width, f_.result_channels, at.first_row, at.first_column);
+    const int pixel = f_.ring_pixels() + buffer * f_.gradient_pixels();
+    for (int r = 0; r < rows_of(f_, at); ++r) gradients.copy_row(place(pixel + r * f_.columns), f_.columns);
   }
 
  private:
+  __device__ std::uint32_t place(int pixel) const {
+    return shared_ + static_cast<std::uint32_t>(pixel * pixel_words * 4);
+  }
   const deep_form& f_;
   const float *x_, *dy_;
-  int tap_row_, pixel_, vector_;
+  int tap_row_;
   std::uint32_t shared_;
 };
 
-// An f32 in a register of a fragment, which the tensor cores cut off to tf32: rounded half away.
-__device__ std::uint32_t rounded(float value) {
-  return __float_as_uint(value) + 0x1000;
-}
-
-// Of 8 pixels, of which lane 4 g + t has 2 t and 2 t + 1: of dy channels 16 i + 2 g and the next, of x
-// channel g of each row of taps from pixel 2 t to the last tap of 2 t + 1.
+// The fragments of a warp for 8 pixels, of which lane 4 g + t has 2 t and 2 t + 1: of dy channels 16 i + 2 g
+// and the next, of x channel g for every tap.
 template <int TapRows, int TapColumns>
-struct deep_operands {
-  float2 dy[4][2];
-  float x[TapRows][TapColumns + 1];
-
-  __device__ void load_from(const float* gradients, const float* const (&inputs)[TapRows]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int p = 0; p < 2; ++p)
-        dy[i][p] = *reinterpret_cast<const float2*>(gradients + p * pixel_words + 16 * i);
-    }
-#pragma unroll
-    for (int r = 0; r < TapRows; ++r) {
-#pragma unroll
-      for (int s = 0; s <= TapColumns; ++s) x[r][s] = inputs[r][s * pixel_words];
-    }
-  }
-  __device__ void multiply(float (&sums)[4][TapRows * TapColumns][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const std::uint32_t a[4]{rounded(dy[i][0].x), rounded(dy[i][0].y), rounded(dy[i][1].x),
-                               rounded(dy[i][1].y)};
-#pragma unroll
-      for (int tap = 0; tap < TapRows * TapColumns; ++tap) {
-        const float* const from = x[tap / TapColumns] + tap % TapColumns;
-        const std::uint32_t b[2]{rounded(from[0]), rounded(from[1])};
-        multiply_add<float>(sums[i][tap], a, b);
-      }
-    }
-  }
-};
-
-// Where a lane reads: its first pixel goes forward by 8, over the end of rows. Behind the last row
-// gradients are zeros, whatever is read of x.
-template <int TapRows>
-class deep_reader {
+class deep_fragments {
  public:
-  __device__ deep_reader(const deep_form& f, const float* ring, const float* gradients, int slot, int warp,
-                         int g, int t)
-      : f_(f),
-        ring_(ring + 8 * warp + g),
-        gradients_(gradients + 2 * t * pixel_words + 2 * g),
-        column_(2 * t),
-        slot_(slot),
-        rows_left_(f.rows) {
-    find_inputs();
-  }
-  template <int TapColumns>
-  __device__ void read(deep_operands<TapRows, TapColumns>& to) {
-    to.load_from(gradients_, inputs_);
-    gradients_ += 8 * pixel_words;
-    column_ += 8;
+  static constexpr int taps = TapRows * TapColumns;
+
+  // From the lane's first pixel and channel on, the rows of x that the rows of taps need.
+  __device__ void start(const float* dy, const float* const (&x)[TapRows]) {
+    dy_ = dy;
 #pragma unroll
-    for (int r = 0; r < TapRows; ++r) inputs_[r] += 8 * pixel_words;
-    if (column_ >= f_.columns) {
-      column_ -= f_.columns;
-      if (--rows_left_ > 0) slot_ = wrapped(slot_ + 1, f_.ring_rows);
-      find_inputs();
+    for (int r = 0; r < TapRows; ++r) x_[r] = x[r];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) load_gradients(i);
+#pragma unroll
+    for (int tap = 0; tap < taps; ++tap) load_inputs(tap);
+  }
+  // Adds the products of these 8 pixels; what is no longer needed makes room for the next, if there are.
+  __device__ void multiply(float (&sums)[4][taps][4], bool more) {
+    dy_ += depth * pixel_words;
+#pragma unroll
+    for (int r = 0; r < TapRows; ++r) x_[r] += depth * pixel_words;
+    std::uint32_t b[taps][2];
+#pragma unroll
+    for (int tap = 0; tap < taps; ++tap) {
+      b[tap][0] = rounded(inputs_[tap][0]);
+      b[tap][1] = rounded(inputs_[tap][1]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t a[4]{rounded(gradients_[i][0].x), rounded(gradients_[i][0].y),
+                               rounded(gradients_[i][1].x), rounded(gradients_[i][1].y)};
+#pragma unroll
+      for (int tap = 0; tap < taps; ++tap) {
+        multiply_add<float>(sums[i][tap], a, b[tap]);
+        if (i == 3 && more) load_inputs(tap);
+      }
+      if (more) load_gradients(i);
     }
   }
 
  private:
-  __device__ void find_inputs() {
+  // Tensor cores cut f32 off to tf32: rounded half away before.
+  __device__ static std::uint32_t rounded(float value) { return __float_as_uint(value) + 0x1000; }
+  __device__ void load_gradients(int i) {
 #pragma unroll
-    for (int r = 0; r < TapRows; ++r)
-      inputs_[r] = ring_ + (wrapped(slot_ + r, f_.ring_rows) * f_.ring_columns + column_) * pixel_words;
+    for (int p = 0; p < 2; ++p)
+      gradients_[i][p] = *reinterpret_cast<const float2*>(dy_ + p * pixel_words + 16 * i);
   }
-  const deep_form& f_;
-  const float *ring_, *gradients_;
-  const float* inputs_[TapRows];
-  int column_, slot_, rows_left_;
+  __device__ void load_inputs(int tap) {
+#pragma unroll
+    for (int p = 0; p < 2; ++p) inputs_[tap][p] = x_[tap / TapColumns][(tap % TapColumns + p) * pixel_words];
+  }
+  const float* dy_ = nullptr;
+  const float* x_[TapRows];
+  float2 gradients_[4][2];
+  float inputs_[taps][2];
 };
 
 template <int TapRows, int TapColumns>
@@ -241,44 +242,39 @@ __global__ void __launch_bounds__(threads, 1)
   const int tap_row = tile % tap_groups * TapRows;
   tile /= tap_groups;
   const int first_c = tile % c_groups * group, first_k = tile / c_groups * group;
-  const deep_tile loads(f, x + first_c, dy + first_k, tap_row, shared);
+  const step_loader loads(f, x + first_c, dy + first_k, tap_row, shared);
+  const float* const lane_x = shared + 2 * t * pixel_words + 8 * warp + g;
+  const float* const lane_dy = shared + (f.ring_pixels() + 2 * t) * pixel_words + 2 * g;
 
   float sums[4][TapRows * TapColumns][4]{};
   const std::int64_t steps = f.steps();
   const std::int64_t begin = steps * blockIdx.x / gridDim.x, end = steps * (blockIdx.x + 1) / gridDim.x;
-  int slot = 0, buffer = 0;
-  if (begin < end) {
-    const deep_step first = step_at(f, begin);
-    loads.load_rows(first, 0, TapRows - 1 + f.rows, slot);
-    loads.load_gradients(first, buffer);
-  }
+  deep_step next = step_at(f, begin);
+  int next_slot = 0;
+  loads.load(next, 0, next_slot, 0);
   for (std::int64_t i = begin; i < end; ++i) {
+    const int slot = next_slot, buffer = static_cast<int>(i - begin) % 2;
+    const int rows = rows_of(f, next);
     wait_for_copies();
     __syncthreads();  // the step is there, and all have done with the one before
-    int next_slot = slot;
     if (i + 1 < end) {
-      const deep_step next = step_at(f, i + 1);
-      const bool goes_on = next.first_row > 0;
+      next = step_behind(f, next);
+      const int kept = next.first_row > 0 ? TapRows - 1 : 0;  // rows that the ring has
       const int free = wrapped(slot + TapRows - 1 + f.rows, f.ring_rows);
-      next_slot = wrapped(slot + f.rows + (goes_on ? 0 : TapRows - 1), f.ring_rows);
-      loads.load_rows(next, goes_on ? TapRows - 1 : 0, f.rows + (goes_on ? 0 : TapRows - 1), free);
-      loads.load_gradients(next, buffer ^ 1);
+      next_slot = wrapped(slot + TapRows - 1 + f.rows - kept, f.ring_rows);
+      loads.load(next, kept, free, buffer ^ 1);
     }
-    const int rows = min(f.rows, f.result_height - step_at(f, i).first_row);
-    const int pairs = (rows * f.columns + 15) / 16;
-    deep_reader<TapRows> reader(
-        f, shared, shared + f.ring_words() + buffer * f.gradient_pixels() * pixel_words, slot, warp, g, t);
-    deep_operands<TapRows, TapColumns> even, odd;
-    reader.read(even);
 #pragma unroll 1
-    for (int pair = 0; pair < pairs; ++pair) {
-      reader.read(odd);
-      even.multiply(sums);
-      reader.read(even);
-      odd.multiply(sums);
+    for (int row = 0; row < rows; ++row) {
+      const float* inputs[TapRows];
+#pragma unroll
+      for (int r = 0; r < TapRows; ++r)
+        inputs[r] = lane_x + wrapped(slot + row + r, f.ring_rows) * f.ring_columns * pixel_words;
+      deep_fragments<TapRows, TapColumns> at_hand;
+      at_hand.start(lane_dy + (buffer * f.gradient_pixels() + row * f.columns) * pixel_words, inputs);
+#pragma unroll 2
+      for (int left = f.columns - depth; left >= 0; left -= depth) at_hand.multiply(sums, left > 0);
     }
-    slot = next_slot;
-    buffer ^= 1;
   }
 
   const int taps = f.taps_h * f.taps_w;
@@ -362,7 +358,7 @@ int deep_filter_gradient_shared_bytes(const direct_convolution& of) {
 bool deep_filter_gradient_fits(const direct_convolution& of) {
   const bool known_taps = (of.w.h == 3 && of.w.w == 3) || (of.w.h == 5 && of.w.w == 5);
   constexpr std::int64_t index_limit = std::int64_t{1} << 31;
-  return known_taps && of.y.w >= 8 && of.type == dtype::f32 && of.how.stride_h == 1 && of.how.stride_w == 1 &&
+  return known_taps && of.type == dtype::f32 && of.how.stride_h == 1 && of.how.stride_w == 1 &&
          of.x.c % group == 0 && of.y.c % group == 0 && of.x.c * of.x.h * of.x.w < index_limit &&
          of.y.c * of.y.h * of.y.w < index_limit &&
          deep_filter_gradient_shared_bytes(of) <= direct_shared_bytes;
