@@ -392,9 +392,10 @@ void add_deep(case_list& all) {
   struct layer {
     std::int64_t images, from, to, side, taps;
   };
-  for (const layer& l : {layer{64, 64, 64, 224, 3}, layer{64, 64, 128, 112, 3}, layer{64, 128, 128, 112, 3},
-                         layer{64, 256, 256, 56, 3}, layer{64, 256, 512, 28, 3}, layer{64, 512, 512, 14, 3},
-                         layer{512, 64, 192, 27, 5}, layer{512, 192, 384, 13, 3}}) {
+  for (const layer& l :
+       {layer{64, 64, 64, 224, 3}, layer{64, 64, 128, 112, 3}, layer{64, 128, 128, 112, 3},
+        layer{64, 256, 256, 56, 3}, layer{64, 256, 512, 28, 3}, layer{64, 512, 512, 14, 3},
+        layer{512, 64, 192, 27, 5}, layer{512, 192, 384, 13, 3}, layer{512, 48, 64, 55, 3}}) {
     const auto pad = static_cast<std::int32_t>(l.taps / 2);
     all.push_back(of_deep({{l.images, l.from, l.side, l.side},
                            {l.to, l.from, l.taps, l.taps},

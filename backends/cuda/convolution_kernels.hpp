@@ -85,7 +85,8 @@ void direct_filter_gradient(launch_site where, const direct_convolution& of, con
 
 // --- deep_filter_gradient.cu ---
 // dw = [dw +] the gradient, of many channels: 3 x 3 and 5 x 5 taps, stride 1, f32 rounded to tf32, in
-// nhwc. Each operand is read once for every 64 channels of the other. Operands aligned to 16 bytes.
+// nhwc, multiples of 64 channels of y and of 4 of x. Each operand is read once for every 64 channels of
+// the other. Operands aligned to 16 bytes.
 bool deep_filter_gradient_fits(const direct_convolution& of);
 int deep_filter_gradient_shared_bytes(const direct_convolution& of);
 // In bytes; the order of sums depends on the shapes and the number of multiprocessors.

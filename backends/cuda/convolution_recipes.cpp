@@ -159,8 +159,20 @@ kernel_call bind_before(session& on, const convolution_problem& p, const stage& 
   return [where = on.compute(), w, packed_w, how = s.packing.w] { kernels::pack(where, w, packed_w, how); };
 }
 
+// What computes the product of a part: an engine of cuDNN or a kernel of ours.
+struct product_engine {
+  std::string name, family;
+  byte_count workspace_bytes = 0;
+  std::function<kernel_call(const bound_operands&)> bind;
+};
+
+product_engine engine_of(session& on, const cudnn_plan& plan) {
+  return {plan.name(), plan.name().substr(0, plan.name().find("_k")), plan.workspace_bytes(),
+          [&on, plan](const bound_operands& operands) { return plan.bind(on, operands); }};
+}
+
 kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_method method,
-                        std::int64_t parts, const cudnn_plan& plan, const bound_operands& operands) {
+                        std::int64_t parts, const product_engine& engine, const bound_operands& operands) {
   const stage s = stage_of(p, method, parts);
   const byte_count x_step = bytes_of(part_of(p.x, parts), operand_type(p));
   const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p));
@@ -179,8 +191,8 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
       append(
           [where = on.compute(), x, packed_x, how = s.packing.x] { kernels::pack(where, x, packed_x, how); });
     }
-    append(plan.bind(on,
-                     {{s.packs ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
+    append(
+        engine.bind({{s.packs ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
     append(bind_after(on, p, method, s, y, b, packed_w, w, p.accumulate || i > 0));
   }
   return [calls = std::move(calls)] {
@@ -189,28 +201,48 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
 }
 
 convolution_recipe recipe_of(session& on, const convolution_problem& p, convolution_method method,
-                             std::int64_t parts, const cudnn_plan& plan, std::size_t position) {
+                             std::int64_t parts, const product_engine& engine, std::size_t position) {
   const stage s = stage_of(p, method, parts);
-  return {plan.name(),
-          plan.name().substr(0, plan.name().find("_k")),
+  return {engine.name,
+          engine.family,
           static_cast<std::int64_t>(position),
           parts,
-          s.packed_x + s.packed_w + plan.workspace_bytes(),
-          [&on, p, method, parts, plan](const bound_operands& operands) {
-            return bind_recipe(on, p, method, parts, plan, operands);
+          s.packed_x + s.packed_w + engine.workspace_bytes,
+          [&on, p, method, parts, engine](const bound_operands& operands) {
+            return bind_recipe(on, p, method, parts, engine, operands);
           }};
+}
+
+// Kernels of ours on packed operands; on others they are a method of their own.
+bool visit_direct_product(session& on, const convolution_problem& p, convolution_method method,
+                          std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
+  const stage s = stage_of(p, method, parts);
+  convolution_problem product = p;
+  product.x = s.product.x;
+  product.w = s.product.w;
+  product.y = s.product.y;
+  product.how = s.product.how;
+  product.accumulate = false;
+  if (method != convolution_method::packed || !is_filter_gradient(p) || !direct_applies(product)) return true;
+  bool more = true;
+  visit_direct(on, product, 1, [&](const convolution_recipe& kernel) {
+    more = visit(recipe_of(on, p, method, parts,
+                           {kernel.name, kernel.family, kernel.workspace_bytes, kernel.bind}, 0));
+    return more;
+  });
+  return more;
 }
 
 void visit_cudnn(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
                  const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
-  if (!parts_are_aligned(p, parts)) return;
+  if (!parts_are_aligned(p, parts) || !visit_direct_product(on, p, method, parts, visit)) return;
   const cudnn_candidates candidates(on, stage_of(p, method, parts).product);
   std::vector<std::string> seen;
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
     const auto plan = candidates.build(i);
     if (!plan || std::find(seen.begin(), seen.end(), plan->name()) != seen.end()) continue;
     seen.push_back(plan->name());
-    if (!visit(recipe_of(on, p, method, parts, *plan, i))) return;
+    if (!visit(recipe_of(on, p, method, parts, engine_of(on, *plan), i))) return;
   }
 }
 

@@ -279,13 +279,14 @@ TEST_F(convolution_engines, are_right_by_direct_kernels) {
 }
 
 // Rows in one and in several segments, that end within a fragment, in one step and in several; taps that
-// a block takes row by row; several groups of channels of each.
+// a block takes row by row; several groups of channels of each, and a part of one.
 TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
   const auto kind = convolution_kind::backward_filter;
   for (const auto& shape :
        {problem_of(kind, {3, 64, 17, 37}, 64, 3, 1, 1), problem_of(kind, {2, 128, 14, 9}, 64, 3, 1, 0),
         problem_of(kind, {2, 64, 11, 57}, 192, 3, 1, 1), problem_of(kind, {1, 64, 40, 100}, 64, 3, 1, 2),
-        problem_of(kind, {3, 64, 27, 27}, 128, 5, 1, 2), problem_of(kind, {2, 64, 1, 8}, 64, 3, 1, 1)}) {
+        problem_of(kind, {3, 64, 27, 27}, 128, 5, 1, 2), problem_of(kind, {2, 64, 1, 8}, 64, 3, 1, 1),
+        problem_of(kind, {2, 84, 9, 19}, 64, 3, 1, 1)}) {
     for (const bool accumulate : {false, true}) {
       convolution_problem p = shape;
       p.arithmetic = precision::tf32;
@@ -296,6 +297,26 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
       const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
       EXPECT_EQ(count.ran, 1U) << signature_of(p);
       EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+    }
+  }
+}
+
+TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients_of_packed_operands) {
+  convolution_problem p = problem_of(convolution_kind::backward_filter, {6, 3, 67, 51}, 64, 11, 4, 2);
+  p.arithmetic = precision::tf32;
+  p.order = memory_order::nhwc;
+  for (const bool accumulate : {false, true}) {
+    for (const std::int64_t parts : {1, 3}) {
+      p.accumulate = accumulate;
+      bool reached = false;
+      visit_recipes(gpu(), p, convolution_method::packed, parts, [&](const convolution_recipe& recipe) {
+        reached = recipe.family == "packed kernel";
+        return false;
+      });
+      EXPECT_TRUE(reached) << name_of(p, convolution_method::packed, parts);
+      const tally count = run_recipes(gpu(), p, convolution_method::packed, parts, 1);
+      EXPECT_EQ(count.ran, 1U) << name_of(p, convolution_method::packed, parts);
+      EXPECT_EQ(count.accurate, count.ran) << name_of(p, convolution_method::packed, parts);
     }
   }
 }

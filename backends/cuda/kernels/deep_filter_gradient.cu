@@ -50,7 +50,8 @@ struct deep_form {
   int shared_bytes() const { return (ring_pixels() + 2 * gradient_pixels()) * pixel_words * 4; }
   __host__ __device__ std::int64_t steps() const { return std::int64_t{images} * segments * steps_of_column; }
   __host__ __device__ int tap_groups() const { return taps_h / tap_rows; }
-  int tiles() const { return result_channels / group * (channels / group) * tap_groups(); }
+  __host__ __device__ int groups_of_inputs() const { return (channels + group - 1) / group; }
+  int tiles() const { return result_channels / group * groups_of_inputs() * tap_groups(); }
 };
 
 // Rows of taps that a block takes at once: what registers hold.
@@ -103,12 +104,14 @@ __device__ int wrapped(int row, int rows) {
 // Rows of an image from which pixels of 64 channels are copied: 16 threads a pixel, 16 pixels at once.
 class pixel_rows {
  public:
-  // The first pixel; beyond the image, which nothing is read of, there are zeros.
-  __device__ pixel_rows(const float* image, int height, int width, int channels, int row, int column)
+  // From the first pixel and channel on, of which `present` are left; beyond the image and the channels,
+  // which nothing is read of, there are zeros.
+  __device__ pixel_rows(const float* image, int height, int width, int channels, int row, int column,
+                        int present)
       : from_(image + (std::int64_t{row} * width + column + lane()) * channels + vector() * vector_words),
         row_step_(width * channels),
         pass_(pass_pixels * channels),
-        height_(height),
+        height_(vector() * vector_words < present ? height : 0),
         width_(width),
         row_(row),
         column_(column + lane()) {}
@@ -138,10 +141,12 @@ class pixel_rows {
 // What brings the operands of a step into shared memory.
 class step_loader {
  public:
-  __device__ step_loader(const deep_form& f, const float* x, const float* dy, int tap_row, float* shared)
+  __device__ step_loader(const deep_form& f, const float* x, const float* dy, int first_c, int first_k,
+                         int tap_row, float* shared)
       : f_(f),
-        x_(x),
-        dy_(dy),
+        x_(x + first_c),
+        dy_(dy + first_k),
+        inputs_left_(f.channels - first_c),
         tap_row_(tap_row),
         shared_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))) {}
 
@@ -149,14 +154,15 @@ class step_loader {
   // `slot` on, and the gradients to one of their buffers.
   __device__ void load(const deep_step& at, int first, int slot, int buffer) const {
     pixel_rows inputs(x_ + std::int64_t{at.image} * f_.height * f_.width * f_.channels, f_.height, f_.width,
-                      f_.channels, at.first_row + first - f_.pad_h + tap_row_, at.first_column - f_.pad_w);
+                      f_.channels, at.first_row + first - f_.pad_h + tap_row_, at.first_column - f_.pad_w,
+                      inputs_left_);
     for (int left = f_.tap_rows - 1 + rows_of(f_, at) - first; left > 0; --left) {
       inputs.copy_row(place(slot * f_.ring_columns), f_.ring_columns);
       slot = wrapped(slot + 1, f_.ring_rows);
     }
     pixel_rows gradients(
         dy_ + std::int64_t{at.image} * f_.result_height * f_.result_width * f_.result_channels,
-        f_.result_height, f_.result_width, f_.result_channels, at.first_row, at.first_column);
+        f_.result_height, f_.result_width, f_.result_channels, at.first_row, at.first_column, group);
     const int pixel = f_.ring_pixels() + buffer * f_.gradient_pixels();
     for (int r = 0; r < rows_of(f_, at); ++r) gradients.copy_row(place(pixel + r * f_.columns), f_.columns);
   }
@@ -167,7 +173,7 @@ class step_loader {
   }
   const deep_form& f_;
   const float *x_, *dy_;
-  int tap_row_;
+  int inputs_left_, tap_row_;
   std::uint32_t shared_;
 };
 
@@ -237,12 +243,12 @@ __global__ void __launch_bounds__(threads, 1)
   float* const shared = reinterpret_cast<float*>(shared_vectors);
   const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % 32;
   const int g = lane / 4, t = lane % 4;
-  const int c_groups = f.channels / group, tap_groups = f.tap_groups();
+  const int c_groups = f.groups_of_inputs(), tap_groups = f.tap_groups();
   auto tile = static_cast<int>(blockIdx.y);
   const int tap_row = tile % tap_groups * TapRows;
   tile /= tap_groups;
   const int first_c = tile % c_groups * group, first_k = tile / c_groups * group;
-  const step_loader loads(f, x + first_c, dy + first_k, tap_row, shared);
+  const step_loader loads(f, x, dy, first_c, first_k, tap_row, shared);
   const float* const lane_x = shared + 2 * t * pixel_words + 8 * warp + g;
   const float* const lane_dy = shared + (f.ring_pixels() + 2 * t) * pixel_words + 2 * g;
 
@@ -279,6 +285,8 @@ __global__ void __launch_bounds__(threads, 1)
 
   const int taps = f.taps_h * f.taps_w;
   float* const to = partials + std::int64_t{blockIdx.x} * f.result_channels * taps * f.channels;
+  const int c = first_c + 8 * warp + 2 * t;
+  if (c >= f.channels) return;
 #pragma unroll
   for (int value = 0; value < 8; ++value) {
     const int k = first_k + value / 2 * 16 + 2 * g + value % 2;
@@ -286,8 +294,7 @@ __global__ void __launch_bounds__(threads, 1)
     for (int tap = 0; tap < TapRows * TapColumns; ++tap) {
       const float(&sum)[4] = sums[value / 2][tap];
       const float2 pair{sum[value % 2 * 2], sum[value % 2 * 2 + 1]};
-      const std::int64_t place =
-          (std::int64_t{k} * taps + tap_row * f.taps_w + tap) * f.channels + first_c + 8 * warp + 2 * t;
+      const std::int64_t place = (std::int64_t{k} * taps + tap_row * f.taps_w + tap) * f.channels + c;
       *reinterpret_cast<float2*>(to + place) = pair;
     }
   }
@@ -359,7 +366,7 @@ bool deep_filter_gradient_fits(const direct_convolution& of) {
   const bool known_taps = (of.w.h == 3 && of.w.w == 3) || (of.w.h == 5 && of.w.w == 5);
   constexpr std::int64_t index_limit = std::int64_t{1} << 31;
   return known_taps && of.type == dtype::f32 && of.how.stride_h == 1 && of.how.stride_w == 1 &&
-         of.x.c % group == 0 && of.y.c % group == 0 && of.x.c * of.x.h * of.x.w < index_limit &&
+         of.x.c % vector_words == 0 && of.y.c % group == 0 && of.x.c * of.x.h * of.x.w < index_limit &&
          of.y.c * of.y.h * of.y.w < index_limit &&
          deep_filter_gradient_shared_bytes(of) <= direct_shared_bytes;
 }
