@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "harness/strategies.hpp"
@@ -33,15 +34,22 @@ void expect_mentions(const std::string& message, std::initializer_list<const cha
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
 }
 
-// The catalogue at every level of fusion and precision, in the standard order and in the other one.
+// The catalogue, trained and not, with every fusion and every precision, in the standard order and in the
+// other one.
 std::vector<network_spec> networks_to_try() {
+  struct level {
+    fusion joined;
+    precision trained, not_trained;
+  };
+  constexpr std::array levels{level{fusion::none, precision::fp32, precision::tf32},
+                              level{fusion::fused, precision::tf32, precision::bf16},
+                              level{fusion::lean, precision::bf16, precision::fp32}};
   std::vector<network_spec> all;
   for (const network_family& f : networks()) {
-    for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
-      for (const precision p : {precision::fp32, precision::tf32, precision::bf16}) {
-        all.push_back({.name = f.name, .batch = 2, .sgd = true, .joined = joined, .arithmetic = p});
-        all.push_back({.name = f.name, .mode = pass::inference, .joined = joined, .arithmetic = p});
-      }
+    for (const level& l : levels) {
+      all.push_back({.name = f.name, .batch = 2, .sgd = true, .joined = l.joined, .arithmetic = l.trained});
+      all.push_back(
+          {.name = f.name, .mode = pass::inference, .joined = l.joined, .arithmetic = l.not_trained});
     }
     all.push_back({.name = f.name, .batch = 2, .order = memory_order::nhwc});
   }
