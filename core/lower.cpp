@@ -54,6 +54,7 @@ class lowering {
     started_.assign(table_.all.size(), false);
     resident_.assign(at_.managed_bytes / managed_block, false);
     filled_ = resident_;
+    gone_.assign(resident_.size(), nobody);
     place_pinned();
   }
 
@@ -73,8 +74,13 @@ class lowering {
 
   void place_pinned() {
     pinned_.assign(g_.tensors.size(), 0);
+    std::vector<bool> leaves(g_.tensors.size(), false);
+    for (const action& a : plan_.actions) {
+      if (const auto* e = std::get_if<evict>(&a)) leaves[e->what] = true;
+    }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      if (!is_pinned(plan_.home[t])) continue;
+      const bool has_twin = leaves[t] || persists(g_.tensors[t].use);
+      if (!is_pinned(plan_.home[t]) || (plan_.home[t] == residence::twinned && !has_twin)) continue;
       pinned_[t] = out_.pinned_arena_bytes;
       out_.pinned_arena_bytes += round_up(bytes_of(g_.tensors[t]), arena_alignment);
     }
@@ -234,7 +240,7 @@ class lowering {
       const range r = managed_.range_of(x.what, x.part);
       if (r.bytes > 0) s.moves.push_back({r, 0});
       s.needed = !s.moves.empty();
-      wait_for_movements(x.what);
+      wait_for_movements(r);
     } else if (s.home == residence::twinned) {
       return bring_back(s, x.what, x.part);
     } else {
@@ -258,7 +264,7 @@ class lowering {
       if (!s.needed) return;
       // The pages leave: whoever used them must be done, whoever uses them next must wait.
       for_parts(x.what, x.part, [&](part_uses& u) { write(s.where, u.device); });
-      use_addresses(s.where, x.what);
+      use_addresses(s, x.what);
       return;
     }
     if (s.home == residence::twinned) return send_home(s, x.what, x.part);
@@ -283,7 +289,7 @@ class lowering {
         s.moves.push_back({r, 0});
       }
       s.needed = !s.moves.empty();
-      use_addresses(s.where, x.what);
+      use_addresses(s, x.what);
     }
     for_parts(x.what, x.part, [&](part_uses& u) {
       write(s.where, u.device);
@@ -294,7 +300,7 @@ class lowering {
   // Twinned: room for blocks that are not resident, copies for parts whose value is at home alone.
   void bring_back(step& s, tensor_id t, const slice& part) {
     refuse_early(t);
-    wait_for_movements(t);
+    wait_for_movements(managed_.range_of(t, part));
     s.room = changes_[index()].fresh;
     use_lifetime(s.where, table_.of_tensor[t].front());
     for_each_part(t, part, [&](std::uint32_t p, part_uses& u) {
@@ -312,7 +318,7 @@ class lowering {
   void send_home(step& s, tensor_id t, const slice& part) {
     for (const range& r : managed_.owned(t, part, index())) s.room.push_back(r);
     use_lifetime(s.where, table_.of_tensor[t].front());
-    use_addresses(s.where, t);
+    use_addresses(s, t);
     for_each_part(t, part, [&](std::uint32_t p, part_uses& u) {
       if (u.here && !u.home_valid) add_twin_move(s, t, p);
       u.home_valid = u.home_valid || u.here;
@@ -443,17 +449,20 @@ class lowering {
   }
   // A movement of a managed tensor's range is a use of its addresses, also of one that is dead or left from
   // the iteration before.
-  void use_addresses(lane where, tensor_id t) {
-    for (const std::uint32_t l : table_.of_tensor[t]) movers_[l][static_cast<std::size_t>(where)] = now_;
+  void use_addresses(const step& s, tensor_id t) {
+    for (const std::uint32_t l : table_.of_tensor[t]) movers_[l][static_cast<std::size_t>(s.where)] = now_;
+    const auto give_up = [&](const range& r) {
+      for (byte_count b = r.offset / managed_block; b * managed_block < r.offset + r.bytes; ++b)
+        gone_[b][static_cast<std::size_t>(s.where)] = now_;
+    };
+    for (const range& r : s.room) give_up(r);
+    for (const movement& m : s.moves) give_up(m.device);
   }
 
-  // Data comes in only once what others gave up at its addresses is gone.
-  void wait_for_movements(tensor_id t) {
-    if (table_.of_tensor[t].empty()) return;
-    const std::uint32_t l = table_.of_tensor[t].front();
-    for (std::uint32_t k = 0; k < table_.all.size(); ++k) {
-      if (meet(table_, at_, k, l)) merge(wait_, movers_[k]);
-    }
+  // Data comes in only once what was given up at its addresses is gone.
+  void wait_for_movements(const range& r) {
+    for (byte_count b = r.offset / managed_block; b * managed_block < r.offset + r.bytes; ++b)
+      merge(wait_, gone_[b]);
   }
 
   template <class F>
@@ -497,6 +506,7 @@ class lowering {
   std::vector<last_steps> users_;               // per lifetime
   std::vector<last_steps> movers_;              // per lifetime: those that gave up some of its addresses
   std::vector<bool> started_;                   // per lifetime
+  std::vector<last_steps> gone_;                // per managed block: those that gave it up
   std::vector<bool> resident_, filled_;         // per managed block
   std::vector<change> changes_;                 // per action
   std::vector<std::uint64_t> resident_blocks_;  // per action

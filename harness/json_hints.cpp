@@ -14,7 +14,7 @@ constexpr std::array all_roles{role::input,      role::label,
                                role::output};
 constexpr std::array all_uses{tensor_use::any, tensor_use::read_only, tensor_use::written,
                               tensor_use::needed_again};
-constexpr std::int64_t most_operators = 4096, most_percent = 1000, most_trials = 1000;
+constexpr std::int64_t most_operators = 4096, most_trials = 1000;
 
 // --- which tensors ---
 
@@ -52,8 +52,7 @@ struct ahead_field {
   std::int64_t most;
 };
 constexpr std::array ahead_fields{ahead_field{"ahead_operators", look_ahead::operators, most_operators},
-                                  ahead_field{"ahead_bytes", look_ahead::bytes, most_integer},
-                                  ahead_field{"slack_percent", look_ahead::link, most_percent}};
+                                  ahead_field{"ahead_bytes", look_ahead::bytes, most_integer}};
 
 prefetch_rule prefetch_from(fields f) {
   prefetch_rule r;
@@ -66,7 +65,13 @@ prefetch_rule prefetch_from(fields f) {
     r.ahead = f.integer(a.name, 0, a.most);
     ++given;
   }
-  if (given != 1) refuse(f.where(), "give one of ahead_operators, ahead_bytes and slack_percent");
+  if (f.has("ahead")) {
+    as_choice(f.at("ahead"), f.where("ahead"), {look_ahead::room});
+    r.unit = look_ahead::room;
+    r.ahead = 0;
+    ++given;
+  }
+  if (given != 1) refuse(f.where(), "give one of ahead_operators, ahead_bytes and \"ahead\": \"room\"");
   if (f.has("from")) {
     r.from = as_choice(f.at("from"), f.where("from"), {fetch_source::network, fetch_source::recorded});
   }
@@ -151,7 +156,11 @@ json json_of(const decision& what) {
                                [](const advice_rule& r) { return json(to_text(r.hint)); },
                                [](const prefetch_rule& r) {
                                  json out{{"operands", to_text(r.of)}};
-                                 out[ahead_fields.at(static_cast<std::size_t>(r.unit)).name] = r.ahead;
+                                 if (r.unit == look_ahead::room) {
+                                   out["ahead"] = to_text(r.unit);
+                                 } else {
+                                   out[ahead_fields.at(static_cast<std::size_t>(r.unit)).name] = r.ahead;
+                                 }
                                  if (r.from != fetch_source::network) out["from"] = to_text(r.from);
                                  return out;
                                },

@@ -26,7 +26,7 @@ std::vector<decision> others(const prefetch_rule& r) {
     x.ahead = ahead;
     all.emplace_back(x);
   };
-  for (const std::int64_t percent : {0, 5, 15, 30, 60}) add(look_ahead::link, percent);
+  add(look_ahead::room, 0);
   for (const std::int64_t operators : {0, 1, 2, 4, 8, 16, 32}) add(look_ahead::operators, operators);
   for (const byte_count bytes : {64 * MiB, 256 * MiB, 1 * GiB, 4 * GiB}) {
     add(look_ahead::bytes, static_cast<std::int64_t>(bytes));

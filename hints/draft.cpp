@@ -124,7 +124,7 @@ class drafter {
   // --- prefetches ---
 
   void call(const tensor_choice& which, const prefetch_rule& rule) {
-    if (rule.unit == look_ahead::link) return;
+    if (rule.unit == look_ahead::room) return;
     const std::vector<std::vector<bool>> faulted =
         rule.from == fetch_source::recorded ? recorded_faults(p_) : std::vector<std::vector<bool>>{};
     const std::int64_t ahead = rule.unit == look_ahead::operators ? rule.ahead : 0;
@@ -217,7 +217,7 @@ class drafter {
     return std::ranges::any_of(s_.rules, [](const hint_rule& r) {
       const auto* f = std::get_if<prefetch_rule>(&r.what);
       const auto* e = std::get_if<evict_rule>(&r.what);
-      return (f != nullptr && f->unit == look_ahead::link) || (e != nullptr && e->by == evict_means::twin);
+      return (f != nullptr && f->unit == look_ahead::room) || (e != nullptr && e->by == evict_means::twin);
     });
   }
 

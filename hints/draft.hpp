@@ -25,7 +25,7 @@ class tensor_chooser {
   std::vector<bool> written_, again_;
 };
 
-// Evictions under pressure, fetches timed by the link, cuts and searches are left to the caller. Tensors that
+// Evictions under pressure, fetches as room allows, cuts and searches are left to the caller. Tensors that
 // leave by twin are twinned.
 memory_plan draft_of(const hint_strategy& s, const problem& p, const std::vector<compute>& order);
 

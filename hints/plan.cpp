@@ -15,13 +15,14 @@ namespace um {
 namespace {
 
 constexpr packer placed_by = packer::best_fit;
+// Of the time before, for numbers to be changed: slices and parts cost more than a profile tells.
+constexpr nanoseconds worth_percent = 98;
 
 // The numbers that a search changes.
 struct setting {
   byte_count part_bytes = 64 * MiB;
-  std::int64_t cut_percent = 50;      // of the budget that one operator's activations may take
-  std::int64_t reserve_percent = 10;  // of the budget left free for what is fetched early
-  std::int64_t slack_percent = 15;    // by which the link may be slower than the machine says
+  std::int64_t cut_percent = 25;     // of the budget that one operator's activations may take
+  std::int64_t reserve_percent = 0;  // of the budget left free for what comes early
 };
 
 template <class Rule>
@@ -40,8 +41,8 @@ const Rule* find_rule(const hint_strategy& s) {
 const evict_rule* eviction_under_pressure(const hint_strategy& s) {
   return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; });
 }
-const prefetch_rule* prefetch_by_link(const hint_strategy& s) {
-  return find_rule<prefetch_rule>(s, [](const prefetch_rule& r) { return r.unit == look_ahead::link; });
+const prefetch_rule* fetch_as_room_allows(const hint_strategy& s) {
+  return find_rule<prefetch_rule>(s, [](const prefetch_rule& r) { return r.unit == look_ahead::room; });
 }
 bool uses_twins(const hint_strategy& s) {
   return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) != nullptr;
@@ -67,11 +68,10 @@ class planning {
         p_(p),
         fits_(everything_fits(p)),
         evicts_(eviction_under_pressure(s)),
-        by_link_(prefetch_by_link(s)) {}
+        by_room_(fetch_as_room_allows(s)) {}
 
   memory_plan plan() const {
-    setting first;
-    if (by_link_ != nullptr) first.slack_percent = by_link_->ahead;
+    const setting first;
     const search_rule* search = find_rule<search_rule>(s_);
     if (fits_ || search == nullptr || p_.on.link_to_device_bytes_per_s == 0) return plan_with(first);
     return best_around(first, search->trials);
@@ -90,8 +90,8 @@ class planning {
     if (!keeps_itself && p_.under != pressure::plan) return plan;
     plan = make_room(p_, plan, placed_by, fits_ ? room_rules{} : rules_of_room(with, plan));
     const bool static_order = evicts_ != nullptr && evicts_->order != evict_order::driver;
-    if (fits_ || (by_link_ == nullptr && !static_order)) return plan;
-    memory_plan timed = well_timed(p_, plan, placed_by, with.slack_percent);
+    if (fits_ || !static_order) return plan;
+    memory_plan timed = with_evictions_timed(p_, plan, placed_by);
     return keeps_budget(timed) ? timed : plan;
   }
 
@@ -109,12 +109,12 @@ class planning {
 
   room_rules rules_of_room(const setting& with, const memory_plan& plan) const {
     room_rules rules;
-    rules.fetch = by_link_ != nullptr || uses_twins(s_);
+    rules.fetch = by_room_ != nullptr;
     if (evicts_ != nullptr) {
       rules.order = evicts_->order;
       rules.gap = evicts_->gap;
       rules.part_bytes = with.part_bytes;
-      if (by_link_ != nullptr) rules.reserve_bytes = percent_of(p_.budget, with.reserve_percent);
+      rules.reserve_bytes = percent_of(p_.budget, with.reserve_percent);
     }
     add_choices(rules, plan);
     return rules;
@@ -125,7 +125,8 @@ class planning {
     for (const hint_rule& r : s_.rules) {
       const auto* e = std::get_if<evict_rule>(&r.what);
       const auto* d = std::get_if<discard_rule>(&r.what);
-      rules.populate = rules.populate || (d != nullptr && d->prefetch && rules.fetch);
+      rules.populate =
+          rules.populate || (d != nullptr && d->prefetch && (by_room_ != nullptr || uses_twins(s_)));
       for (tensor_id t = 0; t < plan.home.size(); ++t) {
         const bool chosen = choose.is_for(r.which, t);
         if (d != nullptr) {
@@ -168,20 +169,19 @@ class planning {
       --trials;
       tried.push_back(s);
       std::optional<outcome> now = try_out(s, why);
-      if (!now || (best && now->time >= best->time)) return;
+      if (!now || (best && now->time > best->time / 100 * worth_percent)) return;
       best = std::move(now);
       at = s;
     };
     consider(first);
     for (nanoseconds before = 0; trials > 0 && before != time_of(best);) {
       before = time_of(best);
-      for (const std::int64_t percent : {35, 50, 70, 25, 15, 100})
+      for (const std::int64_t percent : {15, 35, 50, 10, 70, 100})
         consider(changed(at, &setting::cut_percent, percent));
-      for (const std::int64_t percent : {0, 5, 20, 35})
+      for (const std::int64_t percent : {2, 5, 10, 20})
         consider(changed(at, &setting::reserve_percent, percent));
-      for (const byte_count bytes : {128 * MiB, 256 * MiB, 32 * MiB})
+      for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB})
         consider(changed(at, &setting::part_bytes, bytes));
-      for (const std::int64_t percent : {50, 5}) consider(changed(at, &setting::slack_percent, percent));
     }
     if (!best) throw infeasible(why);
     return std::move(best->plan);
@@ -190,7 +190,7 @@ class planning {
   static nanoseconds time_of(const std::optional<outcome>& o) { return o ? o->time : -1; }
   static bool same(const setting& a, const setting& b) {
     return a.part_bytes == b.part_bytes && a.cut_percent == b.cut_percent &&
-           a.reserve_percent == b.reserve_percent && a.slack_percent == b.slack_percent;
+           a.reserve_percent == b.reserve_percent;
   }
   template <class T>
   static setting changed(setting s, T setting::* member, T value) {
@@ -202,7 +202,7 @@ class planning {
   const problem& p_;
   bool fits_;
   const evict_rule* evicts_;
-  const prefetch_rule* by_link_;
+  const prefetch_rule* by_room_;
 };
 
 }  // namespace

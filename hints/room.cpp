@@ -14,6 +14,8 @@ namespace um {
 namespace {
 
 constexpr int most_rounds = 8;
+// Within so many computes a dead tensor's room is worth more than a discard and populating it again.
+constexpr std::size_t soon_computes = 4;
 
 struct block_state {
   tensor_id owner = no_lifetime;  // none: nobody yet, or small tensors that share the block
@@ -26,6 +28,10 @@ struct block_state {
 struct run_of_blocks {
   std::size_t begin = 0, end = 0;
 };
+
+bool meet(const run_of_blocks& x, const run_of_blocks& y) {
+  return x.begin < y.end && y.begin < x.end;
+}
 
 // An operand of a compute as runs of parts and blocks.
 struct touched {
@@ -101,8 +107,7 @@ class room_maker {
     if (!is_managed(plan_.home[a.what])) return;
     const tensor& t = g_.tensors[a.what];
     const bool whole = is_whole(t.shape, a.where) || a.where.along != axis::batch;
-    touched o{
-        a.what, {0, cuts_[a.what]}, blocks_of(a.what), a.mode != access_mode::read};
+    touched o{a.what, {0, cuts_[a.what]}, blocks_of(a.what), a.mode != access_mode::read};
     if (!whole) {
       o.parts = parts_of(t.shape, {axis::batch, cuts_[a.what]}, a.where);
       const range only = runs_of(t, a.where).front();
@@ -153,9 +158,34 @@ class room_maker {
         leave(d->what, d->part);
       }
       done.push_back(a);
+      if (std::holds_alternative<compute>(a)) forget_dead(done);
     }
     send_home(done);
     return done;
+  }
+
+  // What dies with this compute gives up its room at once, unless another tensor soon takes it over as it is.
+  void forget_dead(std::vector<action>& done) {
+    if (rules_.order == evict_order::driver) return;
+    for (const touched& o : operands_[now_]) {
+      if (!discarded(o.what) || !stands_alone(o.what)) continue;
+      for (std::uint32_t part = o.parts.begin; part < o.parts.end; ++part) {
+        if (dies(o.what, part) && any_owned(o.what, part) && !taken_soon(blocks_of(o.what, part)))
+          done.push_back(give_up(o.what, part));
+      }
+    }
+  }
+  bool dies(tensor_id t, std::uint32_t part) const {
+    return !survives(g_.tensors[t].use) && uses_[t][part].back() == now_;
+  }
+  bool taken_soon(const run_of_blocks& run) const {
+    std::size_t computes = 0;
+    for (std::size_t i = now_ + 1; i < plan_.actions.size() && computes < soon_computes; ++i) {
+      computes += std::holds_alternative<compute>(plan_.actions[i]) ? 1 : 0;
+      if (std::ranges::any_of(operands_[i], [&](const touched& o) { return meet(o.blocks, run); }))
+        return true;
+    }
+    return false;
   }
 
   void prepare(std::vector<action>& done) {
@@ -177,7 +207,8 @@ class room_maker {
     if (where_[o.what].bytes < managed_block) return;
     for (std::uint32_t part = o.parts.begin; part < o.parts.end; ++part) {
       const bool first = !persists(g_.tensors[o.what].use) && uses_[o.what][part].front() == now_;
-      if (first ? !rules_.populate : !rules_.fetch) continue;
+      const bool fetches = rules_.fetch || plan_.home[o.what] == residence::twinned;
+      if (first ? !rules_.populate : !fetches) continue;
       if (first && heir(o.what)) continue;
       if (!all_resident(blocks_of(o.what, part))) done.emplace_back(prefetch{o.what, slice_of(o.what, part)});
     }
@@ -356,7 +387,7 @@ class room_maker {
         --resident_;
       }
     }
-    const bool dead = next_use(t, part) == never;
+    const bool dead = next_use(t, part) == never || dies(t, part);
     if (dead && discarded(t) && stands_alone(t)) return discard{t, slice_of(t, part)};
     return evict{t, slice_of(t, part)};
   }
@@ -418,8 +449,8 @@ class room_maker {
       for (std::size_t b = o.blocks.begin; b < o.blocks.end; ++b) blocks.insert(b);
     }
     throw infeasible("operator " + g_.ops[std::get<compute>(plan_.actions[now_]).what].name + " touches " +
-                     to_text(blocks.size() * managed_block) + " of managed memory at once, the budget leaves " +
-                     to_text(all_blocks_ * managed_block) +
+                     to_text(blocks.size() * managed_block) +
+                     " of managed memory at once, the budget leaves " + to_text(all_blocks_ * managed_block) +
                      "; in mode capped an operator cannot be evicted from within");
   }
 
@@ -453,17 +484,15 @@ class room_maker {
 std::uint32_t parts_to_leave(const tensor& t, residence home, std::uint32_t slices, byte_count part_bytes) {
   const auto images = static_cast<byte_count>(t.shape.n);
   const byte_count wanted = (bytes_of(t) + part_bytes - 1) / part_bytes;
-  if (home != residence::twinned) {
-    const byte_count each = std::max<byte_count>((wanted + slices - 1) / slices, 1);
-    return static_cast<std::uint32_t>(
-        std::min(slices * each, std::max<byte_count>(images / slices, 1) * slices));
-  }
   for (byte_count of = std::min(std::max<byte_count>(wanted, slices), images); of > 1; --of) {
-    if (of % slices == 0 && images % of == 0 && bytes_of(t) / of % managed_block == 0) {
+    const bool with_slices = of % slices == 0 || slices % of == 0;
+    if (with_slices && images % of == 0 && bytes_of(t) / of % managed_block == 0)
       return static_cast<std::uint32_t>(of);
-    }
   }
-  return 1;
+  if (home == residence::twinned) return 1;
+  const byte_count each = std::max<byte_count>((wanted + slices - 1) / slices, 1);
+  return static_cast<std::uint32_t>(
+      std::min(slices * each, std::max<byte_count>(images / slices, 1) * slices));
 }
 
 memory_plan make_room(const problem& p, const memory_plan& plan, packer how, const room_rules& rules) {

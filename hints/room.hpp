@@ -14,7 +14,8 @@ struct room_rules {
   std::int64_t gap = 0;              // of not_soon, in computes
   byte_count part_bytes = 64 * MiB;  // tensors leave in parts of about that size
   byte_count reserve_bytes = 0;      // of the budget, left free for what is fetched early
-  bool fetch = false;                // what a compute reads is fetched before it, not brought in by faults
+  bool fetch = false;                // what a compute reads is fetched before it, not brought in by faults;
+                                     // twinned tensors always are
   bool populate = false;             // what a compute writes first gets its room before it
   std::vector<bool> leaves;          // per tensor: may be evicted; empty: all may
   std::vector<bool> discards;        // per tensor: discarded when dead, not evicted; empty: none
@@ -30,8 +31,9 @@ struct room_rules {
 // Throws infeasible, naming the operator, if one compute's operands exceed the budget.
 memory_plan make_room(const problem& p, const memory_plan& plan, packer how, const room_rules& rules);
 
-// Into how many parts along its batch a tensor is cut to leave: a multiple of the `slices` in which computes
-// go over it. Twinned tensors are cut on blocks, or not at all.
+// Into how many parts along its batch a tensor is cut to leave, where computes go over it in so many slices.
+// Parts are whole blocks, so that each can be discarded by itself; where no number of parts makes them so,
+// twinned tensors leave whole, and others in parts that share blocks.
 std::uint32_t parts_to_leave(const tensor& t, residence home, std::uint32_t slices, byte_count part_bytes);
 
 }  // namespace um

@@ -137,6 +137,10 @@ std::string_view to_text(operand_side side) {
   constexpr std::array<std::string_view, 3> names{"inputs", "outputs", "both"};
   return names.at(static_cast<std::size_t>(side));
 }
+std::string_view to_text(look_ahead unit) {
+  constexpr std::array<std::string_view, 3> names{"operators", "bytes", "room"};
+  return names.at(static_cast<std::size_t>(unit));
+}
 std::string_view to_text(fetch_source from) {
   return from == fetch_source::network ? "network" : "recorded";
 }

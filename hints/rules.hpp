@@ -46,7 +46,7 @@ enum class operand_side : std::uint8_t { inputs, outputs, both };
 enum class look_ahead : std::uint8_t {
   operators,  // `ahead` operators before the use
   bytes,      // as soon as less than `ahead` bytes are under way
-  link,       // as late as the link allows, were it `ahead` percent slower
+  room,       // in the order of uses, each as soon as there is room; `ahead` is of no meaning
 };
 enum class fetch_source : std::uint8_t {
   network,   // operands, as the network lists them
@@ -132,6 +132,7 @@ strategy strategy_of(hint_strategy s);
 
 std::string_view to_text(tensor_use use);
 std::string_view to_text(operand_side side);
+std::string_view to_text(look_ahead unit);
 std::string_view to_text(fetch_source from);
 std::string_view to_text(evict_when when);
 std::string_view to_text(evict_order order);

@@ -44,12 +44,22 @@ std::uint32_t parts_for(const graph& g, const run& r, std::uint32_t least) {
   return first == 0 ? std::min(least, images) : first;
 }
 
+bool adds_up(const graph& g, const run& r) {
+  for (op_id o = r.begin; o < r.end; ++o) {
+    const auto touched = accesses_of(g, g.ops[o], {axis::batch, r.parts - 1, r.parts});
+    if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
+      return true;
+  }
+  return false;
+}
+
 std::vector<run> runs_of_large(const graph& g, byte_count most) {
   std::vector<run> all;
   std::uint32_t least = 1;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const byte_count bytes = activations_of(g, g.ops[o]);
-    const auto parts = static_cast<std::uint32_t>((bytes + most - 1) / most);
+    const auto images = static_cast<byte_count>(g.tensors[g.ops[o].out.front()].shape.n);
+    const auto parts = static_cast<std::uint32_t>(std::min((bytes + most - 1) / most, images));
     if (parts < 2 || !can_be_cut(g, g.ops[o], parts)) continue;
     const bool joins = !all.empty() && all.back().end == o;
     least = joins ? std::max(least, parts) : parts;
@@ -79,7 +89,9 @@ std::vector<compute> in_slices(const graph& g, byte_count most) {
     const bool can = std::ranges::all_of(g.ops.begin() + r.begin, g.ops.begin() + r.end,
                                          [&](const op& o) { return can_be_cut(g, o, r.parts); });
     if (!can || r.parts < 2) continue;
-    for (std::uint32_t part = 0; part < r.parts; ++part) {
+    const bool ascending = adds_up(g, r);
+    for (std::uint32_t i = 0; i < r.parts; ++i) {
+      const std::uint32_t part = ascending ? i : r.parts - 1 - i;
       for (op_id o = r.begin; o < r.end; ++o) all.push_back({o, {axis::batch, part, r.parts}});
     }
     next = r.end;

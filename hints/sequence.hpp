@@ -10,8 +10,10 @@ namespace um {
 std::vector<compute> in_order(const graph& g);
 
 // Operators that touch more than `most` bytes of activations go over the batch in slices, as many as keep
-// each within that; neighbours of that kind together, one slice through all of them after the other, so that
-// what lies between them is there for one slice only. Operators that cannot be cut stay whole.
+// each within that or as there are images; neighbours of that kind together, one slice through all of them
+// after the other, so that what lies between them is there for one slice only. Operators that cannot be cut
+// stay whole. Slices that add up go in ascending order, others in descending: so what the forward pass makes
+// first, and can send away first, the backward pass needs last.
 std::vector<compute> in_slices(const graph& g, byte_count most);
 
 // A plan that computes in that order, all tensors with the same residence.

@@ -97,14 +97,15 @@ void append_rows_that_plan(std::vector<hint_strategy>& rows) {
          prefetch_rule{operand_side::both, look_ahead::operators, 32, fetch_source::recorded}},
         {"evict_early", everything,
          evict_rule{evict_when::pressure, evict_order::not_soon, 32, evict_means::prefetch_to_host}},
-        {"discard", transient, discard_rule{true}}}});
+        {"discard", transient, discard_rule{true}},
+        {"cut", everything, cut_rule{}}}});
   for (const evict_means by : {evict_means::prefetch_to_host, evict_means::twin}) {
     const bool twin = by == evict_means::twin;
     rows.push_back(
         {twin ? "twin" : "planned",
          twin ? "as planned, but evicted by a copy to a pinned twin and a discard"
               : "every fetch, eviction and discard placed by a search over the simulator",
-         {{"fetch", everything, prefetch_rule{operand_side::both, look_ahead::link, 15, {}}},
+         {{"fetch", everything, prefetch_rule{operand_side::both, look_ahead::room, 0, {}}},
           {"evict", everything, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, by}},
           {"discard", mortal, discard_rule{true}},
           {"cut", everything, cut_rule{}},

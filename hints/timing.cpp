@@ -6,6 +6,8 @@
 
 #include "core/lifetimes.hpp"
 #include "core/lower.hpp"
+#include "hints/calendar.hpp"
+#include "hints/durations.hpp"
 #include "simulator/execute.hpp"
 
 namespace um {
@@ -20,11 +22,10 @@ struct run_of_blocks {
 struct item {
   action what;
   std::vector<run_of_blocks> blocks;
+  std::vector<tensor_id> begins;  // compute: tensors that nothing before it touches
+  nanoseconds starts = 0;         // compute: were nothing in the way; what gives up: its turn in its lane
   std::uint64_t held = 0;         // blocks resident behind it
   std::int64_t change = 0;        // of them, by this action
-  nanoseconds starts = 0;         // compute: were nothing in the way
-  std::vector<tensor_id> begins;  // compute: tensors that nothing before it touches
-  nanoseconds wanted = 0;         // prefetch: when to begin
 };
 
 bool is_compute(const item& i) {
@@ -32,6 +33,10 @@ bool is_compute(const item& i) {
 }
 bool gives_up(const item& i) {
   return std::holds_alternative<evict>(i.what) || std::holds_alternative<discard>(i.what);
+}
+
+bool copies(const item& i) {
+  return std::holds_alternative<evict>(i.what);
 }
 
 bool meet(const run_of_blocks& x, const run_of_blocks& y) {
@@ -42,7 +47,6 @@ bool meet(const item& a, const item& b) {
     return std::ranges::any_of(b.blocks, [&](const run_of_blocks& y) { return meet(x, y); });
   });
 }
-
 class timetable {
  public:
   timetable(const problem& p, const memory_plan& plan, packer how)
@@ -53,39 +57,16 @@ class timetable {
     const execution_plan whole = lower(unlimited, plan, how);
     capacity_ = (p.budget - std::min(p.budget, whole.device_arena_bytes)) / managed_block;
     resident_.assign(whole.managed_arena_bytes / managed_block, false);
-    std::vector<bool> begun(g_.tensors.size(), false);
-    for (const action& a : plan.actions) {
-      items_.push_back({a, blocks_of(a), 0, 0, 0, {}, 0});
-      if (!std::holds_alternative<compute>(a)) continue;
-      for (const run_of_blocks& r : items_.back().blocks) {
-        if (!begun[r.of]) items_.back().begins.push_back(r.of);
-        begun[r.of] = true;
-      }
-    }
-    nanoseconds now = 0;
-    for (item& i : items_) {
-      i.starts = now;
-      if (is_compute(i)) now += time_of(std::get<compute>(i.what));
-    }
+    for (const action& a : plan.actions) items_.push_back({a, blocks_of(a), {}, 0, 0, 0});
+    look_at_computes();
   }
 
-  memory_plan plan(std::int64_t slack_percent) {
-    for (std::size_t i = 0, left = items_.size(); left > 0; --left) {
-      if (!gives_up(items_[i]) || !moves_managed(items_[i])) {
-        ++i;
-        continue;
-      }
-      const std::size_t to = behind_last_use(i);
-      if (to > i) {
-        move_down(i, to);
-      } else {
-        move_up(i++, to);
-      }
-    }
+  memory_plan plan() {
+    move_evictions_up();
     for (int iteration = 0; iteration < 2; ++iteration) walk();
-    set_wanted_times(slack_percent);
-    for (std::size_t i = 0; i < items_.size(); ++i) {
-      if (std::holds_alternative<prefetch>(items_[i].what)) call_earlier(i);
+    take_turns();
+    for (std::size_t i = items_.size(); i-- > 0;) {
+      if (copies(items_[i])) leave_later(i);
     }
     memory_plan timed{plan_.home, {}};
     for (const item& i : items_) timed.actions.push_back(i.what);
@@ -127,12 +108,40 @@ class timetable {
                       i.what);
   }
 
+  void look_at_computes() {
+    std::vector<bool> begun(g_.tensors.size(), false);
+    nanoseconds now = 0;
+    for (item& i : items_) {
+      if (!is_compute(i)) continue;
+      for (const run_of_blocks& r : i.blocks) {
+        if (!begun[r.of]) i.begins.push_back(r.of);
+        begun[r.of] = true;
+      }
+      i.starts = now;
+      now += time_of(std::get<compute>(i.what));
+    }
+  }
   nanoseconds time_of(const compute& c) const {
     const nanoseconds whole = p_.costs[c.what].time;
     return whole * (c.part.part + 1) / c.part.of - whole * c.part.part / c.part.of;
   }
 
   // --- evictions ---
+
+  void move_evictions_up() {
+    for (std::size_t i = 0, left = items_.size(); left > 0; --left) {
+      if (!gives_up(items_[i]) || !moves_managed(items_[i])) {
+        ++i;
+        continue;
+      }
+      const std::size_t to = behind_last_use(i);
+      if (to > i) {
+        move_down(i, to);
+      } else {
+        move_up(i++, to);
+      }
+    }
+  }
 
   std::size_t behind_last_use(std::size_t i) const {
     std::size_t to = i;
@@ -150,6 +159,12 @@ class timetable {
       const run_of_blocks all = whole(t);
       return std::ranges::any_of(leaves.blocks, [&](const run_of_blocks& x) { return meet(x, all); });
     });
+  }
+
+  run_of_blocks whole(tensor_id t) const {
+    std::vector<run_of_blocks> all;
+    add(all, t, {0, where_[t].bytes});
+    return all.empty() ? run_of_blocks{t, 0, 0} : all.front();
   }
 
   // What a user may read once the iteration has ended.
@@ -188,81 +203,41 @@ class timetable {
     }
   }
 
-  // --- prefetches ---
-
-  // From the last to the first: each ends when its use or the next transfer begins.
-  void set_wanted_times(std::int64_t slack_percent) {
-    nanoseconds link_free = std::numeric_limits<nanoseconds>::max();
-    for (std::size_t i = items_.size(); i-- > 0;) {
-      const auto* f = std::get_if<prefetch>(&items_[i].what);
-      if (f == nullptr) continue;
-      const nanoseconds end = std::min(use_of(i), link_free);
-      items_[i].wanted = end - duration_of(i, *f) * (100 + slack_percent) / 100;
-      link_free = items_[i].wanted;
+  // Discards take their turn at once, evictions what that leaves of the lane.
+  void take_turns() {
+    calendar lane;
+    for (const bool copying : {false, true}) {
+      nanoseconds used_until = 0;
+      for (item& i : items_) {
+        if (is_compute(i)) used_until = i.starts + time_of(std::get<compute>(i.what));
+        if (gives_up(i) && moves_managed(i) && copies(i) == copying)
+          i.starts = lane.take_early(used_until, time_to_go(i));
+      }
     }
   }
-
-  nanoseconds use_of(std::size_t i) const {
-    for (std::size_t k = i + 1; k < items_.size(); ++k) {
-      if (is_compute(items_[k]) && meet(items_[k], items_[i])) return items_[k].starts;
-    }
-    return items_[i].starts;
+  nanoseconds time_to_go(const item& i) const {
+    std::uint64_t blocks = 0;
+    for (const run_of_blocks& r : i.blocks) blocks += r.end - r.begin;
+    const auto* e = std::get_if<evict>(&i.what);
+    return e == nullptr ? time_to_discard(p_.on, blocks) : time_to_evict(p_.on, blocks, plan_.home[e->what]);
   }
 
-  bool holds_value(std::size_t i, tensor_id t) const {
-    if (persists(g_.tensors[t].use)) return true;
-    for (std::size_t k = 0; k < i; ++k) {
-      const auto* c = std::get_if<compute>(&items_[k].what);
-      if (c != nullptr && std::ranges::find(g_.ops[c->what].out, t) != g_.ops[c->what].out.end()) return true;
-    }
-    return false;
-  }
-
-  nanoseconds duration_of(std::size_t i, const prefetch& f) const {
-    const machine& on = p_.on;
-    byte_count blocks = 0;
-    for (const run_of_blocks& r : items_[i].blocks) blocks += r.end - r.begin;
-    const nanoseconds call =
-        on.uvm.prefetch_call_ns + 2 * on.uvm.prefetch_block_ns * static_cast<nanoseconds>(blocks);
-    const std::uint64_t rate = on.link_to_device_bytes_per_s;
-    if (!holds_value(i, f.what) || rate == 0) return call;
-    return call + static_cast<nanoseconds>(static_cast<double>(blocks * managed_block) * 1e9 /
-                                           static_cast<double>(rate));
-  }
-
-  // A compute on another tensor that has addresses in common with the one that is to come: its parts go one
-  // by one, addresses change hands as a whole.
-  bool belongs_to(const item& before, const item& comes) const {
-    if (!is_compute(before)) return false;
-    const tensor_id t = std::get<prefetch>(comes.what).what;
-    const run_of_blocks all = whole(t);
-    return std::ranges::any_of(before.blocks,
-                               [&](const run_of_blocks& x) { return x.of != t && meet(whole(x.of), all); });
-  }
-  run_of_blocks whole(tensor_id t) const {
-    std::vector<run_of_blocks> all;
-    add(all, t, {0, where_[t].bytes});
-    return all.empty() ? run_of_blocks{t, 0, 0} : all.front();
-  }
-
-  void call_earlier(std::size_t from) {
-    const std::int64_t more = items_[from].change;
-    const auto fits = [&](std::uint64_t held) {
-      return static_cast<std::int64_t>(held) + more <= static_cast<std::int64_t>(capacity_);
+  // Down the list to its turn, so that what comes before it in the lane does in the list.
+  void leave_later(std::size_t from) {
+    const item leaves = items_[from];
+    const auto fits = [&](const item& next) {
+      return static_cast<std::int64_t>(next.held) - leaves.change <= static_cast<std::int64_t>(capacity_);
     };
     std::size_t to = from;
-    while (to > 0) {
-      const item& before = items_[to - 1];
-      if (meet(before, items_[from]) || belongs_to(before, items_[from]) || !fits(before.held)) break;
-      if (!fits(to > 1 ? items_[to - 2].held : items_.back().held)) break;
-      if (is_compute(before) && before.starts <= items_[from].wanted) break;
-      if (std::holds_alternative<prefetch>(before.what) && before.wanted <= items_[from].wanted) break;
-      --to;
+    for (; to + 1 < items_.size(); ++to) {
+      const item& next = items_[to + 1];
+      if (is_compute(next) && next.starts >= leaves.starts) break;
+      if (copies(next)) break;
+      if (meet(next, leaves) || begins_at(next, leaves) || !fits(next)) break;
     }
-    for (std::size_t k = to; k < from; ++k) items_[k].held += static_cast<std::uint64_t>(more);
-    items_[from].held =
-        (to > 0 ? items_[to - 1].held : items_.back().held) + static_cast<std::uint64_t>(more);
-    move_up(from, to);
+    for (std::size_t k = from + 1; k <= to; ++k) items_[k].held -= static_cast<std::uint64_t>(leaves.change);
+    items_[from].held = items_[to].held + static_cast<std::uint64_t>(leaves.change);
+    move_down(from, to);
   }
 
   const problem& p_;
@@ -276,8 +251,8 @@ class timetable {
 
 }  // namespace
 
-memory_plan well_timed(const problem& p, const memory_plan& plan, packer how, std::int64_t slack_percent) {
-  return timetable(p, plan, how).plan(slack_percent);
+memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, packer how) {
+  return timetable(p, plan, how).plan();
 }
 
 nanoseconds simulated_time(const problem& p, const memory_plan& plan, packer how) {

@@ -1,14 +1,16 @@
-// When within a plan data moves: evictions as soon as they can, fetches as late as the link allows.
+// When within a plan what leaves does so.
 #pragma once
 
 #include "core/planner.hpp"
 
 namespace um {
 
-// Moves every eviction and discard of managed memory forward to right behind the last use before it, then
-// every prefetch to where it has to begin for all of them to be there in time, were the link `slack_percent`
-// slower than the machine says. No more than `budget` holds at any action as far as it held before.
-memory_plan well_timed(const problem& p, const memory_plan& plan, packer how, std::int64_t slack_percent);
+// Moves the evictions and discards of managed memory in a plan's list, and nothing else. Each discard goes to
+// right behind the last use before it. So does each eviction, unless the lane to the host is busy by then
+// with discards or earlier evictions, after the machine's figures and computes with nothing in the way: then
+// it goes to where its turn is or the budget ends, so that room that costs little never waits behind a copy.
+// What others have taken over counts as given up, so callers look whether the budget is kept.
+memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, packer how);
 
 // The steady iteration of a plan in the simulator. Throws infeasible as lower() does.
 nanoseconds simulated_time(const problem& p, const memory_plan& plan, packer how);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "tests/core/chain.hpp"
 
 namespace {
@@ -219,6 +221,35 @@ TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its
   EXPECT_EQ(back.after[on_to_host], 2);
   EXPECT_EQ(e.steps[7].after[static_cast<std::size_t>(lane::to_device)], 6);
   EXPECT_EQ(e.pinned_arena_bytes, 8 * MiB);
+}
+
+TEST_F(managed_lowering, only_what_leaves_has_a_twin) {
+  memory_plan plan = in_order(g, residence::managed);
+  const tensor_id y0 = named(g, "y0");
+  plan.home[y0] = plan.home[named(g, "y1")] = plan.home[named(g, "y2")] = residence::twinned;
+  plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
+  plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
+  plan.actions.emplace_back(discard{named(g, "y2"), {}});
+  EXPECT_EQ(lower(under(pressure::none, GiB), plan).pinned_arena_bytes, 8 * MiB);
+}
+
+// Parts that leave hold up nobody but themselves.
+TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
+  for (const residence home : {residence::managed, residence::twinned}) {
+    const tensor_id y0 = named(g, "y0");
+    const slice first{axis::batch, 0, 2}, second{axis::batch, 1, 2};
+    memory_plan plan = in_order(g, residence::managed);
+    plan.home[y0] = home;
+    // relu0 in halves: the first leaves while the second gets its room.
+    plan.actions[0] = compute{0, first};
+    const std::array<action, 5> more{evict{y0, first}, prefetch{y0, second}, compute{0, second},
+                                     prefetch{y0, first}, prefetch{y0, second}};
+    plan.actions.insert(plan.actions.begin() + 1, more.begin(), more.end());
+    const execution_plan e = lower(under(pressure::none, GiB), plan);
+    EXPECT_EQ(e.steps[1].where, lane::to_host);
+    EXPECT_EQ(e.steps[2].after[on_to_host], no_step);
+    EXPECT_EQ(e.steps[4].after[on_to_host], 1) << "the half that left";
+  }
 }
 
 TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {

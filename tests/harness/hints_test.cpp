@@ -71,8 +71,9 @@ TEST(HintsJson, ARefusalNamesTheRuleAndTheMend) {
   expect_refused(with("\"parameter\"", "\"workspace\""), {"rules[0].roles[0]", "device arena", "drop"});
   expect_refused(with("ahead_operators", "ahead_ops"), {"rules[1]", "ahead_operators"});
   expect_refused(with("\"ahead_operators\": 3", "\"ahead_operators\": -1"), {"rules[1]", "-1"});
-  expect_refused(with(R"("ahead_operators": 3)", R"("ahead_operators": 3, "slack_percent": 1)"),
+  expect_refused(with(R"("ahead_operators": 3)", R"("ahead_operators": 3, "ahead": "room")"),
                  {"rules[1]", "give one of"});
+  expect_refused(with(R"("ahead_operators": 3)", R"("ahead": "now")"), {"rules[1]", "now", "room"});
   expect_refused(with(R"(, "advise": "preferred_device")", ""), {"rules[0]", "decides nothing", "prefetch"});
   expect_refused(with(R"("discard": {"prefetch": true})", R"("discard": {"prefetch": true}, "cut": {})"),
                  {"rules[3]", "discard", "cut", "two rules"});

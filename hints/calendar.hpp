@@ -1,0 +1,29 @@
+// When something that does one thing at a time is busy.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "core/units.hpp"
+
+namespace um {
+
+class calendar {
+ public:
+  // Takes what is free from then on, in pieces, until that is as long. The begin of the first.
+  nanoseconds take_early(nanoseconds begin, nanoseconds length) {
+    auto at = taken_.upper_bound(begin);
+    if (at != taken_.begin()) begin = std::max(begin, std::prev(at)->second);
+    for (; at != taken_.end() && at->first == begin; ++at) begin = at->second;
+    nanoseconds end = begin + length;
+    for (; at != taken_.end() && at->first < end; at = taken_.erase(at)) end += at->second - at->first;
+    if (length > 0) taken_[begin] = end;
+    return begin;
+  }
+
+ private:
+  std::map<nanoseconds, nanoseconds> taken_;  // begin and end of stretches that do not meet
+};
+
+}  // namespace um

@@ -1,0 +1,31 @@
+#include "hints/durations.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+constexpr nanoseconds pages_per_block = managed_block / (4 * KiB);
+
+nanoseconds over_the_link(byte_count blocks, std::uint64_t rate) {
+  return rate == 0 ? 0 : time_at(blocks * managed_block, rate);
+}
+
+}  // namespace
+
+nanoseconds time_to_evict(const machine& on, byte_count blocks, residence home) {
+  const auto count = static_cast<nanoseconds>(blocks);
+  if (home == residence::twinned) {
+    const std::uint64_t rate = std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s);
+    return on.launch_ns + std::max(over_the_link(blocks, rate), time_to_discard(on, blocks));
+  }
+  const nanoseconds mapped = count * pages_per_block * on.uvm.host_map_page_ns;
+  return on.uvm.prefetch_to_host_call_ns + count * 2 * on.uvm.prefetch_block_ns +
+         std::max(mapped, over_the_link(blocks, on.link_to_host_bytes_per_s));
+}
+
+nanoseconds time_to_discard(const machine& on, byte_count blocks) {
+  return static_cast<nanoseconds>(blocks) * on.uvm.discard_block_ns;
+}
+
+}  // namespace um

@@ -1,0 +1,132 @@
+// The search over the numbers that rules leave open.
+#include <gtest/gtest.h>
+
+#include "backends/simulator_backend.hpp"
+#include "core/lower.hpp"
+#include "hints/hints.hpp"
+#include "hints/room.hpp"
+#include "hints/sequence.hpp"
+#include "hints/timing.hpp"
+#include "tests/planners/small_networks.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+machine like_h200() {
+  machine m;
+  m.name = "like";
+  m.device_bytes = m.host_bytes = 64 * GiB;
+  m.fp32_flops_per_s = 50'000'000'000'000;
+  m.tf32_flops_per_s = m.bf16_flops_per_s = m.fp32_flops_per_s;
+  m.device_bytes_per_s = 4'000'000'000'000;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 55'000'000'000;
+  m.link_both_bytes_per_s = 101'000'000'000;
+  m.launch_ns = 3000;
+  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 50'000'000'000;
+  m.uvm.prefetch_block_ns = 500;
+  m.uvm.populate_ns = 2000;
+  m.uvm.discard_block_ns = 6000;
+  m.uvm.host_map_page_ns = 200;
+  return m;
+}
+
+const hint_strategy& row(const std::string& name) {
+  for (const hint_strategy& s : hint_table()) {
+    if (s.name == name) return s;
+  }
+  throw std::invalid_argument(name);
+}
+
+struct search : ::testing::TestWithParam<const char*> {
+  const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
+  const machine m = like_h200();
+  const profile costs = open_simulator(m)->measure(g);
+  const byte_count footprint = footprint_of(g, costs).total;
+
+  problem at(double ratio, knob_values knobs = {}) const {
+    return {g,
+            costs,
+            m,
+            static_cast<byte_count>(static_cast<double>(footprint) / ratio),
+            pressure::plan,
+            std::move(knobs)};
+  }
+  nanoseconds time(const hint_strategy& s, const problem& p) const {
+    return simulated_time(p, plan_hints(s, p), packer::best_fit);
+  }
+  nanoseconds time_after(std::int64_t trials, double ratio) const {
+    const hint_strategy& s = row(GetParam());
+    const problem p = at(ratio, {{"trials", trials}});
+    return time(s, p);
+  }
+};
+
+TEST_P(search, one_trial_is_no_search) {
+  for (const double ratio : {1.25, 2.0}) {
+    const problem p = at(ratio);
+    EXPECT_EQ(time_after(1, ratio), time(without(row(GetParam()), "search"), p));
+  }
+}
+
+TEST_P(search, more_trials_are_never_slower_and_some_are_faster) {
+  bool faster = false;
+  for (const double ratio : {1.25, 2.0, 3.0}) {
+    nanoseconds before = time_after(1, ratio);
+    for (const std::int64_t trials : {3, 8, 24}) {
+      const nanoseconds now = time_after(trials, ratio);
+      EXPECT_LE(now, before) << ratio << ' ' << trials;
+      faster = faster || now < before;
+      before = now;
+    }
+  }
+  EXPECT_TRUE(faster);
+}
+
+TEST_P(search, gives_the_same_plan_every_time) {
+  const problem p = at(2);
+  EXPECT_EQ(plan_hints(row(GetParam()), p), plan_hints(row(GetParam()), p));
+}
+
+TEST_P(search, does_not_search_where_everything_fits) {
+  const problem p = at(0.9);
+  const memory_plan plan = plan_hints(row(GetParam()), p);
+  EXPECT_EQ(plan, plan_hints(without(row(GetParam()), "search"), p));
+  for (const action& a : plan.actions) EXPECT_FALSE(std::holds_alternative<evict>(a));
+}
+
+// Were a rule ignored, leaving it out would change nothing. (What leaves by a twin has to be fetched, with or
+// without a rule.)
+TEST_P(search, every_rule_of_the_schedule_has_an_effect) {
+  const hint_strategy& whole = row(GetParam());
+  const memory_plan plan = plan_hints(whole, at(2));
+  for (const char* rule : {"fetch", "discard", "cut", "search"}) {
+    if (rule == std::string("fetch") && GetParam() == std::string("twin")) continue;
+    EXPECT_NE(plan_hints(without(whole, rule), at(2)).actions, plan.actions) << rule;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(rows, search, ::testing::Values("planned", "twin"),
+                         [](const auto& each) { return std::string(each.param); });
+
+TEST(timing_of_a_network, makes_it_faster) {
+  const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
+  const machine m = like_h200();
+  const profile costs = open_simulator(m)->measure(g);
+  const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};
+  memory_plan order = plan_of(g, in_slices(g, p.budget / 4), residence::managed);
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    if (g.tensors[t].use == role::activation && bytes_of(g.tensors[t]) >= managed_block)
+      order.home[t] = residence::twinned;
+  }
+  room_rules rules;
+  rules.order = evict_order::furthest_use;
+  rules.fetch = rules.populate = true;
+  rules.discards.assign(g.tensors.size(), true);
+  const memory_plan plan = make_room(p, order, packer::best_fit, rules);
+  const memory_plan after = with_evictions_timed(p, plan, packer::best_fit);
+  EXPECT_LT(simulated_time(p, after, packer::best_fit), simulated_time(p, plan, packer::best_fit) * 95 / 100);
+}
+
+}  // namespace
