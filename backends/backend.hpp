@@ -34,7 +34,8 @@ struct execution_request {
   // Once all else is taken iterations go on for about so long, at least one of them, if there is a `watch`:
   // it is told when they begin and when they have ended. 0: none.
   nanoseconds linger = 0;
-  // Fill what is discarded, or evicted by a copy, with bytes that make NaNs: a missing transfer shows.
+  // Fill what has not been written yet, what is discarded, and what is evicted to a twin with bytes that
+  // make NaNs: a missing transfer shows.
   bool poison = false;
 };
 

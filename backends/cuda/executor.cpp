@@ -140,6 +140,7 @@ std::vector<slice_cost> executor::slices() const {
 execution executor::run(const execution_request& how) {
   poisons_ = how.poison;
   make_events(how.timeline);
+  if (poisons_) poison_arenas();
   set_initial_state();
   execution result;
   result.slices = slices();

@@ -85,6 +85,7 @@ class executor {
   void give_up_room(const step& s);
   void move_twin(const step& s, cudaStream_t on);
   void poison(const step& s, cudaStream_t on);
+  void poison_arenas();
   bool wait_for_others(const step& s, lane which);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void issue_in_list_order();

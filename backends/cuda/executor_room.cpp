@@ -1,4 +1,5 @@
 // Twinned tensors, and room given back to the driver.
+#include <cstring>
 #include <limits>
 
 #include "backends/cuda/executor.hpp"
@@ -6,6 +7,11 @@
 #include "um_allocators/managed_range.hpp"
 
 namespace um {
+namespace {
+
+constexpr int nan_byte = 0xff;
+
+}  // namespace
 
 // A second half for every step of the lane to the host, in the same order.
 void executor::run_keeper() {
@@ -64,18 +70,22 @@ void executor::move_twin(const step& s, cudaStream_t on) {
   if (poisons_) poison(s, on);
 }
 
-// What is given up is overwritten, so that whoever reads it all the same computes with NaNs.
+// What is given up is overwritten, so that whoever reads it all the same computes with NaNs. Not what the
+// driver evicts, which stays where it was read, nor staged tensors, which others may still read while they
+// are copied home.
 void executor::poison(const step& s, cudaStream_t on) {
-  constexpr int nan_byte = 0xff;
-  if (!s.needed || s.where != lane::to_host) return;
-  const bool evicts_by_driver = std::holds_alternative<evict>(s.what) && s.home == residence::managed;
-  if (evicts_by_driver) return;  // it stays where it was read
-  const bool managed = is_managed(s.home);
+  if (!s.needed || s.where != lane::to_host || !is_managed(s.home)) return;
+  if (std::holds_alternative<evict>(s.what) && s.home == residence::managed) return;
   for (const movement& m : s.moves) {
-    check(cudaMemsetAsync((managed ? managed_ : device_).data() + m.device.offset, nan_byte, m.device.bytes,
-                          on));
+    check(cudaMemsetAsync(managed_.data() + m.device.offset, nan_byte, m.device.bytes, on));
   }
   for (const range& r : s.room) check(cudaMemsetAsync(managed_.data() + r.offset, nan_byte, r.bytes, on));
+}
+
+// What has not been written yet: of staged tensors, a copy home that never was.
+void executor::poison_arenas() {
+  if (device_.bytes() > 0) check(cudaMemset(device_.data(), nan_byte, device_.bytes()));
+  if (pinned_.bytes() > 0) std::memset(pinned_.data(), nan_byte, pinned_.bytes());
 }
 
 }  // namespace um

@@ -302,7 +302,7 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
 }
 
 TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients_of_packed_operands) {
-  convolution_problem p = problem_of(convolution_kind::backward_filter, {6, 3, 67, 51}, 64, 11, 4, 2);
+  convolution_problem p = problem_of(convolution_kind::backward_filter, {6, 3, 68, 52}, 64, 11, 4, 2);
   p.arithmetic = precision::tf32;
   p.order = memory_order::nhwc;
   for (const bool accumulate : {false, true}) {

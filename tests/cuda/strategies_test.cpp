@@ -130,8 +130,8 @@ TEST_F(sliced_strategy, agrees_with_device_and_with_itself) {
 
 std::vector<network_spec> cases() {
   return {{.name = "alexnet", .batch = 8},
-          {.name = "vgg16", .batch = 8, .joined = fusion::none},
-          {.name = "vgg16", .batch = 8, .arithmetic = precision::bf16},
+          {.name = "vgg16", .batch = 8, .joined = fusion::none, .knobs = {{"insize", 96}}},
+          {.name = "vgg16", .batch = 8, .arithmetic = precision::bf16, .knobs = {{"insize", 96}}},
           {.name = "resnet18", .batch = 8, .joined = fusion::lean, .arithmetic = precision::tf32}};
 }
 
