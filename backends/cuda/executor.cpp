@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "backends/ballast.hpp"
 #include "backends/cuda/operators.hpp"
 #include "um_allocators/managed_range.hpp"
 
@@ -27,13 +27,6 @@ bool waits_on_host(const step& s) {
 bool discards(const step& s) {
   return s.needed && s.where == lane::to_host &&
          (!s.room.empty() || (std::holds_alternative<discard>(s.what) && is_managed(s.home)));
-}
-
-// Managed bytes that the driver would have to evict by itself.
-byte_count excess_of(const execution_plan& plan) {
-  if (plan.under != pressure::driver || plan.budget == std::numeric_limits<byte_count>::max()) return 0;
-  const byte_count need = plan.device_arena_bytes + plan.managed_arena_bytes;
-  return need > plan.budget ? need - plan.budget : 0;
 }
 
 }  // namespace
@@ -87,22 +80,22 @@ void executor::choose_engines() {
 }
 
 void executor::allocate() {
-  const byte_count excess = excess_of(plan_);
-  if (excess > 0 && !on_.options().allow_native_oversubscription) {
+  const byte_count excess = left_to_driver(plan_);
+  const bool native = on_.options().allow_native_oversubscription;
+  if (excess > 0 && !native) {
     throw unsupported("the plan leaves " + to_text(excess) +
                       " beyond the budget to the driver's own eviction, which can hang a GPU: allow native "
                       "oversubscription by name, or let the plan evict (mode capped)");
   }
   device_ = device_arena(plan_.device_arena_bytes);
   pinned_ = pinned_arena(plan_.pinned_arena_bytes);
-  if (excess > 0) {
+  if (native) {
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total));
-    const byte_count left = plan_.budget - std::min(plan_.budget, plan_.device_arena_bytes);
-    if (free > left) ballast_ = device_arena(free - left);
+    ballast_ = device_arena(ballast_bytes(plan_, free));
   }
-  managed_ =
-      managed_arena(plan_.managed_arena_bytes, excess > 0 ? managed_limit::none : managed_limit::guarded);
+  const bool by_name = ballast_.bytes() > 0;
+  managed_ = managed_arena(plan_.managed_arena_bytes, by_name ? managed_limit::none : managed_limit::guarded);
 }
 
 void executor::make_events(bool timeline) {

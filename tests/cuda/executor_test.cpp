@@ -301,6 +301,34 @@ TEST_F(executors, leaves_oversubscription_to_the_driver_only_if_allowed) {
   EXPECT_THROW(executor(gpu(), g, steps), unsupported);
 }
 
+// Below ratio 1: half of what the budget leaves would do.
+TEST_F(executors, natively_a_ballast_leaves_what_the_budget_does) {
+  cuda_options allowed = gpu().options();
+  allowed.allow_native_oversubscription = true;
+  session native(gpu().device(), allowed);
+  const graph g = small_network();
+  const profile costs = workspaces_of(native, g);
+  const machine on;
+  const execution_plan whole = lowered(g, costs, everything(g, residence::managed));
+  const byte_count left = 2 * (whole.managed_arena_bytes + 64 * MiB);
+  const byte_count budget = whole.device_arena_bytes + left;
+  const execution_plan steps =
+      lower({g, costs, on, budget, pressure::driver, {}}, everything(g, residence::managed));
+  std::uint64_t digest = 0;
+  {
+    executor runs(native, g, steps);
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total));
+    EXPECT_GE(free + 64 * MiB, left) << "others may take a little meanwhile";
+    EXPECT_LE(free, left + 64 * MiB) << "the ballast holds the rest";
+    digest = runs.run({.iterations = 2, .digest = true}).digest.value();
+  }
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  EXPECT_GT(free, left + 64 * MiB) << "it has gone with the executor";
+  EXPECT_EQ(execute(g, everything(g, residence::device), {.iterations = 2, .digest = true}).digest, digest);
+}
+
 TEST_F(executors, refuses_workspaces_of_another_machine) {
   const graph g = small_network();
   profile costs = workspaces_of(gpu(), g);
