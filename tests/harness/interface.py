@@ -9,6 +9,8 @@ import tempfile
 import unittest
 
 PROGRAM = os.environ["UMBENCH"]
+# Programs built with a sanitizer are slow.
+PATIENCE_S = 2400 if {"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ) else 240
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A sweep that takes a moment, all of it simulated.
@@ -33,7 +35,7 @@ class InterfaceTest(unittest.TestCase):
 
     def umbench(self, *arguments, **options):
         environment = dict(os.environ, **options.pop("env", {}))
-        return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=240,
+        return subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE_S,
                               cwd=self.folder, env=environment, check=False, **options)
 
     def well(self, *arguments, **options):
