@@ -39,8 +39,9 @@ struct execution_request {
   bool poison = false;
 };
 
-// How a backend issued the work: recorded once and replayed, or call by call.
-enum class launch_way : std::uint8_t { simulated, streams, cuda_graph };
+// How a backend issued the work: call by call, each operator recorded once and replayed, or the whole
+// iteration.
+enum class launch_way : std::uint8_t { simulated, streams, operator_graphs, cuda_graph };
 std::string_view to_text(launch_way way);
 
 // What a slice of an operator ran with, where a library's engines were chosen among.

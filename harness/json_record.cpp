@@ -248,7 +248,7 @@ void read_origin(fields& f, record& r) {
   r.simulated = f.boolean("simulated");
   r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
   if (f.has("launch") && !f.is_null("launch")) {
-    r.launch = as_choice(f.at("launch"), f.where("launch"), {launch_way::streams, launch_way::cuda_graph});
+    r.launch = as_choice(f.at("launch"), f.where("launch"), {launch_way::streams, launch_way::operator_graphs, launch_way::cuda_graph});
   }
   r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
   r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);

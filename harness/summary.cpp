@@ -84,6 +84,19 @@ std::string homes_text(const memory_plan& plan) {
   return fmt::format("{} device, {} staged, {} managed, {} host", count[0], count[1], count[2], count[3]);
 }
 
+std::string launched_text(launch_way way) {
+  switch (way) {
+    case launch_way::cuda_graph:
+      return "as one CUDA graph";
+    case launch_way::operator_graphs:
+      return "operator by operator, each a CUDA graph";
+    case launch_way::streams:
+    case launch_way::simulated:
+      return "call by call";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string time_text(double ns) {
@@ -122,8 +135,7 @@ std::string summary(const record& r) {
     text += row("operators",
                 fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
   }
-  if (r.launch)
-    text += row("launched", *r.launch == launch_way::cuda_graph ? "as one CUDA graph" : "call by call");
+  if (r.launch) text += row("launched", launched_text(*r.launch));
   if (r.last) text += row("moved", moved_text(*r.last) + faults_text(*r.last) + " in the last iteration");
   text += observed_rows(r.observed);
   if (r.loss) text += row("loss", fmt::format("{}", *r.loss));

@@ -138,13 +138,18 @@ execution executor::run(const execution_request& how) {
   execution result;
   result.slices = slices();
   result.launched = launch_way::streams;
-  const bool may_record = plan_.managed_arena_bytes == 0 && !how.timeline && how.iterations > 1;
+  const bool managed = plan_.managed_arena_bytes > 0;
+  const bool may_record = (managed || !how.timeline) && how.iterations > 1;
   const std::uint32_t issued = may_record ? 1 : how.iterations;
   if (how.watch) how.watch(0);
   issue_iterations(0, issued, how.timeline, how.watch, result.iterations);
   recording all;
   if (issued < how.iterations) {
-    all = record(on_.compute().stream, [this] { issue_in_list_order(); });
+    if (managed) {
+      if (record_operators()) result.launched = launch_way::operator_graphs;
+    } else {
+      all = record(on_.compute().stream, [this] { issue_in_list_order(); });
+    }
     if (all) {
       result.launched = launch_way::cuda_graph;
       launch_iterations(all, how.iterations - issued, result.iterations);
@@ -158,6 +163,20 @@ execution executor::run(const execution_request& how) {
   if (!how.values.empty()) write_values(how.values);
   if (how.watch && how.linger > 0 && how.iterations > 0) linger(how, all, result.iterations.back().duration);
   return result;
+}
+
+// Every launch waits for calls of other threads that move managed memory: one for an operator is better
+// than one for each of its kernels. False if some operator cannot be recorded; it stays as it was.
+bool executor::record_operators() {
+  bool all = true;
+  for (step_work& work : work_) {
+    if (!work.call) continue;
+    const cudaStream_t on = on_.compute().stream;
+    work.recorded = record(on, work.call);
+    if (work.recorded) work.call = [on, one = work.recorded.get()] { check(cudaGraphLaunch(one, on)); };
+    all = all && work.recorded;
+  }
+  return all;
 }
 
 // As the iterations before, which took `each`; what they did is forgotten.

@@ -62,7 +62,8 @@ class executor {
   };
   // What a step needs at run time besides the plan.
   struct step_work {
-    kernel_call call;  // compute
+    kernel_call call;    // compute
+    recording recorded;  // the call as a CUDA graph, which `call` then launches
     event done;        // if a step of another lane waits for it
     event copied;      // to_host, if a keeper gives up room behind it
     event begin, end;  // if a timeline is asked for
@@ -89,6 +90,7 @@ class executor {
   bool wait_for_others(const step& s, lane which);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void issue_in_list_order();
+  bool record_operators();
   void launch_iterations(const recording& all, std::uint32_t count, std::vector<trace>& traces);
   void linger(const execution_request& how, const recording& all, nanoseconds each);
   void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,

@@ -151,7 +151,8 @@ TEST_F(executors, end_where_the_watch_fails) {
 TEST_F(executors, record_only_what_can_be_replayed) {
   const graph g = small_network();
   const execution_request three{.iterations = 3};
-  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launched, launch_way::streams);
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launched, launch_way::operator_graphs);
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), {.iterations = 1}).launched, launch_way::streams);
   EXPECT_EQ(execute(g, everything_on_device(g), {.iterations = 1}).launched, launch_way::streams);
   EXPECT_EQ(execute(g, everything_on_device(g), three).launched, launch_way::cuda_graph);
 }

@@ -98,11 +98,12 @@ class Observed(InterfaceTest):
 
 
 def uses_gpu(process):
-    """Whether the CUDA driver's library is in its memory."""
+    """Whether it holds the device of managed memory open, as every CUDA context does; NVML does not."""
     try:
-        return "/libcuda.so" in pathlib.Path(f"/proc/{process}/maps").read_text(encoding="utf-8")
+        links = [os.readlink(link) for link in pathlib.Path(f"/proc/{process}/fd").iterdir()]
     except OSError:  # it has just ended
         return False
+    return "/dev/nvidia-uvm" in links
 
 
 if __name__ == "__main__":
