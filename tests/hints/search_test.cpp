@@ -114,6 +114,24 @@ TEST_P(search, every_rule_of_the_schedule_has_an_effect) {
 INSTANTIATE_TEST_SUITE_P(rows, search, ::testing::Values("planned", "twin"),
                          [](const auto& each) { return std::string(each.param); });
 
+// AlexNet's first tensors are no whole number of blocks at this batch: by a twin they would move whole for
+// every slice, which no third of the footprint has room for.
+TEST(twins, are_not_for_what_would_move_as_a_whole) {
+  const graph g = small("", "alexnet", 512).g;
+  const machine m = like_h200();
+  const profile costs = open_simulator(m)->measure(g);
+  const problem p{g, costs, m, footprint_of(g, costs).total / 3, pressure::plan, {}};
+  const memory_plan plan = plan_hints(without(row("twin"), "search"), p);
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    const bool cut = std::ranges::any_of(plan.actions, [&](const action& a) {
+      const auto* e = std::get_if<evict>(&a);
+      return e != nullptr && e->what == t && !is_whole(e->part);
+    });
+    const bool small_enough = bytes_of(g.tensors[t]) <= p.budget / 10;
+    if (plan.home[t] == residence::twinned) EXPECT_TRUE(cut || small_enough) << g.tensors[t].name;
+  }
+}
+
 TEST(timing_of_a_network, makes_it_faster) {
   const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
   const machine m = like_h200();
