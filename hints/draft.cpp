@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "hints/recorded.hpp"
+#include "hints/room.hpp"
 
 namespace um {
 namespace {
@@ -107,8 +108,16 @@ class drafter {
       const auto all = operands_of(o);
       return std::ranges::find(all, t) != all.end();
     });
-    return used && fills_blocks(g_.tensors[t]) &&
+    return used && fills_blocks(g_.tensors[t]) && moves_in_parts(t) &&
            (use == role::input || use == role::activation || use == role::activation_gradient);
+  }
+
+  // What slices go over moves as a whole for each of them where no parts of it are whole blocks: that much
+  // room there must be.
+  bool moves_in_parts(tensor_id t) const {
+    const std::uint32_t slices = cuts_[t].of;
+    return slices == 1 || um::bytes_of(g_.tensors[t]) <= p_.budget / 10 ||
+           parts_to_leave(g_.tensors[t], residence::twinned, slices, managed_block) > 1;
   }
 
   void advise_all() {

@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""The best hint strategy at each ratio against `managed` and against a bound that no strategy can beat, as a table.
+"""The best hint strategy at each ratio against `managed` and against bounds that no strategy can beat, as a table.
 
-The bound is max(operators' time, bytes that must come back / link). Between the forward and the backward pass all that
+The floor is max(operators' time, bytes that must come back / link). Between the forward and the backward pass all that
 the backward pass reads is alive: weights, saved activations, inputs. What of it exceeds the budget is not on the device
 at that moment and has to cross the link to it (by a copy, a fault, a prefetch or a remote read).
+
+With `--device`, a record of strategy `device` with its timeline, there is a second, higher bound: activations are written
+in the forward pass, so what of them exceeds the budget has to leave within it, and comes back in the backward pass. Each
+pass takes at least its operators' time and its bytes / link.
 """
 
 import argparse
 import json
 import sys
+import typing
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -23,27 +28,67 @@ BYTES = {"f32": 4, "bf16": 2, "u8": 1, "i32": 4}
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
-    parser.add_argument("--graph", required=True, metavar="FILE.json", help="of the network, by umbench plan --graph")
+    parser.add_argument("--graph", required=True, nargs="+", metavar="FILE.json",
+                        help="of the network, by umbench plan --graph; one a precision")
+    parser.add_argument("--device", metavar="FILE.jsonl", help="records of strategy device with a timeline")
     parser.add_argument("--machine", required=True, metavar="FILE.json", help="machine file with the link's rate")
     parser.add_argument("--markdown", action="store_true")
     wanted = parser.parse_args()
-    alive = alive_between_passes(json.loads(Path(wanted.graph).read_text(encoding="utf-8")))
-    link = json.loads(Path(wanted.machine).read_text(encoding="utf-8"))["link_to_device_bytes_per_s"]
-    tables = [table(group, cells, alive, link, wanted.markdown)
-              for group, cells in load.groups(load.read_all(wanted.files)).items()]
+    graphs = [json.loads(Path(path).read_text(encoding="utf-8")) for path in wanted.graph]
+    machine = json.loads(Path(wanted.machine).read_text(encoding="utf-8"))
+    timed = load.read_all([wanted.device]) if wanted.device else []
+    tables = []
+    for group, cells in load.groups(load.read_all(wanted.files)).items():
+        graph = _graph_for(graphs, cells[0])
+        if graph is not None:
+            tables.append(table(group, cells, limits_of(graph, machine, cells[0], timed), wanted.markdown))
     if not any(tables):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no hint strategy finished well above ratio 1")
     print("\n\n".join(filter(None, tables)))
 
 
-def alive_between_passes(graph):
+def _graph_for(graphs, cell):
+    """That of the cell's precision; graphs of before that say none are for all."""
+    return next((graph for graph in graphs if graph.get("precision", cell["precision"]) == cell["precision"]), None)
+
+
+class Limits(typing.NamedTuple):
+    alive: int  # bytes between the passes
+    activations: int  # of them
+    to_device: float  # bytes per second
+    to_host: float
+    passes: tuple | None  # nanoseconds of operators, forward and backward
+
+
+def limits_of(graph, machine, cell, timed):
+    to_device = machine["link_to_device_bytes_per_s"]
+    passes = None
+    for record in timed:
+        if record["precision"] == cell["precision"] and record["backend"] == cell["backend"] and record.get("timeline"):
+            passes = passes_of(graph, record["timeline"]["spans"])
+    return Limits(alive_between_passes(graph), alive_between_passes(graph, "activation"), to_device,
+                  machine.get("link_to_host_bytes_per_s", to_device), passes)
+
+
+def passes_of(graph, spans):
+    """The operators' time before the first one that writes a gradient, and from it on."""
+    forward = {op["name"] for op in graph["ops"][:_first_backward(graph)]}
+    times = [(span["name"] in forward, span["end_ns"] - span["begin_ns"]) for span in spans if span["lane"] == "compute"]
+    return tuple(sum(time for here, time in times if here == side) for side in (True, False))
+
+
+def _first_backward(graph):
+    uses = {tensor["name"]: tensor["use"] for tensor in graph["tensors"]}
+    return next(i for i, op in enumerate(graph["ops"]) if any(uses[name].endswith("gradient") for name in op["out"]))
+
+
+def alive_between_passes(graph, use=None):
     """Bytes that exist before the first operator that writes a gradient and are read by it or after it."""
     tensors = {tensor["name"]: tensor for tensor in graph["tensors"]}
-    backward = next(i for i, op in enumerate(graph["ops"])
-                    if any(tensors[name]["use"].endswith("gradient") for name in op["out"]))
+    backward = _first_backward(graph)
     made_later = {name for op in graph["ops"][backward:] for name in op["out"]}
     wanted = {name for op in graph["ops"][backward:] for name in op["in"]} - made_later
-    return sum(_bytes(tensors[name]) for name in wanted)
+    return sum(_bytes(tensors[name]) for name in wanted if use in (None, tensors[name]["use"]))
 
 
 def _bytes(tensor):
@@ -53,7 +98,7 @@ def _bytes(tensor):
     return size
 
 
-def table(group, cells, alive, link, markdown):
+def table(group, cells, limits, markdown):
     rows = []
     for ratio in sorted({cell["ratio"] for cell in cells if cell["ratio"] and cell["ratio"] > 1}):
         here = [cell for cell in cells if cell["ratio"] == ratio]
@@ -61,21 +106,28 @@ def table(group, cells, alive, link, markdown):
                  if load.steady_ns(cell) and cell["strategy"] not in EXPLICIT]
         if timed:
             time, name, best = min(timed, key=lambda each: each[:2])
-            rows.append(_row(ratio, time, name, best, dict((n, t) for t, n, _ in timed).get("managed"), alive, link))
+            rows.append(_row(ratio, time, name, best, dict((n, t) for t, n, _ in timed).get("managed"), limits))
     if not rows:
         return None
     title = f"{load.network_text(group)}; {load.machine_text(group)}"
-    head = ["ratio", "operators", "must come back", "bound", "best", "strategy", "best / operators", "best / bound",
-            "managed / best"]
+    head = ["ratio", "operators", "must come back", "floor", "best", "strategy", "best / operators", "best / floor",
+            "managed / best"] + (["bound by passes", "best / that"] if limits.passes else [])
     return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
 
 
-def _row(ratio, time, name, best, managed, alive, link):
-    back = max(0, alive - best["memory"]["budget_bytes"])
-    bound = max(best["compute_ns"], back / link * 1e9)
-    return [f"{ratio:g}", f"{best['compute_ns'] / 1e6:.4g} ms", f"{back / 2**30:.2f} GiB", f"{bound / 1e6:.4g} ms",
-            f"{time / 1e6:.4g} ms", name, f"{time / best['compute_ns']:.2f}x", f"{time / bound:.2f}x",
-            f"{managed / time:.2f}x" if managed else "no fit"]
+def _row(ratio, time, name, best, managed, limits):
+    budget = best["memory"]["budget_bytes"]
+    back = max(0, limits.alive - budget)
+    floor = max(best["compute_ns"], back / limits.to_device * 1e9)
+    row = [f"{ratio:g}", f"{best['compute_ns'] / 1e6:.4g} ms", f"{back / 2**30:.2f} GiB", f"{floor / 1e6:.4g} ms",
+           f"{time / 1e6:.4g} ms", name, f"{time / best['compute_ns']:.2f}x", f"{time / floor:.2f}x",
+           f"{managed / time:.2f}x" if managed else "no fit"]
+    if limits.passes is None:
+        return row
+    forward, backward = limits.passes
+    away = max(0, limits.activations - budget)
+    bound = max(forward, away / limits.to_host * 1e9) + max(backward, back / limits.to_device * 1e9)
+    return row + [f"{bound / 1e6:.4g} ms", f"{time / bound:.2f}x"]
 
 
 if __name__ == "__main__":

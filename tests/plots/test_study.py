@@ -78,3 +78,19 @@ def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
     assert rows["2"][5:] == ["3.00x", "1.50x", "3.00x"]
     assert rows["1.25"][2] == "100 ms" and rows["1.25"][-1] == "no fit"
     assert "simulated, estimated rates" in done.stdout
+
+
+def test_what_leaves_in_the_forward_pass_and_comes_back_in_the_backward_pass(script, tmp_path):
+    spans = [{"lane": "compute", "name": name, "begin_ns": begin * 10**6, "end_ns": end * 10**6}
+             for name, begin, end in (("conv", 0, 20), ("pool", 20, 30), ("top", 30, 40), ("conv.backward", 40, 100))]
+    assert bounds.passes_of(graph(), spans) == (30 * 10**6, 70 * 10**6)
+    records = [synthetic.record(strategy="twin", ratio=2.0, time_ns=1_000_000_000)]
+    device = synthetic.record(strategy="device", ratio=0.9, timeline={"iteration": 1, "spans": spans, "resident": []})
+    (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
+    (tmp_path / "m.json").write_text(json.dumps({"link_to_device_bytes_per_s": 20 * GIB,
+                                                 "link_to_host_bytes_per_s": 10 * GIB}), encoding="utf-8")
+    done = script("bounds.py", synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json",
+                  "--machine", tmp_path / "m.json", "--device", synthetic.write(tmp_path / "d.jsonl", [device]))
+    assert done.returncode == 0, done.stderr
+    # 7 GiB of activations, a budget of 4: 3 GiB leave at 10 GiB/s, and 4 GiB come back at 20 GiB/s.
+    assert "500 ms" in done.stdout and "2.00x" in done.stdout
