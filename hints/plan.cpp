@@ -73,7 +73,8 @@ class planning {
   memory_plan plan() const {
     const setting first;
     const search_rule* search = find_rule<search_rule>(s_);
-    if (fits_ || search == nullptr || p_.on.link_to_device_bytes_per_s == 0) return plan_with(first);
+    if (fits_) return plan_with(first);
+    if (search == nullptr || p_.on.link_to_device_bytes_per_s == 0) return with_least_reserve(first);
     return best_around(first, search->trials);
   }
 
@@ -93,6 +94,18 @@ class planning {
     if (fits_ || !static_order) return plan;
     memory_plan timed = with_evictions_timed(p_, plan, placed_by);
     return keeps_budget(timed) ? timed : plan;
+  }
+
+  // Where addresses change hands lowering may count a block more than the walk that makes room.
+  memory_plan with_least_reserve(setting with) const {
+    memory_plan plan = plan_with(with);
+    if (evicts_ == nullptr) return plan;
+    for (const std::int64_t percent : {1, 2, 5, 10}) {
+      if (keeps_budget(plan)) break;
+      with.reserve_percent = percent;
+      plan = plan_with(with);
+    }
+    return plan;
   }
 
   // Timing counts what a tensor gives up as free also where others have taken it over, which may be too much.

@@ -132,6 +132,18 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
 }
 
+// A walk and lowering that disagree by a block must not end in a plan that its own budget refuses.
+TEST(early_evictions, keep_the_budget_to_the_block) {
+  const graph g = small("", "resnet50", 64, {.joined = fusion::fused, .arithmetic = precision::bf16}).g;
+  const machine m = like_h200();
+  const profile costs = open_simulator(m)->measure(g);
+  const byte_count footprint = footprint_of(g, costs).total;
+  for (const byte_count percent : {150U, 200U, 220U, 250U}) {
+    const problem p{g, costs, m, footprint * 100 / percent, pressure::plan, {}};
+    EXPECT_NO_THROW(lower(p, plan_hints(row("deepum"), p))) << percent;
+  }
+}
+
 TEST(timing_of_a_network, makes_it_faster) {
   const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
   const machine m = like_h200();
