@@ -39,16 +39,19 @@ double steady(const std::vector<nanoseconds>& samples) {
   return median(samples.size() == 1 ? samples : std::vector<nanoseconds>(samples.begin() + 1, samples.end()));
 }
 
-// Every operator as measured; nothing where the record does not have it.
-std::optional<profile> measured_profile(const record& r, const graph& g) {
+// Every operator as measured, one that was cut as the sum of its slices; slices of kernels that are not
+// chosen, which a record does not have, as estimated. Nothing for a record without engines.
+std::optional<profile> measured_profile(const record& r, const graph& g, const machine& on) {
   if (!r.engines) return std::nullopt;
   std::map<std::string, op_cost> by_name;
-  for (const engine_figure& e : *r.engines) by_name[e.op] = {e.time, e.workspace_bytes, e.engine, e.parts};
-  profile costs;
-  for (const op& o : g.ops) {
-    const auto found = by_name.find(o.name);
-    if (found == by_name.end()) return std::nullopt;
-    costs.push_back(found->second);
+  for (const engine_figure& e : *r.engines) {
+    op_cost& whole = by_name[e.op.substr(0, e.op.find(" ["))];
+    whole = {whole.time + e.time, std::max(whole.workspace_bytes, e.workspace_bytes), e.engine, e.parts};
+  }
+  profile costs = estimate(g, on);
+  for (std::size_t i = 0; i < g.ops.size(); ++i) {
+    const auto found = by_name.find(g.ops[i].name);
+    if (found != by_name.end()) costs[i] = found->second;
   }
   return costs;
 }
@@ -98,7 +101,7 @@ std::vector<comparison> compare_record(const record& r, const machine& on) {
   if (named == nullptr && !r.rules) return {};
   const strategy s = r.rules ? strategy_of(*r.rules) : *named;
   const graph g = build(r.network);
-  const std::optional<profile> costs = measured_profile(r, g);
+  const std::optional<profile> costs = measured_profile(r, g, on);
   if (!costs) return {};
   const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
   const std::vector<nanoseconds> times = simulate(p, s, r.iterations);

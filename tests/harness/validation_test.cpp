@@ -91,6 +91,15 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   // The operators are others now, what the driver takes is not.
   EXPECT_NEAR(both[0].predicted, both[0].least, static_cast<double>(*r.compute));
   EXPECT_GT(compare_record(r, other)[1].predicted, both[1].predicted);
+  // Slices count as the operator.
+  engine_figure& whole = r.engines->front();
+  engine_figure second = whole;
+  second.op += " [batch 1/2]";
+  second.time /= 3;
+  whole.op += " [batch 0/2]";
+  whole.time -= second.time;
+  r.engines->push_back(second);
+  EXPECT_EQ(compare_record(r, *work.on)[1].predicted, both[1].predicted);
 }
 
 TEST(validation, one_estimated_figure_makes_a_record_uncalibrated) {
