@@ -2,13 +2,16 @@
 // zero, labels out of range.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "backends/bf16.hpp"
+#include "backends/cuda/kernels/link_copy.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"
+#include "um_allocators/managed_range.hpp"
 
 namespace um::gpu_tests {
 namespace {
@@ -73,6 +76,42 @@ TEST_F(kernels_at_limits, label_out_of_range_shows_in_the_loss) {
                                           gradient.data(), {2, 3, 2, dtype::f32}, false, floats(workspace));
   check(cudaStreamSynchronize(gpu().compute().stream));
   EXPECT_TRUE(std::isnan(fetched<float>(loss.data(), 1)[0]));
+}
+
+// --- copies between managed and pinned memory ---
+
+using link_copies = on_gpu;
+
+std::byte pattern(std::size_t i) {
+  return static_cast<std::byte>(i * 131 + i / 251);
+}
+
+// Out to pinned memory and back behind what was there: everything arrives, and nothing else is touched.
+TEST_F(link_copies, arrive_whole_and_touch_nothing_else) {
+  constexpr std::size_t chunk = 4096, vector = 16, room = 1 << 20;
+  require_demand_paging(gpu().device());
+  const arena managed = managed_arena(2 * room), pinned = pinned_arena(room);
+  std::byte* const first = managed.data();
+  std::byte* const second = managed.data() + room;
+  const cudaStream_t on = gpu().compute().stream;
+  for (const auto copy : {&kernels::copy_over_link, &kernels::copy_over_link_plainly}) {
+    for (const std::size_t bytes : {vector, std::size_t{20}, chunk - vector, chunk, chunk + vector, 4 * chunk,
+                                    24 * chunk, 33 * chunk, 40 * chunk + 100, 131 * chunk + 48}) {
+      const std::size_t copied = (bytes + vector - 1) / vector * vector;
+      for (std::size_t i = 0; i < room; ++i) first[i] = pattern(i + bytes);
+      std::fill_n(pinned.data(), room, std::byte{0xee});
+      std::fill_n(second, room, std::byte{0xdd});
+      prefetch_to_device({managed.data(), managed.bytes()}, gpu().device(), on);
+      copy({on, gpu().compute().multiprocessors}, first, pinned.data(), bytes);
+      copy({on, gpu().compute().multiprocessors}, pinned.data(), second, bytes);
+      check(cudaStreamSynchronize(on));
+      for (std::size_t i = 0; i < room; ++i) {
+        ASSERT_EQ(pinned.data()[i], i < copied ? pattern(i + bytes) : std::byte{0xee})
+            << bytes << " at " << i;
+        ASSERT_EQ(second[i], i < copied ? pattern(i + bytes) : std::byte{0xdd}) << bytes << " at " << i;
+      }
+    }
+  }
 }
 
 // --- more than 2^31 elements ---

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int blocks = 4;
 constexpr int plain_threads = 128, bulk_threads = 32;
+constexpr std::size_t vector_bytes = 16;
 
 __global__ void __launch_bounds__(plain_threads)
     copy_plainly(const uint4* __restrict__ from, uint4* __restrict__ to, std::size_t count) {
@@ -98,6 +99,10 @@ __global__ void __launch_bounds__(bulk_threads)
 #endif
 }
 
+constexpr std::size_t rounded(std::size_t bytes) {
+  return (bytes + vector_bytes - 1) / vector_bytes * vector_bytes;
+}
+
 bool copies_in_bulk() {
   int device = 0, major = 0;
   check(cudaGetDevice(&device));
@@ -107,16 +112,16 @@ bool copies_in_bulk() {
 
 }  // namespace
 
+void copy_over_link_plainly(launch_site where, const void* from, void* to, std::size_t bytes) {
+  copy_plainly<<<blocks, plain_threads, 0, where.stream>>>(
+      static_cast<const uint4*>(from), static_cast<uint4*>(to), rounded(bytes) / vector_bytes);
+  check(cudaGetLastError());
+}
+
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes) {
-  constexpr std::size_t vector = 16;
-  const std::size_t rounded = (bytes + vector - 1) / vector * vector;
-  if (copies_in_bulk()) {
-    copy_in_bulk<<<blocks, bulk_threads, 0, where.stream>>>(static_cast<const std::byte*>(from),
-                                                            static_cast<std::byte*>(to), rounded);
-  } else {
-    copy_plainly<<<blocks, plain_threads, 0, where.stream>>>(static_cast<const uint4*>(from),
-                                                             static_cast<uint4*>(to), rounded / vector);
-  }
+  if (!copies_in_bulk()) return copy_over_link_plainly(where, from, to, bytes);
+  copy_in_bulk<<<blocks, bulk_threads, 0, where.stream>>>(static_cast<const std::byte*>(from),
+                                                          static_cast<std::byte*>(to), rounded(bytes));
   check(cudaGetLastError());
 }
 

@@ -11,4 +11,7 @@ namespace um::kernels {
 // addresses are multiples of 16, and so much more than `bytes` is there that a multiple of 16 is copied.
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes);
 
+// The same without bulk copies: what devices before compute capability 9.0 do, and every device can.
+void copy_over_link_plainly(launch_site where, const void* from, void* to, std::size_t bytes);
+
 }  // namespace um::kernels
