@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 
@@ -56,15 +57,32 @@ def merged_equals_whole(umbench, study, tmp_path):
     assert records(tmp_path / "merged.jsonl") == records(tmp_path / "whole.jsonl")
 
 
-def test_the_batch_script_runs_shards_and_resumes(umbench, study, tmp_path):
-    """As Slurm would start it, by its variables."""
+@pytest.fixture
+def batch_script(umbench, study, tmp_path):
+    """Runs it as Slurm would start it, by its variables."""
+
+    def run(task, count, **more):
+        environment = os.environ | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts"),
+                                    "SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": count} | more
+        done = subprocess.run(["bash", EXAMPLES / "slurm/sweep.sbatch"], env=environment, capture_output=True,
+                              text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+
+    return run
+
+
+def test_the_batch_script_runs_shards_and_resumes(umbench, study, tmp_path, batch_script):
     for _ in range(2):  # the second time as after a requeue
         for task in ("1", "2"):
-            environment = os.environ | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts"),
-                                        "SLURM_ARRAY_TASK_ID": task, "SLURM_ARRAY_TASK_COUNT": "2"}
-            done = subprocess.run(["bash", EXAMPLES / "slurm/sweep.sbatch"], env=environment, capture_output=True,
-                                  text=True, timeout=120, check=False)
-            assert done.returncode == 0, done.stderr
+            batch_script(task, "2")
+    merged_equals_whole(umbench, study, tmp_path)
+
+
+def test_one_part_is_run_again_alone(umbench, study, tmp_path, batch_script):
+    for task in ("1", "2"):
+        batch_script(task, "2")
+    (tmp_path / "parts/part0002.jsonl").unlink()
+    batch_script("2", "1", SHARDS="2")  # as of an array of this task alone
     merged_equals_whole(umbench, study, tmp_path)
 
 
@@ -113,9 +131,24 @@ def slurm(tmp_path):
         process.wait(timeout=30)
 
 
+def submit(slurm, tmp_path, *options, **more):
+    """Submits the example and waits for its end."""
+    return subprocess.run(["sbatch", "--wait", "--gres=none", *options, EXAMPLES / "slurm/sweep.sbatch"], cwd=tmp_path,
+                          env=slurm | {"OUT": str(tmp_path / "parts")} | more, capture_output=True, text=True, timeout=240,
+                          check=False)
+
+
 def test_a_real_slurm_runs_the_array(umbench, study, tmp_path, slurm):
-    environment = slurm | {"UMBENCH": umbench.program, "SPEC": str(study), "OUT": str(tmp_path / "parts")}
-    done = subprocess.run(["sbatch", "--wait", "--array=1-2", "--gres=none", EXAMPLES / "slurm/sweep.sbatch"],
-                          env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+    """Before its time limit a hanging sweep is told to stop and leaves what it has; run again, it goes on."""
+    named = {"UMBENCH": umbench.program, "SPEC": str(study)}
+    stopped = submit(slurm, tmp_path, "--array=1", "--time=1", "--output=first.txt", SHARDS="2",
+                     UMBENCH_TEST_CELL="hang:managed/x1.00", **named)
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    said = (tmp_path / "first.txt").read_text(encoding="utf-8")
+    assert "stopped by SIGTERM" in said and "TIME LIMIT" not in said
+    before = records(tmp_path / "parts/part0001.jsonl")
+    assert 0 < len(before) < 3
+    done = submit(slurm, tmp_path, "--array=1-2", **named)
     assert done.returncode == 0, done.stderr
+    assert records(tmp_path / "parts/part0001.jsonl")[:len(before)] == before
     merged_equals_whole(umbench, study, tmp_path)
