@@ -10,6 +10,8 @@ import statistics
 import sys
 from collections import namedtuple
 
+from results import shape
+
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
 # One set of comparable cells: same work on the same machine in the same mode.
@@ -31,8 +33,10 @@ def read(path, warn=lambda text: print(f"warning: {text}", file=sys.stderr)):
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: is no record file of umbench: not text (UTF-8)") from error
     lines = text.splitlines()
     environments, records = [], {}
     for number, line in enumerate(lines, start=1):
@@ -67,14 +71,15 @@ def _fill_devices(records):
 def _check(entry, where):
     if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
         raise BadInput(f"{where}: neither an environment nor a record of umbench")
-    if entry.get("schema") != 1:
-        raise BadInput(f"{where}: schema {entry.get('schema')!r}; this reader knows 1")
-    if entry["kind"] == "record":
-        needed = ("key", "network", "batch", "pass", "strategy", "ratio", "mode", "backend", "outcome",
-                  "samples_ns", "simulated")
-        missing = [name for name in needed if name not in entry]
-        if missing:
-            raise BadInput(f"{where}: the record lacks '{missing[0]}'")
+    schema = entry.get("schema")
+    if schema != 1:
+        newer = isinstance(schema, int) and schema > 1
+        raise BadInput(f"{where}: schema {schema!r}{' is from a newer umbench' if newer else ''}; this reader knows 1")
+    misfit = shape.misfit(entry)
+    if misfit:
+        raise BadInput(f"{where}: {misfit}")
+    if entry.get("outcome") == "ok" and not entry["samples_ns"]:
+        raise BadInput(f"{where}: the record is ok but has no samples_ns")
 
 
 def read_all(paths):

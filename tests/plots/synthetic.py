@@ -9,8 +9,18 @@ GIB = 1024**3
 
 
 def environment():
-    return {"kind": "environment", "schema": 1, "umbench": "0.1.0+unknown", "host": {"cpu": "made up", "cores": 2},
-            "gpu": None, "created": "2026-01-01T00:00:00Z"}
+    return {"kind": "environment", "schema": 1, "umbench": "0.1.0+unknown", "compiler": "made up", "cuda_backend": True,
+            "created": "2026-01-01T00:00:00Z", "host": host(), "gpu": None, "nvidia_uvm": None}
+
+
+def host(**changes):
+    return {"os": None, "kernel": None, "cpu": "made up", "cores": 2, "memory_bytes": None, "cgroup_limit_bytes": None} | changes
+
+
+def gpu(**changes):
+    return {"device": 0, "name": "made up", "driver": "580", "memory_bytes": 80 * GIB, "compute_capability": "9.0",
+            "concurrent_managed_access": True, "pageable_memory_access": False, "cuda_driver": "13.0",
+            "cuda_runtime": "13.0", "cudnn": "9.1.0"} | changes
 
 
 def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", outcome="ok", time_ns=None, **changes):

@@ -184,10 +184,10 @@ def machine_file(folder):
 
 
 def test_table_shows_the_share_of_the_link(script, tmp_path):
-    moved = {name: 0 for name in load.TO_DEVICE + load.TO_HOST}
+    moved = {name: 0 for name in (*load.TO_DEVICE, *load.TO_HOST, "faults", "evicted_blocks")}
     cell = synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)
     cell["samples_ns"] = [1_000_000_000] * 3
-    cell["counters"] = {"first": None, "last": moved | {"fault_to_device_bytes": 2_000_000_000, "plan_evict_bytes": 2_000_000_000}}
+    cell["counters"] = {"first": moved, "last": moved | {"fault_to_device_bytes": 2_000_000_000, "plan_evict_bytes": 2_000_000_000}}
     path = synthetic.write(tmp_path / "a.jsonl", [cell])
     shown = script("table.py", path, "--link", machine_file(tmp_path)).stdout
     assert "machine file made-up" in shown and "1000 40 %" in shown, "2 of 5 GB/s to the host are more than 2 of 10"

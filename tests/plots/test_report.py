@@ -109,7 +109,7 @@ def test_the_verdict_is_in_plain_words(report):
 
 
 def test_the_place_is_told_in_full(script, tmp_path):
-    place = synthetic.environment() | {"gpu": {"name": "made up", "facts": {"mig": "<off>"}}, "nvidia_uvm": {"uvm_x": "51"}}
+    place = synthetic.environment() | {"gpu": synthetic.gpu(facts={"mig": "<off>"}), "nvidia_uvm": {"uvm_x": "51"}}
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in (place, synthetic.record())), encoding="utf-8")
     assert script("report.py", path, "--out", tmp_path / "out").returncode == 0

@@ -15,7 +15,7 @@ def measured(ratio, seed, slower=1.0, count=10, **changes):
 
 
 def environment(**gpu):
-    return synthetic.environment() | {"gpu": {"name": "made up", "driver": "1.0"} | gpu}
+    return synthetic.environment() | {"gpu": synthetic.gpu(driver="1.0") | gpu}
 
 
 def study(seed, slower=1.0, **changes):
