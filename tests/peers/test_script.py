@@ -17,6 +17,8 @@ from results import load_peers
 
 FAKE = """#!{python}
 import json, pathlib, sys
+sys.path.insert(0, "{folder}")
+import synthetic
 words = sys.argv[1:]
 at = lambda name: words[words.index(name) + 1]
 assert at("--deadline").isdigit() and at("--iterations").isdigit()
@@ -25,18 +27,16 @@ if at("--network") == "vgg11":
     sys.exit(1)
 if "--values" in words:
     (pathlib.Path(at("--values")) / "loss.npy").write_text("a file")
-record = {{"schema": 1, "kind": "record", "key": "k", "network": at("--network"), "batch": int(at("--batch")),
-  "pass": "train", "strategy": "device", "ratio": 1.0, "mode": "capped", "backend": "cuda:0", "simulated": False,
-  "outcome": "ok", "reason": None, "samples_ns": [9e9] * 2 + [int(80e6)] * (int(at("--iterations")) - 2),
-  "memory": {{"peak_device_bytes": 4 << 30, "terms": {{"parameters_bytes": 5}}}}, "fusion": at("--fusion"),
-  "launch": "cuda_graph", "memory_order": "nchw", "workspace_cap_bytes": 1 << 28, "loss": 6.9, "digest": "00",
-  "engines": [{{"op": "conv", "engine": "e", "time_ns": 10**6, "flops": 10**9, "bytes": 10**6}}]}}
+record = synthetic.record(at("--network"), "device", 1.0, "cuda:0", batch=int(at("--batch")), fusion=at("--fusion"), key="k",
+  samples_ns=[9 * 10**9] * 2 + [80 * 10**6] * (int(at("--iterations")) - 2), workspace_cap_bytes=1 << 28, loss=6.9, digest="00",
+  engines=[{{"op": "conv", "engine": "e", "time_ns": 10**6, "workspace_bytes": 0, "flops": 10**9, "bytes": 10**6}}])
+record["memory"]["peak_device_bytes"] = 4 << 30
 if at("--network") == "vgg19":
-    del record["memory"]["peak_device_bytes"]
+    del record["launch"]
 if at("--network") == "vgg13":
     record.update(outcome="out_of_memory", reason="too large", samples_ns=[])
-environment = {{"schema": 1, "kind": "environment", "umbench": "0.1.0+abc", "gpu": {{"driver": "580.1",
-  "cuda_runtime": "13.0", "cudnn": "9.19.0"}}}}
+environment = synthetic.environment() | {{"umbench": "0.1.0+abc",
+  "gpu": synthetic.gpu(driver="580.1", cuda_runtime="13.0", cudnn="9.19.0")}}
 pathlib.Path(at("--out")).write_text(json.dumps(environment) + "\\n" + json.dumps(record) + "\\n")
 """
 
@@ -61,7 +61,7 @@ def compare(task):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     binary = tmp_path / "umbench"
-    binary.write_text(FAKE.format(python=sys.executable))
+    binary.write_text(FAKE.format(python=sys.executable, folder=conftest.ROOT / "tests/plots"))
     binary.chmod(0o755)
     steps = types.SimpleNamespace(ceilings=lambda task: conftest.CARD, time_modes=time_modes, compare=compare,
                                   warm_compiler=warm_compiler)
@@ -143,7 +143,7 @@ def test_a_failing_umbench_is_a_reason(run):
 def test_what_nobody_foresaw_is_a_reason_and_not_the_end(run):
     code, found = run("--rows", "vgg19/8/fp32", "vgg16/64/fp32")
     assert code == 1 and [load_peers.is_complete(row) for row in found] == [False, True]
-    assert found[0]["umbench"]["reason"] == "KeyError: 'peak_device_bytes'"
+    assert found[0]["umbench"]["reason"] == "KeyError: 'launch'"
     assert found[0]["gradients"]["reason"] == found[0]["umbench"]["reason"]
     schema().validate(found[0])
 
