@@ -9,6 +9,7 @@ from common import GIB, load, looks, pyplot
 import slowdown
 import timeline
 from matplotlib.colors import LogNorm
+from matplotlib.ticker import MaxNLocator
 from report_parts import TIME_PARTS, moved, pairs_of_measured_and_simulated, time_parts
 
 Section = namedtuple("Section", "name title text figure columns rows")
@@ -174,7 +175,8 @@ def _series(groups):
                 rows += [[*_names(group), label, ratio, number, sample] for number, sample in enumerate(samples, 1)]
         panel.set_xlabel(f"iteration, at ratio {ratio:g}")
         panel.set_ylabel("ms")
-        panel.set_ylim(bottom=0)
+        panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.legend(frameon=False, fontsize=7)
     figure.tight_layout()
     text = ("Every iteration as it was timed, at the highest ratio at which most strategies ran. The first one touches all "

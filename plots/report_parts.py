@@ -6,6 +6,8 @@ from common import load
 TIME_PARTS = {"compute": ("#C8C8C8", ""), "to the GPU": ("#56B4E9", "////"), "to the CPU": ("#E69F00", "...."),
               "stall": ("#B00020", "xxxx"), "waiting": ("#F0E442", "\\\\\\\\")}
 
+LITTLE = 1.05  # times a time: what a verdict takes for the same
+
 TO_DEVICE = ("fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes")
 TO_HOST = ("driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes")
 
@@ -97,11 +99,7 @@ def verdict(group, cells, baseline):
     tight = [ratio for ratio in sorted(at) if ratio > 1]
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
         sentences.append(_at_ratio(ratio, at[ratio]))
-    harmed = sorted({label for ratio in tight for label, over in at[ratio].items()
-                     if label.startswith("managed_") and over > 1.05 * at[ratio].get("managed", float("inf"))})
-    if harmed:
-        sentences.append(f"{_listed(harmed)} {'does' if len(harmed) == 1 else 'do'} harm at some ratio: slower there than "
-                         "plain managed memory by more than 5 %.")
+    sentences += _harm({ratio: at[ratio] for ratio in tight})
     beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(at))
     beyond = [ratio for ratio in beyond if ratio > max([1, *at])]
     if beyond:
@@ -110,22 +108,40 @@ def verdict(group, cells, baseline):
 
 
 def _free_range(found, baseline):
-    free = None
+    free, dear = None, None
     for record in found.get("managed", []):
         time = load.steady_ns(record)
-        if not time or time > 1.05 * baseline:
+        if not time or time > LITTLE * baseline:
+            dear = record["ratio"] if time else None
             break
         free = record["ratio"]
-    return [f"Managed memory costs less than 5 % up to ratio {free:g}."] if free else []
+    if free:
+        return [f"Managed memory costs less than 5 % up to ratio {free:g}."]
+    return [f"Managed memory costs more than 5 % at ratio {dear:g} already."] if dear and dear <= 1 else []
 
 
 def _at_ratio(ratio, over):
-    best = min(over, key=over.get)
-    text = f"At ratio {ratio:g} {best} does best: {over[best]:.2f} times the time with everything on the device"
-    plain = over.get("managed")
+    best, plain = min(over, key=over.get), over.get("managed")
+    took = f"{over[best]:.2f} times the time with everything on the device"
+    if plain and best != "managed" and plain < LITTLE * over[best]:
+        return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
+                f"{plain:.2f} times the time with everything on the device.")
+    text = f"At ratio {ratio:g} {best} does best: {took}"
     if plain and best != "managed":
         text += f"; plain managed memory takes {plain:.2f} times, so {best} is {plain / over[best]:.2f} times as fast"
     return text + "."
+
+
+def _harm(at):
+    """Of {ratio: {label: slowdown}}: which hints make plain managed memory slower, where and by how much."""
+    found = {}
+    for ratio, over in at.items():
+        for label in over:
+            if label.startswith("managed_") and over[label] > LITTLE * over.get("managed", float("inf")):
+                found.setdefault(label, {})[ratio] = over[label] / over["managed"]
+    return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listed([f'{ratio:g}' for ratio in times])}: "
+            f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
+            for label, times in sorted(found.items())]
 
 
 def _failures(cells):

@@ -31,31 +31,41 @@ def main():
 
 def figure_of(records):
     groups = load.groups(records)
-    rows = _unique(_row(group) for group in groups)
-    columns = _unique(_column(group) for group in groups)
+    places = _places(groups)
+    rows, columns = (1 + max(place[axis] for place in places.values()) for axis in (0, 1))
     labels = _unique(label for cells in groups.values() for label in load.lines(cells))
     look = looks(labels)
-    width, height = 1.1 + 3.9 * len(columns), 1.25 + 2.75 * len(rows)
-    figure, axes = pyplot.subplots(len(rows), len(columns), figsize=(max(width, 5.6), height), squeeze=False,
-                                   sharex=True)
-    marks = set()
-    for panels in axes.flat:
-        panels.set_visible(False)
+    width, height = 1.1 + 3.9 * columns, 1.25 + 2.75 * rows
+    figure, axes = pyplot.subplots(rows, columns, figsize=(max(width, 5.6), height), squeeze=False, sharex=True)
+    marks, works = set(), {}
+    for panel in axes.flat:
+        panel.set_visible(False)
     for group, cells in groups.items():
-        panel = axes[rows.index(_row(group))][columns.index(_column(group))]
+        panel = axes[places[group]]
         panel.set_visible(True)
+        works.setdefault(_work(group), []).append(panel)
         marks |= _draw_panel(panel, group, cells, load.baseline_ns(group, records), look)
-    for row in axes:
-        _same_height([panel for panel in row if panel.get_visible()])
+    for panels in works.values():
+        _same_height(panels)
     _legend(figure, labels, look, marks, height)
     return figure
+
+
+def _places(groups):
+    """{group: (row, column)}: a row a work and a column a machine, or, where that would leave most of the page empty,
+    one after the other."""
+    works, columns = _unique(map(_work, groups)), _unique(map(_column, groups))
+    if 2 * len(groups) > len(works) * len(columns):
+        return {group: (works.index(_work(group)), columns.index(_column(group))) for group in groups}
+    across = min(3, len(groups))
+    return {group: divmod(number, across) for number, group in enumerate(groups)}
 
 
 def _unique(items):
     return list(dict.fromkeys(items))
 
 
-def _row(group):
+def _work(group):
     """The work; on which machine and in which precision is the column's."""
     return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False,
                           precision="", memory_order="")
@@ -130,7 +140,7 @@ def _draw_failures(panel, ends, look):
 
 
 def _same_height(panels):
-    """Panels of one row and one unit share their range, so that they can be compared by eye."""
+    """Panels of one work and one unit share their range, so that they can be compared by eye."""
     for unit in {panel.get_ylabel() for panel in panels}:
         same = [panel for panel in panels if panel.get_ylabel() == unit]
         low, high = min(p.get_ylim()[0] for p in same), max(p.get_ylim()[1] for p in same)

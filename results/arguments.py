@@ -52,11 +52,11 @@ def compare(description):
                            "3 nothing regressed but some cells have too little data.")
     parser.add_argument("base", metavar="BASE", help="record file, or folder of runs, to compare with")
     parser.add_argument("head", metavar="HEAD", help="record file, or folder of runs, to judge")
-    parser.add_argument("--relative", type=share, default=standard.relative, metavar="5%%",
+    parser.add_argument("--relative", type=share, default=standard.relative, metavar="SHARE",
                         help="change of the median that is tolerated (5%%)")
-    parser.add_argument("--absolute", type=nanoseconds, default=standard.absolute_ns, metavar="10us",
+    parser.add_argument("--absolute", type=nanoseconds, default=standard.absolute_ns, metavar="TIME",
                         help="and in time, for very short cells (10us)")
-    parser.add_argument("--alpha", type=probability, default=standard.alpha,
+    parser.add_argument("--alpha", type=probability, default=standard.alpha, metavar="CHANCE",
                         help="chance of a false alarm over all cells, before the limits (0.05)")
     parser.add_argument("--correction", choices=["bh", "holm"], default=standard.correction,
                         help="for many cells: Benjamini-Hochberg or Holm (bh)")

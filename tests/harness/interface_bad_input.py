@@ -259,6 +259,8 @@ class RecordFiles(InterfaceTest):
         self.refused("merge", "--out", "all.jsonl", words=["PART"])
         self.refused("merge", "absent.jsonl", "--out", "all.jsonl", words=["absent.jsonl", "cannot read", "No such file"])
         self.refused("merge", self.write("diary", "dear diary\n"), "--out", "all.jsonl", words=["diary", "line 1", "not JSON"])
+        self.refused("merge", self.write("nothing.jsonl", ""), "--out", "all.jsonl", words=["no record", "nothing to merge"])
+        self.assertFalse((self.folder / "all.jsonl").exists())
         self.well(*RUN, "device", "--out", "a.jsonl")
         self.well(*RUN, "managed", "--out", "b.jsonl")
         self.refused("merge", "a.jsonl", "--out", "b.jsonl", words=["b.jsonl", "exists already"])

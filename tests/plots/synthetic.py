@@ -23,6 +23,23 @@ def gpu(**changes):
             "cuda_runtime": "13.0", "cudnn": "9.1.0"} | changes
 
 
+def counted(**changes):
+    """The counters of an iteration."""
+    names = ("faults", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes", "driver_evict_bytes",
+             "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks")
+    return dict.fromkeys(names, 0) | changes
+
+
+def gpu_state(**changes):
+    names = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw", "pcie_generation", "pcie_width",
+             "other_processes", "throttled_by")
+    return dict.fromkeys(names) | changes
+
+
+def observed(**changes):
+    return {"host_cpu_ns": None, "energy_uj": None, "gpu_before": None, "gpu_after": None, "reason": None} | changes
+
+
 def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", outcome="ok", time_ns=None, **changes):
     batch = 64 if network == "vgg16" else 128
     device = backend.removeprefix("sim:")

@@ -50,8 +50,22 @@ def test_a_network_keeps_its_row_whatever_ran_it():
 
     groups = [load.group_of(synthetic.record()), load.group_of(synthetic.record(backend="cuda:0")),
               load.group_of(synthetic.record(backend="cuda:0", workspace_cap_bytes=1 << 28))]
-    assert len({slowdown._row(group) for group in groups}) == 1
+    assert len({slowdown._work(group) for group in groups}) == 1
     assert len({slowdown._column(group) for group in groups}) == 3
+
+
+def test_panels_fill_the_page():
+    import slowdown
+
+    def places(*records):
+        return list(slowdown._places(load.groups(records)).values())
+
+    both = [synthetic.record(network, backend=backend) for network in ("alexnet", "vgg16") for backend in ("sim:h200", "sim:a")]
+    assert places(*both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert places(*both[:3]) == [(0, 0), (0, 1), (1, 0)]
+    assert places(both[0], both[3]) == [(0, 0), (0, 1)], "rather than in two corners of four"
+    apart = [synthetic.record(network, backend=f"sim:{network}") for network in ("alexnet", "vgg11", "vgg13", "vgg16")]
+    assert places(*apart) == [(0, 0), (0, 1), (0, 2), (1, 0)]
 
 
 def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
@@ -64,7 +78,7 @@ def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
                for strategy in ("device", "managed")]
     groups = list(load.groups(records))
     assert len(groups) == 6
-    assert len({slowdown._row(group) for group in groups}) == 2
+    assert len({slowdown._work(group) for group in groups}) == 2
     assert len({slowdown._column(group) for group in groups}) == 3
     path = synthetic.write(tmp_path / "levels.jsonl", records)
     assert script("slowdown.py", path, "--out", tmp_path).returncode == 0
@@ -184,10 +198,10 @@ def machine_file(folder):
 
 
 def test_table_shows_the_share_of_the_link(script, tmp_path):
-    moved = {name: 0 for name in (*load.TO_DEVICE, *load.TO_HOST, "faults", "evicted_blocks")}
     cell = synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)
     cell["samples_ns"] = [1_000_000_000] * 3
-    cell["counters"] = {"first": moved, "last": moved | {"fault_to_device_bytes": 2_000_000_000, "plan_evict_bytes": 2_000_000_000}}
+    cell["counters"] = {"first": synthetic.counted(), "last": synthetic.counted(fault_to_device_bytes=2_000_000_000,
+                                                                            plan_evict_bytes=2_000_000_000)}
     path = synthetic.write(tmp_path / "a.jsonl", [cell])
     shown = script("table.py", path, "--link", machine_file(tmp_path)).stdout
     assert "machine file made-up" in shown and "1000 40 %" in shown, "2 of 5 GB/s to the host are more than 2 of 10"

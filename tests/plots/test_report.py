@@ -20,9 +20,7 @@ FIGURES = ["slowdown", "heat_map", "time", "traffic", "series", "timeline_1", "p
 
 
 def counters(to_device, to_host):
-    causes = dict.fromkeys(("fault_to_device_bytes", "copy_to_device_bytes", "driver_evict_bytes", "copy_to_host_bytes",
-                            "faults", "evicted_blocks"), 0)
-    return causes | {"prefetch_to_device_bytes": to_device, "plan_evict_bytes": to_host}
+    return synthetic.counted(prefetch_to_device_bytes=to_device, plan_evict_bytes=to_host)
 
 
 def mixed_study():
@@ -135,17 +133,31 @@ def test_time_parts_add_up():
     assert report_parts.time_parts(record) == {"compute": 45, "to the GPU": 20, "to the CPU": 20, "stall": 15}
 
 
-def test_what_hints_do_harm_is_said():
-    def cells(harmful):
-        times = {"device": 100, "managed": 200, "managed_advise": 230 if harmful else 150}
-        return [synthetic.record("vgg16", name, 1.5 if name != "device" else 0.5, time_ns=time * 10**6)
-                for name, time in times.items()]
+def verdict_of(times, ratios=(1.5,)):
+    """The verdict on one network with these times in ms, the same at every ratio."""
+    cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=100 * 10**6)]
+    cells += [synthetic.record(strategy=name, ratio=ratio, time_ns=time * 10**6) for name, time in times.items() for ratio in ratios]
+    return " ".join(report_parts.verdict(load.group_of(cells[0]), cells, 100e6))
 
-    for harmful in (True, False):
-        group = load.group_of(cells(harmful)[0])
-        text = " ".join(report_parts.verdict(group, cells(harmful), 100e6))
-        assert ("managed_advise does harm" in text) == harmful
-        assert ("1.50" in text) == (not harmful)
+
+def test_what_hints_do_harm_is_said():
+    text = verdict_of({"managed": 200, "managed_advise": 230, "managed_prefetch": 209})
+    assert "managed_advise does harm at ratio 1.5: 1.15 times the time of plain managed memory." in text
+    assert "managed_prefetch" not in text and "At ratio 1.5 managed does best: 2.00 times" in text
+    text = verdict_of({"managed": 200, "managed_advise": 230}, (1.5, 2, 3))
+    assert "managed_advise does harm at ratios 1.5, 2 and 3: up to 1.15 times" in text
+    text = verdict_of({"managed": 200, "managed_advise": 150})
+    assert "harm" not in text and "managed_advise does best: 1.50 times" in text and "is 1.33 times as fast" in text
+
+
+def test_a_small_difference_is_none():
+    text = verdict_of({"managed": 200, "managed_advise": 196})
+    assert "At ratio 1.5 nothing is faster than plain managed memory by 5 %, which takes 2.00 times" in text
+    assert "managed_advise" not in text
+
+
+def test_managed_memory_that_is_never_free_is_said():
+    assert "Managed memory costs more than 5 % at ratio 0.8 already." in verdict_of({"managed": 120}, (0.8, 1.5))
 
 
 @pytest.mark.parametrize("records, code, words", [([], 3, "no cell finished well"), (None, 2, "No such file")])

@@ -97,7 +97,7 @@ def test_another_card_of_the_same_model_is_told(umbench, write):
 
 
 def test_a_disturbed_cell_is_told(umbench, write):
-    hot = {"gpu_before": None, "gpu_after": {"throttled_by": ["hw_thermal_slowdown"], "other_processes": 0}}
+    hot = synthetic.observed(gpu_after=synthetic.gpu_state(throttled_by=["hw_thermal_slowdown"], other_processes=0))
     head = study(2)
     head[1] |= {"observed": hot}
     done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
@@ -139,9 +139,9 @@ def test_simulated_cells_must_be_equal(umbench, write):
     assert done.returncode == 1 and "simulated times must be equal" in done.stdout
     done = umbench("compare", base, side("fast.jsonl", samples_ns=[time] * 5))
     assert done.returncode == 0 and "1 improved" in done.stdout
-    done = umbench("compare", base, side("bytes.jsonl", counters={"first": {"faults": 1}, "last": {"faults": 2}}))
+    done = umbench("compare", base, side("bytes.jsonl", counters={"first": synthetic.counted(faults=1), "last": synthetic.counted(faults=2)}))
     assert done.returncode == 0 and "equal median, but counters differs" in done.stdout
-    done = umbench("compare", base, side("bytes.jsonl", counters={"first": {}, "last": {}}), "--strict")
+    done = umbench("compare", base, side("bytes.jsonl", counters={"first": synthetic.counted(), "last": synthetic.counted()}), "--strict")
     assert done.returncode == 3
 
 
@@ -198,7 +198,7 @@ def test_files_that_are_none(umbench, write, tmp_path):
     done = umbench("compare", write("empty.jsonl", []), write("b.jsonl", study(1)))
     assert done.returncode == 3 and "no cell in common" in done.stderr
     done = umbench("compare", write("new.jsonl", [synthetic.record() | {"schema": 2}]), write("b.jsonl", study(1)))
-    assert done.returncode == 2 and "new.jsonl:1: schema 2; this reader knows 1" in done.stderr
+    assert done.returncode == 2 and "new.jsonl:1: schema 2 is from a newer umbench; this reader knows 1" in done.stderr
 
 
 def test_missing_packages_are_named(umbench, tmp_path):
@@ -217,4 +217,5 @@ def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):
     assert done.returncode == 2 and "UMBENCH_HOME" in done.stderr
     done = umbench("compare", "a", "b", UMBENCH_PYTHON=str(tmp_path / "python"))
     assert done.returncode == 2 and "UMBENCH_PYTHON" in done.stderr
-    assert "Exit codes" in umbench("compare", "--help").stdout
+    shown = umbench("compare", "--help").stdout
+    assert "Exit codes" in shown and "--relative SHARE" in shown and "%%" not in shown

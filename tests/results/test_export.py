@@ -16,7 +16,7 @@ import synthetic
 def export(umbench, write):
     """The text of an export of a small study with one cell of every kind."""
     records = [synthetic.record(), synthetic.record(strategy="swap_all", ratio=3.0, outcome="infeasible"),
-               synthetic.record(backend="cuda:0", ratio=2.0, observed={"host_cpu_ns": 5000, "energy_uj": 70000}),
+               synthetic.record(backend="cuda:0", ratio=2.0, observed=synthetic.observed(host_cpu_ns=5000, energy_uj=70000)),
                synthetic.record(backend="cuda:0", strategy="device", outcome="crashed")]
     path = write("study.jsonl", [synthetic.environment(), *records])
 

@@ -10,15 +10,12 @@ import synthetic
 from results import arguments, comparison, export_formats, load, print_comparison
 
 VALUES = [None, True, -1, 0, 1, 0.5, 1e300, float("nan"), 10**400, "", "x", [], [None], ["x"], [-1], [0, 0, 0], {}, {"a": 1}]
-COUNTED = dict.fromkeys(("faults", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
-                         "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks"), 1)
-STATE = dict.fromkeys(("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_mw", "pcie_generation", "pcie_width",
-                       "other_processes"), 1) | {"throttled_by": ["gpu_idle"]}
+STATE = synthetic.gpu_state(sm_clock_mhz=1980, other_processes=0, throttled_by=["gpu_idle"])
 
 
 def entries():
-    whole = {"counters": {"first": COUNTED, "last": COUNTED}, "timeline": synthetic.timeline(),
-             "observed": {"host_cpu_ns": 1, "energy_uj": 1, "gpu_before": STATE, "gpu_after": STATE, "reason": None}}
+    whole = {"counters": {"first": synthetic.counted(), "last": synthetic.counted()}, "timeline": synthetic.timeline(),
+             "observed": synthetic.observed(host_cpu_ns=1, gpu_before=STATE, gpu_after=STATE)}
     return [synthetic.environment() | {"gpu": synthetic.gpu(facts={"mig": "off"})},
             *(synthetic.record(strategy=strategy, backend=backend, **whole)
               for strategy in ("device", "managed") for backend in ("sim:h200", "cuda:0"))]
