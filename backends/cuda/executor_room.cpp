@@ -56,8 +56,9 @@ void executor::move_twin(const step& s, cudaStream_t on) {
   const kernels::launch_site site{on, on_.compute().multiprocessors};
   const bool in = std::holds_alternative<prefetch>(s.what);
   if (in) {
+    // What lies there is of no value: a plain prefetch maps it, or populates it, with no copy.
     for (const range& r : s.room) {
-      discard_and_prefetch_to_device({managed_.data() + r.offset, r.bytes}, on_.device(), filling_.get());
+      prefetch_to_device({managed_.data() + r.offset, r.bytes}, on_.device(), filling_.get());
     }
     if (!s.room.empty()) check(cudaStreamSynchronize(filling_.get()));
   }
