@@ -50,6 +50,7 @@ executor::executor(session& on, const graph& g, const execution_plan& plan)
   }
   choose_engines();
   allocate();
+  find_pace();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const step& s = plan.steps[i];
     if (!std::holds_alternative<compute>(s.what)) continue;
