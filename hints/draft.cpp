@@ -101,21 +101,24 @@ class drafter {
           placed = true;
         }
         const auto* e = std::get_if<evict_rule>(&r.what);
-        if (e != nullptr && e->by == evict_means::twin && !placed && may_twin(t))
+        if (e != nullptr && e->by == evict_means::twin && !placed && may_twin(r.which, t))
           home[t] = residence::twinned;
       }
     }
     return home;
   }
 
-  bool may_twin(tensor_id t) const {
+  // Inputs only where a rule names them: read by the first operator alone, they are worth their room less
+  // than the wait for them when an iteration begins.
+  bool may_twin(const tensor_choice& which, tensor_id t) const {
     const role use = g_.tensors[t].use;
     const bool used = std::ranges::any_of(g_.ops, [&](const op& o) {
       const auto all = operands_of(o);
       return std::ranges::find(all, t) != all.end();
     });
     return used && fills_blocks(g_.tensors[t]) && moves_in_parts(t) &&
-           (use == role::input || use == role::activation || use == role::activation_gradient);
+           (use == role::activation || use == role::activation_gradient ||
+            (use == role::input && !which.roles.empty()));
   }
 
   // What slices go over moves as a whole for each of them where no parts of it are whole blocks: that much

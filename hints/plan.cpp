@@ -15,8 +15,8 @@ namespace um {
 namespace {
 
 constexpr packer placed_by = packer::best_fit;
-// Of the time before, for numbers to be changed: slices and parts cost more than a profile tells.
-constexpr nanoseconds worth_percent = 98;
+// Of the time before, for a number to be changed: less is within what such times are off by.
+constexpr nanoseconds worth_permille = 995;
 
 // The numbers that a search changes.
 struct setting {
@@ -189,7 +189,7 @@ class planning {
   std::optional<outcome> try_out(const setting& with, std::string& why) const {
     try {
       outcome tried{plan_with(with), 0};
-      tried.time = simulated_time(p_, tried.plan, placed_by);
+      tried.time = expected_time(p_, tried.plan, placed_by);
       return tried;
     } catch (const infeasible& refused) {
       why = refused.what();
@@ -208,14 +208,14 @@ class planning {
       --trials;
       tried.push_back(s);
       std::optional<outcome> now = try_out(s, why);
-      if (!now || (best && now->time > best->time / 100 * worth_percent)) return;
+      if (!now || (best && now->time > best->time / 1000 * worth_permille)) return;
       best = std::move(now);
       at = s;
     };
     consider(first);
     for (nanoseconds before = 0; trials > 0 && before != time_of(best);) {
       before = time_of(best);
-      for (const std::int64_t percent : {15, 35, 50, 10, 70, 100})
+      for (const std::int64_t percent : {15, 35, 50, 10, 5, 70, 100})
         consider(changed(at, &setting::cut_percent, percent));
       for (const std::int64_t percent : {2, 5, 10, 20})
         consider(changed(at, &setting::reserve_percent, percent));

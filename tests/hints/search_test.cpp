@@ -57,7 +57,7 @@ struct search : ::testing::TestWithParam<const char*> {
             std::move(knobs)};
   }
   nanoseconds time(const hint_strategy& s, const problem& p) const {
-    return simulated_time(p, plan_hints(s, p), packer::best_fit);
+    return expected_time(p, plan_hints(s, p), packer::best_fit);
   }
   nanoseconds time_after(std::int64_t trials, double ratio) const {
     const hint_strategy& s = row(GetParam());
@@ -188,7 +188,7 @@ TEST(timing_of_a_network, makes_it_faster) {
   rules.discards.assign(g.tensors.size(), true);
   const memory_plan plan = make_room(p, order, packer::best_fit, rules);
   const memory_plan after = with_evictions_timed(p, plan, packer::best_fit);
-  EXPECT_LT(simulated_time(p, after, packer::best_fit), simulated_time(p, plan, packer::best_fit) * 95 / 100);
+  EXPECT_LT(expected_time(p, after, packer::best_fit), expected_time(p, plan, packer::best_fit) * 95 / 100);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(plain_threads)
 }
 
 constexpr std::uint32_t chunk_bytes = 4096;
-constexpr std::uint32_t stages = 16, ahead = 12;  // chunks a block holds, and has under way
+constexpr std::uint32_t stages = 32, ahead = 24;  // chunks a block holds, and has under way
 constexpr std::uint32_t held_bytes = stages * chunk_bytes;
 // What a block that fell behind may make up for at full speed.
 constexpr std::uint64_t credit_ns = 3000;
