@@ -317,8 +317,12 @@ class room_maker {
   urgency urgency_of(const block_state& s) const {
     if (rules_.order == evict_order::driver && rules_.discards.empty()) return {1, s.came_in};
     const std::size_t next = next_use(s.owner, s.part);
-    if (next == never)
-      return {discarded(s.owner) || rules_.order == evict_order::furthest_use ? 0 : 1, s.came_in};
+    if (next == never && discarded(s.owner)) {
+      // What is written again last need not be populated soon.
+      const std::vector<std::size_t>& all = uses_[s.owner][s.part];
+      return {0, all.empty() ? 0 : never - all.front()};
+    }
+    if (next == never) return {rules_.order == evict_order::furthest_use ? 0 : 1, s.came_in};
     const int kind = rules_.leaves.empty() || rules_.leaves[s.owner] ? 1 : 2;
     if (rules_.order == evict_order::furthest_use) return {kind, never - next};
     const bool soon = rules_.order == evict_order::not_soon && computes_until(next) <= rules_.gap;
