@@ -46,7 +46,7 @@ def notes(found):
         lines.append(f"only HEAD has {load.counted(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):
         limits = found.limits
-        lines.append(f"measured cells: limit {limits.relative:.3g} and {time_text(limits.absolute_ns)}, raised to what "
+        lines.append(f"measured cells: limit {100 * limits.relative:g} % and {time_text(limits.absolute_ns)}, raised to what "
                      f"runs of one code showed; Mann-Whitney U, alpha {limits.alpha:g} over all cells "
                      f"({limits.correction}); intervals {limits.confidence:.0%} bootstrap")
     return lines

@@ -27,6 +27,7 @@ def test_unchanged_code(umbench, write):
     done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", study(2)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("3 measured cells: 3 ok\n") and done.stderr == ""
+    assert "limit 5 % and 10 us" in done.stdout
 
 
 def test_a_regression_fails_and_is_named(umbench, write):
