@@ -31,6 +31,11 @@ void print_gpu(const gpu_facts& g) {
                         g.concurrent_managed_access ? "yes" : "no", g.pageable_memory_access ? "yes" : "no"));
 }
 
+void print_facts(const char* of, const fact_sheet& facts) {
+  for (const auto& [name, value] : facts.known) fmt::print("{:<13}{} = {}\n", of, name, value);
+  for (const auto& [name, why] : facts.missing) fmt::print("{:<13}{} is not known: {}\n", of, name, why);
+}
+
 void print_environment(const environment& e, const std::string& why_no_gpu) {
   print_row("umbench", fmt::format("{}, built by {}, {} CUDA backend", e.umbench, e.compiler,
                                    e.has_cuda_backend ? "with" : "without"));
@@ -45,10 +50,8 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
   } else {
     print_row("GPU", "none: " + why_no_gpu);
   }
-  for (const auto& [name, value] : e.host.facts) fmt::print("host         {} = {}\n", name, value);
-  if (e.gpu) {
-    for (const auto& [name, value] : e.gpu->facts) fmt::print("GPU          {} = {}\n", name, value);
-  }
+  print_facts("host", e.host.facts);
+  if (e.gpu) print_facts("GPU", e.gpu->facts);
   if (!e.nvidia_uvm) return;
   for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
 }

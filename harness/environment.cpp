@@ -57,8 +57,8 @@ std::optional<std::string> chosen_word(const std::optional<std::string>& line) {
   return line->substr(begin + 1, end - begin - 1);
 }
 
-void put_fact(named_facts& facts, const char* name, const std::optional<std::string>& value) {
-  if (value && !value->empty()) facts[name] = one_line(*value);
+std::string silent(std::string_view file) {
+  return fmt::format("/{} does not tell", file);
 }
 
 std::size_t entries(const std::filesystem::path& folder, std::string_view prefix) {
@@ -80,6 +80,7 @@ host_facts collect_host() {
   host.memory_bytes = memory_bytes();
   host.cgroup_limit_bytes = cgroup_limit();
   host.facts = host_facts_in("/");
+  if (!host.cpu) host.facts.missing["cpu"] = silent("proc/cpuinfo");
   return host;
 }
 
@@ -96,31 +97,50 @@ std::optional<std::map<std::string, std::string>> uvm_parameters() {
 
 }  // namespace
 
-named_facts host_facts_in(const std::filesystem::path& root) {
-  named_facts facts;
-  put_fact(facts, "governor", first_line(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-  put_fact(facts, "huge_pages", chosen_word(first_line(root / "sys/kernel/mm/transparent_hugepage/enabled")));
-  put_fact(facts, "swap", labelled(root / "proc/meminfo", "SwapTotal"));
-  if (const auto nodes = entries(root / "sys/devices/system/node", "node")) {
-    facts["numa_nodes"] = std::to_string(nodes);
+void fact_sheet::put(const std::string& name, const std::optional<std::string>& value,
+                     const std::string& why_not) {
+  if (value && !value->empty()) {
+    known[name] = one_line(*value);
+  } else {
+    missing[name] = one_line(why_not);
   }
-  facts["iommu"] = entries(root / "sys/class/iommu", "") > 0 ? "on" : "off";
+}
+
+fact_sheet host_facts_in(const std::filesystem::path& root) {
+  constexpr const char* governor = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+  constexpr const char* huge_pages = "sys/kernel/mm/transparent_hugepage/enabled";
+  constexpr const char* nodes = "sys/devices/system/node";
+  fact_sheet facts;
+  facts.put("governor", first_line(root / governor), silent(governor));
+  facts.put("huge_pages", chosen_word(first_line(root / huge_pages)), silent(huge_pages));
+  facts.put("swap", labelled(root / "proc/meminfo", "SwapTotal"), silent("proc/meminfo"));
+  const std::size_t count = entries(root / nodes, "node");
+  facts.put("numa_nodes", count > 0 ? std::optional(std::to_string(count)) : std::nullopt, silent(nodes));
+  facts.known["iommu"] = entries(root / "sys/class/iommu", "") > 0 ? "on" : "off";
+  std::optional<std::string> virtual_machine;
   if (const auto flags = labelled(root / "proc/cpuinfo", "flags")) {
-    facts["virtual_machine"] = (*flags + " ").find(" hypervisor ") != std::string::npos ? "yes" : "no";
+    virtual_machine = (*flags + " ").find(" hypervisor ") != std::string::npos ? "yes" : "no";
   }
+  facts.put("virtual_machine", virtual_machine, silent("proc/cpuinfo"));
   return facts;
 }
 
-named_facts gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id) {
-  named_facts facts;
-  const std::filesystem::path device = root / "sys/bus/pci/devices" / pci_bus_id;
-  put_fact(facts, "numa_node", first_line(device / "numa_node"));
-  put_fact(facts, "pcie_most_speed", first_line(device / "max_link_speed"));
-  put_fact(facts, "pcie_most_width", first_line(device / "max_link_width"));
-  put_fact(facts, "iommu_domain", first_line(device / "iommu_group/type"));
-  if (const auto line = first_line(root / "proc/driver/nvidia/version")) {
-    facts["kernel_module"] = line->find("Open Kernel Module") == std::string::npos ? "proprietary" : "open";
+fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id) {
+  constexpr const char* devices = "sys/bus/pci/devices";
+  constexpr const char* module = "proc/driver/nvidia/version";
+  fact_sheet facts;
+  for (const auto& [name, file] : {std::pair{"numa_node", "numa_node"},
+                                   {"pcie_most_speed", "max_link_speed"},
+                                   {"pcie_most_width", "max_link_width"},
+                                   {"iommu_domain", "iommu_group/type"}}) {
+    facts.put(name, first_line(root / devices / pci_bus_id / file),
+              silent(fmt::format("{}/*/{}", devices, file)));
   }
+  std::optional<std::string> flavour;
+  if (const auto line = first_line(root / module)) {
+    flavour = line->find("Open Kernel Module") == std::string::npos ? "proprietary" : "open";
+  }
+  facts.put("kernel_module", flavour, silent(module));
   return facts;
 }
 
@@ -133,6 +153,7 @@ environment collect_environment(std::optional<gpu_facts> gpu) {
   e.host = collect_host();
   e.gpu = std::move(gpu);
   e.nvidia_uvm = uvm_parameters();
+  if (!e.nvidia_uvm) e.host.facts.missing["nvidia_uvm"] = "there is no /sys/module/nvidia_uvm/parameters";
   return e;
 }
 

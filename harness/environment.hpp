@@ -15,8 +15,14 @@ std::string version_text();
 // "GNU 12.2.0".
 std::string compiler_text();
 
-// What else decides times, by name (docs/records.md); what is not known is not there.
 using named_facts = std::map<std::string, std::string>;
+
+// What else decides times, by name (docs/records.md), and of names that are not known the reasons.
+struct fact_sheet {
+  named_facts known, missing;
+  void put(const std::string& name, const std::optional<std::string>& value, const std::string& why_not);
+  friend bool operator==(const fact_sheet&, const fact_sheet&) = default;
+};
 
 struct gpu_facts {
   int device = 0;
@@ -27,14 +33,14 @@ struct gpu_facts {
   std::string compute_capability;
   bool concurrent_managed_access = false, pageable_memory_access = false;
   std::string cuda_driver, cuda_runtime, cudnn;  // versions
-  named_facts facts;
+  fact_sheet facts;
 };
 
 struct host_facts {
   std::optional<std::string> os, kernel, cpu;
   std::optional<std::uint64_t> cores;  // that this process may use
   std::optional<byte_count> memory_bytes, cgroup_limit_bytes;
-  named_facts facts;
+  fact_sheet facts;
 };
 
 struct environment {
@@ -48,8 +54,8 @@ struct environment {
 
 // What the files of /proc and /sys below `root` (an empty one: those of this machine) say of the host, and of
 // the GPU at `pci_bus_id`, such as 0000:1b:00.0.
-named_facts host_facts_in(const std::filesystem::path& root);
-named_facts gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id);
+fact_sheet host_facts_in(const std::filesystem::path& root);
+fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id);
 
 // The GPU is asked for by a process of its own (gpu.hpp), so it is given.
 environment collect_environment(std::optional<gpu_facts> gpu);

@@ -170,10 +170,10 @@ void fail(record& r, outcome result, const char* why) {
 
 }  // namespace
 
-record run_cell(const cell& work, const std::function<void(const record&)>& tell) {
+record with_outcome(const cell& work, const std::function<void(record&)>& fill_in) {
   record r = blank_record(work.what);
   try {
-    fill(r, work, tell);
+    fill_in(r);
   } catch (const infeasible& e) {
     fail(r, outcome::infeasible, e.what());
   } catch (const out_of_memory& e) {
@@ -192,6 +192,10 @@ record run_cell(const cell& work, const std::function<void(const record&)>& tell
     fail(r, outcome::unsupported, e.what());
   }
   return r;
+}
+
+record run_cell(const cell& work, const std::function<void(const record&)>& tell) {
+  return with_outcome(work, [&](record& r) { fill(r, work, tell); });
 }
 
 planned plan_cell(const cell& work) {

@@ -13,6 +13,10 @@ namespace um {
 // program.
 record run_cell(const cell& work, const std::function<void(const record&)>& tell = {});
 
+// The record of a cell as `fill_in` leaves it; a refusal or failure that it throws becomes outcome and
+// reason.
+record with_outcome(const cell& work, const std::function<void(record&)>& fill_in);
+
 // The plan alone, ready to be kept in a file. Throws infeasible, unsupported or out_of_memory.
 struct planned {
   plan_file file;

@@ -84,19 +84,23 @@ gpu_state state_under_load(const nvml& gpu) {
   return loaded;
 }
 
-void add_nvml_facts(named_facts& facts, int device) {
+constexpr std::array facts_under_load{"pcie_generation", "pcie_width", "other_processes"};
+
+void add_nvml_facts(fact_sheet& facts, int device) {
   try {
     const nvml gpu(bus_id(device));
-    facts.merge(gpu.facts());
+    fact_sheet told = gpu.facts();
+    facts.known.merge(told.known);
+    facts.missing.merge(told.missing);
     const gpu_state loaded = state_under_load(gpu);
-    const auto add = [&](const char* name, std::optional<std::uint64_t> value) {
-      if (value) facts[name] = std::to_string(*value);
-    };
-    add("pcie_generation", loaded.pcie_generation);
-    add("pcie_width", loaded.pcie_width);
-    add("other_processes", loaded.other_processes);
+    const std::array values{loaded.pcie_generation, loaded.pcie_width, loaded.other_processes};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      facts.put(facts_under_load[i], values[i] ? std::optional(std::to_string(*values[i])) : std::nullopt,
+                "NVML does not tell");
+    }
   } catch (const unsupported& reason) {
-    facts["nvml_missing"] = one_line(reason.what());
+    for (const char* name : nvml_facts) facts.put(name, std::nullopt, reason.what());
+    for (const char* name : facts_under_load) facts.put(name, std::nullopt, reason.what());
   }
 }
 
@@ -107,14 +111,15 @@ const char* addressing(int device) {
   return attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) ? "ats" : "hmm";
 }
 
-named_facts more_facts(const cudaDeviceProp& properties, int device) {
+fact_sheet more_facts(const cudaDeviceProp& properties, int device) {
   const auto yes = [](bool b) { return b ? "yes" : "no"; };
-  named_facts facts = gpu_facts_in("/", bus_id(device));
-  facts["uuid_hash"] = hashed(properties.uuid);
-  facts["cublas"] = cublas_version();
-  facts["ecc"] = yes(properties.ECCEnabled != 0);
-  facts["addressing"] = addressing(device);
-  facts["host_accesses_device_memory"] = yes(attribute(cudaDevAttrDirectManagedMemAccessFromHost, device));
+  fact_sheet facts = gpu_facts_in("/", bus_id(device));
+  facts.known["uuid_hash"] = hashed(properties.uuid);
+  facts.known["cublas"] = cublas_version();
+  facts.known["ecc"] = yes(properties.ECCEnabled != 0);
+  facts.known["addressing"] = addressing(device);
+  facts.known["host_accesses_device_memory"] =
+      yes(attribute(cudaDevAttrDirectManagedMemAccessFromHost, device));
   add_nvml_facts(facts, device);
   return facts;
 }
@@ -169,6 +174,7 @@ gpu_facts probe_gpu(int device) {
   gpu.cuda_runtime = cuda_version(runtime);
   gpu.cudnn = cudnn_version(cudnnGetVersion());
   gpu.facts = more_facts(properties, device);
+  if (!gpu.driver) gpu.facts.missing["driver"] = "/proc/driver/nvidia/version does not tell";
   return gpu;
 }
 

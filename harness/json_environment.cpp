@@ -14,9 +14,12 @@ std::map<std::string, std::string> parameters_from(const json& value, const plac
   return parameters;
 }
 
-// Older files have none.
-named_facts facts_from(fields& f) {
-  return f.has("facts") ? parameters_from(f.at("facts"), f.where("facts")) : named_facts{};
+// Older files have none, or do not say what is missing.
+fact_sheet facts_from(fields& f) {
+  const auto part = [&](const char* name) {
+    return f.has(name) ? parameters_from(f.at(name), f.where(name)) : named_facts{};
+  };
+  return {part("facts"), part("facts_missing")};
 }
 
 json json_of(const gpu_facts& g) {
@@ -30,7 +33,8 @@ json json_of(const gpu_facts& g) {
           {"cuda_driver", g.cuda_driver},
           {"cuda_runtime", g.cuda_runtime},
           {"cudnn", g.cudnn},
-          {"facts", g.facts}};
+          {"facts", g.facts.known},
+          {"facts_missing", g.facts.missing}};
 }
 
 gpu_facts gpu_from(fields f) {
@@ -57,7 +61,8 @@ json json_of(const host_facts& h) {
           {"cores", or_null(h.cores)},
           {"memory_bytes", or_null(h.memory_bytes)},
           {"cgroup_limit_bytes", or_null(h.cgroup_limit_bytes)},
-          {"facts", h.facts}};
+          {"facts", h.facts.known},
+          {"facts_missing", h.facts.missing}};
 }
 
 host_facts host_from(fields f) {

@@ -124,16 +124,18 @@ nvml::nvml(const std::string& bus_id, const char* library_name)
 nvml::~nvml() = default;
 nvml::nvml(nvml&&) noexcept = default;
 
-named_facts nvml::facts() const {
+fact_sheet nvml::facts() const {
   constexpr std::array off_on{"off", "on"};
   constexpr std::array compute_modes{"default", "exclusive_thread", "prohibited", "exclusive_process"};
   constexpr std::array virtualizations{"none", "passthrough", "vgpu", "host_vgpu", "host_vsga"};
-  named_facts facts;
+  constexpr const char* why_not = "NVML does not tell";
+  fact_sheet facts;
   const auto named = [&](const char* fact, std::optional<std::uint64_t> value, const auto& names) {
-    if (value) facts[fact] = name_of(static_cast<unsigned>(*value), names);
+    facts.put(fact, value ? std::optional(name_of(static_cast<unsigned>(*value), names)) : std::nullopt,
+              why_not);
   };
   const auto plain = [&](const char* fact, std::optional<std::uint64_t> value) {
-    if (value) facts[fact] = std::to_string(*value);
+    facts.put(fact, value ? std::optional(std::to_string(*value)) : std::nullopt, why_not);
   };
   named("mig", library_->current("nvmlDeviceGetMigMode", device_), off_on);
   named("persistence", library_->number("nvmlDeviceGetPersistenceMode", device_), off_on);
@@ -142,9 +144,8 @@ named_facts nvml::facts() const {
   plain("power_limit_mw", library_->number("nvmlDeviceGetEnforcedPowerLimit", device_));
   plain("most_sm_clock_mhz", library_->number("nvmlDeviceGetMaxClockInfo", device_, sm_clock));
   plain("most_memory_clock_mhz", library_->number("nvmlDeviceGetMaxClockInfo", device_, memory_clock));
-  if (const auto clients = library_->processes("nvmlDeviceGetMPSComputeRunningProcesses_v3", device_)) {
-    facts["mps"] = clients->empty() ? "off" : "on";
-  }
+  const auto clients = library_->processes("nvmlDeviceGetMPSComputeRunningProcesses_v3", device_);
+  named("mps", clients ? std::optional<std::uint64_t>(clients->empty() ? 0 : 1) : std::nullopt, off_on);
   return facts;
 }
 

@@ -2,6 +2,7 @@
 // no CUDA, and does not disturb the GPU: any process may use it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,6 +24,14 @@ struct gpu_state {
 };
 
 inline constexpr const char* nvml_library = "libnvidia-ml.so.1";
+inline constexpr std::array nvml_facts{"mig",
+                                       "mps",
+                                       "compute_mode",
+                                       "persistence",
+                                       "virtualization",
+                                       "power_limit_mw",
+                                       "most_sm_clock_mhz",
+                                       "most_memory_clock_mhz"};
 
 class nvml {
  public:
@@ -31,9 +40,8 @@ class nvml {
   ~nvml();
   nvml(nvml&&) noexcept;
 
-  // For the fingerprint: mig, mps, compute_mode, persistence, virtualization, power_limit_mw,
-  // most_sm_clock_mhz, most_memory_clock_mhz; what is not told is not there.
-  named_facts facts() const;
+  // For the fingerprint: those of `nvml_facts`, each known or missing.
+  fact_sheet facts() const;
   // For a process with a context on the GPU: it does not count as another.
   gpu_state state() const;
   // Since the driver was loaded, in steps of some tens of milliseconds.

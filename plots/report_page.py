@@ -98,7 +98,8 @@ def _places(environments):
     for environment in environments:
         facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flat(environment)
         module = {name: value for name, value in facts.items() if name.startswith("nvidia_uvm.")}
-        parts.append(_facts({name: value for name, value in facts.items() if name not in module}))
+        parts.append(_facts({name: value for name, value in facts.items() if name not in module}
+                            | {name: f"not known: {why}" for name, why in fingerprint.unknown(environment).items()}))
         if module:
             parts.append("<details><summary>Parameters of the driver's module nvidia_uvm</summary>"
                          f"{_facts({name.removeprefix('nvidia_uvm.'): value for name, value in module.items()})}</details>")

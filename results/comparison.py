@@ -51,7 +51,7 @@ def _places(base, head, wanted):
 
 def _disturbed(side, records, keys):
     found = fingerprint.disturbances(records[key] for key in keys)
-    return [f"{len(cells)} cells of {side} ran beside or under {kind}, such as {cells[0]}" for kind, cells in found.items()]
+    return [f"{load.counted(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}" for kind, cells in found.items()]
 
 
 def _noise(base, head, paths, warn):

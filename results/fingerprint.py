@@ -7,7 +7,9 @@ but keeps nobody from comparing: a pool of like machines would never be compared
 
 from collections import namedtuple
 
+# `nvml_missing` stands in older files; `facts_missing` are reasons, not facts.
 IGNORED = {"kind", "schema", "umbench", "created", "gpu.facts.nvml_missing"}
+REASONS = "facts_missing"
 
 OTHER_GPU = "gpu.facts.uuid_hash"
 NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",
@@ -29,12 +31,20 @@ def flat(environment):
     def walk(prefix, value):
         if isinstance(value, dict):
             for name, part in value.items():
+                if name == REASONS:
+                    continue
                 walk(f"{prefix}.{name}" if prefix else name, part)
         elif value is not None and prefix not in IGNORED:
             found[prefix] = value
 
     walk("", environment)
     return found
+
+
+def unknown(environment):
+    """{"gpu.mig": why it is not known, ...}"""
+    return {f"{part}.{name}": why for part in ("host", "gpu")
+            for name, why in ((environment.get(part) or {}).get(REASONS) or {}).items()}
 
 
 def differences(bases, heads):

@@ -199,6 +199,11 @@ def network_text(group):
     return ", ".join(parts)
 
 
+def counted(number, what):
+    """'1 cell', '2 cells'."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def report_errors(main, name="error"):
     """Runs main() and turns the two errors above into one line, which begins with `name`, and an exit code."""
     try:

@@ -51,4 +51,4 @@ def as_markdown(pairs):
 
 
 def _summary(pairs):
-    return f"{len(pairs)} pairs, {sum(pair.verdicts['regressed'] > 0 for pair in pairs)} of them regressed"
+    return f"{load.counted(len(pairs), 'pair')}, {sum(pair.verdicts['regressed'] > 0 for pair in pairs)} of them regressed"

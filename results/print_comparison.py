@@ -36,17 +36,17 @@ def headline(found):
     words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     kinds = {row.simulated for row in found.rows}
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{len(found.rows)} {kind} cells: {words}"
+    return f"{load.counted(len(found.rows), f'{kind} cell')}: {words}"
 
 
 def notes(found):
     lines = [f"places differ, compared all the same: {difference}" for difference in found.unlike]
     lines += [*found.noted, *found.disturbed]
     if found.new:
-        lines.append(f"{len(found.new)} cells are only in HEAD and not judged, such as {found.new[0]}")
+        lines.append(f"only HEAD has {load.counted(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):
         limits = found.limits
-        lines.append(f"measured cells: limit {limits.relative:.3g} and {time_text(limits.absolute_ns)}, raised to what "
+        lines.append(f"measured cells: limit {100 * limits.relative:g} % and {time_text(limits.absolute_ns)}, raised to what "
                      f"runs of one code showed; Mann-Whitney U, alpha {limits.alpha:g} over all cells "
                      f"({limits.correction}); intervals {limits.confidence:.0%} bootstrap")
     return lines

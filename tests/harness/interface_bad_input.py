@@ -7,7 +7,7 @@ import resource
 import subprocess
 import unittest
 
-from interface import ROOT, InterfaceTest, entries
+from interface import CELLS, PATIENCE_S, ROOT, InterfaceTest, entries
 
 RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
 
@@ -302,6 +302,25 @@ class FullDisk(InterfaceTest):
         self.assertEqual(kept, wanted[:len(kept)])
         self.well("sweep", spec, "--out", "full.jsonl", "--resume")
         self.assertEqual(entries(self.folder / "full.jsonl")[1], wanted)
+
+    def test_a_disk_that_fills_up(self):
+        """One of 24 KiB, mounted for this sweep alone."""
+        spec = self.spec()
+        (self.folder / "disk").mkdir()
+        command = " ".join(self.command("sweep", spec, "--jobs", "1", "--out", "disk/a.jsonl"))
+        done = subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=24k none disk || exit 77; "
+                               f"{command}; code=$?; cp disk/a.jsonl kept.jsonl; exit $code"], cwd=self.folder, timeout=PATIENCE_S,
+                              capture_output=True, text=True, check=False)
+        if not (self.folder / "kept.jsonl").exists():
+            self.skipTest(f"no disk can be mounted here: {done.stderr}")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("disk/a.jsonl: cannot add a record: No space left on device", done.stderr.splitlines()[-1])
+        self.assertTrue((self.folder / "kept.jsonl").read_text(encoding="utf-8").endswith("}\n"))
+        kept = entries(self.folder / "kept.jsonl")[1]
+        self.assertTrue(0 < len(kept) < CELLS)
+        self.well("sweep", spec, "--out", "kept.jsonl", "--resume")
+        self.well("sweep", spec, "--out", "undisturbed.jsonl")
+        self.assertEqual(entries(self.folder / "kept.jsonl")[1], entries(self.folder / "undisturbed.jsonl")[1])
 
 
 if __name__ == "__main__":

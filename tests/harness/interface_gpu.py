@@ -28,14 +28,15 @@ class Observed(InterfaceTest):
         return entries(self.folder / "a.jsonl")[1][0]
 
     def test_the_fingerprint_knows_the_gpu(self):
-        facts = self.environment["gpu"]["facts"]
+        facts, missing = (self.environment["gpu"][name] for name in ("facts", "facts_missing"))
         for name in ("uuid_hash", "kernel_module", "cublas", "ecc", "addressing", "host_accesses_device_memory"):
             self.assertIn(name, facts)
-        if "nvml_missing" in facts:
-            self.skipTest(facts["nvml_missing"])
-        for name in ("mps", "compute_mode", "power_limit_mw", "most_sm_clock_mhz", "pcie_generation", "pcie_width",
-                     "other_processes"):
-            self.assertIn(name, facts)
+        for name in ("mig", "mps", "compute_mode", "persistence", "virtualization", "power_limit_mw", "most_sm_clock_mhz",
+                     "most_memory_clock_mhz", "pcie_generation", "pcie_width", "other_processes", "numa_node", "pcie_most_speed",
+                     "pcie_most_width", "iommu_domain"):
+            self.assertNotEqual(name in facts, name in missing, name)
+        if "no NVML" in missing.get("compute_mode", ""):
+            self.skipTest(missing["compute_mode"])
         self.assertGreaterEqual(int(facts["pcie_generation"]), 1)
 
     def check_observed(self, observed):

@@ -359,7 +359,7 @@ TEST(EnvironmentJson, ReadsBackEqual) {
   gpu_facts gpu;
   gpu.name = "made up";
   gpu.memory_bytes = 1;
-  gpu.facts = {{"ecc", "yes"}};
+  gpu.facts = {{{"ecc", "yes"}}, {{"mig", "NVML does not tell"}}};
   environment e = collect_environment(gpu);
   e.nvidia_uvm = std::map<std::string, std::string>{{"uvm_perf_prefetch_enable", "1"}};
   const std::string line = to_json(e);
@@ -370,9 +370,9 @@ TEST(EnvironmentJson, ReadsBackEqual) {
 
 TEST(EnvironmentJson, OlderFilesHaveNoFurtherFacts) {
   environment e = collect_environment(std::nullopt);
-  e.host.facts.clear();
+  e.host.facts = {};
   std::string line = to_json(e);
-  const std::string facts = R"(,"facts":{})";
+  const std::string facts = R"(,"facts":{},"facts_missing":{})";
   ASSERT_NE(line.find(facts), std::string::npos);
   const std::string old = std::string(line).erase(line.find(facts), facts.size());
   EXPECT_EQ(to_json(environment_from_json(old, "line")), line);

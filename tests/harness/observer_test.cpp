@@ -37,7 +37,10 @@ TEST(Nvml, NamesItsFacts) {
                            {"mps", "off"},
                            {"persistence", "on"},
                            {"virtualization", "77"}};
-  EXPECT_EQ(fake_gpu().facts(), wanted);
+  const named_facts reasons{{"mig", "NVML does not tell"}, {"power_limit_mw", "NVML does not tell"}};
+  EXPECT_EQ(fake_gpu().facts(), (fact_sheet{wanted, reasons}));
+  for (const char* name : nvml_facts) EXPECT_TRUE(wanted.contains(name) || reasons.contains(name)) << name;
+  EXPECT_EQ(wanted.size() + reasons.size(), nvml_facts.size());
 }
 
 TEST(Nvml, TellsTheStateOfTheMoment) {

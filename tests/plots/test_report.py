@@ -107,13 +107,13 @@ def test_the_verdict_is_in_plain_words(report):
 
 
 def test_the_place_is_told_in_full(script, tmp_path):
-    place = synthetic.environment() | {"gpu": synthetic.gpu(facts={"mig": "<off>"}), "nvidia_uvm": {"uvm_x": "51"}}
+    place = synthetic.environment() | {"gpu": synthetic.gpu(facts={"mig": "<off>"}, facts_missing={"mps": "made up"}), "nvidia_uvm": {"uvm_x": "51"}}
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in (place, synthetic.record())), encoding="utf-8")
     assert script("report.py", path, "--out", tmp_path / "out").returncode == 0
     text = (tmp_path / "out/index.html").read_text(encoding="utf-8")
     for name, value in (("umbench", "0.1.0+unknown"), ("created", "2026-01-01T00:00:00Z"), ("host.cpu", "made up"),
-                        ("gpu.mig", "&lt;off&gt;"), ("uvm_x", "51")):
+                        ("gpu.mig", "&lt;off&gt;"), ("gpu.mps", "not known: made up"), ("uvm_x", "51")):
         assert f"<tr><td>{name}</td><td>{value}</td></tr>" in text
 
 

@@ -27,6 +27,7 @@ def test_unchanged_code(umbench, write):
     done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", study(2)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("3 measured cells: 3 ok\n") and done.stderr == ""
+    assert "limit 5 % and 10 us" in done.stdout
 
 
 def test_a_regression_fails_and_is_named(umbench, write):
@@ -73,7 +74,7 @@ def test_a_cell_that_vanished_is_missed_and_a_new_one_is_not_judged(umbench, wri
     done = umbench("compare", long, short)
     assert done.returncode == 3 and "not in HEAD" in done.stdout
     done = umbench("compare", short, long)
-    assert done.returncode == 0 and "1 cells are only in HEAD" in done.stdout
+    assert done.returncode == 0 and "only HEAD has 1 cell, not judged" in done.stdout
 
 
 def test_unlike_places_are_refused_unless_asked(umbench, write):
@@ -102,7 +103,7 @@ def test_a_disturbed_cell_is_told(umbench, write):
     head[1] |= {"observed": hot}
     done = umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head))
     assert done.returncode == 0
-    assert "1 cells of HEAD ran beside or under hw_thermal_slowdown, such as " in done.stdout
+    assert "1 cell of HEAD ran beside or under hw_thermal_slowdown, such as " in done.stdout
     found = json.loads(umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head), "--format",
                                "json").stdout)
     assert len(found["disturbed"]) == 1 and found["noted"] == []

@@ -36,8 +36,9 @@ def test_workflows_call_what_there_is(umbench, path):
             assert usage
             for option in re.findall(r"(?<=\s)--[a-z-]+", words):
                 assert option in usage, f"umbench {command} {option}"
-        for sweep in re.findall(r"benchmarks/sweeps/\w+\.json", script):
+        for side, sweep in re.findall(r"(\w+)/(benchmarks/sweeps/\w+\.json)", script):
             assert (conftest.ROOT / sweep).exists()
+            assert side == "base", "what the base does not know yet it cannot run"
 
 
 @pytest.fixture
