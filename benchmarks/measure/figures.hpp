@@ -38,6 +38,7 @@ figures figures_from(const readings& all);
 struct calibration {
   figures found;
   std::map<std::string, spread> samples;  // of the readings
+  readings raw;
 };
 
 }  // namespace um::measure

@@ -156,10 +156,11 @@ measurement device_copy(byte_count bytes) {
   m.put_back = "nothing to put back: device memory";
   m.repetitions = 5;
   m.prepare = [bytes](bench& on) -> trial {
-    std::byte* const memory = on.shared_device(2 * bytes);
+    const auto memory = on.shared_device(2 * bytes);
     return {{}, [&on, memory, bytes] {
               return timed_on(on.stream(), [&] {
-                check(cudaMemcpyAsync(memory + bytes, memory, bytes, cudaMemcpyDeviceToDevice, on.stream()));
+                check(cudaMemcpyAsync(memory->data() + bytes, memory->data(), bytes, cudaMemcpyDeviceToDevice,
+                                      on.stream()));
               });
             }};
   };
