@@ -120,7 +120,7 @@ measurement empty_launches(int count);
 measurement round_trip(byte_count bytes);
 // Discard, and a prefetch to the device after it: discard_ns, back_ns.
 measurement discard_and_back(byte_count bytes);
-// Medians of prefetches of 64 KiB, each of a block of its own, there and back: in_ns, out_ns.
+// Medians of prefetches of 64 KiB, each of a block of its own, there and back by turns: in_ns, out_ns.
 measurement small_prefetches(int blocks);
 // Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
 // the one beyond the other, beyond_ns.
@@ -133,8 +133,7 @@ measurement touches_again(int blocks);
 measurement faults_again(int blocks);
 // Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
 measurement host_population(byte_count bytes);
-// Prefetches both ways at once after one to the host alone; the share of its speed that this one keeps:
-// beside_percent.
+// A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.
 measurement out_beside_in(byte_count bytes_in, byte_count bytes_out);
 
 }  // namespace um::measure

@@ -36,14 +36,31 @@ class view {
 
   // A time.
   double operator()(std::string_view name) const { return value(name, &typical_of); }
-  // A difference or a ratio of times taken together: disturbances make it larger or smaller.
+  // What has its own reasons to vary: what a GPU keeps up under load, counts.
   double middle(std::string_view name) const { return value(name, &median_of); }
+  // A difference of two readings taken together, which disturbances make larger or smaller: the middle of
+  // the calm half of them, that with the least sums of the two.
+  double calm(std::string_view difference, std::string_view one, std::string_view other) const {
+    if (at_) return value(difference, &median_of);
+    const std::vector<double>&apart = found(difference), &a = found(one), &b = found(other);
+    std::vector<double> sums;
+    for (std::size_t i = 0; i < apart.size(); ++i) sums.push_back(a.at(i) + b.at(i));
+    const double most = median_of(sums);
+    std::vector<double> kept;
+    for (std::size_t i = 0; i < apart.size(); ++i) {
+      if (sums[i] <= most) kept.push_back(apart[i]);
+    }
+    return median_of(std::move(kept));
+  }
 
  private:
+  const std::vector<double>& found(std::string_view name) const {
+    const auto at = all_.find(name);
+    if (at == all_.end() || at->second.empty()) throw std::out_of_range(std::string(name));
+    return at->second;
+  }
   double value(std::string_view name, double (*of_all)(std::vector<double>)) const {
-    const auto found = all_.find(name);
-    if (found == all_.end() || found->second.empty()) throw std::out_of_range(std::string(name));
-    const std::vector<double>& values = found->second;
+    const std::vector<double>& values = found(name);
     return at_ ? values[at_->which * values.size() / at_->of] : of_all(values);
   }
 
@@ -84,10 +101,11 @@ double host_map_page(const view& v) {
   return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / of(managed_block / page);
 }
 double host_populate(const view& v) {
-  return v.middle("out_new_beyond_again") / blocks_in(stream_bytes);
+  return v.calm("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
+         blocks_in(populated_bytes);
 }
 double host_clear(const view& v) {
-  return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(stream_bytes);
+  return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(populated_bytes);
 }
 double host_fault(const view& v) {
   return v("cpu_touches") / blocks_in(touched_bytes) - at_rate(granule, link_out(v)) - migrate_copy(v) -
@@ -117,17 +135,20 @@ double to_host_call(const view& v) {
   return v("prefetch_out_64KiB") - at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
          of(granule / page) * host_map_page(v);
 }
-// Of the time that a prefetch to the device takes, the part in which one to the host goes on.
+// Of the time that a prefetch to the device takes, the part in which one to the host goes on; the latter may
+// take longer than that, at its full speed then.
 double beside_percent(const view& v) {
-  return std::clamp(v.middle("out_beside_in_percent"), 1.0, 100.0);
+  const double alone = v("out_alone"), beside = v("both_out"), in = v("both_in");
+  const double kept = beside <= in ? alone / beside : (in + alone - beside) / in;
+  return std::clamp(100 * kept, 1.0, 100.0);
 }
 
 // --- faults ---
 double batches_of_block(const view& v) {
-  return std::max(1.0, v("batches_write") / blocks_in(stream_bytes));
+  return std::max(1.0, v.middle("batches_write") / blocks_in(stream_bytes));
 }
 double read_batches_percent(const view& v) {
-  return std::max(100.0, 100 * v("batches_read") / v("batches_write"));
+  return std::max(100.0, 100 * v.middle("batches_read") / v.middle("batches_write"));
 }
 // Granules asked for at a time, the middle of those that fill a block in so many batches:
 // core/machine.hpp has the table.
@@ -192,7 +213,7 @@ double granule_cost(const view& v) {
   return parts_of_fault(v).granule;
 }
 double first_visit(const view& v) {
-  return v.middle("cold_beyond_mapped");
+  return v.calm("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
 }
 double page_fault(const view& v) {
   return v("refill") / of(refilled_bytes / page);
@@ -237,9 +258,9 @@ struct figure {
 constexpr std::array machine_figures = std::to_array<figure>({
     {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
     {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const view& v) { return flops(v("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const view& v) { return flops(v("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const view& v) { return flops(v("product_bf16")); }, 1},
+    {"fp32_flops_per_s", [](const view& v) { return flops(v.middle("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const view& v) { return flops(v.middle("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const view& v) { return flops(v.middle("product_bf16")); }, 1},
     {"device_bytes_per_s", [](const view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
@@ -328,7 +349,7 @@ double median_of(std::vector<double> all) {
 
 double typical_of(std::vector<double> all) {
   std::sort(all.begin(), all.end());
-  const double at = static_cast<double>(all.size() - 1) / 4;
+  const double at = static_cast<double>(all.size() - 1) / 10;
   const auto below = static_cast<std::size_t>(at);
   const double above = all[std::min(below + 1, all.size() - 1)];
   return all[below] + (at - static_cast<double>(below)) * (above - all[below]);

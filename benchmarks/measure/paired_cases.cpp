@@ -110,17 +110,15 @@ measurement small_prefetches(int blocks) {
     const auto count = static_cast<byte_count>(blocks);
     const auto memory = std::make_shared<grant>(seen_data(on, count * managed_block));
     return {{}, [&on, memory, count] {
-              const auto each = [&](way direction) {
-                std::vector<double> times;
-                for (byte_count i = 0; i < count; ++i) {
-                  const managed_range part{memory->data() + i * managed_block, granule};
-                  times.push_back(taken([&] { prefetch(on, direction, part); }));
-                }
-                return median_of(std::move(times));
-              };
+              std::vector<double> in, out;
+              for (byte_count i = 0; i < count; ++i) {
+                const managed_range part{memory->data() + i * managed_block, granule};
+                in.push_back(taken([&] { prefetch(on, way::to_device, part); }));
+                out.push_back(taken([&] { prefetch(on, way::to_host, part); }));
+              }
               repetition r;
-              r.more["in_ns"] = each(way::to_device);
-              r.more["out_ns"] = each(way::to_host);
+              r.more["in_ns"] = median_of(std::move(in));
+              r.more["out_ns"] = median_of(std::move(out));
               return r;
             }};
   };
@@ -270,9 +268,7 @@ measurement out_beside_in(byte_count bytes_in, byte_count bytes_out) {
               const double alone = taken([&] { prefetch(on, way::to_host, out->range()); });
               bring_to_device(on, out->range());
               repetition r = prefetch_at_once(on, in->range(), out->range());
-              const double coming = r.more["to_device_ns"], going = r.more["to_host_ns"];
               r.more["alone_ns"] = alone;
-              r.more["beside_percent"] = 100 * (coming + alone - going) / coming;
               return r;
             }};
   };

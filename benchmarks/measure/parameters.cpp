@@ -92,15 +92,11 @@ std::vector<source> call_sources() {
       {{{"prefetch_in_new"}}, prefetching_whole(way::to_device, stream_bytes, false)},
       {{{"discard_1GiB", "discard_ns"}, {"prefetch_in_discarded", "back_ns"}}, discard_and_back(GiB)},
       {{{"prefetch_out_new", "new_ns"},
-        {"prefetch_out_256MiB", "again_ns"},
+        {"prefetch_out_again", "again_ns"},
         {"out_new_beyond_again", "beyond_ns"}},
-       host_population(stream_bytes),
-       2},
-      {{{"prefetch_out_cleared"}}, discarded_to_host(stream_bytes, false), 2},
-      {{{"out_alone", "alone_ns"},
-        {"both_in", "to_device_ns"},
-        {"both_out", "to_host_ns"},
-        {"out_beside_in_percent", "beside_percent"}},
+       host_population(populated_bytes)},
+      {{{"prefetch_out_cleared"}}, discarded_to_host(populated_bytes, false), 2},
+      {{{"out_alone", "alone_ns"}, {"both_in", "to_device_ns"}, {"both_out", "to_host_ns"}},
        out_beside_in(beside_in, beside_out),
        2},
       {{{"remote_read"}}, advised(remote, advised_step::read, stream_bytes), 4},
@@ -258,7 +254,7 @@ void read_device(bench& on, readings& all) {
 }  // namespace
 
 calibration calibrate(bench& on, const std::function<void(std::string_view)>& progress) {
-  constexpr std::chrono::seconds rounds_end(48);
+  constexpr std::chrono::seconds rounds_end(44);
   const auto begin = clock::now();
   readings all;
   std::vector<std::string> notes;

@@ -85,8 +85,7 @@ TEST_F(microbenchmarks, of_calibration_measure_both_sides_of_a_difference) {
     ASSERT_FALSE(all.first.more.empty()) << m.name;
     for (const repetition& r : all.later) {
       for (const auto& [name, value] : r.more) {
-        const bool difference = name == "beyond_ns" || name == "beside_percent";
-        EXPECT_TRUE(difference || value > 500) << m.name << ' ' << name << ": " << value;
+        EXPECT_TRUE(name == "beyond_ns" || value > 500) << m.name << ' ' << name << ": " << value;
       }
     }
     std::cout << m.name;
