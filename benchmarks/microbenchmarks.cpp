@@ -90,7 +90,7 @@ void add_times(benchmark::State& state, const measurement& what, const samples& 
   const auto by_time = [](const repetition& a, const repetition& b) { return a.total < b.total; };
   const auto [least, most] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
   const nanoseconds median = median_total(all.later);
-  state.counters["repetitions"] = static_cast<double>(all.later.size());
+  state.counters["repetitions_taken"] = static_cast<double>(all.later.size());
   state.counters["first_ns"] = static_cast<double>(all.first.total);
   state.counters["median_ns"] = static_cast<double>(median);
   state.counters["least_ns"] = static_cast<double>(least->total);
