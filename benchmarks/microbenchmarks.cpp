@@ -8,7 +8,10 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -65,6 +68,7 @@ struct runner {
   bench on;
   link_rates link;
   std::string_view family;
+  std::map<std::string, nanoseconds> medians;  // by case
   std::unique_ptr<unified_memory_counter> counter;
 };
 
@@ -86,7 +90,7 @@ void add_times(benchmark::State& state, const measurement& what, const samples& 
   const auto by_time = [](const repetition& a, const repetition& b) { return a.total < b.total; };
   const auto [least, most] = std::minmax_element(all.later.begin(), all.later.end(), by_time);
   const nanoseconds median = median_total(all.later);
-  state.counters["repetitions"] = static_cast<double>(all.later.size());
+  state.counters["repetitions_taken"] = static_cast<double>(all.later.size());
   state.counters["first_ns"] = static_cast<double>(all.first.total);
   state.counters["median_ns"] = static_cast<double>(median);
   state.counters["least_ns"] = static_cast<double>(least->total);
@@ -120,6 +124,7 @@ void run_timed(benchmark::State& state, runner& with, std::string_view family, c
     state.SetIterationTime(static_cast<double>(all.later[next++ % all.later.size()].total) / 1e9);
   }
   if (all.later.empty()) return;
+  with.medians[what.name] = median_total(all.later);
   add_times(state, what, all, with.link);
   add_own(state, all);
   state.SetLabel(what.put_back);
@@ -145,6 +150,34 @@ void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
   state.counters["throttled"] = static_cast<double>(counts.throttling);
 }
 
+// What the driver moved in the time that the case takes uncounted.
+void add_rates(benchmark::State& state, const unified_memory_counts& counts, nanoseconds time,
+               const link_rates& link) {
+  const auto add = [&](const std::string& name, byte_count bytes, double most) {
+    if (bytes == 0) return;
+    const double rate = bytes_per_second(bytes, time);
+    state.counters[name + "_GB_per_s"] = rate / 1e9;
+    state.counters[name + "_link_share"] = rate / most;
+  };
+  add("to_device", counts.to_device.all, link.to_device);
+  add("to_host", counts.to_host.all, link.to_host);
+}
+
+void require_whole(const unified_memory_counts& counts, const measurement& what) {
+  const auto refuse = [](const std::string& why) {
+    throw unsupported("CUPTI lost records, so the counts are not whole: " + why);
+  };
+  if (counts.dropped > 0) refuse("it says that it dropped " + std::to_string(counts.dropped));
+  if (!is_whole(counts)) refuse("demanded bytes came without a fault");
+  const auto compare = [&](const char* where, byte_count seen, byte_count sure) {
+    if (seen < sure) {
+      refuse("it saw " + std::to_string(seen) + " of " + std::to_string(sure) + " bytes go to the " + where);
+    }
+  };
+  compare("device", counts.to_device.all, what.brings_in);
+  compare("host", counts.to_host.all, what.brings_out);
+}
+
 // One repetition after one that does not count.
 void run_counted(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   with.enter(family);
@@ -162,11 +195,14 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
     with.counter->start();
     counted = t.run();
     counts = with.counter->stop();
-    if (!is_whole(counts)) throw unsupported("CUPTI lost records, so the counts are not whole");
+    require_whole(counts, what);
   });
   for ([[maybe_unused]] const auto tick : state) {
     state.SetIterationTime(static_cast<double>(counted.total) / 1e9);
     add_counts(state, counts);
+    if (const auto timed = with.medians.find(what.name); timed != with.medians.end()) {
+      add_rates(state, counts, timed->second, with.link);
+    }
   }
   state.SetLabel("counted, so not a time to compare; " + what.put_back);
 }
@@ -189,8 +225,15 @@ void add_limits(const memory_limits& limits) {
   benchmark::AddCustomContext("host_limit_bytes", std::to_string(limits.host));
 }
 
+// `whole_case_s`: also what is outside of the times, allocation and putting back among it.
 void add_case(const std::string& name, int iterations, std::function<void(benchmark::State&)> run) {
-  benchmark::RegisterBenchmark(name.c_str(), std::move(run))
+  const auto watched = [run = std::move(run)](benchmark::State& state) {
+    const auto begin = std::chrono::steady_clock::now();
+    run(state);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    state.counters["whole_case_s"] = took.count();
+  };
+  benchmark::RegisterBenchmark(name.c_str(), watched)
       ->UseManualTime()
       ->Iterations(iterations)
       ->Unit(benchmark::kMicrosecond);

@@ -25,7 +25,7 @@ struct uvm_costs {
   // isolated accesses to visited data against those after it.
   nanoseconds interrupt_ns = 0;
   // A batch beyond its faults and blocks: flushing the buffer, the replay and the wait for it.
-  // Isolated accesses to data that lies nowhere, less service, chunk, granule and fault.
+  // Isolated accesses to blocks of which one granule is there, less service, granule and fault.
   nanoseconds batch_ns = 0;
   // Each fault that the driver fetches, also the duplicates; a full batch has 256. A full grid
   // streams through memory that lies nowhere, writing, against a sparse touch of it, a block.
@@ -36,14 +36,14 @@ struct uvm_costs {
   std::uint64_t batch_granules = 1;
   // Batches that a stream of reads takes where one of writes takes 100. CUPTI counts both.
   std::uint64_t read_batches_percent = 100;
-  // Each block serviced in a batch. One place in every block of memory that lies nowhere, slope over
-  // the blocks, less chunk, granule and its faults.
+  // Each block serviced in a batch. One place in every block of which another granule is there, slope
+  // over the blocks, less granule and its faults.
   nanoseconds service_ns = 0;
   // Giving a block its chunk of device memory, also where its data has left the device since. Prefetch to the device of data that lies nowhere
   // against discarded data, a block.
   nanoseconds chunk_ns = 0;
   // A block's first service, if it has data on the host: its host pages are mapped for DMA. Isolated
-  // accesses to data that the GPU has never seen against visited data.
+  // accesses by turns to data that the GPU has never seen and to visited data.
   nanoseconds first_visit_ns = 0;
   // Each granule that a fault's service brings in, copies apart: page tables and clearing. One place
   // in every granule of memory that lies nowhere against one in every block, by granules.
@@ -71,8 +71,8 @@ struct uvm_costs {
   // where chunks are 2 MiB.
   nanoseconds page_copy_ns = 0;
   // Displacing one block, beyond the copy: choosing, unmapping and doing the service that needed
-  // the room again. Not to be had without pressure, so never measured: prefetch of one block to the
-  // host, less the copy and 512 * host_map_page, plus service.
+  // the room again. Not to be had without pressure, so never measured: prefetch_to_host_call
+  // plus service.
   nanoseconds evict_ns = 0;
   // Allocating and DMA-mapping the host pages of a block that never had any. Prefetch to the host of
   // data first touched by the GPU against data with host pages, a block.
@@ -90,17 +90,16 @@ struct uvm_costs {
 
   // --- calls (a prefetch that finds everything in place takes its blocks' time alone) ---
 
-  // A prefetch of one block to the device, on a stream that does nothing else: less the copy, chunk,
+  // A prefetch of one granule to the device, on a stream that does nothing else: less the copy, chunk,
   // prefetch_block and host_unmap.
   nanoseconds prefetch_call_ns = 0;
   // What each of its walks takes more behind another one on its stream. Prefetch of 256 MiB in calls of
-  // 16 MiB on one stream, half a call, less 8 * (migrate_copy + 2 MiB at the link's rate) and what one
-  // block takes beside.
+  // one block on one stream, a call, less what one takes alone.
   nanoseconds prefetch_queued_ns = 0;
-  // A prefetch of one block to the host, less the copy, prefetch_block and 512 * host_map_page.
+  // A prefetch of one granule to the host, less the copy, prefetch_block and 16 * host_map_page.
   nanoseconds prefetch_to_host_call_ns = 0;
-  // Speed that a prefetch to the host keeps while one to the device runs, in percent. Prefetches of
-  // the same size each way at once, two threads: (time in + time out alone - time out) / time in.
+  // Speed that a prefetch to the host keeps while one to the device runs, in percent. Prefetches
+  // both ways at once, two threads: (time in + time out alone - time out) / time in.
   std::uint64_t prefetch_to_host_beside_percent = 100;
   // A block in one walk of a prefetch, nothing copied; a call on more than one block walks them
   // twice. Prefetch of 1 GiB of resident data, divided by 1024 (512 blocks, two walks).

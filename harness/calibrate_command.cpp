@@ -21,10 +21,11 @@ int device_of(const std::string& backend) {
 }
 
 // Told before the measuring, not after.
-void require_folder(const std::string& file) {
+void require_folder(const char* option, const std::string& file) {
+  if (file.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   if (!std::filesystem::is_directory(folder)) {
-    throw input_error(fmt::format("--out {}: there is no folder {}", file, folder.string()));
+    throw input_error(fmt::format("{} {}: there is no folder {}", option, file, folder.string()));
   }
 }
 
@@ -43,7 +44,8 @@ class progress_lines {
 std::string source_of(const environment& here, const std::string& like) {
   const gpu_facts& gpu = *here.gpu;
   return fmt::format(
-      "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under estimated, "
+      "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under "
+      "estimated, "
       "evict_ns follows from others; the rest were not measured and are those of machine file {}.",
       here.umbench, gpu.name, gpu.driver.value_or("unknown"), gpu.cuda_runtime,
       here.host.kernel.value_or("unknown kernel"), here.created.substr(0, 10), like);
@@ -66,7 +68,8 @@ int calibrate_command(const calibrate_options& o) {
   machine made = machine_named(machines_in(o.machines), like);
   made.name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
   machine_from_json(to_json(made), "--name " + made.name);  // refuses what cannot be a machine's name
-  require_folder(o.out);
+  require_folder("--out", o.out);
+  require_folder("--samples", o.samples);
   try {
     const environment here = collect_environment(probe_gpu(device));
     measure::calibration found = calibrate_gpu(device, progress_lines());
@@ -79,6 +82,7 @@ int calibrate_command(const calibrate_options& o) {
     made.calibrated = true;
     made.source = source_of(here, like);
     write_file(o.out, to_json(made, found));
+    if (!o.samples.empty()) write_file(o.samples, to_json(found.raw));
     print_figures(found.found);
   } catch (const unsupported& reason) {
     throw input_error(reason.what());

@@ -43,7 +43,7 @@ struct env_options {
   bool json = false;
 };
 struct calibrate_options {
-  std::string backend, out, name, like, machines;
+  std::string backend, out, name, like, machines, samples;
 };
 
 struct tune_options {

@@ -28,6 +28,7 @@ machine machine_from_json(std::string_view text, const std::string& source);
 machine with_figures(machine base, const std::map<std::string, measure::spread>& measured);
 // A machine file that also keeps how far the samples of each figure lay apart.
 std::string to_json(const machine& of, const measure::calibration& from);
+std::string to_json(const measure::readings& all);
 
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);

@@ -37,6 +37,10 @@ std::string to_json(const machine& of, const measure::calibration& from) {
   return dump_indented(out);
 }
 
+std::string to_json(const measure::readings& all) {
+  return dump_indented(json(all));
+}
+
 void check_calibration(fields f) {
   for (const char* const part : {"figures", "samples"}) check_spreads(f.at(part), f.where(part));
   for (const auto& [note, at] : f.list("notes")) as_text(*note, at);

@@ -157,6 +157,7 @@ void add_calibrate(CLI::App& app, calibrate_options& o) {
   option(calibrate, "--like", o.like,
          "Machine whose figures stand, as estimates, for what cannot be measured (h200)");
   option(calibrate, "--machines", o.machines, "Folder with more machine files");
+  option(calibrate, "--samples", o.samples, "JSON file for every sample of every measurement");
 }
 
 void add_merge(CLI::App& app, merge_options& o) {

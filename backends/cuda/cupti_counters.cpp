@@ -148,15 +148,29 @@ unified_memory_counter::~unified_memory_counter() {
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 }
 
+// Without the thread, 4000 to 8191 records arrived of a read of 256 MiB, and no faults among them (driver
+// 580).
 void unified_memory_counter::start() {
   static_cast<void>(stop());
+  collector_ = std::jthread([](const std::stop_token& over) {
+    constexpr auto pause = std::chrono::milliseconds(1);
+    while (!over.stop_requested()) {
+      static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+      std::this_thread::sleep_for(pause);
+    }
+  });
+}
+
+unified_memory_counts unified_memory_counter::stop() {
+  check(cudaDeviceSynchronize());
+  collector_ = {};
+  return collect();
 }
 
 // The driver hands its records on some time after the work: flushes until no more come.
-unified_memory_counts unified_memory_counter::stop() {
+unified_memory_counts unified_memory_counter::collect() {
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr int quiet_enough = 4, most_flushes = 50;
-  check(cudaDeviceSynchronize());
   std::uint64_t seen = 0;
   for (int quiet = 0, flushes = 0; quiet < quiet_enough && flushes < most_flushes; ++flushes) {
     require(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));

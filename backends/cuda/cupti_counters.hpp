@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <thread>
 
 #include "core/trace.hpp"
 #include "core/units.hpp"
@@ -55,10 +56,16 @@ class unified_memory_counter {
   unified_memory_counter(const unified_memory_counter&) = delete;
   unified_memory_counter& operator=(const unified_memory_counter&) = delete;
 
+  // Until stop(), a thread takes records from the driver as they come: it keeps few thousand of a process,
+  // and says of none that it lost.
   void start();
   // Waits for the GPU and for records on their way, some ten milliseconds. Counts of which `is_whole` says
   // no must not be used.
   unified_memory_counts stop();
+
+ private:
+  unified_memory_counts collect();
+  std::jthread collector_;
 };
 
 // Nothing was dropped, and what faults brought in has faults.

@@ -60,14 +60,26 @@ __device__ std::uint64_t now() {
   return time;
 }
 
+// Reads one place; false if there is no zero, so that what follows waits for the value.
+__device__ bool read_zero(const std::byte* at, std::uint32_t* time) {
+  const std::uint64_t begin = now();
+  if (*reinterpret_cast<const volatile int*>(at) != 0) return false;
+  if (time != nullptr) *time = static_cast<std::uint32_t>(now() - begin);
+  return true;
+}
+
 __global__ void chase_places(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled,
                              std::uint32_t* times) {
-  std::int64_t offset = 0;  // stays 0: what is read are zeros, which the compiler cannot know
   for (std::int64_t i = 0; i < places; ++i) {
-    const std::uint64_t begin = now();
-    offset += *reinterpret_cast<const volatile int*>(data + place_of(i, places, shuffled) * stride + offset);
-    if (offset != 0) return;  // so the time below is taken after the value has come
-    if (times != nullptr) times[i] = static_cast<std::uint32_t>(now() - begin);
+    std::uint32_t* const time = times != nullptr ? times + i : nullptr;
+    if (!read_zero(data + place_of(i, places, shuffled) * stride, time)) return;
+  }
+}
+
+__global__ void chase_places_in_turn(const std::byte* first, const std::byte* second, std::int64_t places,
+                                     std::int64_t stride, std::uint32_t* times) {
+  for (std::int64_t i = 0; i < places; ++i) {
+    if (!read_zero((i % 2 == 0 ? first : second) + i / 2 * stride, times + i)) return;
   }
 }
 
@@ -113,6 +125,13 @@ void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, 
   chase_places<<<1, 1, 0, where.stream>>>(data, static_cast<std::int64_t>(bytes / stride),
                                           static_cast<std::int64_t>(stride), order == visiting::shuffled,
                                           times);
+  check(cudaGetLastError());
+}
+
+void chase_in_turn(kernels::launch_site where, const std::byte* first, const std::byte* second,
+                   std::int64_t places, byte_count stride, std::uint32_t* times) {
+  chase_places_in_turn<<<1, 1, 0, where.stream>>>(first, second, places, static_cast<std::int64_t>(stride),
+                                                  times);
   check(cudaGetLastError());
 }
 

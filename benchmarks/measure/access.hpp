@@ -28,6 +28,11 @@ void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes
 void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,
            visiting order, std::uint32_t* times);
 
+// The same through two pieces of memory in turn: place i of the first is read 2i of the chain, place i of
+// the second read 2i + 1. `places` counts both.
+void chase_in_turn(kernels::launch_site where, const std::byte* first, const std::byte* second,
+                   std::int64_t places, byte_count stride, std::uint32_t* times);
+
 // Copies by `blocks` blocks of 1024 threads.
 void copy_by_kernel(kernels::launch_site where, const std::byte* from, std::byte* to, byte_count bytes,
                     int blocks);

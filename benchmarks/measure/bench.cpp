@@ -94,23 +94,23 @@ grant bench::system_memory(byte_count bytes) {
   return {std::move(lease), arena(data, bytes, &release_system)};
 }
 
-std::byte* bench::shared_pinned(byte_count bytes) {
-  if (shared_pinned_.bytes() < bytes) {
-    shared_pinned_.release();
-    shared_pinned_ = pinned_memory(bytes);
+std::shared_ptr<const grant> bench::shared_pinned(byte_count bytes) {
+  if (!shared_pinned_ || shared_pinned_->bytes() < bytes) {
+    shared_pinned_.reset();
+    shared_pinned_ = std::make_shared<grant>(pinned_memory(bytes));
   }
-  return shared_pinned_.data();
+  return shared_pinned_;
 }
-std::byte* bench::shared_device(byte_count bytes) {
-  if (shared_device_.bytes() < bytes) {
-    shared_device_.release();
-    shared_device_ = device_memory(bytes);
+std::shared_ptr<const grant> bench::shared_device(byte_count bytes) {
+  if (!shared_device_ || shared_device_->bytes() < bytes) {
+    shared_device_.reset();
+    shared_device_ = std::make_shared<grant>(device_memory(bytes));
   }
-  return shared_device_.data();
+  return shared_device_;
 }
 void bench::let_go() {
-  shared_pinned_.release();
-  shared_device_.release();
+  shared_pinned_.reset();
+  shared_device_.reset();
 }
 
 session& bench::libraries() {
@@ -120,7 +120,7 @@ session& bench::libraries() {
 
 void occupy(bench& on, std::size_t stream) {
   constexpr byte_count bytes = 64 * MiB;  // by one block, which takes its time
-  touch_all(on.site(stream), on.shared_device(bytes), bytes, access::write, 1);
+  touch_all(on.site(stream), on.shared_device(bytes)->data(), bytes, access::write, 1);
 }
 
 void bring_to_host(const bench& on, managed_range what) {

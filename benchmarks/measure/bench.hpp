@@ -58,10 +58,10 @@ class bench {
   grant managed_memory(byte_count bytes);
   grant system_memory(byte_count bytes);
 
-  // Kept from case to case, since 1 GiB takes a third of a second to allocate; contents are lost with
-  // the next call. let_go() frees it.
-  std::byte* shared_pinned(byte_count bytes);
-  std::byte* shared_device(byte_count bytes);
+  // Kept from case to case, since 1 GiB takes a third of a second to allocate: of at least `bytes`, with
+  // contents that others change. let_go() frees it unless a case still has it.
+  std::shared_ptr<const grant> shared_pinned(byte_count bytes);
+  std::shared_ptr<const grant> shared_device(byte_count bytes);
   void let_go();
 
   // cuDNN and cuBLASLt, opened at the first call.
@@ -72,7 +72,7 @@ class bench {
   device_facts facts_;
   std::array<um::stream, streams> streams_;
   memory_ledger ledger_;
-  grant shared_pinned_, shared_device_;
+  std::shared_ptr<const grant> shared_pinned_, shared_device_;
   std::unique_ptr<session> libraries_;
 };
 

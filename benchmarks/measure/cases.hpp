@@ -35,6 +35,8 @@ struct measurement {
   way over_link = way::none;             // the pinned copy rate that GB/s are a share of
   std::string put_back;                  // how residency is put back before every repetition
   bool migrates = false;                 // managed memory moves, so that counting is worth a pass
+  byte_count brings_in = 0;              // what the driver moves to the device, where that is certain
+  byte_count brings_out = 0;             // and to the host; counts that show less are not whole
   int repetitions = 4;                   // after the first, unless they take long
   std::function<trial(bench&)> prepare;  // throws unsupported or out_of_memory with the reason
 };

@@ -56,8 +56,9 @@ measurement gpu_touches(const gpu_access& what);
 // `fault_ns` is the median of their times by the GPU's clock, but for the first, `idle_fault_ns`, which
 // finds the driver idle.
 measurement isolated_fault(state data);
-// The CPU writes data that is on the GPU, 4 bytes at every `stride`.
-measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint);
+// The CPU writes or reads data that is on the GPU, 4 bytes at every `stride`.
+measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint,
+                        access how = access::write);
 measurement cpu_first_touch(byte_count bytes);
 
 // --- prefetch ---
@@ -74,6 +75,8 @@ struct prefetching {
 measurement prefetch_of(const prefetching& what);
 // Both directions at once, half of the bytes each, from two threads.
 measurement prefetch_both_ways(byte_count bytes);
+// Two threads, one for each direction; the counters `to_device_ns` and `to_host_ns` are when each was over.
+repetition prefetch_at_once(const bench& on, managed_range in, managed_range out);
 
 // --- advice ---
 enum class advised_step : std::uint8_t { advise, read, read_again, write, write_after_read, cpu_touch };
@@ -110,5 +113,27 @@ measurement square_product(precision arithmetic, std::int64_t side);
 measurement device_copy(byte_count bytes);
 // Launches of an empty kernel one after the other.
 measurement empty_launches(int count);
+
+// --- pairs, for calibration: what is compared with one another is measured in one go; its parts are
+// counters ---
+// Prefetch of mapped data to the device, again while it is there, and to the host: in_ns, there_ns, out_ns.
+measurement round_trip(byte_count bytes);
+// Discard, and a prefetch to the device after it: discard_ns, back_ns.
+measurement discard_and_back(byte_count bytes);
+// Medians of prefetches of 64 KiB, each of a block of its own, there and back by turns: in_ns, out_ns.
+measurement small_prefetches(int blocks);
+// Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
+// the one beyond the other, beyond_ns.
+measurement first_visits(int blocks);
+// Isolated faults of one kernel each, the driver resting before: idle_fault_ns.
+measurement idle_faults(int faults);
+// One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
+// place, or one thread (the median of a fault).
+measurement touches_again(int blocks);
+measurement faults_again(int blocks);
+// Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
+measurement host_population(byte_count bytes);
+// A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.
+measurement out_beside_in(byte_count bytes_in, byte_count bytes_out);
 
 }  // namespace um::measure

@@ -4,61 +4,13 @@
 #include <memory>
 
 #include "benchmarks/measure/families.hpp"
+#include "benchmarks/measure/staged_data.hpp"
 
 namespace um::measure {
 namespace {
 
 constexpr std::array<const char*, 5> state_names{"nowhere", "cold", "warm", "unmapped", "device"};
 constexpr std::array<const char*, 4> pattern_names{"sequential", "strided", "shuffled", "chase"};
-
-const char* put_back_of(state data) {
-  constexpr std::array<const char*, 5> texts{
-      "allocated anew, touched by nobody", "allocated anew and written by the CPU, never seen by the GPU",
-      "prefetched to the CPU, where it is mapped; seen by the GPU before",
-      "allocated anew, preferring the CPU, and written by the GPU over the link; then advised to prefer the "
-      "GPU, which takes its mappings away, and advice withdrawn",
-      "prefetched to the GPU"};
-  return texts.at(static_cast<std::size_t>(data));
-}
-
-// Managed memory in one of the states, in whole blocks.
-class staged_data {
- public:
-  staged_data(bench& on, state wanted, byte_count bytes)
-      : on_(on), wanted_(wanted), bytes_(round_up(bytes, managed_block)) {
-    if (!is_kept()) return;
-    memory_ = on.managed_memory(bytes_);
-    fill_by_host(memory_.range());
-    bring_to_device(on, memory_.range());
-  }
-  void put_back() {
-    if (wanted_ == state::warm) return bring_to_host(on_, memory_.range());
-    if (wanted_ == state::device) return bring_to_device(on_, memory_.range());
-    memory_.release();
-    memory_ = on_.managed_memory(bytes_);
-    if (wanted_ == state::cold) fill_by_host(memory_.range());
-    if (wanted_ == state::unmapped) populate_unmapped();
-  }
-  std::byte* data() const { return memory_.data(); }
-
- private:
-  bool is_kept() const { return wanted_ == state::warm || wanted_ == state::device; }
-
-  // Data that lies nowhere goes where it prefers to be. The CPU never touches it, so it has no mapping
-  // there; a new preference takes the GPU's mapping of host memory away, and nothing moves.
-  void populate_unmapped() {
-    advise_range(memory_.range(), advice::preferred_host, on_.device());
-    touch_all(on_.site(), memory_.data(), bytes_, access::write);
-    check(cudaStreamSynchronize(on_.stream()));
-    advise_range(memory_.range(), advice::preferred_device, on_.device());
-    withdraw_advice(memory_.range(), advice::preferred_device, on_.device());
-  }
-
-  bench& on_;
-  state wanted_;
-  byte_count bytes_;
-  grant memory_;
-};
 
 void issue(const bench& on, const gpu_access& what, std::byte* data) {
   const visiting order = what.in == pattern::shuffled ? visiting::shuffled : visiting::ascending;
@@ -104,19 +56,24 @@ trial chased_blocks(bench& on, state wanted) {
           }};
 }
 
-void write_by_cpu(managed_range what, byte_count stride) {
+void touch_by_cpu(managed_range what, byte_count stride, access how) {
   for (byte_count at = 0; at < what.bytes; at += stride) {
-    *reinterpret_cast<volatile int*>(what.data + at) = 0;
+    auto* const place = reinterpret_cast<volatile int*>(what.data + at);
+    if (how == access::read) {
+      static_cast<void>(*place);
+    } else {
+      *place = 0;
+    }
   }
 }
 
-trial cpu_reaches(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint) {
+trial cpu_reaches(bench& on, byte_count bytes, byte_count stride, std::optional<advice> hint, access how) {
   const auto memory = std::make_shared<grant>(on.managed_memory(bytes));
   fill_by_host(memory->range());
   if (hint) advise_range(memory->range(), *hint, on.device());
   return {[&on, memory] { bring_to_device(on, memory->range()); },
-          [memory, bytes, stride] {
-            repetition r = timed([&] { write_by_cpu(memory->range(), stride); });
+          [memory, bytes, stride, how] {
+            repetition r = timed([&] { touch_by_cpu(memory->range(), stride, how); });
             r.more["ns_per_touch"] =
                 static_cast<double>(r.total) * static_cast<double>(stride) / static_cast<double>(bytes);
             return r;
@@ -159,6 +116,7 @@ measurement gpu_touches(const gpu_access& what) {
       whole && what.data != state::nowhere && what.data != state::device ? way::to_device : way::none;
   m.put_back = put_back_of(what.data);
   m.migrates = what.data != state::device;
+  if (m.over_link != way::none) m.brings_in = what.bytes;
   m.repetitions = 3;
   m.prepare = [what, touches](bench& on) -> trial {
     const auto memory = std::make_shared<staged_data>(on, what.data, what.bytes);
@@ -183,15 +141,16 @@ measurement isolated_fault(state data) {
   return m;
 }
 
-measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint) {
+measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint, access how) {
   measurement m;
-  m.name = "faults/cpu_write/data:device/advice:" + std::string(hint ? to_text(*hint) : "none") +
+  m.name = std::string("faults/cpu_") + (how == access::read ? "read" : "write") +
+           "/data:device/advice:" + std::string(hint ? to_text(*hint) : "none") +
            "/stride:" + in_name(stride) + "/size:" + in_name(bytes);
   m.bytes = bytes / stride * sizeof(int);
   m.put_back = "prefetched to the GPU";
   m.migrates = true;
   m.repetitions = 3;
-  m.prepare = [=](bench& on) { return cpu_reaches(on, bytes, stride, hint); };
+  m.prepare = [=](bench& on) { return cpu_reaches(on, bytes, stride, hint, how); };
   return m;
 }
 
@@ -251,11 +210,10 @@ std::vector<measurement> fault_cases(const device_facts& on) {
     }
     all.push_back(system_access(how, 128 * MiB));
   }
-  for (const std::optional<advice> hint :
-       {std::optional<advice>{}, std::optional(advice::preferred_device)}) {
-    for (const byte_count stride : {4 * KiB, 64 * KiB, 2 * MiB}) {
-      all.push_back(cpu_touches(16 * MiB, stride, hint));
-    }
+  for (const byte_count stride : {4 * KiB, 64 * KiB, 2 * MiB}) {
+    all.push_back(cpu_touches(16 * MiB, stride, {}));
+    all.push_back(cpu_touches(16 * MiB, stride, advice::preferred_device));
+    all.push_back(cpu_touches(16 * MiB, stride, {}, access::read));
   }
   return all;
 }

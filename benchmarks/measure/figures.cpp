@@ -24,21 +24,48 @@ constexpr double blocks_in(byte_count bytes) {
   return of(bytes / managed_block);
 }
 
-// A sample of every reading, or what is typical of it. A reading that is not there is noted.
+// Sample `which` of the reading that has most, which has `of`; others have theirs as often as was needed.
+struct moment {
+  std::size_t which = 0, of = 1;
+};
+
+// Every reading at one moment, or what is typical of it. A reading that is not there is noted.
 class view {
  public:
-  view(const readings& all, std::optional<std::size_t> sample) : all_(all), sample_(sample) {}
+  view(const readings& all, std::optional<moment> at) : all_(all), at_(at) {}
 
-  double operator()(std::string_view name) const {
-    const auto found = all_.find(name);
-    if (found == all_.end() || found->second.empty()) throw std::out_of_range(std::string(name));
-    const std::vector<double>& values = found->second;
-    return sample_ ? values[*sample_ % values.size()] : typical_of(values);
+  // A time.
+  double operator()(std::string_view name) const { return value(name, &typical_of); }
+  // What has its own reasons to vary: what a GPU keeps up under load, counts.
+  double middle(std::string_view name) const { return value(name, &median_of); }
+  // A difference of two readings taken together, which disturbances make larger or smaller: the middle of
+  // the calm half of them, that with the least sums of the two.
+  double calm(std::string_view difference, std::string_view one, std::string_view other) const {
+    if (at_) return value(difference, &median_of);
+    const std::vector<double>&apart = found(difference), &a = found(one), &b = found(other);
+    std::vector<double> sums;
+    for (std::size_t i = 0; i < apart.size(); ++i) sums.push_back(a.at(i) + b.at(i));
+    const double most = median_of(sums);
+    std::vector<double> kept;
+    for (std::size_t i = 0; i < apart.size(); ++i) {
+      if (sums[i] <= most) kept.push_back(apart[i]);
+    }
+    return median_of(std::move(kept));
   }
 
  private:
+  const std::vector<double>& found(std::string_view name) const {
+    const auto at = all_.find(name);
+    if (at == all_.end() || at->second.empty()) throw std::out_of_range(std::string(name));
+    return at->second;
+  }
+  double value(std::string_view name, double (*of_all)(std::vector<double>)) const {
+    const std::vector<double>& values = found(name);
+    return at_ ? values[at_->which * values.size() / at_->of] : of_all(values);
+  }
+
   const readings& all_;
-  std::optional<std::size_t> sample_;
+  std::optional<moment> at_;
 };
 
 double rate(byte_count bytes, double ns) {
@@ -74,10 +101,11 @@ double host_map_page(const view& v) {
   return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / of(managed_block / page);
 }
 double host_populate(const view& v) {
-  return (v("prefetch_out_new") - v("prefetch_out_256MiB")) / blocks_in(stream_bytes);
+  return v.calm("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
+         blocks_in(populated_bytes);
 }
 double host_clear(const view& v) {
-  return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(stream_bytes);
+  return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(populated_bytes);
 }
 double host_fault(const view& v) {
   return v("cpu_touches") / blocks_in(touched_bytes) - at_rate(granule, link_out(v)) - migrate_copy(v) -
@@ -92,32 +120,35 @@ double host_unmap(const view& v) {
 }
 
 // --- calls ---
+// What a prefetch of a piece of one block to the device takes beside its copy.
 double beside_moving(const view& v) {
-  return v("prefetch_in_2MiB") - moved_block(v);
+  return v("prefetch_in_64KiB") - at_rate(granule, link_in(v)) - migrate_copy(v);
 }
 double prefetch_call(const view& v) {
   return beside_moving(v) - prefetch_block(v) - chunk(v) - host_unmap(v);
 }
 double prefetch_queued(const view& v) {
-  constexpr double calls = of(stream_bytes / queued_call);
-  return (v("prefetch_in_calls") / calls - blocks_in(queued_call) * moved_block(v) - beside_moving(v)) / 2;
+  static_assert(queued_call == managed_block, "one walk a call");
+  return v("prefetch_in_calls") / of(stream_bytes / queued_call) - moved_block(v) - beside_moving(v);
 }
 double to_host_call(const view& v) {
-  return v("prefetch_out_2MiB") - at_rate(managed_block, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
-         of(managed_block / page) * host_map_page(v);
+  return v("prefetch_out_64KiB") - at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
+         of(granule / page) * host_map_page(v);
 }
-// Of the time that a prefetch to the device takes, the part in which one to the host goes on.
+// Of the time that a prefetch to the device takes, the part in which one to the host goes on; the latter may
+// take longer than that, at its full speed then.
 double beside_percent(const view& v) {
-  const double kept = (v("both_in") + v("prefetch_out_256MiB") - v("both_out")) / v("both_in");
+  const double alone = v("out_alone"), beside = v("both_out"), in = v("both_in");
+  const double kept = beside <= in ? alone / beside : (in + alone - beside) / in;
   return std::clamp(100 * kept, 1.0, 100.0);
 }
 
 // --- faults ---
 double batches_of_block(const view& v) {
-  return std::max(1.0, v("batches_write") / blocks_in(stream_bytes));
+  return std::max(1.0, v.middle("batches_write") / blocks_in(stream_bytes));
 }
 double read_batches_percent(const view& v) {
-  return std::max(100.0, 100 * v("batches_read") / v("batches_write"));
+  return std::max(100.0, 100 * v.middle("batches_read") / v.middle("batches_write"));
 }
 // Granules asked for at a time, the middle of those that fill a block in so many batches:
 // core/machine.hpp has the table.
@@ -131,15 +162,16 @@ double batches_by_granules(const view& v) {
   return static_cast<double>(std::min(std::lround(batches_of_block(v)), 6L));
 }
 
-// The costs of a fault are known by four sums: of an isolated fault; of a block touched in one place;
-// of a block touched in every granule, of which half are asked for; of a block that a stream fills.
-// They follow from each other, so they are found by substitution until nothing changes.
+// The costs of a fault are known by four sums: of an isolated fault in a block that has its chunk; of
+// one place in every such block; of a block touched in every granule, of which half are asked for; of a
+// block that a stream fills. They follow from each other, so they are found by substitution until nothing
+// changes.
 struct fault_parts {
   double batch = 0, fault = 0, service = 0, granule = 0;
 };
 fault_parts parts_of_fault(const view& v) {
-  const double isolated = v("isolated_nowhere");
-  const double sparse = (v("many_blocks") - v("few_blocks")) / (many_blocks - few_blocks);
+  const double isolated = v("isolated_again");
+  const double sparse = (v("many_again") - v("few_again")) / (many_blocks - few_blocks);
   const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
   const double stream = v("first_touch_write") / blocks_in(stream_bytes);
   const double batches = batches_by_granules(v);
@@ -147,10 +179,9 @@ fault_parts parts_of_fault(const view& v) {
   fault_parts p;
   for (int i = 0; i < 50; ++i) {
     const double full = p.batch + full_batch * p.fault;
-    const double first =
-        sparse - faults_of_page * (p.fault + p.batch / full_batch);  // service, chunk, granule
-    p.granule = (dense - dense_faults / full_batch * full - first) / (granules_in_block - 1);
-    p.service = first - chunk(v) - p.granule;
+    const double first = sparse - faults_of_page * (p.fault + p.batch / full_batch);  // service, granule
+    p.granule = (dense - dense_faults / full_batch * full - first - chunk(v)) / (granules_in_block - 1);
+    p.service = first - p.granule;
     p.batch = isolated - first - p.fault;
     const double stream_full = (stream - chunk(v) - granules_in_block * p.granule) / batches - p.service;
     p.fault = (stream_full - p.batch) / full_batch;
@@ -182,7 +213,7 @@ double granule_cost(const view& v) {
   return parts_of_fault(v).granule;
 }
 double first_visit(const view& v) {
-  return v("isolated_cold") - v("isolated_mapped");
+  return v.calm("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
 }
 double page_fault(const view& v) {
   return v("refill") / of(refilled_bytes / page);
@@ -227,9 +258,9 @@ struct figure {
 constexpr std::array machine_figures = std::to_array<figure>({
     {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
     {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const view& v) { return flops(v("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const view& v) { return flops(v("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const view& v) { return flops(v("product_bf16")); }, 1},
+    {"fp32_flops_per_s", [](const view& v) { return flops(v.middle("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const view& v) { return flops(v.middle("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const view& v) { return flops(v.middle("product_bf16")); }, 1},
     {"device_bytes_per_s", [](const view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
@@ -296,9 +327,10 @@ std::size_t most_samples(const readings& all) {
 // Of the samples that tell.
 spread spread_over_samples(const figure& f, const readings& all) {
   std::vector<double> values{f.value(view(all, {}))};
-  for (std::size_t i = 0; i < most_samples(all); ++i) {
+  const std::size_t most = most_samples(all);
+  for (std::size_t i = 0; i < most; ++i) {
     try {
-      values.push_back(f.value(view(all, i)));
+      values.push_back(f.value(view(all, moment{i, most})));
     } catch (const std::out_of_range&) {
       continue;
     }
@@ -317,7 +349,7 @@ double median_of(std::vector<double> all) {
 
 double typical_of(std::vector<double> all) {
   std::sort(all.begin(), all.end());
-  const double at = static_cast<double>(all.size() - 1) / 4;
+  const double at = static_cast<double>(all.size() - 1) / 10;
   const auto below = static_cast<std::size_t>(at);
   const double above = all[std::min(below + 1, all.size() - 1)];
   return all[below] + (at - static_cast<double>(below)) * (above - all[below]);

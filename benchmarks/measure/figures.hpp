@@ -11,8 +11,8 @@
 namespace um::measure {
 
 double median_of(std::vector<double> all);  // of at least one
-// The lower quartile, of at least one: what a time is while nothing disturbs it. Disturbances (in a
-// virtual machine those of its host) only ever add, and come and go within seconds.
+// The lower decile, of at least one: what a time is while nothing disturbs it. Disturbances (in a virtual
+// machine those of its host) only ever add, last for seconds, and may take most of a minute.
 double typical_of(std::vector<double> all);
 
 struct spread {
@@ -38,6 +38,7 @@ figures figures_from(const readings& all);
 struct calibration {
   figures found;
   std::map<std::string, spread> samples;  // of the readings
+  readings raw;
 };
 
 }  // namespace um::measure

@@ -29,8 +29,8 @@ void issue(const bench& on, mover by, const one_way& what) {
 }
 
 trial prepared(bench& on, mover by, way direction, byte_count bytes) {
-  std::byte* const host = on.shared_pinned(bytes);
-  std::byte* const device = on.shared_device(bytes);
+  const auto pinned = on.shared_pinned(bytes), resident = on.shared_device(bytes);
+  std::byte *const host = pinned->data(), *const device = resident->data();
   std::vector<one_way> copies;
   if (direction == way::both) {
     const byte_count half = bytes / 2;
@@ -40,7 +40,7 @@ trial prepared(bench& on, mover by, way direction, byte_count bytes) {
   } else {
     copies = {{device, host, bytes, 0}};
   }
-  return {{}, [&on, by, copies] {
+  return {{}, [&on, by, copies, pinned, resident] {
             return timed([&] {
               for (const one_way& c : copies) issue(on, by, c);
             });
@@ -70,11 +70,11 @@ measurement small_copies(int copies) {
   m.put_back = "nothing to put back: pinned and device memory";
   m.repetitions = 10;
   m.prepare = [copies](bench& on) -> trial {
-    std::byte* const host = on.shared_pinned(each);
-    std::byte* const device = on.shared_device(each);
+    const auto host = on.shared_pinned(each), device = on.shared_device(each);
     return {{}, [&on, copies, host, device] {
+              const one_way copy{host->data(), device->data(), each, 0};
               return timed([&] {
-                for (int i = 0; i < copies; ++i) issue(on, mover::copy_engine, {host, device, each, 0});
+                for (int i = 0; i < copies; ++i) issue(on, mover::copy_engine, copy);
               });
             }};
   };

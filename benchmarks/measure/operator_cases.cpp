@@ -16,7 +16,7 @@ constexpr std::array<const char*, 5> put_back_texts{
     "nothing to put back: device memory", "operands prefetched to the CPU", "operands prefetched to the GPU",
     "operands prefetched to the CPU", "nothing to put back: pinned memory, reached over the link"};
 
-constexpr byte_count most_over_the_link = 3 * GiB;
+constexpr byte_count most_over_the_link = 3 * GiB, most_counted = 512 * MiB;
 
 struct layer {
   std::string name;
@@ -118,7 +118,7 @@ measurement convolving(const layer& of, convolution_kind kind, placing where) {
   for (const byte_count bytes : operand_bytes(what)) m.bytes += bytes;
   if (where != placing::device && where != placing::managed_warm) m.over_link = way::to_device;
   m.put_back = put_back_texts.at(place);
-  m.migrates = where == placing::managed_cold && m.bytes <= GiB;
+  m.migrates = where == placing::managed_cold && m.bytes <= most_counted;
   m.repetitions = m.bytes > GiB || where == placing::zero_copy ? 1 : 3;
   m.prepare = [=, bytes = m.bytes](bench& on) -> trial {
     if (where == placing::zero_copy && bytes > most_over_the_link) {
@@ -156,10 +156,11 @@ measurement device_copy(byte_count bytes) {
   m.put_back = "nothing to put back: device memory";
   m.repetitions = 5;
   m.prepare = [bytes](bench& on) -> trial {
-    std::byte* const memory = on.shared_device(2 * bytes);
+    const auto memory = on.shared_device(2 * bytes);
     return {{}, [&on, memory, bytes] {
               return timed_on(on.stream(), [&] {
-                check(cudaMemcpyAsync(memory + bytes, memory, bytes, cudaMemcpyDeviceToDevice, on.stream()));
+                check(cudaMemcpyAsync(memory->data() + bytes, memory->data(), bytes, cudaMemcpyDeviceToDevice,
+                                      on.stream()));
               });
             }};
   };

@@ -100,8 +100,9 @@ nanoseconds elapsed(std::chrono::steady_clock::time_point since) {
       .count();
 }
 
-// Two threads, one for each direction; the counters are when each was over.
-repetition both_ways(const bench& on, managed_range in, managed_range out) {
+}  // namespace
+
+repetition prefetch_at_once(const bench& on, managed_range in, managed_range out) {
   nanoseconds in_ns = 0, out_ns = 0;
   repetition r = timed([&] {
     const auto begin = std::chrono::steady_clock::now();
@@ -118,8 +119,6 @@ repetition both_ways(const bench& on, managed_range in, managed_range out) {
   return r;
 }
 
-}  // namespace
-
 measurement prefetch_of(const prefetching& what) {
   measurement m;
   m.name = name_of(what);
@@ -128,6 +127,8 @@ measurement prefetch_of(const prefetching& what) {
       what.there || (what.direction == way::to_device && !what.populated) ? way::none : what.direction;
   m.put_back = put_back_of(what);
   m.migrates = true;
+  if (!what.there && what.direction == way::to_host) m.brings_out = what.bytes;
+  if (!what.there && what.direction == way::to_device && what.populated) m.brings_in = what.bytes;
   m.repetitions = what.bytes <= 32 * MiB ? 10 : 3;
   m.prepare = [what](bench& on) -> trial {
     const auto site = std::make_shared<prefetch_site>(on, what);
@@ -153,7 +154,7 @@ measurement prefetch_both_ways(byte_count bytes) {
               bring_to_device(on, in->range());
               bring_to_host(on, in->range());
             },
-            [&on, in, out] { return both_ways(on, in->range(), out->range()); }};
+            [&on, in, out] { return prefetch_at_once(on, in->range(), out->range()); }};
   };
   return m;
 }

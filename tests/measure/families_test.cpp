@@ -46,6 +46,19 @@ TEST(families, know_the_bytes_of_what_goes_over_the_link) {
   }
 }
 
+// Counts are held to these, so a case that is counted and moves everything must say so.
+TEST(families, are_sure_of_what_moves_only_where_it_is_counted) {
+  int in = 0, out = 0;
+  for (const measurement& m : all_cases()) {
+    EXPECT_TRUE(m.migrates || (m.brings_in == 0 && m.brings_out == 0)) << m.name;
+    EXPECT_LE(std::max(m.brings_in, m.brings_out), m.bytes) << m.name;
+    in += m.brings_in > 0 ? 1 : 0;
+    out += m.brings_out > 0 ? 1 : 0;
+  }
+  EXPECT_GT(in, 20);
+  EXPECT_GT(out, 15);
+}
+
 // The driver faults page by page there: seconds a gigabyte.
 TEST(families, write_to_discarded_data_in_small) {
   for (const measurement& m : discard_cases(made_up)) {
