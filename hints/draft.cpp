@@ -108,8 +108,8 @@ class drafter {
     return home;
   }
 
-  // Inputs only where a rule names them: read by the first operator alone, they are worth their room less
-  // than the wait for them when an iteration begins.
+  // Small inputs only where a rule names them: they are worth their room less than the wait for them when an
+  // iteration begins.
   bool may_twin(const tensor_choice& which, tensor_id t) const {
     const role use = g_.tensors[t].use;
     const bool used = std::ranges::any_of(g_.ops, [&](const op& o) {
@@ -118,7 +118,7 @@ class drafter {
     });
     return used && fills_blocks(g_.tensors[t]) && moves_in_parts(t) &&
            (use == role::activation || use == role::activation_gradient ||
-            (use == role::input && !which.roles.empty()));
+            (use == role::input && (!which.roles.empty() || um::bytes_of(g_.tensors[t]) > p_.budget / 20)));
   }
 
   // What slices go over moves as a whole for each of them where no parts of it are whole blocks: that much

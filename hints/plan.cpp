@@ -91,7 +91,8 @@ class planning {
     if (evicts_ == nullptr || std::ranges::none_of(s_.rules, places_on_device)) return first;
     try {
       const memory_plan plan = fits_ ? draft_with(first) : plan_with(first);
-      first.on_device = !fits_ || keeps_budget(plan);
+      const bool small = lower(p_, plan, placed_by).device_arena_bytes <= p_.budget / 2;
+      first.on_device = fits_ ? keeps_budget(plan) : small;
     } catch (const infeasible&) {
       first.on_device = false;
     }
@@ -215,8 +216,10 @@ class planning {
     consider(first);
     for (nanoseconds before = 0; trials > 0 && before != time_of(best);) {
       before = time_of(best);
-      for (const std::int64_t percent : {15, 35, 50, 10, 5, 70, 100})
+      for (const std::int64_t percent : {15, 35, 50, 10, 70, 100})
         consider(changed(at, &setting::cut_percent, percent));
+      // The more slices, the longer the planning: only where few were not enough.
+      if (at.cut_percent <= 10) consider(changed(at, &setting::cut_percent, std::int64_t{5}));
       for (const std::int64_t percent : {2, 5, 10, 20})
         consider(changed(at, &setting::reserve_percent, percent));
       for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB})
