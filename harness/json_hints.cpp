@@ -13,7 +13,7 @@ constexpr std::array all_roles{role::input,      role::label,
                                role::activation, role::activation_gradient,
                                role::output};
 constexpr std::array all_uses{tensor_use::any, tensor_use::read_only, tensor_use::written,
-                              tensor_use::needed_again};
+                              tensor_use::needed_again, tensor_use::passing};
 constexpr std::int64_t most_operators = 4096, most_trials = 1000;
 
 // --- which tensors ---

@@ -44,6 +44,7 @@ class drafter {
         if (at.empty() || at.back() != i) at.push_back(i);
       }
     }
+    home_ = homes();
   }
 
   memory_plan plan() {
@@ -53,7 +54,7 @@ class drafter {
       if (const auto* x = std::get_if<evict_rule>(&r.what)) leave(r.which, *x);
       if (const auto* x = std::get_if<discard_rule>(&r.what)) forget(r.which, *x);
     }
-    memory_plan made{homes(), at_start_};
+    memory_plan made{home_, at_start_};
     for (std::size_t i = 0; i < order_.size(); ++i) {
       made.actions.insert(made.actions.end(), before_[i].begin(), before_[i].end());
       made.actions.emplace_back(order_[i]);
@@ -84,6 +85,11 @@ class drafter {
     return all;
   }
 
+  // Hints are for what lies in managed memory.
+  bool is_for(const tensor_choice& which, tensor_id t) const {
+    return is_managed(home_[t]) && choose_.is_for(which, t);
+  }
+
   std::vector<residence> homes() const {
     std::vector<residence> home(g_.tensors.size(), residence::managed);
     for (tensor_id t = 0; t < home.size(); ++t) {
@@ -95,21 +101,24 @@ class drafter {
           placed = true;
         }
         const auto* e = std::get_if<evict_rule>(&r.what);
-        if (e != nullptr && e->by == evict_means::twin && !placed && may_twin(t))
+        if (e != nullptr && e->by == evict_means::twin && !placed && may_twin(r.which, t))
           home[t] = residence::twinned;
       }
     }
     return home;
   }
 
-  bool may_twin(tensor_id t) const {
+  // Small inputs only where a rule names them: they are worth their room less than the wait for them when an
+  // iteration begins.
+  bool may_twin(const tensor_choice& which, tensor_id t) const {
     const role use = g_.tensors[t].use;
     const bool used = std::ranges::any_of(g_.ops, [&](const op& o) {
       const auto all = operands_of(o);
       return std::ranges::find(all, t) != all.end();
     });
     return used && fills_blocks(g_.tensors[t]) && moves_in_parts(t) &&
-           (use == role::input || use == role::activation || use == role::activation_gradient);
+           (use == role::activation || use == role::activation_gradient ||
+            (use == role::input && (!which.roles.empty() || um::bytes_of(g_.tensors[t]) > p_.budget / 20)));
   }
 
   // What slices go over moves as a whole for each of them where no parts of it are whole blocks: that much
@@ -125,7 +134,7 @@ class drafter {
       if (!fills_blocks(g_.tensors[t])) continue;  // advice on part of a block would split it
       for (const hint_rule& r : s_.rules) {
         const auto* x = std::get_if<advice_rule>(&r.what);
-        if (x != nullptr && choose_.is_for(r.which, t)) at_start_.emplace_back(advise{t, x->hint});
+        if (x != nullptr && is_for(r.which, t)) at_start_.emplace_back(advise{t, x->hint});
       }
     }
   }
@@ -148,8 +157,7 @@ class drafter {
         const bool recent = now - at->second <= ahead + 1;
         at->second = now;
         const tensor_id t = u.what.what;
-        if (recent || !fills_blocks(g_.tensors[t]) || !choose_.is_for(which, t) || !on_side(u, rule.of))
-          continue;
+        if (recent || !fills_blocks(g_.tensors[t]) || !is_for(which, t) || !on_side(u, rule.of)) continue;
         if (!faulted.empty() && !faulted[order_[target].what][t]) continue;
         wanted[target].push_back(u.what);
       }
@@ -192,7 +200,7 @@ class drafter {
     if (rule.when != evict_when::after_use) return;
     for (const auto& [what, at] : uses_) {
       const tensor& t = g_.tensors[what.what];
-      if (!fills_blocks(t) || !choose_.is_for(which, what.what)) continue;
+      if (!fills_blocks(t) || !is_for(which, what.what)) continue;
       if (rule.by == evict_means::twin && um::bytes_of(t) % (what.part.of * managed_block) != 0) continue;
       for (std::size_t i = 0; i < at.size(); ++i) {
         const bool last = i + 1 == at.size();
@@ -208,14 +216,14 @@ class drafter {
     if (room_is_made()) return;
     for (const auto& [what, at] : uses_) {
       const tensor& t = g_.tensors[what.what];
-      if (!fills_blocks(t) || survives(t.use) || !choose_.is_for(which, what.what)) continue;
+      if (!fills_blocks(t) || survives(t.use) || !is_for(which, what.what)) continue;
       behind_[at.back()].emplace_back(discard{what.what, what.part});
     }
     if (!rule.prefetch) return;
     for (std::size_t i = 0; i < order_.size(); ++i) {
       for (const use_of_piece& u : used_[i]) {
         const bool first = u.writes && uses_.at(u.what).front() == i;
-        if (first && fills_blocks(g_.tensors[u.what.what]))
+        if (first && fills_blocks(g_.tensors[u.what.what]) && is_managed(home_[u.what.what]))
           before_[i].emplace_back(prefetch{u.what.what, u.what.part});
       }
     }
@@ -236,6 +244,7 @@ class drafter {
   tensor_chooser choose_;
   const std::vector<compute>& order_;
   std::vector<cut> cuts_;
+  std::vector<residence> home_;
   std::vector<std::vector<use_of_piece>> used_;     // per compute
   std::map<piece, std::vector<std::size_t>> uses_;  // the computes that touch each
   std::vector<action> at_start_;
@@ -268,6 +277,8 @@ bool tensor_chooser::is_for(const tensor_choice& which, tensor_id t) const {
       return written_[t];
     case tensor_use::needed_again:
       return again_[t];
+    case tensor_use::passing:
+      return written_[t] && !again_[t];
   }
   return false;
 }

@@ -15,14 +15,15 @@ namespace um {
 namespace {
 
 constexpr packer placed_by = packer::best_fit;
-// Of the time before, for numbers to be changed: slices and parts cost more than a profile tells.
-constexpr nanoseconds worth_percent = 98;
+// Of the time before, for a number to be changed: less is within what such times are off by.
+constexpr nanoseconds worth_permille = 995;
 
 // The numbers that a search changes.
 struct setting {
   byte_count part_bytes = 64 * MiB;
   std::int64_t cut_percent = 25;     // of the budget that one operator's activations may take
   std::int64_t reserve_percent = 0;  // of the budget left free for what comes early
+  bool on_device = true;             // tensors with residence device lie there, else they are managed
 };
 
 template <class Rule>
@@ -48,6 +49,11 @@ bool uses_twins(const hint_strategy& s) {
   return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) != nullptr;
 }
 
+bool places_on_device(const hint_rule& r) {
+  const auto* x = std::get_if<residence_rule>(&r.what);
+  return x != nullptr && x->where == residence::device;
+}
+
 byte_count percent_of(byte_count whole, std::int64_t percent) {
   return whole / 100 * static_cast<byte_count>(percent);
 }
@@ -71,7 +77,7 @@ class planning {
         by_room_(fetch_as_room_allows(s)) {}
 
   memory_plan plan() const {
-    const setting first;
+    const setting first = first_setting();
     const search_rule* search = find_rule<search_rule>(s_);
     if (fits_) return plan_with(first);
     if (search == nullptr || p_.on.link_to_device_bytes_per_s == 0) return with_least_reserve(first);
@@ -79,14 +85,35 @@ class planning {
   }
 
  private:
+  // What lies in the device arena holds its room for the whole run. A strategy that evicts can do without.
+  setting first_setting() const {
+    setting first;
+    if (evicts_ == nullptr || std::ranges::none_of(s_.rules, places_on_device)) return first;
+    try {
+      const memory_plan plan = fits_ ? draft_with(first) : plan_with(first);
+      const bool small = lower(p_, plan, placed_by).device_arena_bytes <= p_.budget / 2;
+      first.on_device = fits_ ? keeps_budget(plan) : small;
+    } catch (const infeasible&) {
+      first.on_device = false;
+    }
+    return first;
+  }
+
   // Nothing leaves where everything fits: no tensor needs a twin.
-  memory_plan plan_with(const setting& with) const {
+  memory_plan draft_with(const setting& with) const {
     std::vector<compute> order = in_order(p_.network);
     if (find_rule<cut_rule>(s_) != nullptr && !fits_) {
       order = in_slices(p_.network, percent_of(p_.budget, with.cut_percent));
     }
-    memory_plan plan = draft_of(s_, p_, order);
+    hint_strategy rules = s_;
+    if (!with.on_device) std::erase_if(rules.rules, places_on_device);
+    memory_plan plan = draft_of(rules, p_, order);
     if (fits_) std::ranges::replace(plan.home, residence::twinned, residence::managed);
+    return plan;
+  }
+
+  memory_plan plan_with(const setting& with) const {
+    memory_plan plan = draft_with(with);
     const bool keeps_itself = !fits_ && (evicts_ != nullptr || uses_twins(s_));
     if (!keeps_itself && p_.under != pressure::plan) return plan;
     plan = make_room(p_, plan, placed_by, fits_ ? room_rules{} : rules_of_room(with, plan));
@@ -163,7 +190,7 @@ class planning {
   std::optional<outcome> try_out(const setting& with, std::string& why) const {
     try {
       outcome tried{plan_with(with), 0};
-      tried.time = simulated_time(p_, tried.plan, placed_by);
+      tried.time = expected_time(p_, tried.plan, placed_by);
       return tried;
     } catch (const infeasible& refused) {
       why = refused.what();
@@ -182,7 +209,7 @@ class planning {
       --trials;
       tried.push_back(s);
       std::optional<outcome> now = try_out(s, why);
-      if (!now || (best && now->time > best->time / 100 * worth_percent)) return;
+      if (!now || (best && now->time > best->time / 1000 * worth_permille)) return;
       best = std::move(now);
       at = s;
     };
@@ -191,10 +218,14 @@ class planning {
       before = time_of(best);
       for (const std::int64_t percent : {15, 35, 50, 10, 70, 100})
         consider(changed(at, &setting::cut_percent, percent));
+      // The more slices, the longer the planning: only where few were not enough.
+      if (at.cut_percent <= 10) consider(changed(at, &setting::cut_percent, std::int64_t{5}));
       for (const std::int64_t percent : {2, 5, 10, 20})
         consider(changed(at, &setting::reserve_percent, percent));
       for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB})
         consider(changed(at, &setting::part_bytes, bytes));
+      if (std::ranges::any_of(s_.rules, places_on_device))
+        consider(changed(at, &setting::on_device, !at.on_device));
     }
     if (!best) throw infeasible(why);
     return std::move(best->plan);
@@ -203,7 +234,7 @@ class planning {
   static nanoseconds time_of(const std::optional<outcome>& o) { return o ? o->time : -1; }
   static bool same(const setting& a, const setting& b) {
     return a.part_bytes == b.part_bytes && a.cut_percent == b.cut_percent &&
-           a.reserve_percent == b.reserve_percent;
+           a.reserve_percent == b.reserve_percent && a.on_device == b.on_device;
   }
   template <class T>
   static setting changed(setting s, T setting::* member, T value) {

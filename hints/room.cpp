@@ -14,8 +14,6 @@ namespace um {
 namespace {
 
 constexpr int most_rounds = 8;
-// Within so many computes a dead tensor's room is worth more than a discard and populating it again.
-constexpr std::size_t soon_computes = 4;
 
 struct block_state {
   tensor_id owner = no_lifetime;  // none: nobody yet, or small tensors that share the block
@@ -28,10 +26,6 @@ struct block_state {
 struct run_of_blocks {
   std::size_t begin = 0, end = 0;
 };
-
-bool meet(const run_of_blocks& x, const run_of_blocks& y) {
-  return x.begin < y.end && y.begin < x.end;
-}
 
 // An operand of a compute as runs of parts and blocks.
 struct touched {
@@ -158,34 +152,9 @@ class room_maker {
         leave(d->what, d->part);
       }
       done.push_back(a);
-      if (std::holds_alternative<compute>(a)) forget_dead(done);
     }
     send_home(done);
     return done;
-  }
-
-  // What dies with this compute gives up its room at once, unless another tensor soon takes it over as it is.
-  void forget_dead(std::vector<action>& done) {
-    if (rules_.order == evict_order::driver) return;
-    for (const touched& o : operands_[now_]) {
-      if (!discarded(o.what) || !stands_alone(o.what)) continue;
-      for (std::uint32_t part = o.parts.begin; part < o.parts.end; ++part) {
-        if (dies(o.what, part) && any_owned(o.what, part) && !taken_soon(blocks_of(o.what, part)))
-          done.push_back(give_up(o.what, part));
-      }
-    }
-  }
-  bool dies(tensor_id t, std::uint32_t part) const {
-    return !survives(g_.tensors[t].use) && uses_[t][part].back() == now_;
-  }
-  bool taken_soon(const run_of_blocks& run) const {
-    std::size_t computes = 0;
-    for (std::size_t i = now_ + 1; i < plan_.actions.size() && computes < soon_computes; ++i) {
-      computes += std::holds_alternative<compute>(plan_.actions[i]) ? 1 : 0;
-      if (std::ranges::any_of(operands_[i], [&](const touched& o) { return meet(o.blocks, run); }))
-        return true;
-    }
-    return false;
   }
 
   void prepare(std::vector<action>& done) {
@@ -348,8 +317,12 @@ class room_maker {
   urgency urgency_of(const block_state& s) const {
     if (rules_.order == evict_order::driver && rules_.discards.empty()) return {1, s.came_in};
     const std::size_t next = next_use(s.owner, s.part);
-    if (next == never)
-      return {discarded(s.owner) || rules_.order == evict_order::furthest_use ? 0 : 1, s.came_in};
+    if (next == never && discarded(s.owner)) {
+      // What is written again last need not be populated soon.
+      const std::vector<std::size_t>& all = uses_[s.owner][s.part];
+      return {0, all.empty() ? 0 : never - all.front()};
+    }
+    if (next == never) return {rules_.order == evict_order::furthest_use ? 0 : 1, s.came_in};
     const int kind = rules_.leaves.empty() || rules_.leaves[s.owner] ? 1 : 2;
     if (rules_.order == evict_order::furthest_use) return {kind, never - next};
     const bool soon = rules_.order == evict_order::not_soon && computes_until(next) <= rules_.gap;
@@ -387,8 +360,7 @@ class room_maker {
         --resident_;
       }
     }
-    const bool dead = next_use(t, part) == never || dies(t, part);
-    if (dead && discarded(t) && stands_alone(t)) return discard{t, slice_of(t, part)};
+    if (next_use(t, part) == never && discarded(t) && stands_alone(t)) return discard{t, slice_of(t, part)};
     return evict{t, slice_of(t, part)};
   }
 

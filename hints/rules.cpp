@@ -130,7 +130,7 @@ strategy strategy_of(hint_strategy s) {
 }
 
 std::string_view to_text(tensor_use use) {
-  constexpr std::array<std::string_view, 4> names{"any", "read_only", "written", "needed_again"};
+  constexpr std::array<std::string_view, 5> names{"any", "read_only", "written", "needed_again", "passing"};
   return names.at(static_cast<std::size_t>(use));
 }
 std::string_view to_text(operand_side side) {

@@ -20,6 +20,7 @@ enum class tensor_use : std::uint8_t {
   read_only,     // no operator writes it
   written,       // some operator does
   needed_again,  // used again after operators that do not touch it, as in the backward pass
+  passing,       // written, and then used by its neighbours only
 };
 
 struct tensor_choice {

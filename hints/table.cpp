@@ -105,7 +105,8 @@ void append_rows_that_plan(std::vector<hint_strategy>& rows) {
         {twin ? "twin" : "planned",
          twin ? "as planned, but evicted by a copy to a pinned twin and a discard"
               : "every fetch, eviction and discard placed by a search over the simulator",
-         {{"fetch", everything, prefetch_rule{operand_side::both, look_ahead::room, 0, {}}},
+         {{"passing", {transient.roles, tensor_use::passing}, residence_rule{residence::device}},
+          {"fetch", everything, prefetch_rule{operand_side::both, look_ahead::room, 0, {}}},
           {"evict", everything, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, by}},
           {"discard", mortal, discard_rule{true}},
           {"cut", everything, cut_rule{}},

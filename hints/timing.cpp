@@ -249,19 +249,37 @@ class timetable {
   std::uint64_t held_ = 0, capacity_ = 0;
 };
 
+// Measured with VGG-16, batch 256, fp32, on an H200: 1136 slices took 18 ms longer than the whole operators,
+// and operators 24 ms longer beside 250 ms of copies.
+constexpr nanoseconds slice_ns = 16'000;
+constexpr nanoseconds toll_percent = 10;
+
+nanoseconds left_out(const machine& on, const execution_plan& steps) {
+  nanoseconds slices = 0;
+  byte_count copied = 0;
+  for (const step& s : steps.steps) {
+    const auto* const c = std::get_if<compute>(&s.what);
+    slices += c != nullptr && !is_whole(c->part) ? 1 : 0;
+    if (s.home != residence::twinned) continue;
+    for (const movement& m : s.moves) copied += m.device.bytes;
+  }
+  const std::uint64_t rate = std::min(on.link_to_host_bytes_per_s, on.link_to_device_bytes_per_s);
+  return slices * slice_ns + (rate == 0 ? 0 : time_at(copied, rate) * toll_percent / 100);
+}
+
 }  // namespace
 
 memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, packer how) {
   return timetable(p, plan, how).plan();
 }
 
-nanoseconds simulated_time(const problem& p, const memory_plan& plan, packer how) {
+nanoseconds expected_time(const problem& p, const memory_plan& plan, packer how) {
   const execution_plan steps = lower(p, plan, how);
   const simulated_run run{p.network, steps, p.on, p.costs};
   managed_memory memory = managed_at_start(run);
   nanoseconds last = 0;
   for (int iteration = 0; iteration < 3; ++iteration) last = run_iteration(run, memory, false).duration;
-  return last;
+  return last + left_out(p.on, steps);
 }
 
 }  // namespace um

@@ -12,7 +12,9 @@ namespace um {
 // What others have taken over counts as given up, so callers look whether the budget is kept.
 memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, packer how);
 
-// The steady iteration of a plan in the simulator. Throws infeasible as lower() does.
-nanoseconds simulated_time(const problem& p, const memory_plan& plan, packer how);
+// A plan's steady iteration in the simulator, and what that leaves out: slices take longer than their shares
+// of an operator, and copies to and from twins take multiprocessors away from the operators beside them.
+// Throws infeasible as lower() does.
+nanoseconds expected_time(const problem& p, const memory_plan& plan, packer how);
 
 }  // namespace um

@@ -23,10 +23,15 @@ using handle = std::unique_ptr<std::remove_pointer_t<Raw>, destroy_with<Raw, Des
 using stream = handle<cudaStream_t, &cudaStreamDestroy>;
 using event = handle<cudaEvent_t, &cudaEventDestroy>;
 
+enum class stream_priority { usual, highest };  // whose waiting blocks get a multiprocessor that falls free
+
 // A stream that does not wait for the legacy default stream.
-inline stream make_stream() {
+inline stream make_stream(stream_priority among_others = stream_priority::usual) {
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t raw = nullptr;
-  check(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+  check(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking,
+                                     among_others == stream_priority::highest ? greatest : least));
   return stream(raw);
 }
 

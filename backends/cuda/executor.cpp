@@ -36,8 +36,8 @@ executor::executor(session& on, const graph& g, const execution_plan& plan)
     : on_(on),
       g_(g),
       plan_(plan),
-      to_device_(make_stream()),
-      to_host_(make_stream()),
+      to_device_(make_stream(stream_priority::highest)),
+      to_host_(make_stream(stream_priority::highest)),
       room_(make_stream()),
       filling_(make_stream()) {
   keeps_room_ = std::ranges::any_of(plan.steps, discards);
@@ -50,6 +50,7 @@ executor::executor(session& on, const graph& g, const execution_plan& plan)
   }
   choose_engines();
   allocate();
+  find_pace();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const step& s = plan.steps[i];
     if (!std::holds_alternative<compute>(s.what)) continue;

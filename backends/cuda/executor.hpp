@@ -85,6 +85,7 @@ class executor {
   void run_keeper();
   void give_up_room(const step& s);
   void move_twin(const step& s, cudaStream_t on);
+  void find_pace();
   void poison(const step& s, cudaStream_t on);
   void poison_arenas();
   bool wait_for_others(const step& s, lane which);
@@ -118,6 +119,7 @@ class executor {
   std::vector<step_work> work_;  // one per step
   bool keeps_room_ = false;      // some step gives room back to the driver by a discard
   bool poisons_ = false;
+  std::uint64_t pace_ = 0;  // of copies to and from twins, bytes / s
   std::atomic<bool> failed_{false};
 };
 

@@ -1,4 +1,5 @@
 // Twinned tensors, and room given back to the driver.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -10,6 +11,7 @@ namespace um {
 namespace {
 
 constexpr int nan_byte = 0xff;
+constexpr double share_of_link = 0.92;
 
 }  // namespace
 
@@ -51,13 +53,37 @@ void executor::give_up_room(const step& s) {
   for (const movement& m : s.moves) give_up(m.device);
 }
 
+// Copies to twins that take all of the link delay the discards behind them, which free the room they are for.
+// So they leave a little of it: of what a copy reaches here by itself. Before the arenas have any values.
+void executor::find_pace() {
+  const byte_count bytes =
+      std::min<byte_count>({64 * MiB, managed_.bytes(), pinned_.bytes()}) / managed_block * managed_block;
+  const bool any = std::ranges::any_of(plan_.home, [](residence r) { return r == residence::twinned; });
+  if (!any || bytes == 0) return;
+  const cudaStream_t on = to_host_.get();
+  const event begin = make_event(event_use::timing), end = make_event(event_use::timing);
+  prefetch_to_device({managed_.data(), bytes}, on_.device(), on);
+  float least = std::numeric_limits<float>::max();
+  for (int i = 0; i < 3; ++i) {
+    check(cudaEventRecord(begin.get(), on));
+    kernels::copy_over_link({on, on_.compute().multiprocessors}, managed_.data(), pinned_.data(), bytes, 0);
+    check(cudaEventRecord(end.get(), on));
+    check(cudaStreamSynchronize(on));
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin.get(), end.get()));
+    least = std::min(least, ms);
+  }
+  pace_ = static_cast<std::uint64_t>(static_cast<double>(bytes) / (least / 1e3) * share_of_link);
+}
+
 // To the host: the copies; the keeper discards behind them. To the device: room first.
 void executor::move_twin(const step& s, cudaStream_t on) {
   const kernels::launch_site site{on, on_.compute().multiprocessors};
   const bool in = std::holds_alternative<prefetch>(s.what);
   if (in) {
+    // What lies there is of no value: a plain prefetch maps it, or populates it, with no copy.
     for (const range& r : s.room) {
-      discard_and_prefetch_to_device({managed_.data() + r.offset, r.bytes}, on_.device(), filling_.get());
+      prefetch_to_device({managed_.data() + r.offset, r.bytes}, on_.device(), filling_.get());
     }
     if (!s.room.empty()) check(cudaStreamSynchronize(filling_.get()));
   }
@@ -65,7 +91,7 @@ void executor::move_twin(const step& s, cudaStream_t on) {
     std::byte* const here = managed_.data() + m.device.offset;
     std::byte* const home = pinned_.data() + m.pinned_offset;
     if (std::holds_alternative<discard>(s.what)) break;
-    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes);
+    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, pace_);
   }
   if (poisons_) poison(s, on);
 }

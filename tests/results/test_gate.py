@@ -85,3 +85,13 @@ def test_real_pairs_of_unchanged_code_are_not_called_changed():
         assert f"| {network} | {strategy} | {len(changes)} | {max(map(abs, changes)):.2%} | 0 |" in table
     slowed = [judge.judge({key: (base, [1.1 * sample for sample in head])})[key].verdict for key, base, head in pairs]
     assert slowed.count("regressed") > 0.95 * len(slowed)
+
+
+def test_real_runs_in_turn_of_one_program_are_not_called_changed(umbench):
+    kept = conftest.ROOT / "results/measured/h200_aa"
+    pairs = len(list((kept / "base").iterdir()))
+    assert pairs >= 10
+    done = umbench("compare", kept / "base", kept / "head", "--pairs")
+    assert done.returncode == 0, done.stderr
+    assert f"{pairs} pairs, 0 of them regressed" in done.stdout
+    assert f"- {pairs} real A/A pairs of whole runs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")

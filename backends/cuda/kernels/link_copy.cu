@@ -1,6 +1,11 @@
 // Copies between managed memory on the device and pinned host memory that leave the rest of the device to
 // others. The driver copies managed memory with a kernel that fills the device; these take four blocks. On
-// compute capability 9.0 one thread of each keeps bulk copies through shared memory under way.
+// compute capability 9.0 one thread of each keeps bulk copies through shared memory under way, as many as it
+// takes beside kernels that keep the device's memory busy, and at a pace: a copy that fills the link to the
+// host holds up whatever else has to get there, and discards beside it took eight times as long
+// (docs/hints.md).
+#include <algorithm>
+
 #include "backends/cuda/kernels/launch.cuh"
 #include "backends/cuda/kernels/link_copy.hpp"
 
@@ -25,10 +30,13 @@ __global__ void __launch_bounds__(plain_threads)
   for (; i < count; i += stride) to[i] = from[i];
 }
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
 constexpr std::uint32_t chunk_bytes = 4096;
-constexpr std::uint32_t stages = 8, ahead = 6;  // chunks a block holds, and has under way
+constexpr std::uint32_t stages = 32, ahead = 24;  // chunks a block holds, and has under way
+constexpr std::uint32_t held_bytes = stages * chunk_bytes;
+// What a block that fell behind may make up for at full speed.
+constexpr std::uint64_t credit_ns = 3000;
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 __device__ std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
@@ -64,13 +72,21 @@ __device__ void begin_store(std::byte* to, const std::byte* from, std::uint32_t 
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
+__device__ std::uint64_t now_ns() {
+  std::uint64_t now = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
 #endif
 
-// `bytes` is a multiple of 16. Block b copies chunks b, b + gridDim.x, ...
+// `bytes` is a multiple of 16. Block b copies chunks b, b + gridDim.x, ..., one in `chunk_ns`.
 __global__ void __launch_bounds__(bulk_threads)
-    copy_in_bulk(const std::byte* __restrict__ from, std::byte* __restrict__ to, std::size_t bytes) {
+    copy_in_bulk(const std::byte* __restrict__ from, std::byte* __restrict__ to, std::size_t bytes,
+                 std::uint32_t chunk_ns) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  __shared__ __align__(128) std::byte held[stages][chunk_bytes];
+  extern __shared__ __align__(128) std::byte shared[];
+  const auto held = [&](std::size_t k) { return shared + k % stages * chunk_bytes; };
   __shared__ __align__(8) std::uint64_t arrived[stages];
   if (threadIdx.x != 0) return;
   for (std::uint64_t& a : arrived) {
@@ -84,12 +100,16 @@ __global__ void __launch_bounds__(bulk_threads)
     return static_cast<std::uint32_t>(min(std::size_t{chunk_bytes}, bytes - offset(k)));
   };
   const auto load = [&](std::size_t k) {
-    begin_load(held[k % stages], from + offset(k), size(k), &arrived[k % stages]);
+    begin_load(held(k), from + offset(k), size(k), &arrived[k % stages]);
   };
   for (std::size_t k = 0; k < min(std::size_t{ahead}, mine); ++k) load(k);
+  std::uint64_t due = now_ns();
   for (std::size_t k = 0; k < mine; ++k) {
     await(&arrived[k % stages], static_cast<std::uint32_t>(k / stages % 2));
-    begin_store(to + offset(k), held[k % stages], size(k));
+    std::uint64_t now = now_ns();
+    for (; now < due; now = now_ns()) __nanosleep(40);
+    due = max(due, now - credit_ns) + chunk_ns;
+    begin_store(to + offset(k), held(k), size(k));
     if (k + ahead >= mine) continue;
     // The stage of chunk k + ahead was last stored from by chunk k + ahead - stages.
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(stages - ahead) : "memory");
@@ -118,10 +138,16 @@ void copy_over_link_plainly(launch_site where, const void* from, void* to, std::
   check(cudaGetLastError());
 }
 
-void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes) {
+void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes,
+                    std::uint64_t most_bytes_per_s) {
   if (!copies_in_bulk()) return copy_over_link_plainly(where, from, to, bytes);
-  copy_in_bulk<<<blocks, bulk_threads, 0, where.stream>>>(static_cast<const std::byte*>(from),
-                                                          static_cast<std::byte*>(to), rounded(bytes));
+  constexpr std::uint64_t second = 1'000'000'000;
+  const std::uint64_t chunk_ns =
+      most_bytes_per_s == 0 ? 0 : std::uint64_t{chunk_bytes} * blocks * second / most_bytes_per_s;
+  check(cudaFuncSetAttribute(copy_in_bulk, cudaFuncAttributeMaxDynamicSharedMemorySize, held_bytes));
+  copy_in_bulk<<<blocks, bulk_threads, held_bytes, where.stream>>>(
+      static_cast<const std::byte*>(from), static_cast<std::byte*>(to), rounded(bytes),
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_ns, 1'000'000)));
   check(cudaGetLastError());
 }
 
