@@ -445,4 +445,18 @@ byte_count bytes_of(const graph& g, role use) {
   return total;
 }
 
+byte_count touched_bytes(const graph& g) {
+  std::vector<bool> seen(g.tensors.size(), false);
+  byte_count total = 0;
+  const auto add = [&](tensor_id id) {
+    if (!seen.at(id)) total += bytes_of(g.tensors[id]);
+    seen[id] = true;
+  };
+  for (const op& o : g.ops) {
+    for (const tensor_id id : o.in) add(id);
+    for (const tensor_id id : o.out) add(id);
+  }
+  return total;
+}
+
 }  // namespace um

@@ -170,6 +170,9 @@ std::optional<std::string> defect_of(const graph& g);
 // Sum of bytes of all tensors of a role.
 byte_count bytes_of(const graph& g, role use);
 
+// Sum of bytes of all tensors that an operator reads or writes, each once however often it does so.
+byte_count touched_bytes(const graph& g);
+
 template <class... Fs>
 struct overloaded : Fs... {
   using Fs::operator()...;

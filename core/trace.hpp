@@ -53,6 +53,12 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
     {"remote_bytes", &counters::remote_bytes},
 }};
 
+// How often what an iteration touches crosses the link: bytes migrated or copied, both ways and for
+// whatever cause, over the bytes of all tensors that its operators touch. 2 where everything comes and
+// leaves once. Access over the link moves nothing and does not count. Nothing where one of the causes
+// was not observed, or nothing was touched.
+std::optional<double> amplification(const counters& moved, byte_count touched);
+
 struct resident_sample {
   nanoseconds at = 0;
   byte_count bytes = 0;  // of device memory in use

@@ -142,6 +142,7 @@ void fill(record& r, const cell& work, const std::function<void(const record&)>&
   const byte_count budget = work.plan ? work.plan->budget : budget_of(e, footprint, s.on);
   r.memory.footprint = footprint;
   r.memory.budget = budget;
+  r.memory.touched = touched_bytes(s.network);
   if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(budget);
   check_device_holds(budget, footprint, s.on);
   check_storage_holds(s.network, s.on);

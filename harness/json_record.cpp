@@ -23,9 +23,10 @@ bool may_be_absent(std::string_view counter) {
   return counter == "fault_batches" || counter == "remote_bytes";
 }
 
-json json_of(const counters& c) {
+json json_of(const counters& c, const memory_figures& memory) {
   json out = json::object();
   for (const counter_field& row : counter_fields) out[row.name] = or_null(c.*row.member);
+  out["amplification"] = or_null(amplification(c, memory.touched.value_or(0)));
   return out;
 }
 
@@ -34,6 +35,10 @@ counters counters_from(const json& value, const place& at) {
   counters c;
   for (const counter_field& row : counter_fields) {
     if (!may_be_absent(row.name) || f.has(row.name)) c.*row.member = f.count_or_null(row.name);
+  }
+  // Follows from the others, and is worked out anew when it is written.
+  if (f.has("amplification") && !f.is_null("amplification")) {
+    f.number("amplification", 0, std::numeric_limits<double>::max());
   }
   f.finish();
   return c;
@@ -63,6 +68,7 @@ json json_of(const memory_figures& m) {
   }
   return {{"footprint_bytes", m.footprint ? json(m.footprint->total) : json(nullptr)},
           {"budget_bytes", or_null(m.budget)},
+          {"touched_bytes", or_null(m.touched)},
           {"terms", std::move(terms)},
           {"device_arena_bytes", or_null(m.device_arena)},
           {"managed_arena_bytes", or_null(m.managed_arena)},
@@ -75,6 +81,7 @@ memory_figures memory_from(const json& value, const place& at) {
   memory_figures m;
   const auto total = f.count_or_null("footprint_bytes");
   m.budget = f.count_or_null("budget_bytes");
+  if (f.has("touched_bytes")) m.touched = f.count_or_null("touched_bytes");
   if (f.is_null("terms") == total.has_value()) refuse(at, "footprint_bytes and terms go together");
   if (total) {
     fields t = f.object("terms");
@@ -203,8 +210,9 @@ void write_result(json& out, const record& r) {
   out["outcome"] = to_text(r.result);
   out["reason"] = or_null(r.reason);
   out["samples_ns"] = r.samples;
-  out["counters"] =
-      r.first && r.last ? json{{"first", json_of(*r.first)}, {"last", json_of(*r.last)}} : json(nullptr);
+  out["counters"] = r.first && r.last
+                        ? json{{"first", json_of(*r.first, r.memory)}, {"last", json_of(*r.last, r.memory)}}
+                        : json(nullptr);
   out["counters_reason"] = or_null(r.counters_reason);
   out["observed"] = json_of(r.observed);
   out["memory"] = json_of(r.memory);
@@ -248,7 +256,8 @@ void read_origin(fields& f, record& r) {
   r.simulated = f.boolean("simulated");
   r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
   if (f.has("launch") && !f.is_null("launch")) {
-    r.launch = as_choice(f.at("launch"), f.where("launch"), {launch_way::streams, launch_way::operator_graphs, launch_way::cuda_graph});
+    r.launch = as_choice(f.at("launch"), f.where("launch"),
+                         {launch_way::streams, launch_way::operator_graphs, launch_way::cuda_graph});
   }
   r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
   r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);

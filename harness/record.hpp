@@ -40,7 +40,7 @@ constexpr bool is_result(outcome o) {
 
 struct memory_figures {
   std::optional<footprint_terms> footprint;
-  std::optional<byte_count> budget;
+  std::optional<byte_count> budget, touched;
   std::optional<byte_count> device_arena, managed_arena, pinned_arena, peak_device;
 };
 

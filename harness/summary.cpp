@@ -61,6 +61,11 @@ std::string faults_text(const counters& c) {
   return fmt::format(", {} faults in {} batches", *c.faults, *c.fault_batches);
 }
 
+std::string amplification_text(const record& r) {
+  const auto times = amplification(*r.last, r.memory.touched.value_or(0));
+  return times ? fmt::format(" ({:.2f} times what is touched)", *times) : "";
+}
+
 std::string observed_rows(const observation& o) {
   std::string text;
   if (o.host_cpu) text += row("processor", time_text(static_cast<double>(*o.host_cpu)) + " an iteration");
@@ -136,7 +141,9 @@ std::string summary(const record& r) {
                 fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
   }
   if (r.launch) text += row("launched", launched_text(*r.launch));
-  if (r.last) text += row("moved", moved_text(*r.last) + faults_text(*r.last) + " in the last iteration");
+  if (r.last)
+    text += row("moved", moved_text(*r.last) + amplification_text(r) + faults_text(*r.last) +
+                             " in the last iteration");
   text += observed_rows(r.observed);
   if (r.loss) text += row("loss", fmt::format("{}", *r.loss));
   return text;

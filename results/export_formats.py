@@ -109,9 +109,9 @@ def junit(_, records):
 COLUMNS = ["key", "network", "batch", "pass", "fusion", "precision", "strategy", "ratio", "mode", "backend", "device",
            "simulated", "calibrated", "outcome", "reason", "first_ns", "median_ns", "iterations"]
 OBSERVED = ["host_cpu_ns", "energy_uj"]
-MEMORY = ["footprint_bytes", "budget_bytes", "peak_device_bytes"]
+MEMORY = ["footprint_bytes", "budget_bytes", "peak_device_bytes", "touched_bytes"]
 COUNTERS = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
-            "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes"]
+            "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes", "amplification"]
 
 
 def as_csv(_, records):

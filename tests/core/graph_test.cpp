@@ -44,6 +44,19 @@ TEST(Graph, WellFormedHasNoDefect) {
   EXPECT_EQ(defect_of(small_graph()), std::nullopt);
 }
 
+TEST(Graph, TouchesEveryTensorOfItsOperatorsOnce) {
+  graph g = small_graph();
+  byte_count all = 0;
+  for (const tensor& t : g.tensors) all += bytes_of(t);
+  EXPECT_EQ(touched_bytes(g), all) << "the update reads and writes v: once";
+  g.ops.pop_back();
+  EXPECT_EQ(touched_bytes(g), all) << "others touch its operands";
+  g.ops.pop_back();
+  EXPECT_EQ(touched_bytes(g), all - bytes_of(g.tensors.back())) << "nothing touches dv now";
+  g.ops.clear();
+  EXPECT_EQ(touched_bytes(g), 0U);
+}
+
 TEST(Graph, KindIsTheNameOfTheAttributes) {
   EXPECT_EQ(kind_of(convolution{}), "convolution");
   EXPECT_EQ(kind_of(convolution_backward_data{}), "convolution_backward_data");

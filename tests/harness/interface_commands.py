@@ -68,6 +68,20 @@ class Run(InterfaceTest):
         for row in ["outcome    ok", "footprint ", "budget ", "arenas ", "iteration ", "operators ", "moved "]:
             self.assertIn(row, shown)
 
+    def test_every_counter_of_a_simulated_cell_is_known(self):
+        for strategy, ratio, goes_both_ways in [("device", "1", False), ("managed", "0.5", False),
+                                                ("managed", "2", True), ("swap_all", "1", True)]:
+            shown = self.well("run", *RUN, strategy, "--ratio", ratio, "--iterations", "4", "--out", "known.jsonl")
+            record = entries(self.folder / "known.jsonl")[1][-1]
+            first, last = record["counters"]["first"], record["counters"]["last"]
+            self.assertEqual([name for name, value in first.items() if value is None], [])
+            self.assertIsNone(record["counters_reason"])
+            moved = sum(value for name, value in last.items() if name.endswith("_bytes") and name != "remote_bytes")
+            self.assertEqual(last["amplification"], moved / record["memory"]["touched_bytes"])
+            self.assertEqual(last["amplification"] > 0, goes_both_ways, record["key"])
+            self.assertIn(f"({last['amplification']:.2f} times what is touched)", shown)
+            self.assertGreater(record["memory"]["touched_bytes"], record["memory"]["footprint_bytes"] / 2)
+
     def test_records_are_appended(self):
         for strategy in ["device", "managed", "managed"]:
             self.well("run", *RUN, strategy, "--ratio", "1", "--iterations", "3", "--out", "a.jsonl")

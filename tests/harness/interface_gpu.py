@@ -66,6 +66,14 @@ class Observed(InterfaceTest):
         self.assertGreater(last["fault_to_device_bytes"], excess / 4)
         self.assertGreater(last["plan_evict_bytes"], excess / 4)
         self.assertEqual(last["driver_evict_bytes"], 0)
+        # The fields of a simulated cell, of which a GPU does not tell one.
+        self.well("run", "--network", "alexnet", "--batch", "2", "--strategy", "managed", "--ratio", "1.5",
+                  "--backend", "sim:h200", "--out", "simulated.jsonl")
+        simulated = entries(self.folder / "simulated.jsonl")[1][0]["counters"]["last"]
+        self.assertEqual(last.keys(), simulated.keys())
+        self.assertEqual([name for name, value in last.items() if value is None], ["remote_bytes"])
+        moved = sum(last[name] for name in last if name.endswith("_bytes") and name != "remote_bytes")
+        self.assertEqual(last["amplification"], moved / record["memory"]["touched_bytes"])
 
     def test_prefetches_are_told_from_faults(self):
         last = self.record("--strategy", "managed_prefetch", "--ratio", "1.5")["counters"]["last"]

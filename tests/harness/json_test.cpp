@@ -321,6 +321,25 @@ TEST(RecordJson, WhatIsUnknownIsNull) {
   EXPECT_EQ(to_json(record_from_json(line, "line")), line);
 }
 
+TEST(RecordJson, AmplificationFollowsFromTheCountersWhereTheyAreKnown) {
+  record r = sample_record();
+  EXPECT_NE(to_json(r).find(R"("amplification":null)"), std::string::npos) << "not all observed";
+  for (const counter_field& f : counter_fields) r.last.value().*f.member = 100;
+  EXPECT_EQ(to_json(r).find(R"("amplification":6.0)"), std::string::npos) << "nobody knows what is touched";
+  r.memory.touched = 100;
+  const std::string line = to_json(r);
+  EXPECT_NE(line.find(R"("amplification":6.0)"), std::string::npos);
+  EXPECT_EQ(to_json(record_from_json(line, "line")), line);
+  EXPECT_EQ(to_json(record_from_json(replaced(line, R"(,"amplification":6.0)", ""), "line")), line)
+      << "older files lack it";
+  EXPECT_EQ(record_from_json(replaced(line, R"("touched_bytes":100,)", ""), "line").memory.touched,
+            std::nullopt);
+  expect_mentions(refusal([&] {
+                    record_from_json(replaced(line, R"("amplification":6.0)", R"("amplification":-1)"), "l");
+                  }),
+                  {"counters.last.amplification"});
+}
+
 // Records of before there was a choice of storage and launch.
 TEST(RecordJson, OldRecordsAreReadForWhatTheyWere) {
   record r = sample_record();

@@ -146,6 +146,16 @@ def test_simulated_cells_must_be_equal(umbench, write):
     assert done.returncode == 3
 
 
+def test_a_counter_that_older_files_lack_is_no_difference(umbench, write):
+    def side(name, **more):
+        counters = {which: synthetic.counted(faults=5, **more) for which in ("first", "last")}
+        return write(name, [synthetic.environment(), synthetic.record(counters=counters)])
+
+    old, new = side("old.jsonl"), side("new.jsonl", amplification=1.5)
+    assert umbench("compare", old, new, "--strict").returncode == 0
+    assert umbench("compare", new, side("other.jsonl", amplification=2.5), "--strict").returncode == 3
+
+
 def test_runs_in_folders_teach_the_noise(umbench, write):
     def folder(name, shifts, seed):
         for number, shift in enumerate(shifts):
