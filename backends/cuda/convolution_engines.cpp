@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <limits>
 #include <set>
 #include <utility>
 
 #include "backends/cuda/convolution_kernels.hpp"
 #include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/engine_trial.hpp"
 #include "backends/cuda/library_check.hpp"
 
 namespace um {
@@ -50,19 +50,14 @@ class trial_site {
     expected_ = kernels::sampled_results(on.compute(), samples_, data[0], data[1], data[2], b);
   }
 
-  // Time of one call; the longest if the recipe cannot run after all or is not accurate. One that
-  // is far slower than `to_beat` is not run a second time: cuDNN's lists end with engines that take
-  // seconds.
+  // Time of one call, as trial_time has it; `never` if the recipe cannot run after all or is not
+  // accurate.
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
-    constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-    constexpr nanoseconds first_call = 50'000'000;  // loads modules
-    constexpr nanoseconds long_call = 50'000'000;   // tells by itself, and several of them take seconds
     try {
       const kernel_call call = recipe.bind(operands_);
-      const nanoseconds first = checked_time(call);
-      if (first == never || (first > first_call && (first - first_call) / 10 > to_beat)) return first;
-      const nanoseconds once = time_once(on_, call);
-      return once > long_call || once / 5 * 4 > to_beat ? once : time_of(on_, call);
+      return trial_time({[&] { return checked_time(call); },
+                         [&](int before, int counted) { return median_time(on_, call, before, counted); }},
+                        to_beat);
     } catch (const std::runtime_error&) {  // of the library, or memory that it lacks
       return never;
     }
@@ -73,7 +68,7 @@ class trial_site {
     return round_up(static_cast<byte_count>(elements(shape)) * size_of(type), arena_alignment);
   }
 
-  // Time of a first call, the longest if its result is not accurate. Starts from a result of NaNs, so
+  // Time of a first call, `never` if its result is not accurate. Starts from a result of NaNs, so
   // that what is not written shows; from zeros if it is added to.
   nanoseconds checked_time(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
@@ -81,9 +76,9 @@ class trial_site {
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
     const byte_count bytes = static_cast<byte_count>(elements(*shapes.at(which))) * size_of(samples_.result);
     check(cudaMemsetAsync(result, accumulates_ ? 0 : 0xff, bytes, on_.compute().stream));
-    const nanoseconds time = time_first(on_, call);
+    const nanoseconds time = median_time(on_, call, 0, 1);
     const double difference = kernels::sampled_difference(on_.compute(), samples_, result, expected_);
-    return difference <= accuracy_ ? time : std::numeric_limits<nanoseconds>::max();
+    return difference <= accuracy_ ? time : never;
   }
 
   session& on_;
@@ -93,6 +88,11 @@ class trial_site {
   bound_operands operands_;
   std::vector<double> expected_;
 };
+
+nanoseconds now() {
+  const auto since_start = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since_start).count();
+}
 
 // The search: every method, each engine with the fewest parts with which it fits the cap.
 class contest {
@@ -113,8 +113,6 @@ class contest {
   }
 
  private:
-  static constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-
   nanoseconds enter(const convolution_recipe& recipe) {
     const nanoseconds time = site_.time(recipe, best_time_);
     if (time < best_time_) {
@@ -152,17 +150,12 @@ class contest {
   }
 
   // With one part, every family, those that do not run added to `open`: they need too much workspace,
-  // or refuse so large a tensor. Else only those in it. Returns the families that ran. Lists begin with
-  // the likely ones: once something has run they are left when many, or those of a long time, have gained
-  // nothing, and so are families far behind.
+  // or refuse so large a tensor. Else only those in it. Returns the families that ran. Once something has
+  // run, lists are left when patience ends, and so are families far behind.
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts,
                                     std::set<std::string>& open) {
-    using clock = std::chrono::steady_clock;
     constexpr nanoseconds far = 3;
-    constexpr int patience = 12;
-    constexpr auto long_time = std::chrono::milliseconds(1500);
-    int idle = 0;
-    auto gained = clock::now();
+    patience left(now());
     std::set<std::string> ran, behind;
     visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
       if (best_ && parts > 1 && open.count(recipe.family) == 0) return true;
@@ -171,13 +164,12 @@ class contest {
       const nanoseconds time = recipe.workspace_bytes > cap_ ? never : enter(recipe);
       if (time == never) {
         if (parts == 1) open.insert(recipe.family);
-        return !best_ || clock::now() - gained < long_time;
+        return !best_ || left.lasts(now());
       }
       ran.insert(recipe.family);
       if (time / far > best_time_) behind.insert(recipe.family);
-      idle = best_time_ < before ? 0 : idle + 1;
-      if (idle == 0) gained = clock::now();
-      return idle < patience && clock::now() - gained < long_time;
+      best_time_ < before ? left.gained(now()) : left.in_vain();
+      return left.lasts(now());
     });
     return ran;
   }

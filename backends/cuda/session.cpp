@@ -89,18 +89,14 @@ std::byte* session::scratch(byte_count bytes, dtype type) {
   return scratch_.data();
 }
 
-nanoseconds time_first(session& on, const std::function<void()>& call) {
-  return median_of_calls(on, call, 1);
-}
-
-nanoseconds time_once(session& on, const std::function<void()>& call) {
-  call();
-  return median_of_calls(on, call, 1);
+nanoseconds median_time(session& on, const std::function<void()>& call, int before, int counted) {
+  for (int i = 0; i < before; ++i) call();
+  return median_of_calls(on, call, counted);
 }
 
 nanoseconds time_of(session& on, const std::function<void()>& call) {
   constexpr nanoseconds span = 50'000'000;
-  const nanoseconds once = std::max<nanoseconds>(time_once(on, call), 1);
+  const nanoseconds once = std::max<nanoseconds>(median_time(on, call, 1, 1), 1);
   return median_of_calls(on, call, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 20)));
 }
 

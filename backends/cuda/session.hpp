@@ -54,9 +54,7 @@ class session {
 // Median time of one call, after a first call that does not count; between 3 and 20 calls within
 // about 50 ms.
 nanoseconds time_of(session& on, const std::function<void()>& call);
-// The first call itself, with what it loads.
-nanoseconds time_first(session& on, const std::function<void()>& call);
-// Quick look: one call after a first one that does not count.
-nanoseconds time_once(session& on, const std::function<void()>& call);
+// Median time of `counted` calls, after `before` that do not count.
+nanoseconds median_time(session& on, const std::function<void()>& call, int before, int counted);
 
 }  // namespace um

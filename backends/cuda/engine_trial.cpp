@@ -1,0 +1,37 @@
+#include "backends/cuda/engine_trial.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+bool is_clearly_slower(nanoseconds time, nanoseconds than) {
+  return time / 5 * 4 > than;
+}
+
+}  // namespace
+
+nanoseconds trial_time(const candidate& of, nanoseconds to_beat) {
+  constexpr nanoseconds loading = 80'000'000;  // 40 ms at most on an H200, what precedes the call included
+  constexpr nanoseconds long_call = 50'000'000, span = 25'000'000;
+  constexpr nanoseconds brief_call = 1'000'000;  // of which the launch is a part unless the GPU is at work
+  const nanoseconds first = of.first();
+  if (first == never || is_clearly_slower(first - loading, to_beat)) return first;
+  nanoseconds once = std::max<nanoseconds>(of.median(0, 1), 1);
+  if (once < brief_call) once = std::max<nanoseconds>(of.median(1, 1), 1);
+  if (once > long_call || is_clearly_slower(once, to_beat)) return once;
+  return of.median(0, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 10)));
+}
+
+void patience::gained(nanoseconds now) {
+  idle_ = 0;
+  gained_ = now;
+}
+
+bool patience::lasts(nanoseconds now) const {
+  constexpr int most_idle = 12;
+  constexpr nanoseconds longest = 1'000'000'000;
+  return idle_ < most_idle && now - gained_ < longest;
+}
+
+}  // namespace um

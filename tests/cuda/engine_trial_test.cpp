@@ -1,0 +1,98 @@
+// How candidates are timed needs no GPU: pretended engines with a time a call and one of loading.
+#include "backends/cuda/engine_trial.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace um {
+namespace {
+
+constexpr nanoseconds ms = 1'000'000, us = 1'000;
+
+struct pretended {
+  nanoseconds call = 0, loading = 0, launch = 5 * us;
+  bool accurate = true;
+  int calls = 0;
+
+  nanoseconds tried(nanoseconds to_beat) {
+    return trial_time({[this] {
+                         ++calls;
+                         return accurate ? call + loading + launch : never;
+                       },
+                       [this](int before, int counted) {
+                         calls += before + counted;
+                         return call + (before + counted == 1 ? launch : 0);
+                       }},
+                      to_beat);
+  }
+};
+
+TEST(trials, call_what_is_clearly_slower_and_long_once) {
+  pretended slow{600 * ms};
+  EXPECT_GT(slow.tried(400 * ms), 400 * ms);
+  EXPECT_EQ(slow.calls, 1);
+}
+
+TEST(trials, call_what_may_have_loaded_a_second_time) {
+  pretended candidate{9 * ms, 40 * ms};
+  EXPECT_EQ(candidate.tried(10 * ms), 9 * ms);
+  EXPECT_LE(candidate.calls, 5);
+  pretended long_one{390 * ms, 50 * ms};
+  EXPECT_LT(long_one.tried(400 * ms), 400 * ms);
+  EXPECT_EQ(long_one.calls, 2);
+}
+
+TEST(trials, leave_what_is_slower_after_the_second_call) {
+  pretended slow{30 * ms};
+  EXPECT_GT(slow.tried(20 * ms), 20 * ms);
+  EXPECT_EQ(slow.calls, 2);
+}
+
+TEST(trials, count_no_launch_in_a_brief_call) {
+  pretended brief{20 * us};
+  EXPECT_EQ(brief.tried(21 * us), 20 * us);
+  EXPECT_EQ(brief.calls, 1 + 1 + 2 + 10);
+}
+
+TEST(trials, time_the_first_candidate_of_all) {
+  pretended long_one{700 * ms, 40 * ms}, short_one{ms};
+  EXPECT_NEAR(static_cast<double>(long_one.tried(never)), 700e6, 1e6);
+  EXPECT_EQ(long_one.calls, 2);
+  EXPECT_EQ(short_one.tried(never), ms);
+}
+
+TEST(trials, leave_a_wrong_result_after_one_call) {
+  pretended wrong{ms, 0, 0, false};
+  EXPECT_EQ(wrong.tried(10 * ms), never);
+  EXPECT_EQ(wrong.calls, 1);
+}
+
+// Whatever the order, none that is slower by more than what one call may be off is kept.
+TEST(trials, keep_the_fastest_in_any_order) {
+  std::vector<nanoseconds> times{3 * ms, 90 * ms, 40 * ms, 2 * ms, 700 * ms};
+  std::sort(times.begin(), times.end());
+  do {
+    nanoseconds best = never;
+    for (const nanoseconds time : times) {
+      pretended candidate{time, 30 * ms};
+      best = std::min(best, candidate.tried(best));
+    }
+    EXPECT_EQ(best, 2 * ms);
+  } while (std::next_permutation(times.begin(), times.end()));
+}
+
+TEST(patience, ends_after_a_dozen_or_a_second_without_gain) {
+  patience p(0);
+  for (int i = 0; i < 11; ++i) p.in_vain();
+  EXPECT_TRUE(p.lasts(999 * ms));
+  EXPECT_FALSE(p.lasts(1000 * ms));
+  p.in_vain();
+  EXPECT_FALSE(p.lasts(ms));
+  p.gained(1500 * ms);
+  EXPECT_TRUE(p.lasts(2000 * ms));
+}
+
+}  // namespace
+}  // namespace um
