@@ -27,6 +27,30 @@ std::optional<byte_count> left_by(const std::filesystem::path& limit, const std:
   return *most - std::min(*most, *taken);
 }
 
+// Where this process's control group lies below the mount point; version 2 has one for all
+// controllers, and calls it nothing.
+std::filesystem::path group_of(const std::filesystem::path& root, const std::string& controller) {
+  std::ifstream in(root / "proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
+    if (controllers.find(',' + controller + ',') == std::string::npos) continue;
+    return std::filesystem::path(line.substr(second + 1)).relative_path();
+  }
+  return {};
+}
+
+// What the group and those above it leave. Inside a container the group's name may be the host's; the
+// mount then shows the own one at its top.
+byte_count least_left(byte_count least, const std::filesystem::path& top, std::filesystem::path group,
+                      const char* limit, const char* used) {
+  for (;; group = group.parent_path()) {
+    if (const auto left = left_by(top / group / limit, top / group / used)) least = std::min(least, *left);
+    if (group.empty()) return least;
+  }
+}
+
 void refuse(const char* where, byte_count asked, byte_count held, byte_count limit) {
   if (asked <= limit && held <= limit - asked) return;
   throw out_of_memory("needs " + to_text(asked) + " of " + where + " memory beside the " + to_text(held) +
@@ -44,11 +68,9 @@ std::optional<byte_count> available_host_bytes(const std::filesystem::path& root
   if (!least) return {};
   *least *= KiB;
   const std::filesystem::path groups = root / "sys/fs/cgroup";
-  for (const auto& left :
-       {left_by(groups / "memory.max", groups / "memory.current"),
-        left_by(groups / "memory/memory.limit_in_bytes", groups / "memory/memory.usage_in_bytes")}) {
-    if (left) least = std::min(*least, *left);
-  }
+  *least = least_left(*least, groups, group_of(root, ""), "memory.max", "memory.current");
+  *least = least_left(*least, groups / "memory", group_of(root, "memory"), "memory.limit_in_bytes",
+                      "memory.usage_in_bytes");
   return least;
 }
 

@@ -19,8 +19,8 @@ struct memory_limits {
 memory_limits limits_of(byte_count free_device, byte_count available_host);
 
 // Host memory that a program can have without pushing out others: what the kernel calls available, or
-// what the limit of a control group (version 2 or 1) leaves if that is less. Nothing if the kernel
-// does not tell. `root` is where /proc and /sys are looked up.
+// what the limit of its control group (version 2 or 1) or of one above leaves if that is less. Nothing
+// if the kernel does not tell. `root` is where /proc and /sys are looked up.
 std::optional<byte_count> available_host_bytes(const std::filesystem::path& root = "/");
 
 // What one allocation takes: managed memory takes its bytes on both sides.

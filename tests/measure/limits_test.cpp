@@ -51,6 +51,30 @@ TEST_F(available_host, is_less_in_a_group_of_version_1) {
   EXPECT_EQ(available_host_bytes(root_), 0U);
 }
 
+// The tightest counts, which may be above the own one.
+TEST_F(available_host, is_less_in_a_group_below_another) {
+  write("proc/meminfo", meminfo);
+  write("proc/self/cgroup", "0::/users.slice/job\n");
+  write("sys/fs/cgroup/users.slice/memory.max", "3221225472\n");
+  write("sys/fs/cgroup/users.slice/memory.current", "1073741824\n");
+  write("sys/fs/cgroup/users.slice/job/memory.max", "max\n");
+  write("sys/fs/cgroup/users.slice/job/memory.current", "1\n");
+  EXPECT_EQ(available_host_bytes(root_), 2 * GiB);
+  write("sys/fs/cgroup/users.slice/job/memory.max", "1073741824\n");
+  write("sys/fs/cgroup/users.slice/job/memory.current", "0\n");
+  EXPECT_EQ(available_host_bytes(root_), GiB);
+}
+
+TEST_F(available_host, is_less_in_a_group_of_version_1_below_another) {
+  write("proc/meminfo", meminfo);
+  write("proc/self/cgroup", "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n");
+  write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
+  write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "0\n");
+  write("sys/fs/cgroup/memory/other/memory.limit_in_bytes", "1\n");
+  write("sys/fs/cgroup/memory/other/memory.usage_in_bytes", "0\n");
+  EXPECT_EQ(available_host_bytes(root_), GiB);
+}
+
 TEST_F(available_host, does_not_mind_a_group_without_limit) {
   write("proc/meminfo", meminfo);
   write("sys/fs/cgroup/memory.max", "max\n");
