@@ -39,8 +39,8 @@ struct uvm_costs {
   // Each block serviced in a batch. One place in every block of which another granule is there, slope
   // over the blocks, less granule and its faults.
   nanoseconds service_ns = 0;
-  // Giving a block its chunk of device memory, also where its data has left the device since. Prefetch to the device of data that lies nowhere
-  // against discarded data, a block.
+  // Giving a block its chunk of device memory, also where its data has left the device since. Prefetch to the
+  // device of data that lies nowhere against discarded data, a block.
   nanoseconds chunk_ns = 0;
   // A block's first service, if it has data on the host: its host pages are mapped for DMA. Isolated
   // accesses by turns to data that the GPU has never seen and to visited data.
@@ -143,5 +143,11 @@ struct machine {
 
   uvm_costs uvm;
 };
+
+// Whether every figure was measured on that machine; what is simulated with one estimated figure is
+// flagged as estimated.
+inline bool all_measured(const machine& m) {
+  return m.calibrated && m.estimated.empty();
+}
 
 }  // namespace um

@@ -7,6 +7,7 @@
 #include "harness/isolation.hpp"
 #include "harness/json.hpp"
 #include "harness/suggest.hpp"
+#include "harness/summary.hpp"
 #include "simulator/patterns.hpp"
 
 namespace um {
@@ -85,7 +86,7 @@ void print_way(const char* what, double rate, double link) {
 
 // What each way of moving data makes of the link; managed memory as simulated with the file's figures.
 void print_link(const machine& on) {
-  fmt::print("\nlink of machine file {}, {}\n", on.name, on.calibrated ? "calibrated" : "not calibrated");
+  fmt::print("\nlink of machine file {}, {}\n", on.name, provenance(on));
   for (const pinned_way& w : pinned_ways) {
     print_way(w.what, static_cast<double>(on.*w.rate), static_cast<double>(on.*w.rate));
   }

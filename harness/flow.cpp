@@ -134,7 +134,7 @@ void fill(record& r, const cell& work, const std::function<void(const record&)>&
   const experiment& e = work.what;
   setting s = set_up(work);
   r.device = s.on.name;
-  r.calibrated = !r.simulated || (s.on.calibrated && s.on.estimated.empty());
+  r.calibrated = !r.simulated || all_measured(s.on);
   r.compute = total_time(s.costs);
   note_engines(r, s.network, s.costs);
 

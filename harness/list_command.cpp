@@ -6,6 +6,7 @@
 #include "harness/cells.hpp"
 #include "harness/strategies.hpp"
 #include "harness/suggest.hpp"
+#include "harness/summary.hpp"
 #include "networks/catalogue.hpp"
 
 namespace um {
@@ -62,9 +63,8 @@ void list_strategies() {
 void list_machines(const std::vector<machine>& machines) {
   fmt::print("machines (--backend sim:NAME)\n");
   for (const machine& m : machines) {
-    fmt::print("  {:<17} {} device, {} host; {}; {} of its figures estimated\n      {}\n", m.name,
-               to_text(m.device_bytes), to_text(m.host_bytes), m.calibrated ? "calibrated" : "not calibrated",
-               m.estimated.empty() ? std::string("none") : std::to_string(m.estimated.size()), m.source);
+    fmt::print("  {:<17} {} device, {} host; {}\n      {}\n", m.name, to_text(m.device_bytes),
+               to_text(m.host_bytes), provenance(m), m.source);
   }
 }
 

@@ -121,6 +121,12 @@ std::string provenance(const record& r) {
                      r.calibrated.value_or(false) ? "calibrated" : "not calibrated");
 }
 
+std::string provenance(const machine& m) {
+  const std::string text = all_measured(m) ? "calibrated" : "not calibrated";
+  if (m.estimated.empty()) return text;
+  return fmt::format("{}, {} of its figures estimated", text, m.estimated.size());
+}
+
 std::string outcome_text(const record& r) {
   if (const auto time = steady_ns(r)) return fmt::format("{} {}", time_text(*time), to_text(r.result));
   return r.reason ? fmt::format("{}: {}", to_text(r.result), *r.reason) : std::string(to_text(r.result));

@@ -14,6 +14,9 @@ std::string time_text(double ns);
 // "simulated on machine file h200, figures not calibrated", or "measured on NVIDIA H200".
 std::string provenance(const record& r);
 
+// "calibrated", or "not calibrated, 42 of its figures estimated".
+std::string provenance(const machine& m);
+
 // "ok, 0.342 ms an iteration"; "infeasible: ..."; one line without a line break.
 std::string outcome_text(const record& r);
 

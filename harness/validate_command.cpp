@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "harness/cells.hpp"
 #include "harness/commands.hpp"
 #include "harness/record_file.hpp"
 #include "harness/suggest.hpp"
+#include "harness/summary.hpp"
 #include "harness/validation.hpp"
 
 namespace um {
@@ -41,11 +43,17 @@ void print_summary(const std::string& what, const std::vector<comparison>& all) 
 void print_figures(const std::string& file, const std::vector<machine>& machines) {
   fmt::print("{}\n\n| machine | figure | known | simulated | off | |\n|---|---|---|---|---|---|\n", file);
   std::vector<comparison> checks, inputs;
+  std::set<std::string> used;
   for (const known_figure& f : known_figures_from_json(read_file(file), file)) {
     const comparison c = compare_figure(f, machines);
     fmt::print("| {} | {} | {} | {} | {} | {} |\n", c.group, c.name, known_text(c),
                quantity(c.predicted, c.unit), deviation_text(c), c.input ? "input" : "");
     (c.input ? inputs : checks).push_back(c);
+    used.insert(f.machine);
+  }
+  fmt::print("\n");
+  for (const std::string& name : used) {
+    fmt::print("machine file {}: {}\n", name, provenance(machine_named(machines, name)));
   }
   fmt::print("\n");
   print_summary("what the machine file was worked out from", inputs);
@@ -54,9 +62,9 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
 
 void print_records(const std::string& file, const machine& on) {
   fmt::print(
-      "{} on machine file {}\n\n| cell | strategy | first | simulated | off | then | simulated | off "
+      "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off "
       "|\n|---|---|---|---|---|---|---|---|\n",
-      file, on.name);
+      file, on.name, provenance(on));
   std::vector<comparison> first, steady;
   const record_file records(file, open_mode::read);
   for (const record& r : records.earlier()) {

@@ -10,7 +10,7 @@ EXIT_REGRESSED = 1
 # How well a cell ended: a step down is a regression whatever the times.
 RANK = {"ok": 2, "infeasible": 1}
 
-Row = namedtuple("Row", "key simulated finding")
+Row = namedtuple("Row", "key simulated finding provenance")
 # `unlike` and `noted` are differences of the places, `disturbed` what disturbed measured cells: texts.
 Comparison = namedtuple("Comparison", "base head limits rows new unlike noted disturbed exit_code")
 
@@ -25,7 +25,8 @@ def compare(wanted, warn):
     limits = Limits(wanted.relative, wanted.absolute, wanted.alpha, wanted.correction)
     findings = _judge_measured(base, head, [k for k in measured if _both_ok(befores[k], afters[k])], limits,
                                _noise(base, head, wanted.noise, warn))
-    rows = [Row(key, before["simulated"], findings.get(key) or _by_record(before, afters.get(key)))
+    rows = [Row(key, before["simulated"], findings.get(key) or _by_record(before, afters.get(key)),
+                load.provenance(load.group_of(before)))
             for key, before in befores.items()]
     new = [key for key in afters if key not in befores]
     disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)

@@ -40,7 +40,7 @@ def _context(environments):
 def _benchmark_entries(family, record):
     name = record["key"]
     common = {"name": name, "family_index": family, "per_family_instance_index": 0, "run_name": name,
-              "run_type": "iteration", "threads": 1, "label": "simulated" if record["simulated"] else "measured"}
+              "run_type": "iteration", "threads": 1, "label": load.provenance(load.group_of(record))}
     if record["outcome"] != "ok":
         reason = f"{record['outcome']}: {record['reason']}"
         return [common | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
@@ -68,7 +68,7 @@ def github_action(_, records):
         times = steady_samples(record)
         spread = f"± {max(times) - min(times)} ns" if len(times) > 1 else ""
         entries.append({"name": _name(record), "unit": "ns", "value": load.steady_ns(record), "range": spread,
-                        "extra": f"{len(times)} iterations after the first"})
+                        "extra": f"{len(times)} iterations after the first, {load.provenance(load.group_of(record))}"})
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -42,6 +42,9 @@ def headline(found):
 def notes(found):
     lines = [f"places differ, compared all the same: {difference}" for difference in found.unlike]
     lines += [*found.noted, *found.disturbed]
+    for provenance in sorted({row.provenance for row in found.rows if row.simulated}):
+        alike = [row for row in found.rows if row.provenance == provenance]
+        lines.append(f"{load.counted(len(alike), 'cell')} {provenance}")
     if found.new:
         lines.append(f"only HEAD has {load.counted(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):

@@ -82,6 +82,32 @@ class Run(InterfaceTest):
             self.assertIn(f"({last['amplification']:.2f} times what is touched)", shown)
             self.assertGreater(record["memory"]["touched_bytes"], record["memory"]["footprint_bytes"] / 2)
 
+    def test_what_is_estimated_says_so_wherever_it_is_shown(self):
+        machine = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8"))
+        (self.folder / "files").mkdir()
+        for name, left in [("whole", []), ("partly", ["uvm.evict_ns"])]:
+            self.write(f"files/{name}.json", machine | {"name": name, "calibrated": True, "estimated": left})
+            on = ("--machines", self.folder / "files")
+            flag, rates = (("not calibrated", "estimated rates") if left else ("calibrated", "calibrated rates"))
+            cell = ["run", *RUN[:-3], "--backend", f"sim:{name}", *on, "--ratio", "1.5"]
+            shown = self.well(*cell, "--strategy", "managed", "--out", f"{name}.jsonl")
+            self.assertIn(f"simulated on machine file {name}, figures {flag}\n", shown)
+            self.assertIs(entries(self.folder / f"{name}.jsonl")[1][0]["calibrated"], not left)
+            ablated = self.well("ablate", *cell[1:], "--iterations", "2", "--out", f"{name}_ablation.jsonl")
+            self.assertIn(f"machine file {name}, figures {flag}\n", ablated)
+            grids = [{"network": "alexnet", "strategy": "managed", "ratio": 1, "backend": f"sim:{name}"}]
+            swept = self.well("sweep", self.spec(grids=grids), *on, "--out", f"{name}_sweep.jsonl")
+            self.assertIn(f"machine file {name}, figures {flag}", swept)
+            self.assertRegex(self.well("list", "machines", *on), rf"(?m)^  {name} .*; {flag}(, 1 of its figures estimated)?$")
+            self.assertRegex(self.well("env", "--machine", name, *on), rf"(?m)^link of machine file {name}, {flag}(, 1 .*)?$")
+            figure = {"name": "n", "source": "s", "least": 1, "most": 2, "unit": "GB/s", "input": False, "machine": name,
+                      "pattern": "stream_read"}
+            validated = self.well("validate", self.write("f.json", {"schema": 1, "figures": [figure]}), *on)
+            self.assertRegex(validated, rf"(?m)^machine file {name}: {flag}(, 1 of its figures estimated)?$")
+            for kind in ("google-benchmark", "github-action"):
+                self.assertIn(rates, self.well("export", f"{name}.jsonl", "--format", kind))
+            self.assertIn(rates, self.well("compare", f"{name}.jsonl", f"{name}.jsonl"))
+
     def test_records_are_appended(self):
         for strategy in ["device", "managed", "managed"]:
             self.well("run", *RUN, strategy, "--ratio", "1", "--iterations", "3", "--out", "a.jsonl")

@@ -107,6 +107,15 @@ TEST(Text, TimesHaveThreeDigits) {
   EXPECT_EQ(time_text(1.5e9), "1.50 s");
 }
 
+TEST(Text, AMachineFileSaysWhatNobodyMeasured) {
+  machine m;
+  EXPECT_EQ(provenance(m), "not calibrated");
+  m.calibrated = true;
+  EXPECT_EQ(provenance(m), "calibrated");
+  m.estimated = {"uvm.evict_ns"};
+  EXPECT_EQ(provenance(m), "not calibrated, 1 of its figures estimated");
+}
+
 TEST(Text, MeasuredAndSimulatedAreToldApart) {
   record r = cell_record("device", 1, {1});
   EXPECT_EQ(provenance(r), "simulated on machine file h200, figures not calibrated");
