@@ -39,6 +39,13 @@ std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, const machine& 
   return std::clamp<std::int64_t>(pace, 1, full_pace);
 }
 
+bool is_driver_call(const step& s) {
+  if (!s.needed) return false;
+  const bool discards = std::holds_alternative<discard>(s.what);
+  const bool moves = std::holds_alternative<prefetch>(s.what) || std::holds_alternative<evict>(s.what);
+  return s.home == residence::managed ? discards || moves : s.home == residence::twinned && discards;
+}
+
 class iteration {
  public:
   iteration(const simulated_run& run, managed_memory& memory, bool timeline)
@@ -76,13 +83,22 @@ class iteration {
     });
   }
 
+  // A discard and any other call of the driver wait for each other, whatever their lanes.
+  bool waits_for_call(const step& next) const {
+    if (!is_driver_call(next)) return false;
+    return std::ranges::any_of(active_, [&](const active_step& a) {
+      if (a.index == no_step || !is_driver_call(at(a.index))) return false;
+      return std::holds_alternative<discard>(next.what) || std::holds_alternative<discard>(at(a.index).what);
+    });
+  }
+
   // Starts the first step in list order that can start now; false if there is none.
   bool start_next() {
     std::int32_t first = no_step;
     for (std::size_t l = 0; l < lane_count; ++l) {
       if (active_[l].index != no_step || next_[l] == queues_[l].size()) continue;
       const std::int32_t head = queues_[l][next_[l]];
-      if ((first == no_step || head < first) && is_ready(head)) first = head;
+      if ((first == no_step || head < first) && is_ready(head) && !waits_for_call(at(head))) first = head;
     }
     if (first == no_step) return false;
     start(first);

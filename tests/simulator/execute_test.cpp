@@ -187,6 +187,34 @@ TEST(execute, advice_and_discard_take_effect) {
       << "a write to discarded data is dear";
 }
 
+// What a discard ends at beside a prefetch of 10 blocks, which takes 1 ms, and the prefetch beside it.
+std::pair<nanoseconds, nanoseconds> discard_beside_fetch(residence fetched, residence dead,
+                                                         bool discard_first) {
+  hand_plan h;
+  h.on.uvm.discard_block_ns = 1000;
+  const address home = fetched == residence::managed ? managed_at(0) : address{space::device, 0};
+  const tensor_id x = h.add_tensor(10, fetched, home, role::input);
+  const tensor_id y = h.add_tensor(2, dead, managed_at(10));
+  if (!discard_first) h.add_move(prefetch{x, {}}, x);
+  h.add_move(discard{y, {}}, y);
+  h.plan.steps.back().where = lane::to_host;
+  if (discard_first) h.add_move(prefetch{x, {}}, x);
+  const trace t = h.simulate(1, true).front();
+  std::pair<nanoseconds, nanoseconds> ends;
+  for (const span& s : t.spans) (s.where == lane::to_host ? ends.first : ends.second) = s.end;
+  return ends;
+}
+
+TEST(execute, a_discard_and_any_other_call_of_the_driver_wait_for_each_other) {
+  using ends = std::pair<nanoseconds, nanoseconds>;
+  for (const residence dead : {residence::managed, residence::twinned}) {
+    EXPECT_EQ(discard_beside_fetch(residence::managed, dead, false), ends(1 * ms + 2000, 1 * ms));
+    EXPECT_EQ(discard_beside_fetch(residence::managed, dead, true), ends(2000, 1 * ms + 2000));
+    EXPECT_EQ(discard_beside_fetch(residence::staged, dead, false), ends(2000, 1 * ms))
+        << "a copy of staged data is no call of the driver";
+  }
+}
+
 TEST(execute, operands_at_home_in_pinned_memory_are_read_over_the_link) {
   hand_plan h;
   const tensor_id x = h.add_tensor(10, residence::host, {space::pinned, 0}, role::input);
