@@ -2,6 +2,7 @@
 // so that integer arithmetic serves.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -148,6 +149,18 @@ struct machine {
 // flagged as estimated.
 inline bool all_measured(const machine& m) {
   return m.calibrated && m.estimated.empty();
+}
+
+// Of what a kernel reaches over the link, what copies between managed memory and its pinned twin ask for: a
+// copy that fills the link holds up the discards beside it (docs/hints.md).
+constexpr std::uint64_t twin_copy_percent = 92;
+
+// Bytes per second of such copies, 0 where the link's rate is not known.
+constexpr std::uint64_t rate_to_twin(const machine& on) {
+  return std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s) * twin_copy_percent / 100;
+}
+constexpr std::uint64_t rate_from_twin(const machine& on) {
+  return std::min(on.link_to_device_bytes_per_s, on.uvm.remote_read_bytes_per_s) * twin_copy_percent / 100;
 }
 
 }  // namespace um

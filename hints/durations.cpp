@@ -16,8 +16,7 @@ nanoseconds over_the_link(byte_count blocks, std::uint64_t rate) {
 nanoseconds time_to_evict(const machine& on, byte_count blocks, residence home) {
   const auto count = static_cast<nanoseconds>(blocks);
   if (home == residence::twinned) {
-    const std::uint64_t rate = std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s);
-    return on.launch_ns + std::max(over_the_link(blocks, rate), time_to_discard(on, blocks));
+    return on.launch_ns + std::max(over_the_link(blocks, rate_to_twin(on)), time_to_discard(on, blocks));
   }
   const nanoseconds mapped = count * pages_per_block * on.uvm.host_map_page_ns;
   return on.uvm.prefetch_to_host_call_ns + count * 2 * on.uvm.prefetch_block_ns +

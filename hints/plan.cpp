@@ -219,7 +219,9 @@ class planning {
       for (const std::int64_t percent : {15, 35, 50, 10, 70, 100})
         consider(changed(at, &setting::cut_percent, percent));
       // The more slices, the longer the planning: only where few were not enough.
-      if (at.cut_percent <= 10) consider(changed(at, &setting::cut_percent, std::int64_t{5}));
+      if (at.cut_percent <= 15) {
+        for (const std::int64_t percent : {7, 5}) consider(changed(at, &setting::cut_percent, percent));
+      }
       for (const std::int64_t percent : {2, 5, 10, 20})
         consider(changed(at, &setting::reserve_percent, percent));
       for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB})

@@ -57,9 +57,9 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
   return {calls + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
-// A kernel of few blocks copies between the managed range and its pinned twin, at the rate at which kernels
-// use the link; room is given up beside the next copy. Room is taken by discard-and-prefetch, which takes no
-// longer than the prefetch alone (results/microbenchmarks, "discard_and_prefetch").
+// A kernel of few blocks copies between the managed range and its pinned twin, at its pace; room is given up
+// beside the next copy. Room is taken by discard-and-prefetch, which takes no longer than the prefetch alone
+// (results/microbenchmarks, "discard_and_prefetch").
 step_cost run_twin(const simulated_run& run, const step& s, bool to_device, managed_memory& memory,
                    counters& moved) {
   const machine& on = run.on;
@@ -80,9 +80,7 @@ step_cost run_twin(const simulated_run& run, const step& s, bool to_device, mana
   }
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
   count(traffic, moved);
-  const std::uint64_t rate = to_device
-                                 ? std::min(on.link_to_device_bytes_per_s, on.uvm.remote_read_bytes_per_s)
-                                 : std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s);
+  const std::uint64_t rate = to_device ? rate_from_twin(on) : rate_to_twin(on);
   const char* name = to_device ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s";
   const nanoseconds copying =
       static_cast<nanoseconds>(s.moves.size()) * on.launch_ns + time_for(bytes, rate, on, name);

@@ -11,7 +11,6 @@ namespace um {
 namespace {
 
 constexpr int nan_byte = 0xff;
-constexpr double share_of_link = 0.92;
 
 }  // namespace
 
@@ -73,7 +72,7 @@ void executor::find_pace() {
     check(cudaEventElapsedTime(&ms, begin.get(), end.get()));
     least = std::min(least, ms);
   }
-  pace_ = static_cast<std::uint64_t>(static_cast<double>(bytes) / (least / 1e3) * share_of_link);
+  pace_ = static_cast<std::uint64_t>(static_cast<double>(bytes) / (least / 1e3)) * twin_copy_percent / 100;
 }
 
 // To the host: the copies; the keeper discards behind them. To the device: room first.

@@ -9,12 +9,18 @@
 #include "core/verify.hpp"
 #include "hints/durations.hpp"
 #include "hints/room.hpp"
+#include "simulator/execute.hpp"
 #include "tests/core/chain.hpp"
 
 namespace {
 
 using namespace um;
 using namespace um::testing;
+
+// What a kernel reaches over a link on which copies to twins take that rate.
+constexpr std::uint64_t reached_for(std::uint64_t rate) {
+  return (rate * 100 + twin_copy_percent - 1) / twin_copy_percent;
+}
 
 // Computes of 1 ms each on tensors of 8 MiB, which take 2 ms to copy and next to nothing to discard.
 struct timing : ::testing::Test {
@@ -27,9 +33,9 @@ struct timing : ::testing::Test {
     m.name = "even";
     m.device_bytes = m.host_bytes = 64 * GiB;
     m.fp32_flops_per_s = m.device_bytes_per_s = 1'000'000'000'000;
-    m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 4 * GiB;
+    m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = reached_for(4 * GiB);
     m.link_both_bytes_per_s = 8 * GiB;
-    m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 4 * GiB;
+    m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = reached_for(4 * GiB);
     m.uvm.discard_block_ns = 1000;
     m.uvm.populate_ns = 1000;
   }
@@ -120,7 +126,7 @@ TEST_F(timing, an_eviction_makes_way_for_a_discard) {
   EXPECT_EQ(computes_before(after, "discard y7"), 9);
   EXPECT_EQ(computes_before(after, "discard d7"), 10);
   // Where the link is so slow that y0 is still under way, discards go first.
-  m.link_to_host_bytes_per_s = m.uvm.remote_write_bytes_per_s = GiB;  // 8 ms each
+  m.link_to_host_bytes_per_s = m.uvm.remote_write_bytes_per_s = reached_for(GiB);  // 8 ms each
   const memory_plan slow = timed(GiB, plan);
   EXPECT_EQ(computes_before(slow, "evict y1"), 10);
   EXPECT_LT(place(slow, "discard y7"), place(slow, "evict y1"));
@@ -140,6 +146,27 @@ TEST_F(timing, prefetches_stay_in_their_order) {
   EXPECT_EQ(calls(after), calls(plan));
 }
 
+TEST_F(timing, operators_take_longer_beside_copies_but_not_beside_discards) {
+  const auto simulated = [&](const memory_plan& plan) {
+    const execution_plan steps = lower(with(GiB), plan, packer::best_fit);
+    const simulated_run run{g, steps, m, costs};
+    managed_memory memory = managed_at_start(run);
+    nanoseconds last = 0;
+    for (int i = 0; i < 3; ++i) last = run_iteration(run, memory, false).duration;
+    return last;
+  };
+  const auto expected = [&](const memory_plan& plan) {
+    return expected_time(with(GiB), plan, packer::best_fit);
+  };
+  const tensor_id y0 = named(g, "y0");
+  memory_plan discards = twinned(), copies = twinned();
+  discards.actions.push_back(discard{y0, {}});
+  copies.actions.insert(copies.actions.end() - 1, prefetch{y0, {}});  // for back0
+  copies.actions.insert(copies.actions.begin() + 2, evict{y0, {}});
+  EXPECT_EQ(expected(discards), simulated(discards));
+  EXPECT_GT(expected(copies), simulated(copies));
+}
+
 TEST(durations, follow_the_machine) {
   machine m;
   m.link_to_host_bytes_per_s = 2 * GiB;
@@ -148,7 +175,7 @@ TEST(durations, follow_the_machine) {
   m.uvm.discard_block_ns = 7;
   m.uvm.host_map_page_ns = 1'000'000;
   m.uvm.prefetch_to_host_call_ns = 9;
-  m.uvm.remote_write_bytes_per_s = GiB;
+  m.uvm.remote_write_bytes_per_s = reached_for(GiB);
   constexpr nanoseconds block = 1'953'125;  // 2 MiB at 1 GiB/s
   EXPECT_EQ(time_to_discard(m, 4), 28);
   EXPECT_EQ(time_to_evict(m, 4, residence::twinned), 5 + 4 * block);
