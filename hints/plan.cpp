@@ -216,11 +216,11 @@ class planning {
     consider(first);
     for (nanoseconds before = 0; trials > 0 && before != time_of(best);) {
       before = time_of(best);
-      for (const std::int64_t percent : {15, 35, 50, 10, 70, 100})
+      for (const std::int64_t percent : {15, 35, 50, 70, 100, 11})
         consider(changed(at, &setting::cut_percent, percent));
       // The more slices, the longer the planning: only where few were not enough.
       if (at.cut_percent <= 15) {
-        for (const std::int64_t percent : {7, 5}) consider(changed(at, &setting::cut_percent, percent));
+        for (const std::int64_t percent : {9, 7, 5}) consider(changed(at, &setting::cut_percent, percent));
       }
       for (const std::int64_t percent : {2, 5, 10, 20})
         consider(changed(at, &setting::reserve_percent, percent));
