@@ -106,9 +106,10 @@ std::vector<comparison> compare_record(const record& r, const machine& on) {
   const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
   const std::vector<nanoseconds> times = simulate(p, s, r.iterations);
   const double first = static_cast<double>(r.samples.front()), rest = steady(r.samples);
-  const std::string group =
-      fmt::format("{} b{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
-                  to_text(r.workspace_cap.value_or(0)), r.ratio.value_or(0));
+  const std::string group = fmt::format(
+      "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
+      r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),
+      to_text(r.workspace_cap.value_or(0)), r.ratio.value_or(0));
   const auto row = [&](double known, double predicted) {
     return comparison{group, r.strategy, known, known, predicted, "ns", false};
   };

@@ -30,7 +30,7 @@ void patience::gained(nanoseconds now) {
 
 bool patience::lasts(nanoseconds now) const {
   constexpr int most_idle = 12;
-  constexpr nanoseconds longest = 1'000'000'000;
+  constexpr nanoseconds longest = 1'500'000'000;
   return idle_ < most_idle && now - gained_ < longest;
 }
 

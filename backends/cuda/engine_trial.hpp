@@ -21,7 +21,7 @@ struct candidate {
 // long; others, up to 14.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
-// With a list that has the likely candidates first: it is left once a dozen, or those of a second,
+// With a list that has the likely candidates first: it is left once a dozen, or those of a second and a half,
 // have gained nothing.
 class patience {
  public:

@@ -83,11 +83,11 @@ TEST(trials, keep_the_fastest_in_any_order) {
   } while (std::next_permutation(times.begin(), times.end()));
 }
 
-TEST(patience, ends_after_a_dozen_or_a_second_without_gain) {
+TEST(patience, ends_after_a_dozen_or_a_second_and_a_half_without_gain) {
   patience p(0);
   for (int i = 0; i < 11; ++i) p.in_vain();
-  EXPECT_TRUE(p.lasts(999 * ms));
-  EXPECT_FALSE(p.lasts(1000 * ms));
+  EXPECT_TRUE(p.lasts(1499 * ms));
+  EXPECT_FALSE(p.lasts(1500 * ms));
   p.in_vain();
   EXPECT_FALSE(p.lasts(ms));
   p.gained(1500 * ms);
