@@ -104,8 +104,9 @@ TEST(validation, a_record_is_planned_again_and_compared) {
 
 TEST(validation, the_machines_that_are_studied_are_built_in) {
   const std::vector<machine> all = machines();
-  for (const char* name : {"p100-pcie3-16g", "v100-pcie3-16g", "v100-pcie3-32g", "v100-nvlink-power9",
-                           "titan-v", "gtx1080ti-11g", "a100-pcie4-40g", "h100-pcie5-80g", "h200", "gh200"}) {
+  for (const char* name :
+       {"p100-pcie3-16g", "v100-pcie3-16g", "v100-pcie3-32g", "v100-nvlink-power9", "titan-v",
+        "gtx1080ti-11g", "a100-pcie4-40g", "h100-pcie5-80g", "h100-sxm-80g", "h200", "gh200"}) {
     const machine& m = machine_named(all, name);
     EXPECT_FALSE(m.source.empty()) << name;
     EXPECT_TRUE(all_measured(m) || !m.estimated.empty()) << name << " says what nobody measured";
