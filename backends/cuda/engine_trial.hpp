@@ -17,8 +17,8 @@ struct candidate {
 };
 
 // Time of one call, by as few calls as tell whether `to_beat` is beaten. One call of what is slower by
-// a quarter even without what that call may have loaded; two of what is so in its second call, or takes
-// long; others, up to 14.
+// a quarter even without what that call may have loaded, whose time is then at least what is returned; two
+// of what is so in its second call, or takes long (four below 1 ms); others, up to 14.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
 // With a list that has the likely candidates first: it is left once a dozen, or those of a second and a half,

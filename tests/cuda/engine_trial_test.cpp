@@ -50,6 +50,14 @@ TEST(trials, leave_what_is_slower_after_the_second_call) {
   EXPECT_EQ(slow.calls, 2);
 }
 
+TEST(trials, say_no_more_of_a_single_call_than_it_tells) {
+  pretended slow{60 * ms, 60 * ms};
+  const nanoseconds found = slow.tried(30 * ms);
+  EXPECT_EQ(slow.calls, 1);
+  EXPECT_GT(found, 30 * ms);
+  EXPECT_LE(found, 60 * ms) << "what the first call loaded is no part of its time";
+}
+
 TEST(trials, count_no_launch_in_a_brief_call) {
   pretended brief{20 * us};
   EXPECT_EQ(brief.tried(21 * us), 20 * us);
