@@ -102,6 +102,11 @@ struct uvm_costs {
   // Speed that a prefetch to the host keeps while one to the device runs, in percent. Prefetches
   // both ways at once, two threads: (time in + time out alone - time out) / time in.
   std::uint64_t prefetch_to_host_beside_percent = 100;
+  // Speed that prefetches to the host keep while a kernel faults data in, and that faults keep beside them,
+  // in percent: they wait for the same locks. Prefetch of 512 MiB to the host in calls of eviction_call_bytes
+  // and a read of 512 MiB of mapped data, alone and at once: time out alone / time out, and (read alone -
+  // read + time out) / time out.
+  std::uint64_t prefetch_to_host_beside_faults_percent = 100, faults_beside_prefetch_percent = 100;
   // A block in one walk of a prefetch, nothing copied; a call on more than one block walks them
   // twice. Prefetch of 1 GiB of resident data, divided by 1024 (512 blocks, two walks).
   nanoseconds prefetch_block_ns = 0;
@@ -150,6 +155,9 @@ struct machine {
 inline bool all_measured(const machine& m) {
   return m.calibrated && m.estimated.empty();
 }
+
+// Plans evict managed memory in calls of at most so much: other calls wait for the end of one (docs/cuda.md).
+constexpr byte_count eviction_call_bytes = 8 * MiB;
 
 // Of what a kernel reaches over the link, what copies between managed memory and its pinned twin ask for: a
 // copy that fills the link holds up the discards beside it (docs/hints.md).

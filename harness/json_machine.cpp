@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -63,6 +64,8 @@ const std::vector<quantity<uvm_costs>>& uvm_quantities() {
       {"prefetch_queued_ns", &u::prefetch_queued_ns, 0, true},
       {"prefetch_to_host_call_ns", &u::prefetch_to_host_call_ns, 0},
       {"prefetch_to_host_beside_percent", &u::prefetch_to_host_beside_percent, 1, true},
+      {"prefetch_to_host_beside_faults_percent", &u::prefetch_to_host_beside_faults_percent, 1, true},
+      {"faults_beside_prefetch_percent", &u::faults_beside_prefetch_percent, 1, true},
       {"prefetch_block_ns", &u::prefetch_block_ns, 0},
       {"populate_ns", &u::populate_ns, 0, true},
       {"discard_block_ns", &u::discard_block_ns, 0},
@@ -125,8 +128,12 @@ void read_uvm(fields f, uvm_costs& to) {
   if (to.host_chunk_bytes != 4 * KiB && to.host_chunk_bytes != 64 * KiB && to.host_chunk_bytes != 2 * MiB) {
     refuse(f.where("host_chunk_bytes"), "must be 4096, 65536 or 2097152");
   }
-  if (to.prefetch_to_host_beside_percent > 100) {
-    refuse(f.where("prefetch_to_host_beside_percent"), "must be 1 to 100");
+  const std::array<std::pair<const char*, std::uint64_t>, 3> shares{
+      {{"prefetch_to_host_beside_percent", to.prefetch_to_host_beside_percent},
+       {"prefetch_to_host_beside_faults_percent", to.prefetch_to_host_beside_faults_percent},
+       {"faults_beside_prefetch_percent", to.faults_beside_prefetch_percent}}};
+  for (const auto& [name, percent] : shares) {
+    if (percent > 100) refuse(f.where(name), "must be 1 to 100");
   }
   f.finish();
 }

@@ -17,6 +17,7 @@ struct active_step {
   nanoseconds left = 0;  // at full pace
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;
+  std::int64_t faulting = 0;  // thousandths of the time
 };
 
 struct shrinkage {
@@ -109,7 +110,8 @@ class iteration {
     const std::size_t l = lane_of(static_cast<std::size_t>(index));
     ++next_[l];
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
-    active_[l] = {index, now_, cost.alone, cost.link_bytes_per_s, cost.by_driver};
+    const std::int64_t faulting = cost.faults == 0 ? 0 : cost.faults * full_pace / cost.alone;
+    active_[l] = {index, now_, cost.alone, cost.link_bytes_per_s, cost.by_driver, faulting};
     if (timeline_) note_change(index, true);
     if (cost.alone == 0) finish(l);
   }
@@ -126,10 +128,33 @@ class iteration {
     note_change(done.index, false);
   }
 
+  const active_step& in(lane l) const { return active_[static_cast<std::size_t>(l)]; }
+
   std::int64_t pace_of(std::size_t l) const {
-    if (static_cast<lane>(l) == lane::compute) return full_pace;
+    if (static_cast<lane>(l) == lane::compute) return pace_of_faults();
+    const std::int64_t pace = pace_on_link(l);
+    return static_cast<lane>(l) == lane::to_host
+               ? std::max<std::int64_t>(1, pace_beside_faults() * pace / full_pace)
+               : pace;
+  }
+
+  // Faults and a prefetch to the host hold each other up.
+  std::int64_t pace_of_faults() const {
+    const std::int64_t share = in(lane::compute).faulting;
+    if (share == 0 || !in(lane::to_host).by_driver) return full_pace;
+    const auto kept = static_cast<std::int64_t>(run_.on.uvm.faults_beside_prefetch_percent);
+    return full_pace * full_pace / (full_pace + share * (100 - kept) / kept);
+  }
+  std::int64_t pace_beside_faults() const {
+    const std::int64_t share = in(lane::compute).faulting;
+    if (share == 0 || !in(lane::to_host).by_driver) return full_pace;
+    const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_faults_percent);
+    return full_pace - share * (100 - kept) / 100;
+  }
+
+  std::int64_t pace_on_link(std::size_t l) const {
     const bool to_device = static_cast<lane>(l) == lane::to_device;
-    const active_step& other = active_[static_cast<std::size_t>(to_device ? lane::to_host : lane::to_device)];
+    const active_step& other = in(to_device ? lane::to_host : lane::to_device);
     if (active_[l].link_bytes_per_s == 0 || other.link_bytes_per_s == 0) return full_pace;
     const std::int64_t pace = pace_beside(active_[l].link_bytes_per_s, other.link_bytes_per_s, run_.on);
     if (to_device || !active_[l].by_driver || !other.by_driver) return pace;

@@ -6,8 +6,8 @@
 // for what copies of twins discard and populate along the way. Transfers in
 // opposite directions share the link: while both run, each gets half of link_both_bytes_per_s or, if the
 // other needs less than half, what the other leaves, but never more than its own rate. A prefetch to the host
-// keeps only prefetch_to_host_beside_percent of its speed beside one to the device. Speeds are kept in
-// thousandths of the undisturbed speed.
+// keeps only prefetch_to_host_beside_percent of its speed beside one to the device, and it and the faults of
+// a kernel slow each other down as the machine says. Speeds are kept in thousandths of the undisturbed speed.
 #pragma once
 
 #include "core/trace.hpp"

@@ -43,7 +43,7 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
 step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
   const managed_traffic traffic = touch_operands(run, s, memory);
   count(traffic, moved);
-  return {time_of(run, std::get<compute>(s.what)) + traffic.time, 0};
+  return {time_of(run, std::get<compute>(s.what)) + traffic.time, 0, false, traffic.time};
 }
 
 step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
@@ -95,11 +95,19 @@ std::uint64_t average_rate(const managed_traffic& t) {
       time_at(bytes, static_cast<std::uint64_t>(t.time)));  // bytes * 1e9 / time
 }
 
+managed_traffic evict_in_pieces(range what, managed_memory& memory) {
+  managed_traffic all;
+  for (byte_count at = 0; at < what.bytes; at += eviction_call_bytes) {
+    all += memory.prefetch_to_host({what.offset + at, std::min(eviction_call_bytes, what.bytes - at)});
+  }
+  return all;
+}
+
 step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
   for (const movement& m : s.moves) {
     std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device, true); },
-                          [&](const evict&) { traffic += memory.prefetch_to_host(m.device); },
+                          [&](const evict&) { traffic += evict_in_pieces(m.device, memory); },
                           [&](const discard&) { traffic += memory.discard(m.device); },
                           [&](const advise& a) { memory.advise(m.device, a.hint); }, [](const compute&) {}},
                s.what);

@@ -25,6 +25,7 @@ struct step_cost {
   nanoseconds alone = 0;
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;  // a prefetch of managed memory that moves something
+  nanoseconds faults = 0;  // the part of `alone` for which a kernel waits for the driver
 };
 
 // Applies the step to the managed memory, adds what it moved to `moved` and prices it.
@@ -32,9 +33,10 @@ struct step_cost {
 // A compute takes the profile's time (a slice: one launch plus its share of the rest), during
 // which it stalls for the faults and evictions of its managed operands, each touched once in the
 // order of the operands, and for what it reads and writes over the link. Of a sliced operand only
-// the bytes of its region are touched. Faults do not contend with the transfers of other lanes:
-// they leave most of the link idle. Advice costs nothing; a discard of staged data neither. A twinned tensor
-// is copied by a kernel, at the rate at which kernels use the link.
+// the bytes of its region are touched. Faults do not contend for the link with the transfers
+// of other lanes: they leave most of it idle. Managed memory is evicted in calls of eviction_call_bytes.
+// Advice costs nothing; a discard of staged data neither. A twinned tensor is copied by a kernel, at the rate
+// at which kernels use the link.
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
 
 }  // namespace um

@@ -256,6 +256,7 @@ void executor::run_lane(lane which, std::uint32_t iteration, bool timeline) {
   lane_work& mine = lanes_[index_of(which)];
   try {
     check(cudaSetDevice(on_.device()));
+    mine.calling = true;
     if (timeline && which == lane::compute) check(cudaEventRecord(start_.get(), mine.stream));
     for (const std::uint32_t i : mine.steps) {
       const step& s = plan_.steps[i];
@@ -266,11 +267,13 @@ void executor::run_lane(lane which, std::uint32_t iteration, bool timeline) {
       if (timeline) check(cudaEventRecord(work.end.get(), mine.stream));
       finish_step(which, i);
     }
+    mine.calling = false;
     check(cudaStreamSynchronize(mine.stream));
   } catch (...) {
     mine.failure = std::current_exception();
     failed_ = true;
   }
+  mine.calling = false;
   if (failed_) let_go(which);
 }
 
@@ -296,23 +299,35 @@ void executor::let_go(lane which) {
 
 // False if another lane failed and the iteration is to be given up.
 bool executor::wait_for_others(const step& s, lane which) {
+  lane_work& mine = lanes_[index_of(which)];
   for (std::size_t other = 0; other < lane_count; ++other) {
     const std::int32_t awaited = s.after[other];
     if (awaited == no_step || other == index_of(which)) continue;
-    std::atomic<std::int32_t>& issued = lanes_[other].issued;
-    for (std::int32_t now = issued.load(std::memory_order_acquire); now < awaited;
-         now = issued.load(std::memory_order_acquire)) {
-      issued.wait(now, std::memory_order_acquire);
-    }
+    wait_until_issued(mine, static_cast<lane>(other), awaited);
     if (failed_) return false;
     const cudaEvent_t done = work_[static_cast<std::size_t>(awaited)].done.get();
     if (waits_on_host(s)) {
+      mine.calling = false;
       check(cudaEventSynchronize(done));
+      mine.calling = true;
     } else {
-      check(cudaStreamWaitEvent(lanes_[index_of(which)].stream, done));
+      check(cudaStreamWaitEvent(mine.stream, done));
     }
   }
   return true;
+}
+
+void executor::wait_until_issued(lane_work& mine, lane other, std::int32_t awaited) {
+  std::atomic<std::int32_t>& issued = lanes_[index_of(other)].issued;
+  std::int32_t now = issued.load(std::memory_order_acquire);
+  if (now >= awaited) return;
+  if (other == lane::to_host) mine.awaited = awaited;
+  mine.calling = false;
+  for (; now < awaited; now = issued.load(std::memory_order_acquire)) {
+    issued.wait(now, std::memory_order_acquire);
+  }
+  mine.calling = true;
+  mine.awaited = no_step;
 }
 
 void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration) {
@@ -329,7 +344,7 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
                             check(cudaMemcpyAsync(here, home, m.device.bytes, cudaMemcpyHostToDevice, on));
                           },
                           [&](const evict&) {
-                            if (managed) return prefetch_to_host(there, on);
+                            if (managed) return evict_in_pieces(there, on);
                             check(cudaMemcpyAsync(home, here, m.device.bytes, cudaMemcpyDeviceToHost, on));
                           },
                           [](const discard&) {},  // by the keeper of room

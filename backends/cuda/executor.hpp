@@ -13,6 +13,10 @@
 // in list order, as a CUDA graph that the further iterations launch. Where a timeline is asked for,
 // or an engine cannot be recorded, all iterations are issued.
 //
+// While a thread is in a call that migrates managed memory, the calls of all others wait, launches too, and
+// whoever migrates next is seldom one that waited. So an eviction is made in pieces of eviction_call_bytes,
+// and before each the lanes that have something to issue go first.
+//
 // A discard of managed memory takes its time on the CPU, and on a stream that is busy it was seen to take
 // effect late, after what was put on the stream behind it. So discards are made by a thread of their own, the
 // keeper of room: for every step of the lane to the host it waits until the lane's thread has handed it over
@@ -37,6 +41,7 @@
 #include "backends/cuda/engine.hpp"
 #include "backends/cuda/recording.hpp"
 #include "backends/cuda/session.hpp"
+#include "um_allocators/managed_range.hpp"
 
 namespace um {
 
@@ -56,17 +61,19 @@ class executor {
   struct lane_work {
     cudaStream_t stream = nullptr;
     std::vector<std::uint32_t> steps;
-    std::atomic<std::int32_t> issued{no_step};  // last step that others may wait for by its event
-    std::atomic<std::int32_t> handed{no_step};  // last step handed to the keeper of room
+    std::atomic<std::int32_t> issued{no_step};   // last step that others may wait for by its event
+    std::atomic<std::int32_t> handed{no_step};   // last step handed to the keeper of room
+    std::atomic<std::int32_t> awaited{no_step};  // step of the lane to the host that the next one needs
+    std::atomic<bool> calling{false};            // it has steps to issue, and nothing to wait for
     std::exception_ptr failure;
   };
   // What a step needs at run time besides the plan.
   struct step_work {
     kernel_call call;    // compute
     recording recorded;  // the call as a CUDA graph, which `call` then launches
-    event done;        // if a step of another lane waits for it
-    event copied;      // to_host, if a keeper gives up room behind it
-    event begin, end;  // if a timeline is asked for
+    event done;          // if a step of another lane waits for it
+    event copied;        // to_host, if a keeper gives up room behind it
+    event begin, end;    // if a timeline is asked for
   };
 
   void choose_engines();
@@ -84,11 +91,14 @@ class executor {
   void let_go(lane which);
   void run_keeper();
   void give_up_room(const step& s);
+  void evict_in_pieces(managed_range what, cudaStream_t on);
+  bool others_call() const;
   void move_twin(const step& s, cudaStream_t on);
   void find_pace();
   void poison(const step& s, cudaStream_t on);
   void poison_arenas();
   bool wait_for_others(const step& s, lane which);
+  void wait_until_issued(lane_work& mine, lane other, std::int32_t awaited);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void issue_in_list_order();
   bool record_operators();
@@ -120,6 +130,7 @@ class executor {
   bool keeps_room_ = false;      // some step gives room back to the driver by a discard
   bool poisons_ = false;
   std::uint64_t pace_ = 0;  // of copies to and from twins, bytes / s
+  std::atomic<bool> keeper_calls_{false};
   std::atomic<bool> failed_{false};
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "backends/cuda/executor.hpp"
 #include "backends/cuda/kernels/link_copy.hpp"
@@ -27,18 +28,44 @@ void executor::run_keeper() {
       }
       if (failed_) break;
       check(cudaEventSynchronize(work_[i].copied.get()));
+      keeper_calls_ = true;
       give_up_room(plan_.steps[i]);
-      if (!work_[i].done) continue;
-      check(cudaEventRecord(work_[i].done.get(), room_.get()));
-      check(cudaStreamSynchronize(room_.get()));
-      mine.issued.store(index, std::memory_order_release);
-      mine.issued.notify_all();
+      if (work_[i].done) {
+        check(cudaEventRecord(work_[i].done.get(), room_.get()));
+        check(cudaStreamSynchronize(room_.get()));
+        mine.issued.store(index, std::memory_order_release);
+        mine.issued.notify_all();
+      }
+      keeper_calls_ = false;
     }
   } catch (...) {
     if (!mine.failure) mine.failure = std::current_exception();
     failed_ = true;
   }
+  keeper_calls_ = false;
   if (failed_) let_go(lane::to_host);
+}
+
+// Whether a thread other than that of the lane to the host is in a call, or will be in no time.
+bool executor::others_call() const {
+  const auto to_host = static_cast<std::size_t>(lane::to_host);
+  const std::int32_t issued = lanes_[to_host].issued;
+  for (std::size_t l = 0; l < lane_count; ++l) {
+    const std::int32_t awaited = lanes_[l].awaited;
+    if (l != to_host && (lanes_[l].calling || (awaited != no_step && awaited <= issued))) return true;
+  }
+  return keeper_calls_;
+}
+
+// Others may be in a call for long, as when a stream takes no more launches: they are waited for, not
+// depended on.
+void executor::evict_in_pieces(managed_range what, cudaStream_t on) {
+  constexpr std::chrono::milliseconds most(1);
+  for (byte_count at = 0; at < what.bytes; at += eviction_call_bytes) {
+    const auto until = std::chrono::steady_clock::now() + most;
+    while (others_call() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    prefetch_to_host({what.data + at, std::min(eviction_call_bytes, what.bytes - at)}, on);
+  }
 }
 
 void executor::give_up_room(const step& s) {

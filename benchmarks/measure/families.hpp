@@ -135,5 +135,8 @@ measurement faults_again(int blocks);
 measurement host_population(byte_count bytes);
 // A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.
 measurement out_beside_in(byte_count bytes_in, byte_count bytes_out);
+// A prefetch to the host as plans evict, and a kernel that reads as much mapped data: alone_ns,
+// faults_alone_ns, and at once, out_ns, faults_ns.
+measurement out_beside_faults(byte_count bytes);
 
 }  // namespace um::measure

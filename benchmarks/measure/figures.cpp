@@ -143,6 +143,15 @@ double beside_percent(const view& v) {
   return std::clamp(100 * kept, 1.0, 100.0);
 }
 
+double out_beside_faults_percent(const view& v) {
+  return std::clamp(100 * v("evict_alone") / v("evict_beside_read"), 1.0, 100.0);
+}
+// While the prefetch to the host lasts; the rest goes on alone.
+double faults_beside_percent(const view& v) {
+  const double together = std::min(v("evict_beside_read"), v("read_beside_evict"));
+  return std::clamp(100 * (v("read_alone") - v("read_beside_evict") + together) / together, 1.0, 100.0);
+}
+
 // --- faults ---
 double batches_of_block(const view& v) {
   return std::max(1.0, v.middle("batches_write") / blocks_in(stream_bytes));
@@ -294,6 +303,8 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.prefetch_queued_ns", &prefetch_queued},
     {"uvm.prefetch_to_host_call_ns", &to_host_call},
     {"uvm.prefetch_to_host_beside_percent", &beside_percent, 1},
+    {"uvm.prefetch_to_host_beside_faults_percent", &out_beside_faults_percent, 1},
+    {"uvm.faults_beside_prefetch_percent", &faults_beside_percent, 1},
     {"uvm.prefetch_block_ns", &prefetch_block},
     {"uvm.populate_ns", &populate},
     {"uvm.discard_block_ns", &discard_block},

@@ -2,6 +2,7 @@
 // difference within milliseconds, on the same pages, so that what disturbs one disturbs the other.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -11,12 +12,20 @@
 #include "benchmarks/measure/calibration_sizes.hpp"
 #include "benchmarks/measure/families.hpp"
 #include "benchmarks/measure/staged_data.hpp"
+#include "core/machine.hpp"
 
 namespace um::measure {
 namespace {
 
 double taken(const std::function<void()>& issue) {
   return static_cast<double>(timed(issue).total);
+}
+
+// What waits for its own stream, while others may run.
+double lasts(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
 }
 
 // Times of a chase, by the GPU's clock, and room for them on the device.
@@ -269,6 +278,43 @@ measurement out_beside_in(byte_count bytes_in, byte_count bytes_out) {
               bring_to_device(on, out->range());
               repetition r = prefetch_at_once(on, in->range(), out->range());
               r.more["alone_ns"] = alone;
+              return r;
+            }};
+  };
+  return m;
+}
+
+measurement out_beside_faults(byte_count bytes) {
+  measurement m;
+  m.name = "calibration/out_beside_faults/size:" + in_name(bytes);
+  m.put_back = "one part prefetched to the GPU, the other to the CPU";
+  m.prepare = [bytes](bench& on) -> trial {
+    const auto out = std::make_shared<grant>(seen_data(on, bytes));
+    const auto faulted = std::make_shared<grant>(seen_data(on, bytes));
+    const auto put_back = [&on, out, faulted] {
+      bring_to_device(on, out->range());
+      bring_to_host(on, faulted->range());
+    };
+    const auto evict = [&on, out, bytes] {
+      for (byte_count at = 0; at < bytes; at += eviction_call_bytes) {
+        prefetch_to_host({out->data() + at, std::min(eviction_call_bytes, bytes - at)}, on.stream(1));
+      }
+      check(cudaStreamSynchronize(on.stream(1)));
+    };
+    const auto fault = [&on, faulted, bytes] {
+      touch_all(on.site(), faulted->data(), bytes, access::read);
+      check(cudaStreamSynchronize(on.stream()));
+    };
+    return {put_back, [put_back, evict, fault] {
+              repetition r;
+              r.more["alone_ns"] = lasts(evict);
+              r.more["faults_alone_ns"] = lasts(fault);
+              put_back();
+              double out_ns = 0;
+              std::jthread other([&] { out_ns = lasts(evict); });
+              r.more["faults_ns"] = lasts(fault);
+              other.join();
+              r.more["out_ns"] = out_ns;
               return r;
             }};
   };

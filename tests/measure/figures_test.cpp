@@ -198,6 +198,10 @@ readings shown() {
           {"out_alone", {3e6}},
           {"both_in", {2e7}},
           {"both_out", {1e7}},
+          {"evict_alone", {2.8e7}},
+          {"evict_beside_read", {4e7}},
+          {"read_alone", {4.5e7}},
+          {"read_beside_evict", {4.7e7}},
           {"discard_1GiB", {512 * 6000.0}},
           {"remote_read", {at_link(stream_bytes)}},
           {"remote_write", {at_link(stream_bytes)}},
@@ -234,6 +238,8 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
   expect("uvm.prefetch_queued_ns", m.uvm.prefetch_queued_ns);
   expect("uvm.prefetch_to_host_call_ns", m.uvm.prefetch_to_host_call_ns);
   expect("uvm.prefetch_to_host_beside_percent", 30);
+  expect("uvm.prefetch_to_host_beside_faults_percent", 70);
+  expect("uvm.faults_beside_prefetch_percent", 95);
   expect("uvm.prefetch_block_ns", m.uvm.prefetch_block_ns);
   expect("uvm.populate_ns", m.uvm.populate_ns);
   expect("uvm.discard_block_ns", m.uvm.discard_block_ns);

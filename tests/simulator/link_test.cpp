@@ -52,19 +52,19 @@ TEST(link, a_full_duplex_link_slows_nobody) {
 }
 
 TEST(link, a_slow_transfer_leaves_the_rest_to_the_fast_one) {
-  // A call that moves 10 blocks in 2.1 ms leaves 12 - 10 / 2.1 blocks/ms for a copy that could use 10.
+  // Three calls that move 10 blocks in 2.05 ms leave 12 - 10 / 2.05 blocks/ms for a copy that could use 10.
   hand_plan h;
   h.on.link_both_bytes_per_s = blocks_per_ms(12);
-  h.on.uvm.prefetch_to_host_call_ns = 1'100'000;
+  h.on.uvm.prefetch_to_host_call_ns = 350'000;
   const tensor_id x = h.add_tensor(7, residence::staged, {space::device, 0});
   const tensor_id y = h.add_tensor(10, residence::managed, managed_at(0));
   const std::int32_t written = h.add_compute(ms, {h.whole(y, access_mode::write)});
   h.add_move(evict{y, {}}, y, {written});
   h.add_move(prefetch{x, {}}, x, {written});
   const trace t = h.simulate(1, true).front();
-  const double blocks_left_per_ms = 12.0 - 10 / 2.1;
+  const double blocks_left_per_ms = 12.0 - 10 / 2.05;
   EXPECT_NEAR(static_cast<double>(end_of(t, lane::to_device) - ms), 7 / blocks_left_per_ms * ms, 2000.0);
-  EXPECT_EQ(end_of(t, lane::to_host), ms + 2'100'000);
+  EXPECT_EQ(end_of(t, lane::to_host), ms + 2'050'000);
 }
 
 TEST(link, a_prefetch_to_the_host_gives_way_to_one_to_the_device) {
@@ -78,6 +78,32 @@ TEST(link, a_prefetch_to_the_host_gives_way_to_one_to_the_device) {
   const trace t = d.plan.simulate(1, true).front();
   EXPECT_EQ(end_of(t, lane::to_device), 2 * ms);
   EXPECT_EQ(end_of(t, lane::to_host), 2 * ms + ms * 8 / 10);
+}
+
+// A kernel that waits for faults all the time, and one that does for half of it.
+TEST(link, a_prefetch_to_the_host_and_faults_slow_each_other_down) {
+  for (const nanoseconds computing : {nanoseconds{0}, 2 * ms}) {
+    hand_plan h;
+    h.on.uvm.service_ns = ms;
+    const tensor_id out = h.add_tensor(10, residence::managed, managed_at(0));
+    const tensor_id in = h.add_tensor(2, residence::managed, managed_at(10 * managed_block));
+    const std::int32_t written = h.add_compute(0, {h.whole(out, access_mode::write)});
+    h.add_move(evict{out, {}}, out, {written});
+    h.add_compute(computing, {h.whole(in, access_mode::write)}, {written});
+    const trace apart = h.simulate(1, true).front();
+    const nanoseconds start = end_of(apart, lane::compute);
+    const nanoseconds evicting = end_of(apart, lane::to_host) - start;
+    const nanoseconds kernel = apart.duration - start;
+    ASSERT_LT(evicting, kernel);
+    h.on.uvm.prefetch_to_host_beside_faults_percent = 50;
+    h.on.uvm.faults_beside_prefetch_percent = 80;
+    const trace beside = h.simulate(1, true).front();
+    const double share = static_cast<double>(kernel - computing) / static_cast<double>(kernel);
+    const double slowed = static_cast<double>(evicting) / (1 - 0.5 * share);
+    EXPECT_NEAR(static_cast<double>(end_of(beside, lane::to_host) - start) / slowed, 1, 0.01);
+    const double lost = slowed * (1 - 1 / (1 + share * 0.25));
+    EXPECT_NEAR(static_cast<double>(beside.duration - start), static_cast<double>(kernel) + lost, 0.01 * ms);
+  }
 }
 
 TEST(link, transfers_that_do_not_meet_keep_their_speed) {
