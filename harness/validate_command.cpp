@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "harness/cells.hpp"
 #include "harness/commands.hpp"
@@ -13,6 +17,8 @@
 
 namespace um {
 namespace {
+
+constexpr double close_enough = 0.15;
 
 std::string quantity(double value, const std::string& unit) {
   if (unit == "times") return fmt::format("{:.2f}x", value);
@@ -36,8 +42,9 @@ void print_summary(const std::string& what, const std::vector<comparison>& all) 
   for (const comparison& c : all) off.push_back(std::abs(deviation_of(c)));
   if (off.empty()) return;
   std::sort(off.begin(), off.end());
-  fmt::print("{}: {} figures, median {:.0f} % off, worst {:.0f} %\n\n", what, off.size(),
-             100 * off[off.size() / 2], 100 * off.back());
+  const auto near = std::upper_bound(off.begin(), off.end(), close_enough) - off.begin();
+  fmt::print("{}: {} figures, median {:.0f} % off, worst {:.0f} %, {} within {:.0f} %\n\n", what, off.size(),
+             100 * off[off.size() / 2], 100 * off.back(), near, 100 * close_enough);
 }
 
 void print_figures(const std::string& file, const std::vector<machine>& machines) {
@@ -60,28 +67,43 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
   print_summary("what it was not", checks);
 }
 
+// Runs of one cell together, cells in the order of their first appearance.
+std::vector<std::vector<record>> cells_of(const record_file& file) {
+  std::vector<std::vector<record>> cells;
+  std::map<std::string, std::size_t> known;
+  for (const record& r : file.earlier()) {
+    const auto [at, is_new] = known.try_emplace(r.key, cells.size());
+    if (is_new) cells.emplace_back();
+    cells[at->second].push_back(r);
+  }
+  return cells;
+}
+
 void print_records(const std::string& file, const machine& on) {
   fmt::print(
       "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off "
       "|\n|---|---|---|---|---|---|---|---|\n",
       file, on.name, provenance(on));
-  std::vector<comparison> first, steady;
+  std::vector<comparison> first, later, medians;
   const record_file records(file, open_mode::read);
-  for (const record& r : records.earlier()) {
-    const std::vector<comparison> both = compare_record(r, on);
-    if (both.empty()) continue;
-    fmt::print("| {} | {} |", both[0].group, both[0].name);
-    for (const comparison& c : both) {
+  for (const std::vector<record>& runs : cells_of(records)) {
+    const std::optional<cell_comparison> found = compare_cell(runs, on);
+    if (!found) continue;
+    fmt::print("| {} | {} |", found->first.group, found->first.name);
+    for (const comparison& c : {found->first, found->later}) {
       fmt::print(" {} | {} | {} |", known_text(c), quantity(c.predicted, c.unit), deviation_text(c));
     }
     fmt::print("\n");
-    first.push_back(both[0]);
-    steady.push_back(both[1]);
+    first.push_back(found->first);
+    later.push_back(found->later);
+    medians.push_back(found->later);
+    medians.back().least = medians.back().most = found->later_median;
   }
   fmt::print("\n");
-  print_summary("first iterations", first);
-  print_summary("later iterations", steady);
-  const order_check order = check_order(steady);
+  print_summary("first iterations, lower deciles of all runs", first);
+  print_summary("later iterations, lower deciles of all runs", later);
+  print_summary("later iterations, their medians", medians);
+  const order_check order = check_order(later);
   fmt::print("order of strategies that differ by more than 5 %: {} of {} pairs right\n",
              order.pairs - order.wrong.size(), order.pairs);
   for (const std::string& pair : order.wrong) fmt::print("  wrong: {}\n", pair);

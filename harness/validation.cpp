@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "harness/experiment.hpp"
 #include "harness/strategies.hpp"
@@ -33,6 +34,11 @@ double median(std::vector<nanoseconds> all) {
   const std::size_t half = all.size() / 2;
   const auto at = [&](std::size_t i) { return static_cast<double>(all[i]); };
   return all.size() % 2 == 1 ? at(half) : (at(half - 1) + at(half)) / 2;
+}
+
+double lower_decile(std::vector<nanoseconds> all) {
+  std::sort(all.begin(), all.end());
+  return static_cast<double>(all[all.size() / 10]);
 }
 
 double steady(const std::vector<nanoseconds>& samples) {
@@ -95,17 +101,26 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
   return c;
 }
 
-std::vector<comparison> compare_record(const record& r, const machine& on) {
-  if (r.simulated || r.result != outcome::ok || !r.memory.budget || r.samples.empty()) return {};
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on) {
+  std::vector<nanoseconds> first, later;
+  const record* made = nullptr;
+  for (const record& r : runs) {
+    if (r.simulated || r.result != outcome::ok || !r.memory.budget || r.samples.empty()) continue;
+    if (made == nullptr) made = &r;
+    first.push_back(r.samples.front());
+    const auto rest = std::span(r.samples).subspan(r.samples.size() == 1 ? 0 : 1);
+    later.insert(later.end(), rest.begin(), rest.end());
+  }
+  if (made == nullptr) return std::nullopt;
+  const record& r = *made;
   const strategy* named = find(strategies(), r.strategy);
-  if (named == nullptr && !r.rules) return {};
+  if (named == nullptr && !r.rules) return std::nullopt;
   const strategy s = r.rules ? strategy_of(*r.rules) : *named;
   const graph g = build(r.network);
   const std::optional<profile> costs = measured_profile(r, g, on);
-  if (!costs) return {};
+  if (!costs) return std::nullopt;
   const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
   const std::vector<nanoseconds> times = simulate(p, s, r.iterations);
-  const double first = static_cast<double>(r.samples.front()), rest = steady(r.samples);
   const std::string group = fmt::format(
       "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
       r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),
@@ -113,7 +128,8 @@ std::vector<comparison> compare_record(const record& r, const machine& on) {
   const auto row = [&](double known, double predicted) {
     return comparison{group, r.strategy, known, known, predicted, "ns", false};
   };
-  return {row(first, static_cast<double>(times.front())), row(rest, steady(times))};
+  return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
+                         row(lower_decile(later), steady(times)), median(later)};
 }
 
 order_check check_order(const std::vector<comparison>& all) {

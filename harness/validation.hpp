@@ -33,16 +33,21 @@ struct comparison {
   std::string unit;
   bool input = false;
 };
+struct cell_comparison {
+  comparison first, later;
+  double later_median = 0;  // measured
+};
 // Relative distance of the prediction from what is known: 0 inside the range.
 double deviation_of(const comparison& c);
 
 // Throws input_error where the figure asks for something that is not there, and infeasible.
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines);
 
-// First and steady iteration of a measured cell against the same plan on that machine, its operators
-// as long as they were measured. Nothing for records that are not measured, not ok, or whose plan
-// cannot be made again.
-std::vector<comparison> compare_record(const record& r, const machine& on);
+// First and later iterations of a measured cell, in as many runs as there are of it, against the same plan on
+// that machine, its operators as long as they were measured in the first run. What a time is while nothing
+// disturbs it, as in a calibration: the lower decile of the first iterations of all runs, and of the later
+// ones. Nothing for records that are not measured, not ok, or whose plan cannot be made again.
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on);
 
 // Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,
 // and which of them the prediction has the wrong way round.

@@ -18,6 +18,7 @@ struct active_step {
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;
   std::int64_t faulting = 0;  // thousandths of the time
+  nanoseconds one_call = 0;
 };
 
 struct shrinkage {
@@ -78,6 +79,8 @@ class iteration {
     return static_cast<std::size_t>(run_.plan.steps[index].where);
   }
 
+  const active_step& in(lane l) const { return active_[static_cast<std::size_t>(l)]; }
+
   bool is_ready(std::int32_t index) const {
     return std::ranges::all_of(at(index).after, [&](std::int32_t earlier) {
       return earlier == no_step || ended_.at(static_cast<std::size_t>(earlier));
@@ -91,6 +94,11 @@ class iteration {
       if (a.index == no_step || !is_driver_call(at(a.index))) return false;
       return std::holds_alternative<discard>(next.what) || std::holds_alternative<discard>(at(a.index).what);
     });
+  }
+
+  // A prefetch to the device waits for the end of the eviction call in progress, of which half is left.
+  nanoseconds wait_for_eviction_call(const step& next) const {
+    return next.where == lane::to_device && is_driver_call(next) ? in(lane::to_host).one_call / 2 : 0;
   }
 
   // Starts the first step in list order that can start now; false if there is none.
@@ -111,9 +119,10 @@ class iteration {
     ++next_[l];
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
     const std::int64_t faulting = cost.faults == 0 ? 0 : cost.faults * full_pace / cost.alone;
-    active_[l] = {index, now_, cost.alone, cost.link_bytes_per_s, cost.by_driver, faulting};
+    const nanoseconds alone = cost.alone + wait_for_eviction_call(at(index));
+    active_[l] = {index, now_, alone, cost.link_bytes_per_s, cost.by_driver, faulting, cost.one_call};
     if (timeline_) note_change(index, true);
-    if (cost.alone == 0) finish(l);
+    if (alone == 0) finish(l);
   }
 
   void finish(std::size_t l) {
@@ -127,8 +136,6 @@ class iteration {
     }
     note_change(done.index, false);
   }
-
-  const active_step& in(lane l) const { return active_[static_cast<std::size_t>(l)]; }
 
   std::int64_t pace_of(std::size_t l) const {
     if (static_cast<lane>(l) == lane::compute) return pace_of_faults();

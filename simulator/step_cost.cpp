@@ -43,7 +43,7 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
 step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
   const managed_traffic traffic = touch_operands(run, s, memory);
   count(traffic, moved);
-  return {time_of(run, std::get<compute>(s.what)) + traffic.time, 0, false, traffic.time};
+  return {time_of(run, std::get<compute>(s.what)) + traffic.time, 0, false, traffic.time, 0};
 }
 
 step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
@@ -114,7 +114,9 @@ step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   }
   count(traffic, moved);
   const std::uint64_t rate = average_rate(traffic);
-  return {traffic.time, rate, rate > 0};
+  const auto calls = static_cast<nanoseconds>(std::max<std::uint64_t>(traffic.prefetch_calls, 1));
+  const bool evicts = std::holds_alternative<evict>(s.what);
+  return {traffic.time, rate, rate > 0, 0, evicts ? traffic.time / calls : 0};
 }
 
 }  // namespace

@@ -24,8 +24,9 @@ struct simulated_run {
 struct step_cost {
   nanoseconds alone = 0;
   std::uint64_t link_bytes_per_s = 0;
-  bool by_driver = false;  // a prefetch of managed memory that moves something
-  nanoseconds faults = 0;  // the part of `alone` for which a kernel waits for the driver
+  bool by_driver = false;    // a prefetch of managed memory that moves something
+  nanoseconds faults = 0;    // the part of `alone` for which a kernel waits for the driver
+  nanoseconds one_call = 0;  // of those that an eviction consists of
 };
 
 // Applies the step to the managed memory, adds what it moved to `moved` and prices it.

@@ -78,19 +78,19 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   work.on = machine_named(machines(), "h200");
   record r = run_cell(work);
   ASSERT_EQ(r.result, outcome::ok);
-  EXPECT_TRUE(compare_record(r, *work.on).empty()) << "simulated";
+  EXPECT_FALSE(compare_cell({r}, *work.on)) << "simulated";
   r.simulated = false;
-  EXPECT_TRUE(compare_record(r, *work.on).empty()) << "no operator times";
+  EXPECT_FALSE(compare_cell({r}, *work.on)) << "no operator times";
   const graph g = build(r.network);
   r.engines.emplace();
   const machine other = machine_named(machines(), "p100-pcie3-16g");
   for (const op& o : g.ops) r.engines->push_back({o.name, "e", *r.compute / 40, 0, {}, {}, 1});
-  const std::vector<comparison> both = compare_record(r, *work.on);
-  ASSERT_EQ(both.size(), 2U);
-  EXPECT_EQ(both[0].least, static_cast<double>(r.samples[0]));
+  const std::optional<cell_comparison> both = compare_cell({r}, *work.on);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->first.least, static_cast<double>(r.samples[0]));
   // The operators are others now, what the driver takes is not.
-  EXPECT_NEAR(both[0].predicted, both[0].least, static_cast<double>(*r.compute));
-  EXPECT_GT(compare_record(r, other)[1].predicted, both[1].predicted);
+  EXPECT_NEAR(both->first.predicted, both->first.least, static_cast<double>(*r.compute));
+  EXPECT_GT(compare_cell({r}, other)->later.predicted, both->later.predicted);
   // Slices count as the operator.
   engine_figure& whole = r.engines->front();
   engine_figure second = whole;
@@ -99,7 +99,30 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   whole.op += " [batch 0/2]";
   whole.time -= second.time;
   r.engines->push_back(second);
-  EXPECT_EQ(compare_record(r, *work.on)[1].predicted, both[1].predicted);
+  EXPECT_EQ(compare_cell({r}, *work.on)->later.predicted, both->later.predicted);
+}
+
+// What disturbs a run only adds to it.
+TEST(validation, several_runs_of_a_cell_count_by_their_lower_deciles) {
+  record r;
+  r.simulated = false;
+  r.result = outcome::ok;
+  r.network = {.name = "alexnet", .batch = 16};
+  r.strategy = "device";
+  r.memory.budget = GiB;
+  r.mode = run_mode::capped;
+  r.iterations = 4;
+  r.engines.emplace();
+  r.samples = {50, 11, 19, 12};
+  record again = r, failed = r;
+  again.samples = {40, 10, 30, 31};
+  failed.result = outcome::crashed;
+  failed.samples = {1, 1, 1, 1};
+  const auto found = compare_cell({failed, r, again}, machine_named(machines(), "h200"));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->first.least, 40);
+  EXPECT_EQ(found->later.least, 10);
+  EXPECT_EQ(found->later_median, 15.5);
 }
 
 TEST(validation, the_machines_that_are_studied_are_built_in) {
