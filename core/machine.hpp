@@ -104,8 +104,8 @@ struct uvm_costs {
   std::uint64_t prefetch_to_host_beside_percent = 100;
   // Speed that prefetches to the host keep while a kernel faults data in, and that faults keep beside them,
   // in percent: they wait for the same locks. Prefetch of 512 MiB to the host in calls of eviction_call_bytes
-  // and a read of 512 MiB of mapped data, alone and at once: time out alone / time out, and (read alone -
-  // read + time out) / time out.
+  // and a read of 512 MiB of mapped data, alone and at once: (alone - beside + together) / together, where
+  // `together` is the time of what ends first.
   std::uint64_t prefetch_to_host_beside_faults_percent = 100, faults_beside_prefetch_percent = 100;
   // A block in one walk of a prefetch, nothing copied; a call on more than one block walks them
   // twice. Prefetch of 1 GiB of resident data, divided by 1024 (512 blocks, two walks).

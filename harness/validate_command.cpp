@@ -67,12 +67,14 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
   print_summary("what it was not", checks);
 }
 
-// Runs of one cell together, cells in the order of their first appearance.
+// Runs of one cell by one build together, cells in the order of their first appearance.
 std::vector<std::vector<record>> cells_of(const record_file& file) {
   std::vector<std::vector<record>> cells;
-  std::map<std::string, std::size_t> known;
-  for (const record& r : file.earlier()) {
-    const auto [at, is_new] = known.try_emplace(r.key, cells.size());
+  std::map<std::pair<std::string, std::string>, std::size_t> known;
+  for (std::size_t i = 0; i < file.earlier().size(); ++i) {
+    const record& r = file.earlier()[i];
+    const std::string& build = file.environments()[file.environment_of(i)].umbench;
+    const auto [at, is_new] = known.try_emplace({r.key, build}, cells.size());
     if (is_new) cells.emplace_back();
     cells[at->second].push_back(r);
   }
@@ -100,8 +102,8 @@ void print_records(const std::string& file, const machine& on) {
     medians.back().least = medians.back().most = found->later_median;
   }
   fmt::print("\n");
-  print_summary("first iterations, lower deciles of all runs", first);
-  print_summary("later iterations, lower deciles of all runs", later);
+  print_summary("first iterations, least disturbed of all runs", first);
+  print_summary("later iterations, least disturbed of all runs", later);
   print_summary("later iterations, their medians", medians);
   const order_check order = check_order(later);
   fmt::print("order of strategies that differ by more than 5 %: {} of {} pairs right\n",

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <span>
 
 #include "harness/experiment.hpp"
 #include "harness/strategies.hpp"
@@ -104,14 +103,17 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
 std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on) {
   std::vector<nanoseconds> first, later;
   const record* made = nullptr;
+  std::uint32_t iterations = 0;
   for (const record& r : runs) {
-    if (r.simulated || r.result != outcome::ok || !r.memory.budget || r.samples.empty()) continue;
+    if (r.simulated || r.result != outcome::ok || !r.memory.budget || !r.engines || r.samples.empty())
+      continue;
     if (made == nullptr) made = &r;
+    iterations = std::max(iterations, r.iterations);
     first.push_back(r.samples.front());
-    const auto rest = std::span(r.samples).subspan(r.samples.size() == 1 ? 0 : 1);
-    later.insert(later.end(), rest.begin(), rest.end());
+    later.insert(later.end(), r.samples.begin() + 1, r.samples.end());
   }
   if (made == nullptr) return std::nullopt;
+  if (later.empty()) later = first;
   const record& r = *made;
   const strategy* named = find(strategies(), r.strategy);
   if (named == nullptr && !r.rules) return std::nullopt;
@@ -120,7 +122,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const std::optional<profile> costs = measured_profile(r, g, on);
   if (!costs) return std::nullopt;
   const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
-  const std::vector<nanoseconds> times = simulate(p, s, r.iterations);
+  const std::vector<nanoseconds> times = simulate(p, s, iterations);
   const std::string group = fmt::format(
       "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
       r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),

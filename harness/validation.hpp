@@ -46,7 +46,8 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
 // First and later iterations of a measured cell, in as many runs as there are of it, against the same plan on
 // that machine, its operators as long as they were measured in the first run. What a time is while nothing
 // disturbs it, as in a calibration: the lower decile of the first iterations of all runs, and of the later
-// ones. Nothing for records that are not measured, not ok, or whose plan cannot be made again.
+// ones; of fewer than ten the least. Runs that are not measured, not ok or without their operators' times do
+// not count; nothing for a cell of no others, or whose plan cannot be made again.
 std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on);
 
 // Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,

@@ -14,7 +14,8 @@ constexpr std::int64_t full_pace = 1000;
 struct active_step {
   std::int32_t index = no_step;
   nanoseconds begin = 0;
-  nanoseconds left = 0;  // at full pace
+  nanoseconds waiting = 0;  // for a call of another lane, before anything moves
+  nanoseconds left = 0;     // after that, at full pace
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;
   std::int64_t faulting = 0;  // thousandths of the time
@@ -119,10 +120,11 @@ class iteration {
     ++next_[l];
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
     const std::int64_t faulting = cost.faults == 0 ? 0 : cost.faults * full_pace / cost.alone;
-    const nanoseconds alone = cost.alone + wait_for_eviction_call(at(index));
-    active_[l] = {index, now_, alone, cost.link_bytes_per_s, cost.by_driver, faulting, cost.one_call};
+    const nanoseconds waiting = wait_for_eviction_call(at(index));
+    active_[l] = {index,          now_,     waiting,      cost.alone, cost.link_bytes_per_s,
+                  cost.by_driver, faulting, cost.one_call};
     if (timeline_) note_change(index, true);
-    if (alone == 0) finish(l);
+    if (waiting + cost.alone == 0) finish(l);
   }
 
   void finish(std::size_t l) {
@@ -137,7 +139,12 @@ class iteration {
     note_change(done.index, false);
   }
 
+  // Of the phase it is in: waiting, or under way.
+  static nanoseconds& left_of(active_step& s) { return s.waiting > 0 ? s.waiting : s.left; }
+  static std::uint64_t rate_of(const active_step& s) { return s.waiting > 0 ? 0 : s.link_bytes_per_s; }
+
   std::int64_t pace_of(std::size_t l) const {
+    if (active_[l].waiting > 0) return full_pace;
     if (static_cast<lane>(l) == lane::compute) return pace_of_faults();
     const std::int64_t pace = pace_on_link(l);
     return static_cast<lane>(l) == lane::to_host
@@ -162,30 +169,42 @@ class iteration {
   std::int64_t pace_on_link(std::size_t l) const {
     const bool to_device = static_cast<lane>(l) == lane::to_device;
     const active_step& other = in(to_device ? lane::to_host : lane::to_device);
-    if (active_[l].link_bytes_per_s == 0 || other.link_bytes_per_s == 0) return full_pace;
-    const std::int64_t pace = pace_beside(active_[l].link_bytes_per_s, other.link_bytes_per_s, run_.on);
+    const std::uint64_t own = active_[l].link_bytes_per_s, others = rate_of(other);
+    if (own == 0 || others == 0) return full_pace;
+    const std::int64_t pace = pace_beside(own, others, run_.on);
     if (to_device || !active_[l].by_driver || !other.by_driver) return pace;
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_percent);
     return std::clamp<std::int64_t>(kept * full_pace / 100, 1, pace);
   }
 
-  // Lets time pass until the next step ends; false if none is running.
+  void end_phase(std::size_t l) {
+    active_step& s = active_[l];
+    const bool goes_on = s.waiting > 0 && s.left > 0;
+    s.waiting = 0;
+    if (!goes_on) finish(l);
+  }
+
+  // Lets time pass until the next phase of a step ends; false if none is running.
   bool advance() {
     constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
     std::array<std::int64_t, lane_count> pace{};
     std::array<nanoseconds, lane_count> wait{};
     for (std::size_t l = 0; l < lane_count; ++l) {
       pace[l] = pace_of(l);
-      wait[l] = active_[l].index == no_step ? never : (active_[l].left * full_pace + pace[l] - 1) / pace[l];
+      if (active_[l].index == no_step) {
+        wait[l] = never;
+      } else {
+        wait[l] = (left_of(active_[l]) * full_pace + pace[l] - 1) / pace[l];
+      }
     }
     const nanoseconds passed = *std::ranges::min_element(wait);
     if (passed == never) return false;
     now_ += passed;
     for (std::size_t l = 0; l < lane_count; ++l) {
       if (wait[l] == passed) {
-        finish(l);
+        end_phase(l);
       } else if (active_[l].index != no_step) {
-        active_[l].left -= passed * pace[l] / full_pace;
+        left_of(active_[l]) -= passed * pace[l] / full_pace;
       }
     }
     return true;

@@ -3,7 +3,8 @@
 // A step starts when the step before it in its lane and every step it waits for have ended; steps
 // that could start at the same instant start in list order. Managed memory changes when a step
 // starts. A discard of managed memory and any other call of the driver wait for each other, but
-// for what copies of twins discard and populate along the way. Transfers in
+// for what copies of twins discard and populate along the way; a prefetch to the device first waits for half of one of
+// the calls that an eviction in progress consists of. Transfers in
 // opposite directions share the link: while both run, each gets half of link_both_bytes_per_s or, if the
 // other needs less than half, what the other leaves, but never more than its own rate. A prefetch to the host
 // keeps only prefetch_to_host_beside_percent of its speed beside one to the device, and it and the faults of

@@ -317,13 +317,13 @@ bool executor::wait_for_others(const step& s, lane which) {
   return true;
 }
 
-void executor::wait_until_issued(lane_work& mine, lane other, std::int32_t awaited) {
+void executor::wait_until_issued(lane_work& mine, lane other, std::int32_t index) {
   std::atomic<std::int32_t>& issued = lanes_[index_of(other)].issued;
   std::int32_t now = issued.load(std::memory_order_acquire);
-  if (now >= awaited) return;
-  if (other == lane::to_host) mine.awaited = awaited;
+  if (now >= index) return;
+  if (other == lane::to_host) mine.awaited = index;
   mine.calling = false;
-  for (; now < awaited; now = issued.load(std::memory_order_acquire)) {
+  for (; now < index; now = issued.load(std::memory_order_acquire)) {
     issued.wait(now, std::memory_order_acquire);
   }
   mine.calling = true;

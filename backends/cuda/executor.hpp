@@ -64,7 +64,7 @@ class executor {
     std::atomic<std::int32_t> issued{no_step};   // last step that others may wait for by its event
     std::atomic<std::int32_t> handed{no_step};   // last step handed to the keeper of room
     std::atomic<std::int32_t> awaited{no_step};  // step of the lane to the host that the next one needs
-    std::atomic<bool> calling{false};            // it has steps to issue, and nothing to wait for
+    std::atomic<bool> calling{false};            // its thread is in a call, or about to be
     std::exception_ptr failure;
   };
   // What a step needs at run time besides the plan.
@@ -98,7 +98,7 @@ class executor {
   void poison(const step& s, cudaStream_t on);
   void poison_arenas();
   bool wait_for_others(const step& s, lane which);
-  void wait_until_issued(lane_work& mine, lane other, std::int32_t awaited);
+  void wait_until_issued(lane_work& mine, lane other, std::int32_t index);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void issue_in_list_order();
   bool record_operators();

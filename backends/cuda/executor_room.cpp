@@ -49,12 +49,13 @@ void executor::run_keeper() {
 // Whether a thread other than that of the lane to the host is in a call, or will be in no time.
 bool executor::others_call() const {
   const auto to_host = static_cast<std::size_t>(lane::to_host);
+  if (keeper_calls_) return true;
   const std::int32_t issued = lanes_[to_host].issued;
   for (std::size_t l = 0; l < lane_count; ++l) {
     const std::int32_t awaited = lanes_[l].awaited;
     if (l != to_host && (lanes_[l].calling || (awaited != no_step && awaited <= issued))) return true;
   }
-  return keeper_calls_;
+  return false;
 }
 
 // Others may be in a call for long, as when a stream takes no more launches: they are waited for, not

@@ -143,13 +143,16 @@ double beside_percent(const view& v) {
   return std::clamp(100 * kept, 1.0, 100.0);
 }
 
-double out_beside_faults_percent(const view& v) {
-  return std::clamp(100 * v("evict_alone") / v("evict_beside_read"), 1.0, 100.0);
+// Of the speed alone, what is kept while both go on; what ends last has its full speed for the rest.
+double kept_percent(double alone, double beside, double other) {
+  const double together = std::min(beside, other);
+  return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);
 }
-// While the prefetch to the host lasts; the rest goes on alone.
+double out_beside_faults_percent(const view& v) {
+  return kept_percent(v("evict_alone"), v("evict_beside_read"), v("read_beside_evict"));
+}
 double faults_beside_percent(const view& v) {
-  const double together = std::min(v("evict_beside_read"), v("read_beside_evict"));
-  return std::clamp(100 * (v("read_alone") - v("read_beside_evict") + together) / together, 1.0, 100.0);
+  return kept_percent(v("read_alone"), v("read_beside_evict"), v("evict_beside_read"));
 }
 
 // --- faults ---

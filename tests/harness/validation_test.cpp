@@ -118,11 +118,19 @@ TEST(validation, several_runs_of_a_cell_count_by_their_lower_deciles) {
   again.samples = {40, 10, 30, 31};
   failed.result = outcome::crashed;
   failed.samples = {1, 1, 1, 1};
-  const auto found = compare_cell({failed, r, again}, machine_named(machines(), "h200"));
+  record once = r, bare = r;
+  once.samples = {60};
+  once.iterations = 1;
+  bare.engines.reset();
+  bare.samples = {1, 1};
+  const auto found = compare_cell({failed, bare, once, r, again}, machine_named(machines(), "h200"));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->first.least, 40);
   EXPECT_EQ(found->later.least, 10);
   EXPECT_EQ(found->later_median, 15.5);
+  const auto single = compare_cell({once}, machine_named(machines(), "h200"));
+  ASSERT_TRUE(single);
+  EXPECT_EQ(single->later.least, 60);
 }
 
 TEST(validation, the_machines_that_are_studied_are_built_in) {

@@ -338,6 +338,17 @@ TEST(figures, of_two_prefetches_at_once_do_not_depend_on_which_ends_first) {
   EXPECT_NEAR(figures_from(longer).by_name.at("uvm.prefetch_to_host_beside_percent").typical, 30, 1e-6);
 }
 
+// Whichever of the two ends first.
+TEST(figures, of_an_eviction_beside_faults_do_not_depend_on_which_ends_first) {
+  readings longer = shown();
+  longer["read_alone"] = {1.9e7};
+  longer["read_beside_evict"] = {2e7};
+  longer["evict_beside_read"] = {3.4e7};  // 2e7 at 70 %, 1.4e7 of 2.8e7 at once
+  const figures found = figures_from(longer);
+  EXPECT_NEAR(found.by_name.at("uvm.prefetch_to_host_beside_faults_percent").typical, 70, 1e-6);
+  EXPECT_NEAR(found.by_name.at("uvm.faults_beside_prefetch_percent").typical, 95, 1e-6);
+}
+
 // What takes long is taken less often; its samples stand for the time around them.
 TEST(figures, compare_samples_of_the_same_time) {
   readings drifting = shown();

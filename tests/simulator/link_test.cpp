@@ -78,8 +78,8 @@ TEST(link, a_prefetch_to_the_host_gives_way_to_one_to_the_device) {
   d.plan.on.uvm.prefetch_to_host_beside_percent = 20;
   const trace t = d.plan.simulate(1, true).front();
   EXPECT_EQ(end_of(t, lane::to_device), 2 * ms + wait);
-  EXPECT_NEAR(static_cast<double>(end_of(t, lane::to_host)),
-              static_cast<double>(2 * ms + (ms + wait) * 8 / 10), 1.0 * ms / 100);
+  EXPECT_NEAR(static_cast<double>(end_of(t, lane::to_host)), static_cast<double>(2 * ms + ms * 8 / 10),
+              1.0 * ms / 100);
 }
 
 // A kernel that waits for faults all the time, and one that does for half of it.
