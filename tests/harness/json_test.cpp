@@ -266,6 +266,12 @@ TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
                   {"uvm.batch_granules", "256"});
   expect_mentions(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
                   {"uvm.host_chunk_bytes", "65536"});
+  for (const char* share : {"prefetch_to_host_beside_percent", "prefetch_to_host_beside_faults_percent",
+                            "faults_beside_prefetch_percent"}) {
+    const std::string name = std::string("\"") + share + "\": ";
+    expect_mentions(read(replaced(text, name, name + "10")), {share, "100"});  // 1038 percent
+    expect_mentions(read(replaced(text, name, name + "-")), {share});
+  }
   expect_mentions(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
   expect_mentions(read(replaced(text, "\"uvm.evict_ns\"", "\"uvm.evct_ns\"")), {"uvm.evct_ns", "evict_ns"});
 }
