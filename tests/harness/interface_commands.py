@@ -36,6 +36,23 @@ class List(InterfaceTest):
         self.assertIn("budget     1.00 GiB", shown)
 
 
+class Validate(InterfaceTest):
+    def rows(self, *files):
+        return re.findall(r"(?m)^\| (?:alexnet|vgg16) b.* % \|$", self.well("validate", *files))
+
+    def test_runs_of_a_cell_are_one_row_and_those_of_another_build_are_not(self):
+        one = ROOT / "results/validation/h200_host_2.jsonl"
+        lines = one.read_text(encoding="utf-8").splitlines()
+        cells = {json.loads(line)["key"] for line in lines if '"kind":"record"' in line}
+        self.assertGreater(len(lines), 2 * len(cells))
+        self.assertEqual(len(self.rows(one)), len(cells))
+        other = self.folder / "two_builds.jsonl"
+        build = json.loads(lines[0])["umbench"]
+        other.write_text("\n".join(lines + [line.replace(build, build + ".dirty") for line in lines]) + "\n",
+                         encoding="utf-8")
+        self.assertEqual(len(self.rows(other)), 2 * len(cells))
+
+
 class Env(InterfaceTest):
     def test_for_people(self):
         shown = self.well("env")

@@ -88,7 +88,7 @@ TEST(link, a_prefetch_to_the_host_and_faults_slow_each_other_down) {
     hand_plan h;
     h.on.uvm.service_ns = ms;
     const tensor_id out = h.add_tensor(10, residence::managed, managed_at(0));
-    const tensor_id in = h.add_tensor(2, residence::managed, managed_at(10 * managed_block));
+    const tensor_id in = h.add_tensor(2, residence::managed, managed_at(10));
     const std::int32_t written = h.add_compute(0, {h.whole(out, access_mode::write)});
     h.add_move(evict{out, {}}, out, {written});
     h.add_compute(computing, {h.whole(in, access_mode::write)}, {written});
