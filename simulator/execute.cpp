@@ -152,18 +152,17 @@ class iteration {
                : pace;
   }
 
-  // Faults and a prefetch to the host hold each other up.
+  // Faults and a prefetch to the host hold each other up: for so many thousandths of the kernel's time.
+  std::int64_t faulting_beside_eviction() const {
+    return in(lane::to_host).by_driver ? in(lane::compute).faulting : 0;
+  }
   std::int64_t pace_of_faults() const {
-    const std::int64_t share = in(lane::compute).faulting;
-    if (share == 0 || !in(lane::to_host).by_driver) return full_pace;
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.faults_beside_prefetch_percent);
-    return full_pace * full_pace / (full_pace + share * (100 - kept) / kept);
+    return full_pace * full_pace / (full_pace + faulting_beside_eviction() * (100 - kept) / kept);
   }
   std::int64_t pace_beside_faults() const {
-    const std::int64_t share = in(lane::compute).faulting;
-    if (share == 0 || !in(lane::to_host).by_driver) return full_pace;
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_faults_percent);
-    return full_pace - share * (100 - kept) / 100;
+    return full_pace - faulting_beside_eviction() * (100 - kept) / 100;
   }
 
   std::int64_t pace_on_link(std::size_t l) const {

@@ -135,18 +135,13 @@ double to_host_call(const view& v) {
   return v("prefetch_out_64KiB") - at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
          of(granule / page) * host_map_page(v);
 }
-// Of the time that a prefetch to the device takes, the part in which one to the host goes on; the latter may
-// take longer than that, at its full speed then.
-double beside_percent(const view& v) {
-  const double alone = v("out_alone"), beside = v("both_out"), in = v("both_in");
-  const double kept = beside <= in ? alone / beside : (in + alone - beside) / in;
-  return std::clamp(100 * kept, 1.0, 100.0);
-}
-
 // Of the speed alone, what is kept while both go on; what ends last has its full speed for the rest.
 double kept_percent(double alone, double beside, double other) {
   const double together = std::min(beside, other);
   return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);
+}
+double beside_percent(const view& v) {
+  return kept_percent(v("out_alone"), v("both_out"), v("both_in"));
 }
 double out_beside_faults_percent(const view& v) {
   return kept_percent(v("evict_alone"), v("evict_beside_read"), v("read_beside_evict"));
