@@ -24,6 +24,11 @@ constexpr bool is_whole(const slice& s) {
   return s.of == 1;
 }
 
+// Part `part` of `of` along a batch of `extent` images; the whole where `of` is 1.
+constexpr slice batch_part([[maybe_unused]] std::int64_t extent, std::uint32_t part, std::uint32_t of) {
+  return {axis::batch, part, of};
+}
+
 std::int64_t extent_of(const dims& shape, axis along);
 std::string_view to_text(axis along);
 
