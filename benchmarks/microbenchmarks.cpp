@@ -1,4 +1,4 @@
-// What Unified Memory gives on the GPU at hand: every family of benchmarks/measure as Google Benchmark
+// What Unified Memory gives on the GPU at hand: every family of measure/ as Google Benchmark
 // cases.
 //   um_microbenchmarks --benchmark_filter=^prefetch/ --benchmark_out=here.json [--device=1]
 // Times are the case's own (manual time): what puts residency back is outside of them, and said in
@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "backends/cuda/cupti_counters.hpp"
-#include "benchmarks/measure/cases.hpp"
-#include "benchmarks/measure/families.hpp"
+#include "measure/cases.hpp"
+#include "measure/families.hpp"
 
 namespace um::measure {
 namespace {

@@ -17,7 +17,7 @@ namespace um {
 // the figure; all of them use less memory than the device has. "Visited": the GPU had touched the
 // block before. "Unmapped": the data lies on the host and no processor has it mapped, as after an
 // eviction; a prefetch to the host and a touch by the CPU map it. "Isolated": one thread, one access
-// in each block, each waiting for the one before, by the GPU's clock. benchmarks/measure/figures.cpp
+// in each block, each waiting for the one before, by the GPU's clock. measure/figures.cpp
 // has the arithmetic.
 struct uvm_costs {
   // --- faults of kernels, serviced in batches ---

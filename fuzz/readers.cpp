@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "harness/json.hpp"
-#include "harness/suggest.hpp"
-#include "harness/validation.hpp"
+#include "harness/json/json.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/validation.hpp"
 
 namespace um {
 namespace {

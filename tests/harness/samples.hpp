@@ -1,7 +1,7 @@
 // Records and experiments for the tests; their figures mean nothing.
 #pragma once
 
-#include "harness/record.hpp"
+#include "harness/records/record.hpp"
 
 namespace um {
 

@@ -1,4 +1,4 @@
-#include "benchmarks/measure/families.hpp"
+#include "measure/families.hpp"
 
 #include <gtest/gtest.h>
 

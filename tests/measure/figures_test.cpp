@@ -1,10 +1,10 @@
 // The arithmetic of a calibration: from readings made of known costs the same costs must come out.
-#include "benchmarks/measure/figures.hpp"
+#include "measure/figures.hpp"
 
 #include <gtest/gtest.h>
 
-#include "benchmarks/measure/calibration_sizes.hpp"
 #include "core/machine.hpp"
+#include "measure/calibration_sizes.hpp"
 #include "simulator/managed_memory.hpp"
 
 namespace um::measure {

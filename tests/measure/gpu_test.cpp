@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "backends/cuda/cupti_counters.hpp"
-#include "benchmarks/measure/families.hpp"
+#include "measure/families.hpp"
 
 namespace um::measure {
 namespace {

@@ -1,4 +1,4 @@
-#include "benchmarks/measure/limits.hpp"
+#include "measure/limits.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/commands/ablation.hpp"
+#include "harness/commands/cells.hpp"
+#include "harness/commands/trials.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "hints/hints.hpp"
+
+namespace um {
+namespace {
+
+experiment setting_of(const ablate_options& o) {
+  experiment_options what = o.what;
+  if (what.strategy.empty()) what.strategy = "managed";
+  return completed(experiment_of(what));
+}
+
+// The set from which rules are left out, if the user names one.
+std::optional<hint_strategy> given_set(const ablate_options& o, const experiment& e) {
+  if (o.what.strategy.empty()) return std::nullopt;
+  const auto rules = e.rules ? e.rules : rules_named(e.strategy);
+  if (!rules || rules->rules.empty()) {
+    throw input_error(fmt::format(
+        "strategy {} has no rules that could be left out; see `umbench list strategies`", e.strategy));
+  }
+  hint_strategy set = with_knobs(*rules, e.strategy_knobs);
+  return set == *rules ? set : with_digest(std::move(set));
+}
+
+std::vector<experiment> named_ones(const experiment& setting) {
+  std::vector<experiment> all;
+  for (const hint_strategy& s : hint_table()) all.push_back(with_strategy(setting, s.name));
+  return all;
+}
+
+const hint_strategy* fastest_of(const std::vector<record>& records) {
+  const record* best = nullptr;
+  for (const record& r : records) {
+    if (steady_ns(r) && !r.rules.value().rules.empty() && (!best || *steady_ns(r) < *steady_ns(*best)))
+      best = &r;
+  }
+  return best ? &*best->rules : nullptr;
+}
+
+}  // namespace
+
+int ablate_command(const ablate_options& options) {
+  const experiment setting = setting_of(options);
+  std::optional<hint_strategy> set = given_set(options, setting);
+  const auto machines = machines_in(options.what.machines);
+  const std::vector<cell> one{cell_of(setting, machines)};
+  const std::size_t jobs = jobs_of(options.jobs);
+  signal_watch signals;
+  const environment here = environment_for(one, signals);
+  const std::string out = options.out.empty() ? "ablation.jsonl" : options.out;
+  record_file file(out, options.resume ? open_mode::resume : open_mode::create);
+  trials runs(machines, file, here, signals, jobs);
+  const auto stopped = [&] {
+    const int stop = signals.stop_signal().value_or(0);
+    fmt::print(stderr, "umbench: stopped by {}; go on with the same command and --resume\n",
+               signal_name(stop));
+    return 128 + stop;
+  };
+
+  const auto named = runs.run(named_ones(setting), "every named strategy");
+  if (!named) return stopped();
+  if (!set) {
+    const hint_strategy* best = fastest_of(*named);
+    if (best == nullptr) throw input_error("no hint works within that budget; give a larger one");
+    set = *best;
+  }
+  const ablation_plan plan = ablation_of(*set);
+  std::vector<experiment> what;
+  for (const hint_strategy& s : strategies_of(plan)) what.push_back(with_strategy(setting, s));
+  const auto records = runs.run(what, "the rules of " + set->name);
+  if (!records) return stopped();
+  fmt::print("{}: {}", setting_text(setting), ablation_text(*named, plan, *records));
+  fmt::print("records are in {}\n", out);
+  return 0;
+}
+
+}  // namespace um

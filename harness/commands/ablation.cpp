@@ -1,0 +1,155 @@
+#include "harness/commands/ablation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "harness/records/summary.hpp"
+
+namespace um {
+namespace {
+
+constexpr double noticeable = 1.02;
+
+// --- what was moved ---
+
+std::string sum_text(std::initializer_list<std::optional<byte_count>> parts) {
+  byte_count sum = 0;
+  for (const auto& part : parts) {
+    if (!part) return "?";
+    sum += *part;
+  }
+  return fmt::format("{:.2f}", static_cast<double>(sum) / static_cast<double>(GiB));
+}
+
+struct figures {
+  std::string to_device = "", to_host = "", remote = "", faults = "";
+};
+
+figures figures_of(const record& r) {
+  if (!r.last) return {};
+  const counters& c = *r.last;
+  return {sum_text({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
+          sum_text({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes}),
+          sum_text({c.remote_bytes}), c.faults ? fmt::format("{}", *c.faults) : "?"};
+}
+
+// --- why ---
+
+bool is_written(role use) {
+  return use != role::input && use != role::label && use != role::parameter;
+}
+
+// What the driver's rules say of a hint that harms; "" if nothing.
+std::string_view why_harmful(const hint_rule& r) {
+  const auto* a = std::get_if<advice_rule>(&r.what);
+  const bool written =
+      r.which.roles.empty() || std::ranges::any_of(r.which.roles, [](role use) { return is_written(use); });
+  if (a != nullptr && a->hint == advice::read_mostly && written) return "every write takes back the copies";
+  const auto* d = std::get_if<discard_rule>(&r.what);
+  if (d != nullptr && !d->prefetch) return "with no prefetch, the next write populates page by page";
+  return "";
+}
+
+std::string rate_text(const record& r, const record& base, std::span<const hint_rule> added) {
+  const auto time = steady_ns(r), before = steady_ns(base);
+  if (!time) return std::string(to_text(r.result));
+  return before ? verdict(*before, *time, added) : "";
+}
+
+// --- tables ---
+
+std::string row(std::string_view name, const record& r, const std::string& said) {
+  const figures f = figures_of(r);
+  const auto time = steady_ns(r);
+  return fmt::format("  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n", name, time ? time_text(*time) : "-",
+                     f.to_device, f.to_host, f.remote, f.faults, said);
+}
+
+std::string head(std::string_view title) {
+  return fmt::format("\n  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}\n", title, "time", "to device", "to host",
+                     "remote", "faults");
+}
+
+const record& managed_of(std::span<const record> named) {
+  const auto at = std::ranges::find(named, "managed", &record::strategy);
+  if (at == named.end()) throw std::invalid_argument("no record of managed among the named strategies");
+  return *at;
+}
+
+std::string named_rows(std::span<const record> named, const record& managed, bool single) {
+  std::string text;
+  for (const record& r : named) {
+    const std::vector<hint_rule>& rules = r.rules.value().rules;
+    if (rules.empty() || (rules.size() == 1) != single) continue;
+    text += row(r.strategy, r, rate_text(r, managed, rules));
+  }
+  return text;
+}
+
+// Left out: the verdict is about the rule, so the set is what comes after.
+std::string left_out_text(const record& r, const record& whole, const hint_strategy& set,
+                          const std::string& rule) {
+  const auto added = std::ranges::find(set.rules, rule, &hint_rule::name);
+  const auto time = steady_ns(r);
+  if (!time) return fmt::format("needed: without it {}", outcome_text(r));
+  if (!steady_ns(whole)) return "";
+  return verdict(*time, *steady_ns(whole), std::span(&*added, 1));
+}
+
+}  // namespace
+
+ablation_plan ablation_of(const hint_strategy& set) {
+  ablation_plan plan{set, {}, {}};
+  for (const hint_rule& kept : set.rules) {
+    hint_strategy alone = set, less = without(set, kept.name);
+    for (const hint_rule& r : set.rules) {
+      if (r.name != kept.name) alone = without(std::move(alone), r.name);
+    }
+    if (set.rules.size() > 1 && !defect_of(alone)) plan.alone.push_back({kept.name, std::move(alone)});
+    if (!defect_of(less)) plan.without.push_back({kept.name, std::move(less)});
+  }
+  return plan;
+}
+
+std::vector<hint_strategy> strategies_of(const ablation_plan& plan) {
+  std::vector<hint_strategy> all{plan.set};
+  for (const ablated& a : plan.alone) all.push_back(a.rules);
+  for (const ablated& a : plan.without) all.push_back(a.rules);
+  return all;
+}
+
+std::string verdict(double before_ns, double after_ns, std::span<const hint_rule> added) {
+  if (before_ns >= after_ns * noticeable)
+    return fmt::format("helps: {:.2f} times as fast", before_ns / after_ns);
+  if (after_ns < before_ns * noticeable) return "no effect";
+  std::string text = fmt::format("harmful: {:.2f} times as long", after_ns / before_ns);
+  for (const hint_rule& r : added) {
+    if (!why_harmful(r).empty()) text += fmt::format(" ({})", why_harmful(r));
+  }
+  return text;
+}
+
+std::string ablation_text(std::span<const record> named, const ablation_plan& plan,
+                          std::span<const record> of_plan) {
+  const record &managed = managed_of(named), &whole = of_plan.front();
+  std::string text = fmt::format("{}\n  bytes in GiB, of the last iteration\n", provenance(managed));
+  text += head("no hint") + row("managed", managed, outcome_text(managed));
+  text += head("each hint alone, against managed") + named_rows(named, managed, true);
+  std::size_t next = 1;
+  for (const ablated& a : plan.alone) {
+    const record& r = of_plan[next++];
+    text += row(fmt::format("{} of {}", a.rule, plan.set.name), r, rate_text(r, managed, a.rules.rules));
+  }
+  text += head("several hints, against managed") + named_rows(named, managed, false);
+  text += head(plan.set.name + ", and each rule left out") +
+          row("all rules", whole, rate_text(whole, managed, {}));
+  for (const ablated& a : plan.without) {
+    const record& r = of_plan[next++];
+    text += row("without " + a.rule, r, "rule " + left_out_text(r, whole, plan.set, a.rule));
+  }
+  return text;
+}
+
+}  // namespace um

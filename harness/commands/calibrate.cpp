@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "harness/commands/cells.hpp"
+#include "harness/commands/commands.hpp"
+#include "harness/json/json.hpp"
+#include "harness/process/gpu.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+int device_of(const std::string& backend) {
+  const backend_name asked = parse_backend(backend.empty() ? "cuda:0" : backend);
+  if (!asked.simulated) return asked.device;
+  throw input_error(fmt::format("--backend {}: only a GPU can be measured; use cuda:N", backend));
+}
+
+// Told before the measuring, not after.
+void require_folder(const char* option, const std::string& file) {
+  if (file.empty()) return;
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  if (!std::filesystem::is_directory(folder)) {
+    throw input_error(fmt::format("{} {}: there is no folder {}", option, file, folder.string()));
+  }
+}
+
+// Says what is being measured, and since when.
+class progress_lines {
+ public:
+  void operator()(std::string_view what) const {
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
+    fmt::print(stderr, "{:6.1f} s  {}\n", since.count(), what);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+std::string source_of(const environment& here, const std::string& like) {
+  const gpu_facts& gpu = *here.gpu;
+  return fmt::format(
+      "Measured by umbench calibrate ({}) on one {}, driver {}, CUDA {}, {}, {}. Of the figures under "
+      "estimated, "
+      "evict_ns follows from others; the rest were not measured and are those of machine file {}.",
+      here.umbench, gpu.name, gpu.driver.value_or("unknown"), gpu.cuda_runtime,
+      here.host.kernel.value_or("unknown kernel"), here.created.substr(0, 10), like);
+}
+
+void print_figures(const measure::figures& found) {
+  fmt::print("{:<34} {:>18} {:>10}\n", "figure", "value", "spread");
+  for (const auto& [name, s] : found.by_name) {
+    const double reach = s.typical > 0 ? (s.most - s.least) / s.typical * 100 : 0;
+    fmt::print("{:<34} {:>18.0f} {:>8.1f} %\n", name, s.typical, reach);
+  }
+  for (const std::string& note : found.notes) fmt::print("note: {}\n", note);
+}
+
+}  // namespace
+
+int calibrate_command(const calibrate_options& o) {
+  const int device = device_of(o.backend);
+  const std::string like = o.like.empty() ? "h200" : o.like;
+  machine made = machine_named(machines_in(o.machines), like);
+  made.name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
+  machine_from_json(to_json(made), "--name " + made.name);  // refuses what cannot be a machine's name
+  require_folder("--out", o.out);
+  require_folder("--samples", o.samples);
+  try {
+    const environment here = collect_environment(probe_gpu(device));
+    measure::calibration found = calibrate_gpu(device, progress_lines());
+    if (here.host.memory_bytes) {
+      const auto bytes = static_cast<double>(*here.host.memory_bytes);
+      found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
+    }
+    made = with_figures(std::move(made), found.found.by_name);
+    made.estimated.insert(made.estimated.end(), found.found.inferred.begin(), found.found.inferred.end());
+    made.calibrated = true;
+    made.source = source_of(here, like);
+    write_file(o.out, to_json(made, found));
+    if (!o.samples.empty()) write_file(o.samples, to_json(found.raw));
+    print_figures(found.found);
+  } catch (const unsupported& reason) {
+    throw input_error(reason.what());
+  }
+  return 0;
+}
+
+}  // namespace um

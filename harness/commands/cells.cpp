@@ -1,0 +1,143 @@
+#include "harness/commands/cells.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include "harness/process/isolation.hpp"
+#include "harness/records/environment.hpp"
+#include "harness/records/numbers.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t most_batch = std::numeric_limits<std::int64_t>::max();
+
+knob_values knobs_of(const char* option, const std::vector<std::string>& assignments) {
+  knob_values knobs;
+  for (const std::string& text : assignments) {
+    const auto [name, value] = assignment(option, text);
+    if (!knobs.emplace(name, value).second) {
+      throw input_error(fmt::format("{}: {} is given twice; keep one", option, name));
+    }
+  }
+  return knobs;
+}
+
+template <class E>
+E choice_of(const char* option, const std::string& text, std::initializer_list<E> all) {
+  std::vector<std::string> known;
+  for (const E e : all) {
+    if (to_text(e) == text) return e;
+    known.emplace_back(to_text(e));
+  }
+  throw input_error(fmt::format("{}: {}", option, unknown_name("value", text, known)));
+}
+
+void require(const char* option, const std::string& value, const char* mend) {
+  if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
+}
+
+network_spec network_of(const experiment_options& o) {
+  require("--network", o.network, "see `umbench list networks`");
+  network_spec n;
+  n.name = o.network;
+  if (!o.batch.empty()) n.batch = whole_number("--batch", o.batch, 1, most_batch);
+  if (!o.pass.empty()) n.mode = choice_of("--pass", o.pass, {pass::inference, pass::train});
+  n.sgd = o.sgd;
+  if (!o.fusion.empty()) {
+    n.joined = choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean});
+  }
+  if (!o.precision.empty()) {
+    n.arithmetic = choice_of("--precision", o.precision, {precision::fp32, precision::tf32, precision::bf16});
+  }
+  if (!o.memory_order.empty()) {
+    n.order = choice_of("--memory-order", o.memory_order, {memory_order::nchw, memory_order::nhwc});
+  }
+  n.knobs = knobs_of("--set", o.network_knobs);
+  if (!o.insize.empty()) n.knobs["insize"] = whole_number("--insize", o.insize, 1, most_batch);
+  return n;
+}
+
+}  // namespace
+
+experiment experiment_of(const experiment_options& o) {
+  experiment e;
+  e.network = network_of(o);
+  require("--strategy", o.strategy, "see `umbench list strategies`");
+  require("--backend", o.backend, "give sim:NAME (see `umbench list machines`) or cuda:N");
+  e.strategy = o.strategy;
+  if (is_rules_file(o.strategy)) {
+    e.rules = without_rules(rules_from_file(o.strategy), o.without);
+    e.strategy = e.rules->name;
+  } else {
+    for (const std::string& rule : o.without) e.strategy += ",without=" + rule;
+  }
+  e.strategy_knobs = knobs_of("--knob", o.strategy_knobs);
+  if (!o.ratio.empty()) e.ratio = real_number("--ratio", o.ratio, least_ratio, most_ratio);
+  if (!o.budget.empty()) e.budget = size_in_bytes("--budget", o.budget);
+  e.backend = o.backend;
+  if (!o.mode.empty()) {
+    e.mode = choice_of("--mode", o.mode, {run_mode::simulated, run_mode::capped, run_mode::native});
+  }
+  if (!o.workspace_cap.empty()) e.workspace_cap = size_in_bytes("--workspace-cap", o.workspace_cap);
+  const auto count = [](const char* option, const std::string& text, std::uint32_t standard,
+                        std::uint32_t most) {
+    return text.empty() ? standard : static_cast<std::uint32_t>(whole_number(option, text, 1, most));
+  };
+  e.iterations = count("--iterations", o.iterations, e.iterations, most_iterations);
+  e.deadline_s = count("--deadline", o.deadline, e.deadline_s, most_deadline_s);
+  e.timeline = o.timeline;
+  e.allow_native = o.allow_native;
+  return e;
+}
+
+std::vector<machine> machines_in(const std::string& folder) {
+  return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
+}
+
+cell cell_of(experiment completed, const std::vector<machine>& machines) {
+  const backend_name backend = parse_backend(completed.backend);
+  cell work;
+  work.what = std::move(completed);
+  if (backend.simulated) work.on = machine_named(machines, backend.machine);
+  return work;
+}
+
+environment environment_for(std::span<const cell> cells, signal_watch& signals) {
+  std::set<int> devices;
+  for (const cell& c : cells) {
+    const backend_name backend = parse_backend(c.what.backend);
+    if (!backend.simulated) devices.insert(backend.device);
+  }
+  std::optional<gpu_facts> gpu;
+  for (const int device : devices) {
+    gpu_facts facts = ask_for_gpu(signals, device);
+    if (!gpu) gpu = std::move(facts);
+  }
+  return collect_environment(std::move(gpu));
+}
+
+bool all_simulated(std::span<const cell> cells) {
+  return std::all_of(cells.begin(), cells.end(),
+                     [](const cell& c) { return parse_backend(c.what.backend).simulated; });
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return;
+  }
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text << std::flush;
+  if (!file) throw input_error(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
+}
+
+}  // namespace um

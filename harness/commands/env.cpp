@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "harness/commands/cells.hpp"
+#include "harness/commands/commands.hpp"
+#include "harness/json/json.hpp"
+#include "harness/process/isolation.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/summary.hpp"
+#include "simulator/patterns.hpp"
+
+namespace um {
+namespace {
+
+void print_row(const char* label, const std::optional<std::string>& value) {
+  fmt::print("{:<13}{}\n", label, value.value_or("unknown"));
+}
+
+std::optional<std::string> bytes_text(std::optional<byte_count> bytes) {
+  return bytes ? std::optional(to_text(*bytes)) : std::nullopt;
+}
+
+void print_gpu(const gpu_facts& g) {
+  print_row("GPU", fmt::format("{}, {}, compute capability {}", g.name, to_text(g.memory_bytes),
+                               g.compute_capability));
+  print_row("driver", g.driver);
+  print_row("CUDA",
+            fmt::format("runtime {}, driver supports {}, cuDNN {}", g.cuda_runtime, g.cuda_driver, g.cudnn));
+  print_row("managed",
+            fmt::format("concurrent access {}, pageable access {}",
+                        g.concurrent_managed_access ? "yes" : "no", g.pageable_memory_access ? "yes" : "no"));
+}
+
+void print_facts(const char* of, const fact_sheet& facts) {
+  for (const auto& [name, value] : facts.known) fmt::print("{:<13}{} = {}\n", of, name, value);
+  for (const auto& [name, why] : facts.missing) fmt::print("{:<13}{} is not known: {}\n", of, name, why);
+}
+
+void print_environment(const environment& e, const std::string& why_no_gpu) {
+  print_row("umbench", fmt::format("{}, built by {}, {} CUDA backend", e.umbench, e.compiler,
+                                   e.has_cuda_backend ? "with" : "without"));
+  print_row("system", e.host.os);
+  print_row("kernel", e.host.kernel);
+  print_row("CPU", e.host.cpu);
+  print_row("cores", e.host.cores ? std::optional(std::to_string(*e.host.cores)) : std::nullopt);
+  print_row("memory", bytes_text(e.host.memory_bytes));
+  print_row("cgroup limit", e.host.cgroup_limit_bytes ? to_text(*e.host.cgroup_limit_bytes) : "none");
+  if (e.gpu) {
+    print_gpu(*e.gpu);
+  } else {
+    print_row("GPU", "none: " + why_no_gpu);
+  }
+  print_facts("host", e.host.facts);
+  if (e.gpu) print_facts("GPU", e.gpu->facts);
+  if (!e.nvidia_uvm) return;
+  for (const auto& [name, value] : *e.nvidia_uvm) fmt::print("nvidia_uvm   {} = {}\n", name, value);
+}
+
+struct pinned_way {
+  const char* what;
+  std::uint64_t machine::* rate;
+};
+constexpr std::array<pinned_way, 3> pinned_ways{{
+    {"pinned copy to the device", &machine::link_to_device_bytes_per_s},
+    {"pinned copy to the host", &machine::link_to_host_bytes_per_s},
+    {"pinned copies both ways at once", &machine::link_both_bytes_per_s},
+}};
+
+struct managed_way {
+  const char* what;
+  const char* pattern;
+  std::uint64_t machine::* link;  // what the pinned copy of that direction gives
+};
+constexpr std::array<managed_way, 5> managed_ways{{
+    {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},
+    {"prefetch to the host", "prefetch_out_1GiB", &machine::link_to_host_bytes_per_s},
+    {"kernel faults, data seen before", "stream_read", &machine::link_to_device_bytes_per_s},
+    {"kernel faults, data never seen", "stream_cold", &machine::link_to_device_bytes_per_s},
+    {"kernel reads over the link", "remote_read", &machine::link_to_device_bytes_per_s},
+}};
+
+void print_way(const char* what, double rate, double link) {
+  fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", what, rate / 1e9, 100 * rate / link);
+}
+
+// What each way of moving data makes of the link; managed memory as simulated with the file's figures.
+void print_link(const machine& on) {
+  fmt::print("\nlink of machine file {}, {}\n", on.name, provenance(on));
+  for (const pinned_way& w : pinned_ways) {
+    print_way(w.what, static_cast<double>(on.*w.rate), static_cast<double>(on.*w.rate));
+  }
+  for (const managed_way& w : managed_ways) {
+    print_way(w.what, rate_of(find_pattern(w.pattern)->simulate(on)), static_cast<double>(on.*w.link));
+  }
+}
+
+}  // namespace
+
+int env_command(const env_options& options) {
+  std::optional<machine> link;
+  if (!options.machine.empty()) link = machine_named(machines_in(options.machines), options.machine);
+  if (link && options.json) throw input_error("--machine is not for --json; leave one out");
+  signal_watch signals;
+  std::optional<gpu_facts> gpu;
+  std::string why_no_gpu;
+  try {
+    gpu = ask_for_gpu(signals, 0);
+  } catch (const input_error& error) {
+    why_no_gpu = error.what();
+  }
+  if (const auto stop = signals.stop_signal()) return 128 + *stop;
+  const environment here = collect_environment(std::move(gpu));
+  if (options.json) {
+    fmt::print("{}\n", to_json(here));
+  } else {
+    print_environment(here, why_no_gpu);
+  }
+  if (link) print_link(*link);
+  return 0;
+}
+
+}  // namespace um

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/commands/cells.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/summary.hpp"
+#include "networks/catalogue.hpp"
+
+namespace um {
+namespace {
+
+template <class Knob>
+void print_knobs(const std::vector<Knob>& knobs, const char* option) {
+  for (const Knob& k : knobs) {
+    fmt::print("      {} {}={}  {} ({} to {})\n", option, k.name, k.standard, k.summary, k.least, k.most);
+  }
+}
+
+struct level {
+  std::string_view option, value, meaning;
+};
+
+// What every network can be built with; the first value of an option is its default.
+void list_levels() {
+  const std::array<level, 8> levels{{
+      {"--fusion", to_text(fusion::fused),
+       "operators joined wherever one pass over the data does for several"},
+      {"", to_text(fusion::none),
+       "convolution, bias, ReLU, normalisation and pool apart, as in the papers' frameworks"},
+      {"", to_text(fusion::lean),
+       "as fused, and cheap tensors are computed again where that lowers the peak"},
+      {"--precision", to_text(precision::fp32), "no TF32"},
+      {"", to_text(precision::tf32), "operands of products rounded to TF32"},
+      {"", to_text(precision::bf16),
+       "inputs, activations and their gradients are bfloat16; weights, their gradients and sums fp32"},
+      {"--memory-order", to_text(memory_order::nchw), "the default for fp32"},
+      {"", to_text(memory_order::nhwc), "the default for tf32 and bf16"},
+  }};
+  fmt::print("each of them with\n");
+  for (const level& l : levels) fmt::print("  {:<17} {:<6} {}\n", l.option, l.value, l.meaning);
+}
+
+void list_networks() {
+  fmt::print("networks (--network)\n");
+  for (const network_family& f : networks()) {
+    fmt::print("  {:<17} {}\n", f.name, f.summary);
+    print_knobs(f.knobs, "--set");
+  }
+  list_levels();
+}
+
+void list_strategies() {
+  fmt::print("strategies (--strategy)\n");
+  for (const strategy& s : strategies()) {
+    fmt::print("  {:<17} {}\n", s.name, s.summary);
+    print_knobs(s.knobs, "--knob");
+  }
+}
+
+void list_machines(const std::vector<machine>& machines) {
+  fmt::print("machines (--backend sim:NAME)\n");
+  for (const machine& m : machines) {
+    fmt::print("  {:<17} {} device, {} host; {}\n      {}\n", m.name, to_text(m.device_bytes),
+               to_text(m.host_bytes), provenance(m), m.source);
+  }
+}
+
+}  // namespace
+
+int list_command(const std::string& what, const std::string& machines_folder) {
+  const std::vector<std::string> known{"networks", "strategies", "machines"};
+  if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
+    throw input_error(unknown_name("list", what, known));
+  }
+  const auto machines = machines_in(machines_folder);
+  if (what.empty() || what == "networks") list_networks();
+  if (what.empty() || what == "strategies") list_strategies();
+  if (what.empty() || what == "machines") list_machines(machines);
+  return 0;
+}
+
+}  // namespace um

@@ -1,0 +1,35 @@
+#include <fmt/format.h>
+
+#include "core/errors.hpp"
+#include "harness/commands/cells.hpp"
+#include "harness/json/json.hpp"
+#include "harness/process/flow.hpp"
+#include "harness/records/summary.hpp"
+
+namespace um {
+
+int plan_command(const plan_options& options) {
+  const auto machines = machines_in(options.what.machines);
+  const cell work = cell_of(completed(experiment_of(options.what)), machines);
+  if (!all_simulated(std::span(&work, 1))) {
+    // Where the GPU is missing, a child says so; only then does this process open it.
+    signal_watch signals;
+    environment_for(std::span(&work, 1), signals);
+  }
+  try {
+    const planned made = plan_cell(work);
+    if (!options.graph_out.empty()) write_file(options.graph_out, to_json(made.network));
+    if (!options.out.empty()) write_file(options.out, to_json(made.file));
+    if (options.out != "-" && options.graph_out != "-") fmt::print("{}", summary(made));
+    return 0;
+  } catch (const infeasible& error) {
+    fmt::print(stderr, "umbench: no plan: infeasible: {}\n", error.what());
+  } catch (const unsupported& error) {
+    fmt::print(stderr, "umbench: no plan: unsupported: {}\n", error.what());
+  } catch (const out_of_memory& error) {
+    fmt::print(stderr, "umbench: no plan: out of memory: {}\n", error.what());
+  }
+  return 1;
+}
+
+}  // namespace um

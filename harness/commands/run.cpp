@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "harness/commands/cells.hpp"
+#include "harness/json/json.hpp"
+#include "harness/json/record_file.hpp"
+#include "harness/process/isolation.hpp"
+#include "harness/process/sweep_runner.hpp"
+#include "harness/records/digests.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/summary.hpp"
+
+namespace um {
+namespace {
+
+// Knobs of a strategy of ours must be its own; a plan made elsewhere may name what it likes.
+void check_knobs(const plan_file& plan, const std::string& source) {
+  const strategy* row = find(strategies(), plan.strategy);
+  if (row == nullptr) return;
+  try {
+    complete(*row, plan.strategy_knobs);
+  } catch (const std::invalid_argument& error) {
+    throw input_error(fmt::format("{}: strategy_knobs: {}", source, error.what()));
+  }
+}
+
+// The plan's file says what to run; the options say only where and how often.
+cell cell_from_plan(const run_options& options) {
+  const experiment_options& o = options.what;
+  for (const auto& [option, given] : {std::pair{"--network", !o.network.empty()},
+                                      {"--batch", !o.batch.empty()},
+                                      {"--insize", !o.insize.empty()},
+                                      {"--pass", !o.pass.empty()},
+                                      {"--sgd", o.sgd},
+                                      {"--fusion", !o.fusion.empty()},
+                                      {"--precision", !o.precision.empty()},
+                                      {"--memory-order", !o.memory_order.empty()},
+                                      {"--set", !o.network_knobs.empty()},
+                                      {"--strategy", !o.strategy.empty()},
+                                      {"--knob", !o.strategy_knobs.empty()},
+                                      {"--without", !o.without.empty()},
+                                      {"--ratio", !o.ratio.empty()},
+                                      {"--budget", !o.budget.empty()},
+                                      {"--mode", !o.mode.empty()}}) {
+    if (given) throw input_error(fmt::format("{} is given, but --plan says it already; drop it", option));
+  }
+  plan_file plan = plan_from_json(read_file(options.plan), options.plan);
+  check_knobs(plan, options.plan);
+  experiment_options rest = o;
+  rest.network = plan.network.name;
+  rest.strategy = plan.strategy;
+  experiment e = experiment_of(rest);
+  e.network = plan.network;
+  e.strategy = "plan:" + plan.strategy;
+  e.strategy_knobs = plan.strategy_knobs;
+  e.ratio = plan.ratio;
+  if (!e.ratio) e.budget = plan.budget;
+  e.mode = plan.mode;
+  try {
+    e = completed(std::move(e));
+  } catch (const input_error& error) {
+    throw input_error(fmt::format("{}: the plan was made for mode {}, which cannot run here: {}",
+                                  options.plan, to_text(plan.mode), error.what()));
+  }
+  cell work;
+  work.what = std::move(e);
+  work.plan = std::move(plan);
+  return work;
+}
+
+cell cell_for(const run_options& options) {
+  const auto machines = machines_in(options.what.machines);
+  if (options.plan.empty()) return cell_of(completed(experiment_of(options.what)), machines);
+  cell work = cell_from_plan(options);
+  work.on = cell_of(work.what, machines).on;
+  return work;
+}
+
+// The folder, made if it is not there.
+std::string folder_for_values(const std::string& folder, const cell& work) {
+  if (folder.empty()) return folder;
+  if (all_simulated(std::span(&work, 1))) {
+    throw input_error(fmt::format("--values: nothing is computed on {}, so there are no values; use cuda:N",
+                                  work.what.backend));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::is_directory(folder))
+    error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (error) {
+    throw input_error(fmt::format("--values: {}: cannot write there: {}; choose another folder",
+                                  one_line(folder), error.message()));
+  }
+  return folder;
+}
+
+}  // namespace
+
+int run_command(const run_options& options) {
+  cell work = cell_for(options);
+  work.values = folder_for_values(options.values, work);
+  work.times_only = options.what.times_only;
+  signal_watch signals;
+  const environment here = environment_for(std::span(&work, 1), signals);
+  std::optional<record_file> file;
+  if (!options.out.empty()) file.emplace(options.out, open_mode::resume);
+
+  child_pool pool(signals);
+  start_cell(pool, 0, work);
+  const auto report = pool.wait();
+  if (!report) {
+    const int stop = signals.stop_signal().value_or(0);
+    fmt::print(stderr, "umbench: stopped by {}; nothing was recorded\n", signal_name(stop));
+    return 128 + stop;
+  }
+  record r = record_of(work, *report);
+  if (file) {
+    digest_book digests;
+    for (record before : file->earlier()) digests.check(before);
+    digests.check(r);
+    note_environment(*file, here);
+    file->append(r);
+  }
+  fmt::print("{}", summary(r));
+  if (is_result(r.result)) return 0;
+  fmt::print(stderr, "umbench: {}: {}\n", r.key, outcome_text(r));
+  return 1;
+}
+
+}  // namespace um

@@ -1,0 +1,83 @@
+#include "harness/commands/scripts.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array commands{
+    script_command{"compare", "results/compare.py", "Compare two record files: has anything become slower?"},
+    script_command{"export", "results/export.py", "Write a record file in the format of another tool"},
+    script_command{"report", "plots/report.py", "Write one HTML page, with figures, of record files"},
+    script_command{"interleave", "results/interleave.py", "Run a sweep by two programs in turn, for compare"},
+};
+
+// "" is not set.
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+fs::path script_path(const script_command& command) {
+  std::error_code error;
+  if (const std::string home = variable("UMBENCH_HOME"); !home.empty()) {
+    const fs::path path = fs::path(home) / command.file;
+    if (fs::exists(path, error)) return path;
+    throw input_error(fmt::format("{}: {} is not there; let UMBENCH_HOME name umbench's repository",
+                                  command.name, path.string()));
+  }
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    if (fs::exists(folder / command.file, error)) return folder / command.file;
+    if (folder == folder.root_path()) break;
+  }
+  throw input_error(fmt::format("{}: {} is in no folder above {}; let UMBENCH_HOME name umbench's repository",
+                                command.name, command.file, program.string()));
+}
+
+// Debian's interpreter first: it sees Debian's SciPy and matplotlib, which another one may not.
+std::string interpreter() {
+  const std::string asked = variable("UMBENCH_PYTHON");
+  if (!asked.empty()) return asked;
+  constexpr const char* debian = "/usr/bin/python3";
+  return access(debian, X_OK) == 0 ? debian : "python3";
+}
+
+}  // namespace
+
+std::span<const script_command> script_commands() {
+  return commands;
+}
+
+const script_command* script_named(const std::string& command) {
+  const auto at =
+      std::find_if(commands.begin(), commands.end(), [&](const auto& c) { return command == c.name; });
+  return at == commands.end() ? nullptr : &*at;
+}
+
+void run_script(const script_command& command, const std::vector<std::string>& arguments) {
+  const std::string python = interpreter();
+  std::vector<std::string> words{python, script_path(command).string()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
+  execvp(python.c_str(), argv.data());
+  throw input_error(fmt::format("{}: cannot start {}: {}; install Python 3 or let UMBENCH_PYTHON name it",
+                                command.name, python, std::strerror(errno)));
+}
+
+}  // namespace um

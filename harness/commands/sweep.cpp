@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "harness/commands/cells.hpp"
+#include "harness/json/json.hpp"
+#include "harness/process/preflight.hpp"
+#include "harness/process/sweep_runner.hpp"
+#include "harness/records/numbers.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/table.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t most_jobs = 1024, most_shards = 100'000;
+
+// Every N-th cell, beginning with the I-th, of "I/N".
+std::vector<experiment> shard_of(std::vector<experiment> cells, const std::string& text) {
+  if (text.empty()) return cells;
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) {
+    throw input_error(fmt::format("--shard: \"{}\" is not of the form I/N, such as 1/4", one_line(text)));
+  }
+  const std::int64_t of = whole_number("--shard I/N: N", text.substr(slash + 1), 1, most_shards);
+  const std::int64_t part = whole_number("--shard I/N: I", text.substr(0, slash), 1, of);
+  std::vector<experiment> mine;
+  for (std::size_t i = static_cast<std::size_t>(part - 1); i < cells.size();
+       i += static_cast<std::size_t>(of)) {
+    mine.push_back(std::move(cells[i]));
+  }
+  return mine;
+}
+
+std::size_t cores() {
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+std::size_t jobs_for(const sweep_options& options, const std::vector<cell>& cells) {
+  const bool simulated = all_simulated(cells);
+  if (options.jobs.empty()) return simulated ? cores() : 1;
+  const auto jobs = static_cast<std::size_t>(whole_number("--jobs", options.jobs, 1, most_jobs));
+  if (jobs > 1 && !simulated) {
+    throw input_error(
+        fmt::format("--jobs {}: cells on a GPU run one at a time, or they would disturb each other's times; "
+                    "drop --jobs",
+                    jobs));
+  }
+  return jobs;
+}
+
+constexpr const char* standard_stand_in = "h200";
+
+// What is expected of the cells, on standard output; the exit code.
+int rehearse(const std::vector<cell>& cells, const machine& stand_in) {
+  signal_watch signals;
+  const auto all = estimates_of(cells, stand_in, cores(), signals);
+  if (!all) return 128 + signals.stop_signal().value_or(0);
+  fmt::print("{}", preflight_text(*all, stand_in.name, {host_memory_now()}));
+  return 0;
+}
+
+// Says what of a GPU's cells cannot fit; throws input_error if none can. False if a stop signal came.
+bool preflight(const std::vector<cell>& cells, machine stand_in, const gpu_facts& gpu,
+               signal_watch& signals) {
+  if (gpu.free_bytes) stand_in.device_bytes = *gpu.free_bytes;
+  const auto all = estimates_of(cells, stand_in, cores(), signals);
+  if (!all) return false;
+  const room here{host_memory_now(), gpu.free_bytes};
+  const std::string warning = preflight_warning(*all, here);
+  if (!any_fits(*all, here)) {
+    throw input_error(warning + "; make room, or run it all the same with --no-preflight");
+  }
+  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  return true;
+}
+
+int print_cells(const std::vector<cell>& cells) {
+  for (const cell& c : cells) fmt::print("{}\n", key_of(c.what));
+  fmt::print("{} cells\n", cells.size());
+  return 0;
+}
+
+std::string with_quotes(const std::string& word) {
+  const bool plain = word.find_first_of(" \t'\"\\$&|;<>()*?") == std::string::npos;
+  return plain ? word : fmt::format("'{}'", word);
+}
+
+std::string command_to_resume(const sweep_options& options, const std::string& out) {
+  std::string words =
+      fmt::format("umbench sweep {} --out {} --resume", with_quotes(options.spec), with_quotes(out));
+  if (!options.shard.empty()) words += " --shard " + options.shard;
+  if (!options.jobs.empty()) words += " --jobs " + options.jobs;
+  if (!options.machines.empty()) words += " --machines " + with_quotes(options.machines);
+  if (options.no_skip) words += " --no-skip";
+  if (options.no_preflight) words += " --no-preflight";
+  if (options.times_only) words += " --times-only";
+  if (options.allow_native) words += " --allow-native-oversubscription";
+  return words;
+}
+
+int finish(const sweep_result& result, const sweep_options& options, std::size_t cells,
+           const std::string& out) {
+  if (result.stopped_by) {
+    fmt::print(stderr, "umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n",
+               signal_name(*result.stopped_by), result.records.size(), cells, out,
+               command_to_resume(options, out));
+    return 128 + *result.stopped_by;
+  }
+  if (result.hung) {
+    fmt::print(
+        stderr,
+        "umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
+        "stops; {} of {} cells are in {}; reboot the machine, then go on without that cell with: {}\n",
+        *result.hung, result.records.size(), cells, out, command_to_resume(options, out));
+    return 1;
+  }
+  fmt::print("{}\n{} cells are in {}\n", table_of(result.records), cells, out);
+  if (result.failed == 0) return 0;
+  std::fflush(stdout);
+  fmt::print(stderr, "umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells,
+             out);
+  return 1;
+}
+
+}  // namespace
+
+int sweep_command(const sweep_options& options) {
+  const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec);
+  const auto machines = machines_in(options.machines);
+  std::vector<cell> cells;
+  for (experiment& e : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
+    cells.push_back(cell_of(std::move(e), machines));
+    cells.back().times_only = options.times_only;
+  }
+  const std::size_t jobs = jobs_for(options, cells);
+  if (options.list) return print_cells(cells);
+  const machine& stand_in = machine_named(machines, options.like.empty() ? standard_stand_in : options.like);
+  if (options.dry_run) return rehearse(cells, stand_in);
+
+  signal_watch signals;
+  const environment here = environment_for(cells, signals);
+  if (!options.no_preflight && !all_simulated(cells) &&
+      !preflight(cells, stand_in, here.gpu.value(), signals)) {
+    return 128 + signals.stop_signal().value_or(0);
+  }
+  const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
+  record_file file(out, options.resume ? open_mode::resume : open_mode::create);
+  if (file.was_torn()) fmt::print(stderr, "{}: cut off a torn last line\n", out);
+  const sweep_result result = run_sweep(cells, {jobs, options.no_skip}, file, here, signals, stderr);
+  return finish(result, options, cells.size(), out);
+}
+
+}  // namespace um

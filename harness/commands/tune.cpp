@@ -1,0 +1,234 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/commands/cells.hpp"
+#include "harness/commands/trials.hpp"
+#include "harness/commands/tuning.hpp"
+#include "harness/json/json.hpp"
+#include "harness/records/numbers.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/summary.hpp"
+#include "hints/hints.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t most_trials = 100'000, standard_trials = 150, standard_best = 4;
+constexpr const char* standard_like = "h200";
+
+std::size_t count_of(const char* option, const std::string& text, std::int64_t standard) {
+  return static_cast<std::size_t>(text.empty() ? standard : whole_number(option, text, 1, most_trials));
+}
+
+std::size_t trials_of(const tune_options& o) {
+  return count_of("--trials", o.trials, standard_trials);
+}
+std::size_t measured_ones_of(const tune_options& o) {
+  return count_of("--best", o.best, standard_best);
+}
+
+std::string out_of(const tune_options& o) {
+  const std::string out = o.out.empty() ? "tuned.json" : o.out;
+  if (!out.ends_with(".json")) {
+    throw input_error(fmt::format("--out {}: --strategy takes rules from files named *.json; end it in .json",
+                                  one_line(out)));
+  }
+  return out;
+}
+
+// What is to be fast in the end.
+experiment target_of(const tune_options& o) {
+  experiment_options what = o.what;
+  if (what.strategy.empty()) {
+    for (const auto& [option, given] :
+         {std::pair{"--knob", !what.strategy_knobs.empty()}, {"--without", !what.without.empty()}}) {
+      if (given) throw input_error(fmt::format("{} needs --strategy: all of them are tried", option));
+    }
+    what.strategy = "managed";
+  }
+  return completed(experiment_of(what));
+}
+
+// Where trials are simulated: the target itself, or on a machine like its GPU.
+experiment searched_for(experiment target, const std::string& like) {
+  if (parse_backend(target.backend).simulated) return target;
+  target.backend = "sim:" + (like.empty() ? standard_like : like);
+  if (target.mode == run_mode::native) target.mode = run_mode::simulated;
+  target.workspace_cap.reset();
+  return target;
+}
+
+std::vector<hint_strategy> starts_of(const tune_options& o, const experiment& target) {
+  if (o.what.strategy.empty()) return {hint_table().begin(), hint_table().end()};
+  const auto rules = target.rules ? target.rules : rules_named(target.strategy);
+  if (!rules) {
+    throw input_error(
+        fmt::format("strategy {} is not made of rules, so there is nothing to search", target.strategy));
+  }
+  return {with_knobs(*rules, target.strategy_knobs)};
+}
+
+// Throws for what would be refused only once the search has begun.
+void check(const tune_options& o, const experiment& target) {
+  starts_of(o, target);
+  trials_of(o);
+  measured_ones_of(o);
+}
+
+bool is_a_row(const hint_strategy& s) {
+  return std::ranges::find(hint_table(), s) != hint_table().end();
+}
+
+class tuning {
+ public:
+  tuning(const tune_options& o, const experiment& target, trials& runs)
+      : o_(o),
+        target_(target),
+        searched_(searched_for(target, o.like)),
+        runs_(runs),
+        trials_(trials_of(o)),
+        measured_ones_(measured_ones_of(o)) {}
+
+  // False if it was stopped.
+  bool search() {
+    std::size_t done = 0;
+    const timer time = [&](std::span<const hint_strategy> all,
+                           const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
+      std::vector<experiment> what;
+      for (const hint_strategy& s : all) what.push_back(trial_of(searched_, s));
+      const auto records =
+          runs_.run(what, fmt::format("{} of at most {} tried, next {}", done, trials_, why));
+      if (!records) return std::nullopt;
+      done += all.size();
+      std::vector<std::optional<double>> times;
+      for (const record& r : *records) times.push_back(steady_ns(r));
+      return times;
+    };
+    search_result found = search_strategies(starts_of(o_, target_), trials_, time);
+    tried_ = std::move(found.tried);
+    return !found.stopped && time_best();
+  }
+
+  bool found_one() const { return best_.has_value(); }
+  hint_strategy best() const { return plain(best_->rules); }
+  std::string report() const {
+    return fmt::format("{}: {}\n", setting_text(target_), provenance(best_record_)) + measured_text() +
+           row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->time_ns),
+                                   tried_.size())) +
+           row("managed", against(managed_)) + row("device", against(device_)) + row("rules", rules_text());
+  }
+  std::string why_none() const {
+    return fmt::format("{}: none of {} strategies works there; managed: {}", setting_text(target_),
+                       tried_.size(), outcome_text(managed_));
+  }
+
+ private:
+  // As its file will hold it, so that `--strategy FILE` finds the same key.
+  hint_strategy plain(hint_strategy s) const {
+    s.name = "tuned";
+    s.summary = "found by umbench tune for " + setting_text(target_);
+    return s;
+  }
+  experiment trial_of(const experiment& where, const hint_strategy& s) const {
+    return is_a_row(s) ? with_strategy(where, s.name) : with_strategy(where, with_digest(plain(s)));
+  }
+
+  // The few best where they are to be fast, and what they are held against.
+  bool time_best() {
+    std::vector<timed_strategy> few = tried_;
+    std::erase_if(few, [](const timed_strategy& t) { return !t.time_ns; });
+    const bool simulated = parse_backend(target_.backend).simulated;
+    few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
+    std::vector<experiment> what{with_strategy(target_, "device"), with_strategy(target_, "managed")};
+    for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.rules));
+    const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
+    if (!records) return false;
+    device_ = records->at(0);
+    managed_ = records->at(1);
+    for (std::size_t i = 0; i < few.size(); ++i) {
+      const record& r = records->at(i + 2);
+      const auto time = steady_ns(r);
+      if (!simulated) measured_.push_back({few[i], r});
+      if (!time || (best_ && *time >= *best_->time_ns)) continue;
+      best_ = timed_strategy{few[i].rules, time};
+      best_record_ = r;
+    }
+    return true;
+  }
+
+  static std::string row(std::string_view label, const std::string& text) {
+    return fmt::format("  {:<11}{}\n", label, text);
+  }
+  std::string measured_text() const {
+    std::string text;
+    for (const auto& [trial, r] : measured_) {
+      text += row("", fmt::format("{}: simulated on {} {}, measured {}", r.strategy, searched_.backend,
+                                  time_text(*trial.time_ns), outcome_text(r)));
+    }
+    return text;
+  }
+  std::string against(const record& r) const {
+    if (const auto time = steady_ns(r)) {
+      return fmt::format("{}, {:.2f} times as long", time_text(*time), *time / *best_->time_ns);
+    }
+    if (!best_record_.compute) return outcome_text(r);
+    const auto alone = static_cast<double>(*best_record_.compute);
+    return fmt::format("{}; operators alone take {}, the best {:.2f} times that", to_text(r.result),
+                       time_text(alone), *best_->time_ns / alone);
+  }
+  std::string rules_text() const {
+    std::string text;
+    for (const hint_rule& r : best_->rules.rules) {
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", r.name, verb_of(r.what));
+    }
+    return text.empty() ? "none" : text;
+  }
+
+  const tune_options& o_;
+  const experiment& target_;
+  experiment searched_;
+  trials& runs_;
+  std::size_t trials_, measured_ones_;
+  std::vector<timed_strategy> tried_;
+  std::vector<std::pair<timed_strategy, record>> measured_;
+  std::optional<timed_strategy> best_;
+  record best_record_, device_, managed_;
+};
+
+}  // namespace
+
+int tune_command(const tune_options& options) {
+  const std::string out = out_of(options);
+  const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
+  const experiment target = target_of(options);
+  check(options, target);
+  const auto machines = machines_in(options.what.machines);
+  const std::vector<cell> both{cell_of(target, machines),
+                               cell_of(searched_for(target, options.like), machines)};
+  const std::size_t jobs = jobs_of(options.jobs);
+  signal_watch signals;
+  const environment here = environment_for(both, signals);
+  record_file file(kept, options.resume ? open_mode::resume : open_mode::create);
+  trials runs(machines, file, here, signals, jobs);
+  tuning work(options, target, runs);
+  if (!work.search()) {
+    const int stop = signals.stop_signal().value_or(0);
+    fmt::print(stderr,
+               "umbench: stopped by {}; what was tried is in {}; go on with the same command and --resume\n",
+               signal_name(stop), kept);
+    return 128 + stop;
+  }
+  if (!work.found_one()) {
+    fmt::print(stderr, "umbench: {}\n", work.why_none());
+    return 1;
+  }
+  write_file(out, to_json(work.best()));
+  fmt::print("{}the rules are in {}, the records in {}; use them with --strategy {}\n", work.report(), out,
+             kept, out);
+  return 0;
+}
+
+}  // namespace um

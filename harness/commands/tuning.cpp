@@ -1,0 +1,302 @@
+#include "harness/commands/tuning.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "hints/hints.hpp"
+
+namespace um {
+namespace {
+
+using enum role;
+
+constexpr std::size_t most_starts = 3;
+constexpr double worth_it = 0.999;  // of the time before, for a step that does not make things simpler
+
+// --- what a rule can be instead ---
+
+std::vector<decision> others(const prefetch_rule& r) {
+  std::vector<decision> all;
+  const auto add = [&](look_ahead unit, std::int64_t ahead) {
+    prefetch_rule x = r;
+    x.unit = unit;
+    x.ahead = ahead;
+    all.emplace_back(x);
+  };
+  add(look_ahead::room, 0);
+  for (const std::int64_t operators : {0, 1, 2, 4, 8, 16, 32}) add(look_ahead::operators, operators);
+  for (const byte_count bytes : {64 * MiB, 256 * MiB, 1 * GiB, 4 * GiB}) {
+    add(look_ahead::bytes, static_cast<std::int64_t>(bytes));
+  }
+  for (const operand_side side : {operand_side::inputs, operand_side::outputs, operand_side::both}) {
+    prefetch_rule x = r;
+    x.of = side;
+    all.emplace_back(x);
+  }
+  for (const fetch_source from : {fetch_source::network, fetch_source::recorded}) {
+    prefetch_rule x = r;
+    x.from = from;
+    all.emplace_back(x);
+  }
+  return all;
+}
+
+std::vector<decision> others(const evict_rule& r) {
+  std::vector<decision> all;
+  for (const evict_means by : {evict_means::prefetch_to_host, evict_means::twin}) {
+    for (const evict_order order : {evict_order::driver, evict_order::furthest_use}) {
+      all.emplace_back(evict_rule{evict_when::pressure, order, 0, by});
+    }
+    for (const std::int64_t gap : {2, 4, 8, 16, 32}) {
+      all.emplace_back(evict_rule{evict_when::pressure, evict_order::not_soon, gap, by});
+      all.emplace_back(evict_rule{evict_when::after_use, r.order, gap, by});
+    }
+  }
+  return all;
+}
+
+std::vector<decision> others(const discard_rule& r) {
+  return {discard_rule{!r.prefetch}};
+}
+std::vector<decision> others(const search_rule&) {
+  return {search_rule{12}, search_rule{24}, search_rule{48}, search_rule{96}};
+}
+std::vector<decision> others(const residence_rule&) {
+  return {residence_rule{residence::managed}, residence_rule{residence::device},
+          residence_rule{residence::host}};
+}
+std::vector<decision> others(const advice_rule&) {
+  return {advice_rule{advice::read_mostly}, advice_rule{advice::preferred_device},
+          advice_rule{advice::preferred_host}, advice_rule{advice::accessed_by_device}};
+}
+std::vector<decision> others(const cut_rule&) {
+  return {};
+}
+
+bool chooses_tensors(const decision& what) {
+  return !std::holds_alternative<cut_rule>(what) && !std::holds_alternative<search_rule>(what);
+}
+
+const std::vector<tensor_choice>& choices() {
+  static const std::vector<tensor_choice> all{
+      {},
+      {{activation}, tensor_use::any},
+      {{activation, activation_gradient}, tensor_use::any},
+      {{activation, activation_gradient, parameter_gradient}, tensor_use::any},
+      {{activation, input}, tensor_use::needed_again},
+      {{}, tensor_use::needed_again},
+      {{}, tensor_use::read_only},
+      {{parameter}, tensor_use::any},
+      {{parameter, parameter_gradient}, tensor_use::any},
+      {{input}, tensor_use::any}};
+  return all;
+}
+
+// --- rules to add ---
+
+std::string free_name(const hint_strategy& s, const std::string& wanted) {
+  std::string name = wanted;
+  const auto taken = [&] {
+    return std::ranges::any_of(s.rules, [&](const hint_rule& r) { return r.name == name; });
+  };
+  for (int n = 2; taken(); ++n) name = fmt::format("{}_{}", wanted, n);
+  return name;
+}
+
+bool does_the_same(const hint_rule& a, const hint_rule& b) {
+  return a.which == b.which && a.what == b.what;
+}
+bool has_rule(const std::vector<hint_rule>& rules, const hint_rule& r) {
+  return std::ranges::any_of(rules, [&](const hint_rule& x) { return does_the_same(x, r); });
+}
+
+// Every rule of every named strategy, and homes off the managed memory.
+const std::vector<hint_rule>& known_rules() {
+  static const std::vector<hint_rule> all = [] {
+    std::vector<hint_rule> rules{
+        {"weights_on_device", {{parameter}, {}}, residence_rule{residence::device}},
+        {"gradients_on_device", {{parameter_gradient}, {}}, residence_rule{residence::device}},
+        {"inputs_on_host", {{input}, {}}, residence_rule{residence::host}}};
+    for (const hint_strategy& s : hint_table()) {
+      for (hint_rule r : s.rules) {
+        if (has_rule(rules, r)) continue;
+        if (s.rules.size() == 1) r.name = s.name;
+        rules.push_back(std::move(r));
+      }
+    }
+    return rules;
+  }();
+  return all;
+}
+
+// --- one step ---
+
+bool same_rules(const hint_strategy& a, const hint_strategy& b) {
+  return a.rules == b.rules;
+}
+
+void add_if_sound(std::vector<hint_strategy>& all, const hint_strategy& from, hint_strategy s) {
+  if (same_rules(from, s) || defect_of(s)) return;
+  if (std::ranges::any_of(all, [&](const hint_strategy& x) { return same_rules(x, s); })) return;
+  all.push_back(std::move(s));
+}
+
+alternatives simpler(const hint_strategy& s) {
+  alternatives found{"without one rule", {}};
+  for (std::size_t i = 0; i < s.rules.size(); ++i) {
+    hint_strategy less = s;
+    less.rules.erase(less.rules.begin() + static_cast<std::ptrdiff_t>(i));
+    add_if_sound(found.all, s, std::move(less));
+  }
+  return found;
+}
+
+alternatives other_numbers(const hint_strategy& s, std::size_t rule) {
+  alternatives found{"other numbers of rule " + s.rules[rule].name, {}};
+  std::visit(
+      [&](const auto& r) {
+        for (decision& d : others(r)) {
+          hint_strategy changed = s;
+          changed.rules[rule].what = std::move(d);
+          add_if_sound(found.all, s, std::move(changed));
+        }
+      },
+      s.rules[rule].what);
+  return found;
+}
+
+alternatives other_tensors(const hint_strategy& s, std::size_t rule) {
+  alternatives found{"other tensors of rule " + s.rules[rule].name, {}};
+  if (!chooses_tensors(s.rules[rule].what)) return found;
+  for (const tensor_choice& which : choices()) {
+    hint_strategy changed = s;
+    changed.rules[rule].which = which;
+    add_if_sound(found.all, s, std::move(changed));
+  }
+  return found;
+}
+
+alternatives richer(const hint_strategy& s) {
+  alternatives found{"with one rule more", {}};
+  for (hint_rule r : known_rules()) {
+    if (has_rule(s.rules, r)) continue;
+    hint_strategy more = s;
+    r.name = free_name(s, r.name);
+    more.rules.push_back(std::move(r));
+    add_if_sound(found.all, s, std::move(more));
+  }
+  return found;
+}
+
+// --- the search ---
+
+class descent {
+ public:
+  descent(std::size_t most, const timer& time) : most_(most), time_(time) {}
+
+  search_result run(std::span<const hint_strategy> starts) {
+    if (try_all({"the strategies to begin with", {starts.begin(), starts.end()}})) {
+      for (const hint_strategy& start : fastest(most_starts)) {
+        if (!descend(start)) break;
+      }
+    }
+    std::ranges::stable_sort(tried_, {}, rank);
+    return {std::move(tried_), stopped_};
+  }
+
+ private:
+  static double rank(const timed_strategy& t) {
+    return t.time_ns.value_or(std::numeric_limits<double>::infinity());
+  }
+  bool may_go_on() const { return !stopped_ && tried_.size() < most_; }
+
+  const timed_strategy* known(const hint_strategy& s) const {
+    const auto at =
+        std::ranges::find_if(tried_, [&](const timed_strategy& t) { return same_rules(t.rules, s); });
+    return at == tried_.end() ? nullptr : &*at;
+  }
+
+  std::vector<hint_strategy> fastest(std::size_t count) const {
+    std::vector<timed_strategy> all = tried_;
+    std::erase_if(all, [](const timed_strategy& t) { return !t.time_ns; });
+    std::ranges::stable_sort(all, {}, rank);
+    std::vector<hint_strategy> first;
+    for (std::size_t i = 0; i < std::min(count, all.size()); ++i) first.push_back(all[i].rules);
+    return first;
+  }
+
+  // False if that was the end of it.
+  bool try_all(const alternatives& a) {
+    std::vector<hint_strategy> untried;
+    for (const hint_strategy& s : a.all) {
+      if (!known(s) && tried_.size() + untried.size() < most_) untried.push_back(s);
+    }
+    if (untried.empty()) return may_go_on();
+    const auto times = time_(untried, a.what);
+    if (!times) {
+      stopped_ = true;
+      return false;
+    }
+    for (std::size_t i = 0; i < untried.size(); ++i) {
+      tried_.push_back({std::move(untried[i]), times->at(i)});
+    }
+    return may_go_on();
+  }
+
+  // The best of them where it is better than `at`; a simpler strategy need not be faster.
+  bool take_best(hint_strategy& at, const alternatives& a) {
+    const double now = rank(*known(at));
+    const timed_strategy* best = nullptr;
+    for (const hint_strategy& s : a.all) {
+      const timed_strategy* t = known(s);
+      if (t == nullptr || !t->time_ns) continue;
+      const double limit = s.rules.size() < at.rules.size() ? now : now * worth_it;
+      if (rank(*t) <= limit && (best == nullptr || rank(*t) < rank(*best))) best = t;
+    }
+    if (best == nullptr) return false;
+    at = hint_strategy(best->rules);
+    return true;
+  }
+
+  // Every kind of alternative in turn, until a whole round has brought nothing.
+  bool descend(hint_strategy at) {
+    for (bool better = true; better;) {
+      better = false;
+      const std::size_t kinds = alternatives_to(at).size();
+      for (std::size_t kind = 0; kind < kinds; ++kind) {
+        const std::vector<alternatives> all = alternatives_to(at);
+        if (kind >= all.size()) break;
+        const bool more = try_all(all[kind]);
+        better = take_best(at, all[kind]) || better;
+        if (!more) return false;
+      }
+    }
+    return true;
+  }
+
+  std::size_t most_;
+  const timer& time_;
+  std::vector<timed_strategy> tried_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+std::vector<alternatives> alternatives_to(const hint_strategy& s) {
+  std::vector<alternatives> all{simpler(s)};
+  for (std::size_t i = 0; i < s.rules.size(); ++i) {
+    all.push_back(other_numbers(s, i));
+    all.push_back(other_tensors(s, i));
+  }
+  all.push_back(richer(s));
+  return all;
+}
+
+search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time) {
+  return descent(most, time).run(starts);
+}
+
+}  // namespace um

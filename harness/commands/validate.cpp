@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/commands/cells.hpp"
+#include "harness/commands/commands.hpp"
+#include "harness/json/record_file.hpp"
+#include "harness/records/suggest.hpp"
+#include "harness/records/summary.hpp"
+#include "harness/records/validation.hpp"
+
+namespace um {
+namespace {
+
+constexpr double close_enough = 0.15;
+
+std::string quantity(double value, const std::string& unit) {
+  if (unit == "times") return fmt::format("{:.2f}x", value);
+  if (unit == "GB/s") return fmt::format("{:.2f} GB/s", value);
+  return value < 1e6 ? fmt::format("{:.1f} us", value / 1e3) : fmt::format("{:.1f} ms", value / 1e6);
+}
+
+std::string known_text(const comparison& c) {
+  if (c.least == c.most) return quantity(c.least, c.unit);
+  return fmt::format("{} to {}", quantity(c.least, c.unit), quantity(c.most, c.unit));
+}
+
+// "+12 %" off the nearer end of what is known, "in range" inside it.
+std::string deviation_text(const comparison& c) {
+  const double d = deviation_of(c);
+  return d == 0 ? "in range" : fmt::format("{:+.0f} %", 100 * d);
+}
+
+void print_summary(const std::string& what, const std::vector<comparison>& all) {
+  std::vector<double> off;
+  for (const comparison& c : all) off.push_back(std::abs(deviation_of(c)));
+  if (off.empty()) return;
+  std::sort(off.begin(), off.end());
+  const auto near = std::upper_bound(off.begin(), off.end(), close_enough) - off.begin();
+  fmt::print("{}: {} figures, median {:.0f} % off, worst {:.0f} %, {} within {:.0f} %\n\n", what, off.size(),
+             100 * off[off.size() / 2], 100 * off.back(), near, 100 * close_enough);
+}
+
+void print_figures(const std::string& file, const std::vector<machine>& machines) {
+  fmt::print("{}\n\n| machine | figure | known | simulated | off | |\n|---|---|---|---|---|---|\n", file);
+  std::vector<comparison> checks, inputs;
+  std::set<std::string> used;
+  for (const known_figure& f : known_figures_from_json(read_file(file), file)) {
+    const comparison c = compare_figure(f, machines);
+    fmt::print("| {} | {} | {} | {} | {} | {} |\n", c.group, c.name, known_text(c),
+               quantity(c.predicted, c.unit), deviation_text(c), c.input ? "input" : "");
+    (c.input ? inputs : checks).push_back(c);
+    used.insert(f.machine);
+  }
+  fmt::print("\n");
+  for (const std::string& name : used) {
+    fmt::print("machine file {}: {}\n", name, provenance(machine_named(machines, name)));
+  }
+  fmt::print("\n");
+  print_summary("what the machine file was worked out from", inputs);
+  print_summary("what it was not", checks);
+}
+
+// Runs of one cell by one build together, cells in the order of their first appearance.
+std::vector<std::vector<record>> cells_of(const record_file& file) {
+  std::vector<std::vector<record>> cells;
+  std::map<std::pair<std::string, std::string>, std::size_t> known;
+  for (std::size_t i = 0; i < file.earlier().size(); ++i) {
+    const record& r = file.earlier()[i];
+    const std::string& build = file.environments()[file.environment_of(i)].umbench;
+    const auto [at, is_new] = known.try_emplace({r.key, build}, cells.size());
+    if (is_new) cells.emplace_back();
+    cells[at->second].push_back(r);
+  }
+  return cells;
+}
+
+void print_records(const std::string& file, const machine& on) {
+  fmt::print(
+      "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off "
+      "|\n|---|---|---|---|---|---|---|---|\n",
+      file, on.name, provenance(on));
+  std::vector<comparison> first, later, medians;
+  const record_file records(file, open_mode::read);
+  for (const std::vector<record>& runs : cells_of(records)) {
+    const std::optional<cell_comparison> found = compare_cell(runs, on);
+    if (!found) continue;
+    fmt::print("| {} | {} |", found->first.group, found->first.name);
+    for (const comparison& c : {found->first, found->later}) {
+      fmt::print(" {} | {} | {} |", known_text(c), quantity(c.predicted, c.unit), deviation_text(c));
+    }
+    fmt::print("\n");
+    first.push_back(found->first);
+    later.push_back(found->later);
+    medians.push_back(found->later);
+    medians.back().least = medians.back().most = found->later_median;
+  }
+  fmt::print("\n");
+  print_summary("first iterations, least disturbed of all runs", first);
+  print_summary("later iterations, least disturbed of all runs", later);
+  print_summary("later iterations, their medians", medians);
+  const order_check order = check_order(later);
+  fmt::print("order of strategies that differ by more than 5 %: {} of {} pairs right\n",
+             order.pairs - order.wrong.size(), order.pairs);
+  for (const std::string& pair : order.wrong) fmt::print("  wrong: {}\n", pair);
+  fmt::print("\n");
+}
+
+}  // namespace
+
+int validate_command(const validate_options& options) {
+  const std::vector<machine> machines = machines_in(options.machines);
+  const machine& on = machine_named(machines, options.machine.empty() ? "h200" : options.machine);
+  for (const std::string& file : options.files) {
+    if (file.ends_with(".jsonl")) {
+      print_records(file, on);
+    } else if (file.ends_with(".json")) {
+      print_figures(file, machines);
+    } else {
+      throw input_error(fmt::format("{}: give record files (.jsonl) or files of figures (.json)", file));
+    }
+  }
+  return 0;
+}
+
+}  // namespace um

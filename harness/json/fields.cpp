@@ -1,0 +1,170 @@
+#include "harness/json/fields.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+// A parser callback that remembers the names of every open object.
+class duplicate_finder {
+ public:
+  explicit duplicate_finder(std::string source) : source_(std::move(source)) {}
+
+  bool operator()(int, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::object_start) open_.emplace_back();
+    if (event == json::parse_event_t::object_end) open_.pop_back();
+    if (event == json::parse_event_t::key) {
+      const auto& name = value.get_ref<const std::string&>();
+      if (!open_.back().insert(name).second) {
+        throw input_error(
+            fmt::format("{}: field \"{}\" is given twice in one object; keep one", source_, one_line(name)));
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::string source_;
+  std::vector<std::set<std::string>> open_;
+};
+
+// "parse error at line 3, column 5: ..." without the library's own prefix.
+std::string message_of(const json::exception& error) {
+  const std::string what = error.what();
+  const std::size_t end = what.find("] ");
+  return one_line(end == std::string::npos ? what : what.substr(end + 2));
+}
+
+std::string shown(const json& value) {
+  const std::string text = one_line(dump_line(value));
+  constexpr std::size_t longest = 60;
+  return text.size() <= longest ? text : text.substr(0, longest) + "...";
+}
+
+}  // namespace
+
+place inside(const place& at, std::string_view field) {
+  return {at.source, at.path.empty() ? std::string(field) : fmt::format("{}.{}", at.path, field)};
+}
+
+place inside(const place& at, std::size_t index) {
+  return {at.source, fmt::format("{}[{}]", at.path, index)};
+}
+
+void refuse(const place& at, std::string_view what) {
+  throw input_error(at.path.empty() ? fmt::format("{}: {}", at.source, what)
+                                    : fmt::format("{}: {}: {}", at.source, one_line(at.path), what));
+}
+
+json parse_json(std::string_view text, const std::string& source) {
+  try {
+    return json::parse(text, duplicate_finder(source));
+  } catch (const json::exception& error) {
+    throw input_error(fmt::format("{}: not JSON: {}", source, message_of(error)));
+  }
+}
+
+std::string dump_line(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string dump_indented(const json& value) {
+  return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::string as_text(const json& value, const place& at) {
+  if (!value.is_string()) refuse(at, fmt::format("{} is not a text in quotes", shown(value)));
+  return value.get<std::string>();
+}
+
+bool as_boolean(const json& value, const place& at) {
+  if (!value.is_boolean()) refuse(at, fmt::format("{} is neither true nor false", shown(value)));
+  return value.get<bool>();
+}
+
+double as_number(const json& value, const place& at, double least, double most) {
+  const double number = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  // Written so that a NaN fails as well.
+  const bool good = number >= least && number <= most;
+  if (!good) refuse(at, fmt::format("{} is not a number from {} to {}", shown(value), least, most));
+  return number;
+}
+
+std::int64_t as_integer(const json& value, const place& at, std::int64_t least, std::int64_t most) {
+  const bool fits =
+      value.is_number_integer() &&
+      (!value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most_integer));
+  if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most) {
+    refuse(at, fmt::format("{} is not a whole number from {} to {}", shown(value), least, most));
+  }
+  return value.get<std::int64_t>();
+}
+
+std::uint64_t as_count(const json& value, const place& at) {
+  return static_cast<std::uint64_t>(as_integer(value, at));
+}
+
+std::vector<std::pair<const json*, place>> as_list(const json& value, const place& at) {
+  if (!value.is_array()) refuse(at, fmt::format("{} is not a list", shown(value)));
+  std::vector<std::pair<const json*, place>> elements;
+  for (const json& element : value) elements.emplace_back(&element, inside(at, elements.size()));
+  return elements;
+}
+
+std::size_t as_one_of(const json& value, const place& at, const std::vector<std::string>& names) {
+  const std::string text = as_text(value, at);
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) refuse(at, unknown_name("value", text, names));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+fields::fields(const json& object, place at) : object_(&object), at_(std::move(at)) {
+  if (!object.is_object()) refuse(at_, fmt::format("{} is not an object", shown(object)));
+}
+
+bool fields::has(std::string_view name) {
+  asked_.emplace_back(name);
+  return object_->contains(name);
+}
+
+bool fields::is_null(std::string_view name) {
+  return at(name).is_null();
+}
+
+const json& fields::at(std::string_view name) {
+  if (!has(name)) refuse(at_, fmt::format("field \"{}\" is missing; add it", name));
+  return object_->find(name).value();
+}
+
+std::optional<std::uint64_t> fields::count_or_null(std::string_view name) {
+  return is_null(name) ? std::nullopt : std::optional(count(name));
+}
+
+std::optional<std::string> fields::text_or_null(std::string_view name) {
+  return is_null(name) ? std::nullopt : std::optional(text(name));
+}
+
+void fields::schema() {
+  const std::int64_t version = integer("schema");
+  if (version != 1)
+    refuse(where("schema"), fmt::format("{} is {}; this umbench reads 1", version,
+                                        version > 1 ? "from a newer umbench" : "unknown"));
+}
+
+void fields::finish() {
+  std::sort(asked_.begin(), asked_.end());
+  asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+  for (const auto& [name, value] : object_->items()) {
+    if (!std::binary_search(asked_.begin(), asked_.end(), name)) {
+      refuse(at_, unknown_name("field", name, asked_));
+    }
+  }
+}
+
+}  // namespace um

@@ -1,0 +1,59 @@
+// Graphs, plans, machines, sweeps, experiments and records as JSON text. Every reader is strict:
+// an unknown or missing field, a wrong type, a number that is negative or too large gives an
+// input_error that names `source`, the field and the mend. What is written reads back equal.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/graph.hpp"
+#include "harness/json/machines.hpp"
+#include "harness/records/environment.hpp"
+#include "harness/records/experiment.hpp"
+#include "harness/records/plan_file.hpp"
+#include "harness/records/record.hpp"
+#include "harness/records/sweep.hpp"
+#include "hints/rules.hpp"
+#include "measure/figures.hpp"
+
+namespace um {
+
+std::string to_json(const graph& g);
+graph graph_from_json(std::string_view text, const std::string& source);
+
+std::string to_json(const machine& m);
+machine machine_from_json(std::string_view text, const std::string& source);
+// With the measured figures, by name in the file ("uvm.fault_ns"); all others are noted as estimated.
+machine with_figures(machine base, const std::map<std::string, measure::spread>& measured);
+// A machine file that also keeps how far the samples of each figure lay apart.
+std::string to_json(const machine& of, const measure::calibration& from);
+std::string to_json(const measure::readings& all);
+
+// Tensors and operators are written by name, so both directions build the network.
+std::string to_json(const plan_file& file);
+plan_file plan_from_json(std::string_view text, const std::string& source);
+
+// A strategy of rules: what a user writes, and what a record keeps.
+std::string to_json(const hint_strategy& s);
+hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
+
+sweep_spec sweep_from_json(std::string_view text, const std::string& source);
+
+// What the parent hands a cell's process.
+std::string to_json(const cell& work);
+cell cell_from_json(std::string_view text, const std::string& source);
+
+// Records and environments are single lines without the line break.
+std::string to_json(const record& r);
+record record_from_json(std::string_view line, const std::string& source);
+// What the process that was asked for a GPU answers.
+std::string to_json(const gpu_facts& gpu);
+gpu_facts gpu_from_json(std::string_view text, const std::string& source);
+std::string to_json(const environment& e);
+environment environment_from_json(std::string_view line, const std::string& source);
+
+enum class line_kind : std::uint8_t { environment, record };
+line_kind kind_of_line(std::string_view line, const std::string& source);
+
+}  // namespace um

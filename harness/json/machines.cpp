@@ -1,0 +1,98 @@
+#include "harness/json/machines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "harness/json/json.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+std::vector<std::filesystem::path> json_files(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> files;
+  std::filesystem::directory_iterator entry(folder, error);
+  if (error) {
+    throw input_error(
+        fmt::format("{}: {}; --machines wants a folder of machine files", folder.string(), error.message()));
+  }
+  for (const auto& found : entry) {
+    if (found.path().extension() == ".json") files.push_back(found.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void place_machine(std::vector<machine>& machines, machine added) {
+  const auto same =
+      std::find_if(machines.begin(), machines.end(), [&](const machine& m) { return m.name == added.name; });
+  if (same == machines.end()) {
+    machines.push_back(std::move(added));
+  } else {
+    *same = std::move(added);
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  // An empty file sets failbit on `text`; only the source tells of a failed read.
+  if (!file || file.bad() || std::filesystem::is_directory(path)) {
+    throw input_error(
+        fmt::format("{}: cannot read: {}", path.string(),
+                    std::filesystem::is_directory(path) ? "is a folder" : std::strerror(errno)));
+  }
+  return text.str();
+}
+
+std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra) {
+  std::vector<machine> machines;
+  for (const machine_text& m : embedded_machines()) {
+    place_machine(machines, machine_from_json(m.text, m.file_name));
+  }
+  if (extra) {
+    for (const auto& file : json_files(*extra)) {
+      place_machine(machines, machine_from_json(read_file(file), file.string()));
+    }
+  }
+  return machines;
+}
+
+const machine& machine_named(const std::vector<machine>& machines, std::string_view name) {
+  std::vector<std::string> known;
+  for (const machine& m : machines) {
+    if (m.name == name) return m;
+    known.push_back(m.name);
+  }
+  throw input_error(unknown_name("machine", name, known));
+}
+
+machine figures_for(const machine& gpu) {
+  std::string name = gpu.name;
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::vector<machine> all = load_machines(std::nullopt);
+  const auto kind = [](const machine& m) { return m.name.substr(0, m.name.find('-')); };
+  const auto same = std::ranges::find_if(
+      all, [&](const machine& m) { return m.name == kind(m) && name.find(kind(m)) != std::string::npos; });
+  const auto akin =
+      std::ranges::find_if(all, [&](const machine& m) { return name.find(kind(m)) != std::string::npos; });
+  machine figures = same != all.end() ? *same : akin != all.end() ? *akin : machine_named(all, "h200");
+  figures.name = gpu.name;
+  figures.device_bytes = gpu.device_bytes;
+  figures.host_bytes = gpu.host_bytes;
+  return figures;
+}
+
+}  // namespace um

@@ -1,0 +1,111 @@
+#include "harness/json/merge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/json/json.hpp"
+#include "harness/process/sweep_runner.hpp"
+#include "harness/records/digests.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+bool one_environment(const std::vector<part>& parts) {
+  const part_entry* first = nullptr;
+  for (const part& p : parts) {
+    for (const part_entry& e : p) {
+      if (first == nullptr) first = &e;
+      if (!same_environment(first->made_in, e.made_in)) return false;
+    }
+  }
+  return true;
+}
+
+// One record of each part in turn.
+part dealt(std::vector<part>& parts) {
+  part all;
+  std::size_t longest = 0;
+  for (const part& p : parts) longest = std::max(longest, p.size());
+  for (std::size_t i = 0; i < longest; ++i) {
+    for (part& p : parts) {
+      if (i < p.size()) all.push_back(std::move(p[i]));
+    }
+  }
+  return all;
+}
+
+part one_after_the_other(std::vector<part>& parts) {
+  part all;
+  for (part& p : parts) std::move(p.begin(), p.end(), std::back_inserter(all));
+  return all;
+}
+
+// The one of two records of a cell that counts.
+void settle(part_entry& kept, part_entry&& other) {
+  if (!is_result(other.what.result)) return;
+  if (!is_result(kept.what.result)) {
+    kept = std::move(other);
+  } else if (to_json(kept.what) != to_json(other.what)) {
+    throw input_error(
+        fmt::format("{} has two different results in these parts; leave one of them out", kept.what.key));
+  }
+}
+
+part without_doubles(part all) {
+  part kept;
+  std::map<std::string, std::size_t> seen;
+  for (part_entry& e : all) {
+    const auto [at, is_new] = seen.emplace(e.what.key, kept.size());
+    if (is_new) {
+      kept.push_back(std::move(e));
+    } else {
+      settle(kept[at->second], std::move(e));
+    }
+  }
+  return kept;
+}
+
+// In two passes: `device`, against which the others are held, may be in another part.
+void check_digests(part& all) {
+  digest_book digests;
+  for (part_entry& e : all) {
+    if (e.what.strategy == "device") digests.check(e.what);
+  }
+  for (part_entry& e : all) digests.check(e.what);
+}
+
+}  // namespace
+
+part part_of(const record_file& file) {
+  part all;
+  std::map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < file.earlier().size(); ++i) {
+    const record& r = file.earlier()[i];
+    part_entry e{file.environments().at(file.environment_of(i)), r};
+    const auto [at, is_new] = seen.emplace(r.key, all.size());
+    if (is_new) {
+      all.push_back(std::move(e));
+    } else {
+      all[at->second] = std::move(e);
+    }
+  }
+  return all;
+}
+
+std::vector<file_entry> merged(std::vector<part> parts) {
+  part all = without_doubles(one_environment(parts) ? dealt(parts) : one_after_the_other(parts));
+  check_digests(all);
+  std::vector<file_entry> entries;
+  const environment* last = nullptr;
+  for (part_entry& e : all) {
+    if (last == nullptr || !same_environment(*last, e.made_in)) entries.emplace_back(e.made_in);
+    last = &e.made_in;
+    entries.emplace_back(std::move(e.what));
+  }
+  return entries;
+}
+
+}  // namespace um

@@ -1,0 +1,57 @@
+// JSON of the parts that several documents share; for the json_*.cpp files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "harness/json/fields.hpp"
+#include "harness/json/json.hpp"
+
+namespace um {
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json json_of(const machine& m);
+machine machine_from(const json& value, const place& at);
+// Refuses what `umbench calibrate` does not write; readers of a machine need none of it.
+void check_calibration(fields f);
+
+json json_of(const observation& o);
+observation observation_from(const json& value, const place& at);
+
+json json_of(const hint_strategy& s);
+hint_strategy hint_strategy_from(const json& value, const place& at);
+
+json json_of(const plan_file& file);
+plan_file plan_file_from(const json& value, const place& at);
+
+// Reading completes the knobs and checks that the network can be built. Files written before there
+// were levels of fusion lack "fusion", "precision" and "memory_order": they mean none, fp32, nchw.
+json network_json(const network_spec& n);
+network_spec network_from(const json& value, const place& at);
+
+// The fields "fusion", "precision", "memory_order".
+void read_storage(fields& f, network_spec& n);
+
+pass pass_from(const json& value, const place& at);
+fusion fusion_from(const json& value, const place& at);
+precision precision_from(const json& value, const place& at);
+memory_order memory_order_from(const json& value, const place& at);
+
+// {"name": whole number, ...}
+json knobs_json(const std::map<std::string, std::int64_t>& knobs);
+std::map<std::string, std::int64_t> knobs_from(const json& value, const place& at);
+
+// Lower-case letters, digits, '-', '_', '.'; not empty. Such names can stand in keys and file names.
+bool is_plain_name(std::string_view name);
+// The same with what strategies of rules add: "NAME#DIGEST", ",without=RULE".
+bool is_strategy_name(std::string_view name);
+
+}  // namespace um

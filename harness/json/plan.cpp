@@ -1,0 +1,250 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/verify.hpp"
+#include "harness/json/fields.hpp"
+#include "harness/json/json.hpp"
+#include "harness/json/parts.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+using ids_by_name = std::map<std::string, std::uint32_t, std::less<>>;
+
+template <class T>
+ids_by_name ids_of(const std::vector<T>& things) {
+  ids_by_name ids;
+  for (const T& thing : things) ids.emplace(thing.name, static_cast<std::uint32_t>(ids.size()));
+  return ids;
+}
+
+std::uint32_t id_of(fields& f, const ids_by_name& ids, std::string_view kind) {
+  const std::string name = f.text("what");
+  const auto found = ids.find(name);
+  if (found != ids.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& [each, id] : ids) known.push_back(each);
+  const std::string near = nearest(name, known);
+  refuse(f.where("what"), fmt::format("the network has no {} named \"{}\"{}", kind, one_line(name),
+                                      near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+}
+
+// --- slices; the whole is written as nothing ---
+
+void write_slice(json& out, const slice& s) {
+  if (s != slice{}) out["slice"] = {{"along", to_text(s.along)}, {"part", s.part}, {"of", s.of}};
+}
+
+slice slice_from(fields& f) {
+  if (!f.has("slice")) return {};
+  fields s = f.object("slice");
+  constexpr std::int64_t most_parts = std::numeric_limits<std::uint32_t>::max();
+  slice part;
+  part.along = as_choice(s.at("along"), s.where("along"), {axis::batch, axis::channel, axis::row});
+  part.of = static_cast<std::uint32_t>(s.integer("of", 1, most_parts));
+  part.part = static_cast<std::uint32_t>(s.integer("part", 0, part.of - 1));
+  s.finish();
+  return part;
+}
+
+// --- actions ---
+
+json json_of(const graph& g, const action& a) {
+  const auto moved = [&](const char* verb, const auto& m) {
+    json out{{"do", verb}, {"what", g.tensors[m.what].name}};
+    write_slice(out, m.part);
+    return out;
+  };
+  return std::visit(
+      overloaded{[&](const advise& d) {
+                   return json{{"do", "advise"}, {"what", g.tensors[d.what].name}, {"hint", to_text(d.hint)}};
+                 },
+                 [&](const prefetch& p) { return moved("prefetch", p); },
+                 [&](const evict& e) { return moved("evict", e); },
+                 [&](const discard& d) { return moved("discard", d); },
+                 [&](const compute& c) {
+                   json out{{"do", "compute"}, {"what", g.ops[c.what].name}};
+                   write_slice(out, c.part);
+                   return out;
+                 }},
+      a);
+}
+
+action action_of_verb(fields& f, const ids_by_name& tensors, const ids_by_name& ops) {
+  const std::size_t verb =
+      as_one_of(f.at("do"), f.where("do"), {"advise", "prefetch", "evict", "discard", "compute"});
+  if (verb == 4) return compute{id_of(f, ops, "operator"), slice_from(f)};
+  const tensor_id what = id_of(f, tensors, "tensor");
+  if (verb == 0) {
+    return advise{what, as_choice(f.at("hint"), f.where("hint"),
+                                  {advice::read_mostly, advice::preferred_device, advice::preferred_host,
+                                   advice::accessed_by_device})};
+  }
+  const slice part = slice_from(f);
+  if (verb == 1) return prefetch{what, part};
+  if (verb == 2) return evict{what, part};
+  return discard{what, part};
+}
+
+action action_from(const json& value, const place& at, const ids_by_name& tensors, const ids_by_name& ops) {
+  fields f(value, at);
+  action a = action_of_verb(f, tensors, ops);
+  f.finish();
+  return a;
+}
+
+// --- the document ---
+
+void read_homes(fields& f, const graph& g, memory_plan& plan) {
+  fields homes = f.object("homes");
+  for (const tensor& t : g.tensors) {
+    plan.home.push_back(as_choice(
+        homes.at(t.name), homes.where(t.name),
+        {residence::device, residence::staged, residence::managed, residence::twinned, residence::host}));
+  }
+  homes.finish();
+}
+
+void read_actions(fields& f, const graph& g, memory_plan& plan) {
+  const ids_by_name tensors = ids_of(g.tensors), ops = ids_of(g.ops);
+  for (const auto& [value, at] : f.list("actions")) {
+    plan.actions.push_back(action_from(*value, at, tensors, ops));
+  }
+}
+
+void read_purpose(fields& f, plan_file& file) {
+  file.strategy = f.text("strategy");
+  if (!is_strategy_name(file.strategy)) refuse(f.where("strategy"), "use lower-case letters, digits and '_'");
+  file.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
+  if (!f.is_null("ratio")) file.ratio = f.number("ratio", least_ratio, most_ratio);
+  file.budget = static_cast<byte_count>(f.integer("budget_bytes", 1));
+  file.mode =
+      as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
+  file.placed_by = as_choice(f.at("packer"), f.where("packer"), {packer::first_fit, packer::best_fit});
+}
+
+}  // namespace
+
+json network_json(const network_spec& n) {
+  return {{"name", n.name},
+          {"batch", n.batch},
+          {"pass", to_text(n.mode)},
+          {"sgd", n.sgd},
+          {"fusion", to_text(n.joined)},
+          {"precision", to_text(n.arithmetic)},
+          {"memory_order", to_text(n.order.value_or(standard_order(n.arithmetic)))},
+          {"knobs", knobs_json(n.knobs)}};
+}
+
+pass pass_from(const json& value, const place& at) {
+  return as_choice(value, at, {pass::inference, pass::train});
+}
+fusion fusion_from(const json& value, const place& at) {
+  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean});
+}
+precision precision_from(const json& value, const place& at) {
+  return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});
+}
+memory_order memory_order_from(const json& value, const place& at) {
+  return as_choice(value, at, {memory_order::nchw, memory_order::nhwc});
+}
+
+void read_storage(fields& f, network_spec& n) {
+  const auto read = [&](const char* name, auto before, auto from) {
+    return f.has(name) ? from(f.at(name), f.where(name)) : before;
+  };
+  n.joined = read("fusion", fusion::none, fusion_from);
+  n.arithmetic = read("precision", precision::fp32, precision_from);
+  n.order = read("memory_order", memory_order::nchw, memory_order_from);
+}
+
+network_spec network_from(const json& value, const place& at) {
+  fields f(value, at);
+  network_spec n;
+  n.name = f.text("name");
+  n.batch = f.integer("batch", 1);
+  n.mode = pass_from(f.at("pass"), f.where("pass"));
+  n.sgd = f.boolean("sgd");
+  read_storage(f, n);
+  n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
+  f.finish();
+  try {
+    return completed(std::move(n));
+  } catch (const input_error& error) {
+    refuse(at, error.what());
+  }
+}
+
+json json_of(const plan_file& file) {
+  const graph g = build(file.network);
+  json homes = json::object(), actions = json::array();
+  for (std::size_t t = 0; t < g.tensors.size(); ++t) homes[g.tensors[t].name] = to_text(file.plan.home[t]);
+  for (const action& a : file.plan.actions) actions.push_back(json_of(g, a));
+  return {{"schema", 1},
+          {"kind", "plan"},
+          {"network", network_json(file.network)},
+          {"strategy", file.strategy},
+          {"strategy_knobs", knobs_json(file.strategy_knobs)},
+          {"ratio", or_null(file.ratio)},
+          {"budget_bytes", file.budget},
+          {"mode", to_text(file.mode)},
+          {"packer", to_text(file.placed_by)},
+          {"homes", std::move(homes)},
+          {"actions", std::move(actions)}};
+}
+
+plan_file plan_file_from(const json& value, const place& at) {
+  fields f(value, at);
+  plan_file file;
+  f.schema();
+  as_one_of(f.at("kind"), f.where("kind"), {"plan"});
+  file.network = network_from(f.at("network"), f.where("network"));
+  read_purpose(f, file);
+  const graph g = build(file.network);
+  read_homes(f, g, file.plan);
+  read_actions(f, g, file.plan);
+  f.finish();
+  if (const auto defect = defect_of(g, file.plan)) {
+    refuse(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
+  }
+  return file;
+}
+
+json knobs_json(const std::map<std::string, std::int64_t>& knobs) {
+  json out = json::object();
+  for (const auto& [name, value] : knobs) out[name] = value;
+  return out;
+}
+
+std::map<std::string, std::int64_t> knobs_from(const json& value, const place& at) {
+  if (!value.is_object()) refuse(at, "wants an object of knobs, such as {\"insize\": 224}");
+  std::map<std::string, std::int64_t> knobs;
+  for (const auto& [name, number] : value.items()) {
+    knobs[name] =
+        as_integer(number, inside(at, name), std::numeric_limits<std::int64_t>::min(), most_integer);
+  }
+  return knobs;
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") == std::string_view::npos;
+}
+
+bool is_strategy_name(std::string_view name) {
+  std::string plain(name);
+  std::erase_if(plain, [](char c) { return c == '#' || c == ',' || c == '='; });
+  return is_plain_name(plain) && is_plain_name(name.substr(0, 1));
+}
+
+std::string to_json(const plan_file& file) {
+  return dump_indented(json_of(file));
+}
+
+plan_file plan_from_json(std::string_view text, const std::string& source) {
+  return plan_file_from(parse_json(text, source), {source, ""});
+}
+
+}  // namespace um

@@ -1,0 +1,296 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "harness/json/fields.hpp"
+#include "harness/json/json.hpp"
+#include "harness/json/parts.hpp"
+
+namespace um {
+namespace {
+
+// Reads `member` from its field unless that is null.
+template <class T, class Read>
+std::optional<T> unless_null(fields& f, std::string_view name, Read read) {
+  return f.is_null(name) ? std::nullopt : std::optional<T>(read(f.at(name), f.where(name)));
+}
+
+// --- counters ---
+
+// Files written before there was such a counter lack it: null.
+bool may_be_absent(std::string_view counter) {
+  return counter == "fault_batches" || counter == "remote_bytes";
+}
+
+json json_of(const counters& c, const memory_figures& memory) {
+  json out = json::object();
+  for (const counter_field& row : counter_fields) out[row.name] = or_null(c.*row.member);
+  out["amplification"] = or_null(amplification(c, memory.touched.value_or(0)));
+  return out;
+}
+
+counters counters_from(const json& value, const place& at) {
+  fields f(value, at);
+  counters c;
+  for (const counter_field& row : counter_fields) {
+    if (!may_be_absent(row.name) || f.has(row.name)) c.*row.member = f.count_or_null(row.name);
+  }
+  // Follows from the others, and is worked out anew when it is written.
+  if (f.has("amplification") && !f.is_null("amplification")) {
+    f.number("amplification", 0, std::numeric_limits<double>::max());
+  }
+  f.finish();
+  return c;
+}
+
+// --- memory ---
+
+struct term_row {
+  const char* name;
+  byte_count footprint_terms::* member;
+};
+constexpr std::array<term_row, 7> term_rows{{
+    {"parameters_bytes", &footprint_terms::parameters},
+    {"parameter_gradients_bytes", &footprint_terms::parameter_gradients},
+    {"activations_bytes", &footprint_terms::activations},
+    {"activation_gradients_bytes", &footprint_terms::activation_gradients},
+    {"inputs_bytes", &footprint_terms::inputs},
+    {"workspace_bytes", &footprint_terms::workspace},
+    {"fragmentation_bytes", &footprint_terms::fragmentation},
+}};
+
+json json_of(const memory_figures& m) {
+  json terms = nullptr;
+  if (m.footprint) {
+    terms = json::object();
+    for (const term_row& row : term_rows) terms[row.name] = (*m.footprint).*row.member;
+  }
+  return {{"footprint_bytes", m.footprint ? json(m.footprint->total) : json(nullptr)},
+          {"budget_bytes", or_null(m.budget)},
+          {"touched_bytes", or_null(m.touched)},
+          {"terms", std::move(terms)},
+          {"device_arena_bytes", or_null(m.device_arena)},
+          {"managed_arena_bytes", or_null(m.managed_arena)},
+          {"pinned_arena_bytes", or_null(m.pinned_arena)},
+          {"peak_device_bytes", or_null(m.peak_device)}};
+}
+
+memory_figures memory_from(const json& value, const place& at) {
+  fields f(value, at);
+  memory_figures m;
+  const auto total = f.count_or_null("footprint_bytes");
+  m.budget = f.count_or_null("budget_bytes");
+  if (f.has("touched_bytes")) m.touched = f.count_or_null("touched_bytes");
+  if (f.is_null("terms") == total.has_value()) refuse(at, "footprint_bytes and terms go together");
+  if (total) {
+    fields t = f.object("terms");
+    m.footprint.emplace().total = *total;
+    for (const term_row& row : term_rows) (*m.footprint).*row.member = t.count(row.name);
+    t.finish();
+  }
+  m.device_arena = f.count_or_null("device_arena_bytes");
+  m.managed_arena = f.count_or_null("managed_arena_bytes");
+  m.pinned_arena = f.count_or_null("pinned_arena_bytes");
+  m.peak_device = f.count_or_null("peak_device_bytes");
+  f.finish();
+  return m;
+}
+
+// --- engines, timeline ---
+
+json json_of(const engine_figure& e) {
+  return {{"op", e.op},
+          {"engine", e.engine},
+          {"time_ns", e.time},
+          {"workspace_bytes", e.workspace_bytes},
+          {"flops", or_null(e.flops)},
+          {"bytes", or_null(e.bytes)},
+          {"parts", e.parts}};
+}
+
+std::vector<engine_figure> engines_from(const json& value, const place& at) {
+  std::vector<engine_figure> engines;
+  for (const auto& [element, where] : as_list(value, at)) {
+    fields f(*element, where);
+    engine_figure& e = engines.emplace_back();
+    e = {f.text("op"), f.text("engine"), f.integer("time_ns"), f.count("workspace_bytes"), {}, {}, 1};
+    if (f.has("flops")) e.flops = f.count_or_null("flops");
+    if (f.has("bytes")) e.bytes = f.count_or_null("bytes");
+    if (f.has("parts")) e.parts = f.integer("parts", 1);
+    f.finish();
+  }
+  return engines;
+}
+
+json json_of(const timeline_figures& t) {
+  json spans = json::array(), resident = json::array();
+  for (const timeline_span& s : t.spans) {
+    spans.push_back({{"lane", to_text(s.where)}, {"name", s.name}, {"begin_ns", s.begin}, {"end_ns", s.end}});
+  }
+  for (const resident_sample& s : t.resident) resident.push_back({{"at_ns", s.at}, {"bytes", s.bytes}});
+  return {{"iteration", t.iteration}, {"spans", std::move(spans)}, {"resident", std::move(resident)}};
+}
+
+timeline_figures timeline_from(const json& value, const place& at) {
+  fields f(value, at);
+  timeline_figures t;
+  t.iteration = static_cast<std::uint32_t>(f.integer("iteration", 0, most_iterations));
+  for (const auto& [element, where] : f.list("spans")) {
+    fields s(*element, where);
+    const lane l = as_choice(s.at("lane"), s.where("lane"), {lane::compute, lane::to_device, lane::to_host});
+    t.spans.push_back({l, s.text("name"), s.integer("begin_ns"), s.integer("end_ns")});
+    s.finish();
+  }
+  for (const auto& [element, where] : f.list("resident")) {
+    fields s(*element, where);
+    t.resident.push_back({s.integer("at_ns"), s.count("bytes")});
+    s.finish();
+  }
+  f.finish();
+  return t;
+}
+
+// --- digests are texts: not every reader of JSON keeps 64 bits of a number ---
+
+std::uint64_t digest_from(const json& value, const place& at) {
+  const std::string text = as_text(value, at);
+  std::uint64_t digest = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16) {
+    refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits", text));
+  }
+  return digest;
+}
+
+// --- the record, in three runs of fields ---
+
+void write_identity(json& out, const record& r) {
+  out["key"] = r.key;
+  out["network"] = r.network.name;
+  out["batch"] = r.network.batch;
+  out["pass"] = to_text(r.network.mode);
+  out["sgd"] = r.network.sgd;
+  out["network_knobs"] = knobs_json(r.network.knobs);
+  out["fusion"] = to_text(r.network.joined);
+  out["precision"] = to_text(r.network.arithmetic);
+  out["memory_order"] = to_text(r.network.order.value_or(standard_order(r.network.arithmetic)));
+  out["workspace_cap_bytes"] = or_null(r.workspace_cap);
+  out["strategy"] = r.strategy;
+  out["strategy_knobs"] = knobs_json(r.strategy_knobs);
+  out["rules"] = r.rules ? json_of(*r.rules) : json(nullptr);
+  out["ratio"] = or_null(r.ratio);
+  out["mode"] = to_text(r.mode);
+  out["backend"] = r.backend;
+  out["device"] = or_null(r.device);
+  out["iterations"] = r.iterations;
+}
+
+void read_identity(fields& f, record& r) {
+  r.key = f.text("key");
+  r.network.name = f.text("network");
+  r.network.batch = f.integer("batch", 1);
+  r.network.mode = pass_from(f.at("pass"), f.where("pass"));
+  r.network.sgd = f.boolean("sgd");
+  r.network.knobs = knobs_from(f.at("network_knobs"), f.where("network_knobs"));
+  read_storage(f, r.network);
+  r.workspace_cap = f.count_or_null("workspace_cap_bytes");
+  r.strategy = f.text("strategy");
+  r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
+  if (f.has("rules") && !f.is_null("rules")) r.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
+  if (!f.is_null("ratio")) r.ratio = f.number("ratio", 0, std::numeric_limits<double>::max());
+  r.mode =
+      as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
+  r.backend = f.text("backend");
+  r.device = f.text_or_null("device");
+  r.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
+}
+
+void write_result(json& out, const record& r) {
+  out["outcome"] = to_text(r.result);
+  out["reason"] = or_null(r.reason);
+  out["samples_ns"] = r.samples;
+  out["counters"] = r.first && r.last
+                        ? json{{"first", json_of(*r.first, r.memory)}, {"last", json_of(*r.last, r.memory)}}
+                        : json(nullptr);
+  out["counters_reason"] = or_null(r.counters_reason);
+  out["observed"] = json_of(r.observed);
+  out["memory"] = json_of(r.memory);
+  out["compute_ns"] = or_null(r.compute);
+  out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
+  out["loss"] = or_null(r.loss);
+}
+
+void read_result(fields& f, record& r) {
+  r.result = as_choice(f.at("outcome"), f.where("outcome"), std::span<const outcome>(all_outcomes));
+  r.reason = f.text_or_null("reason");
+  for (const auto& [value, at] : f.list("samples_ns")) r.samples.push_back(as_integer(*value, at));
+  if (!f.is_null("counters")) {
+    fields c = f.object("counters");
+    r.first = counters_from(c.at("first"), c.where("first"));
+    r.last = counters_from(c.at("last"), c.where("last"));
+    c.finish();
+  }
+  r.counters_reason = f.text_or_null("counters_reason");
+  if (f.has("observed")) r.observed = observation_from(f.at("observed"), f.where("observed"));
+  r.memory = memory_from(f.at("memory"), f.where("memory"));
+  r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
+  r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);
+  constexpr double most = std::numeric_limits<double>::max();
+  r.loss = unless_null<double>(f, "loss", [](auto& v, auto at) { return as_number(v, at, -most, most); });
+}
+
+void write_origin(json& out, const record& r) {
+  out["simulated"] = r.simulated;
+  out["calibrated"] = or_null(r.calibrated);
+  out["launch"] = r.launch ? json(to_text(*r.launch)) : json(nullptr);
+  out["engines"] = nullptr;
+  if (r.engines) {
+    out["engines"] = json::array();
+    for (const engine_figure& e : *r.engines) out["engines"].push_back(json_of(e));
+  }
+  out["timeline"] = r.timeline ? json_of(*r.timeline) : json(nullptr);
+}
+
+void read_origin(fields& f, record& r) {
+  r.simulated = f.boolean("simulated");
+  r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
+  if (f.has("launch") && !f.is_null("launch")) {
+    r.launch = as_choice(f.at("launch"), f.where("launch"),
+                         {launch_way::streams, launch_way::operator_graphs, launch_way::cuda_graph});
+  }
+  r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
+  r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);
+}
+
+}  // namespace
+
+std::string to_json(const record& r) {
+  json out{{"kind", "record"}, {"schema", 1}};
+  write_identity(out, r);
+  write_result(out, r);
+  write_origin(out, r);
+  return dump_line(out);
+}
+
+record record_from_json(std::string_view line, const std::string& source) {
+  const json document = parse_json(line, source);
+  fields f(document, {source, ""});
+  as_one_of(f.at("kind"), f.where("kind"), {"record"});
+  f.schema();
+  record r;
+  read_identity(f, r);
+  read_result(f, r);
+  read_origin(f, r);
+  f.finish();
+  return r;
+}
+
+line_kind kind_of_line(std::string_view line, const std::string& source) {
+  const json document = parse_json(line, source);
+  fields f(document, {source, ""});
+  return as_one_of(f.at("kind"), f.where("kind"), {"environment", "record"}) == 0 ? line_kind::environment
+                                                                                  : line_kind::record;
+}
+
+}  // namespace um

@@ -1,0 +1,53 @@
+#include <nlohmann/json.hpp>
+
+#include "harness/json/fields.hpp"
+#include "harness/json/parts.hpp"
+#include "harness/records/validation.hpp"
+
+namespace um {
+namespace {
+
+constexpr double most_figure = 1e15;
+
+known_figure figure_from(const json& value, const place& at) {
+  fields f(value, at);
+  known_figure k;
+  k.name = f.text("name");
+  k.source = f.text("source");
+  k.least = f.number("least", 1e-6, most_figure);
+  k.most = f.number("most", k.least, most_figure);
+  const std::vector<std::string> units{"ns", "GB/s", "times"};
+  k.unit = units[as_one_of(f.at("unit"), f.where("unit"), units)];
+  k.input = f.boolean("input");
+  k.machine = f.text("machine");
+  if (f.has("pattern")) {
+    k.pattern = f.text("pattern");
+  } else {
+    k.network.name = f.text("network");
+    k.network.batch = f.integer("batch", 1);
+    k.network.joined =
+        as_choice(f.at("fusion"), f.where("fusion"), {fusion::none, fusion::fused, fusion::lean});
+    k.network.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
+    k.network.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
+    k.network = completed(k.network);
+    k.ratio = f.number("ratio", least_ratio, most_ratio);
+    k.strategy = f.text("strategy");
+    k.over = f.text("over");
+  }
+  f.finish();
+  return k;
+}
+
+}  // namespace
+
+std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source) {
+  const json value = parse_json(text, source);
+  fields f(value, {source, ""});
+  f.schema();
+  std::vector<known_figure> all;
+  for (const auto& [figure, at] : f.list("figures")) all.push_back(figure_from(*figure, at));
+  f.finish();
+  return all;
+}
+
+}  // namespace um

@@ -1,0 +1,303 @@
+#include "harness/process/child.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace um {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+constexpr std::array stop_signals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::size_t tail_bytes = 4096;
+constexpr std::chrono::seconds kill_patience{10};
+constexpr std::chrono::milliseconds longest_wait{500};
+
+[[noreturn]] void fail(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+class descriptor {
+ public:
+  descriptor() = default;
+  explicit descriptor(int fd) : fd_(fd) {}
+  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~descriptor() { reset(); }
+  void reset() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+  int get() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+struct pipe_ends {
+  descriptor read, write;
+};
+
+// Both ends close on exec, so that no sibling keeps them open.
+pipe_ends make_pipe() {
+  std::array<int, 2> fd{};
+  if (pipe2(fd.data(), O_CLOEXEC) != 0) fail("pipe");
+  return {descriptor(fd[0]), descriptor(fd[1])};
+}
+
+void make_non_blocking(const descriptor& d) {
+  fcntl(d.get(), F_SETFL, fcntl(d.get(), F_GETFL) | O_NONBLOCK);
+}
+
+// Appends what can be read without waiting; closes the descriptor at its end.
+void drain(descriptor& from, std::string& into, std::size_t keep_last) {
+  std::array<char, 65536> buffer;
+  while (from.open()) {
+    const ssize_t n = read(from.get(), buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      from.reset();
+      return;
+    }
+    into.append(buffer.data(), static_cast<std::size_t>(n));
+    if (into.size() > keep_last) into.erase(0, into.size() - keep_last);
+  }
+}
+
+void feed(descriptor& to, std::string& text) {
+  while (to.open() && !text.empty()) {
+    const ssize_t n = write(to.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0) text.clear();  // the child closed its input: its exit tells why
+    if (n > 0) text.erase(0, static_cast<std::size_t>(n));
+  }
+  to.reset();
+}
+
+struct spawn_settings {
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_t files;
+
+  spawn_settings(const descriptor& in, const descriptor& out, const descriptor& error) {
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_init(&files);
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawn_file_actions_adddup2(&files, in.get(), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, out.get(), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&files, error.get(), STDERR_FILENO);
+  }
+  ~spawn_settings() {
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+  }
+  spawn_settings(const spawn_settings&) = delete;
+  spawn_settings& operator=(const spawn_settings&) = delete;
+};
+
+pid_t spawn_self(const std::vector<std::string>& arguments, const spawn_settings& settings) {
+  std::vector<std::string> words{"umbench"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  // The link names the running image even if the file was replaced meanwhile.
+  errno = posix_spawn(&pid, "/proc/self/exe", &settings.files, &settings.attributes, argv.data(), environ);
+  if (errno != 0) fail("cannot start a child process");
+  return pid;
+}
+
+}  // namespace
+
+// --- signals ---
+
+struct signal_watch::saved_actions {
+  sigset_t mask;
+  struct sigaction pipe, size;
+};
+
+signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
+  sigset_t watched;
+  sigemptyset(&watched);
+  sigaddset(&watched, SIGCHLD);
+  for (const int s : stop_signals) sigaddset(&watched, s);
+  sigprocmask(SIG_BLOCK, &watched, &saved_->mask);
+  descriptor_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (descriptor_ < 0) fail("signalfd");
+  struct sigaction ignore{};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &saved_->pipe);
+  sigaction(SIGXFSZ, &ignore, &saved_->size);
+}
+
+signal_watch::~signal_watch() {
+  stop_signal();  // takes pending signals off, so that they do not strike below
+  close(descriptor_);
+  sigaction(SIGPIPE, &saved_->pipe, nullptr);
+  sigaction(SIGXFSZ, &saved_->size, nullptr);
+  sigprocmask(SIG_SETMASK, &saved_->mask, nullptr);
+}
+
+std::optional<int> signal_watch::stop_signal() {
+  signalfd_siginfo info;
+  while (read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number != SIGCHLD && !stop_) stop_ = number;
+  }
+  return stop_;
+}
+
+// --- children ---
+
+struct child_pool::child {
+  child_report report;
+  pid_t pid = 0;
+  descriptor in, out, error;
+  std::string input;
+  clock::time_point deadline;
+  process_probe probe;
+  std::uint64_t kills_before = 0;
+
+  void pump() {
+    feed(in, input);
+    drain(out, report.output, report.output.max_size());
+    drain(error, report.error_tail, tail_bytes);
+  }
+
+  void kill_group() const { kill(-pid, SIGKILL); }
+
+  // True once the process is gone, or given up because not even SIGKILL ends it.
+  bool settle() {
+    siginfo_t ended{};
+    const char state = probe.state(pid);
+    const bool asleep = state == 'D';  // then it cannot have ended
+    if (!asleep && waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        ended.si_pid == pid) {
+      kill_group();  // what it left behind; before the process number is free for others
+      int status = 0;
+      waitpid(pid, &status, 0);
+      pump();
+      if (WIFEXITED(status)) report.exit_code = WEXITSTATUS(status);
+      if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
+      report.memory_ran_out = probe.out_of_memory_kills() > kills_before;
+      return true;
+    }
+    const auto now = clock::now();
+    if (!report.timed_out && now >= deadline) {
+      kill_group();
+      report.timed_out = true;
+      report.last_state = state;
+      deadline = now + kill_patience;
+    } else if (report.timed_out && now >= deadline) {
+      report.stuck = true;
+      return true;
+    }
+    return false;
+  }
+};
+
+child_pool::child_pool(signal_watch& signals) : signals_(&signals) {}
+child_pool::~child_pool() {
+  kill_all();
+}
+
+void child_pool::start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
+                       std::chrono::seconds deadline, process_probe probe) {
+  pipe_ends in = make_pipe(), out = make_pipe(), error = make_pipe();
+  for (const descriptor* ours : {&in.write, &out.read, &error.read}) make_non_blocking(*ours);
+  auto c = std::make_unique<child>();
+  c->report.id = id;
+  c->input = std::move(input);
+  c->probe = std::move(probe);
+  c->kills_before = c->probe.out_of_memory_kills();
+  c->pid = spawn_self(arguments, spawn_settings(in.read, out.write, error.write));
+  c->in = std::move(in.write);
+  c->out = std::move(out.read);
+  c->error = std::move(error.read);
+  c->deadline = clock::now() + deadline;
+  children_.push_back(std::move(c));
+}
+
+void child_pool::poll_once() {
+  std::vector<pollfd> watched{{signals_->descriptor(), POLLIN, 0}};
+  auto wait = longest_wait;
+  for (const auto& c : children_) {
+    if (c->in.open()) watched.push_back({c->in.get(), POLLOUT, 0});
+    if (c->out.open()) watched.push_back({c->out.get(), POLLIN, 0});
+    if (c->error.open()) watched.push_back({c->error.get(), POLLIN, 0});
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(c->deadline - clock::now());
+    wait = std::clamp(left, std::chrono::milliseconds{0}, wait);
+  }
+  poll(watched.data(), watched.size(), static_cast<int>(wait.count()));
+}
+
+std::optional<child_report> child_pool::reap() {
+  for (auto& c : children_) {
+    c->pump();
+    if (!c->settle()) continue;
+    child_report report = std::move(c->report);
+    std::swap(c, children_.back());
+    children_.pop_back();
+    return report;
+  }
+  return std::nullopt;
+}
+
+std::optional<child_report> child_pool::wait() {
+  while (!children_.empty() && !signals_->stop_signal()) {
+    if (auto report = reap()) return report;
+    poll_once();
+  }
+  return std::nullopt;
+}
+
+void child_pool::kill_all() {
+  for (const auto& c : children_) {
+    c->kill_group();
+    c->report.timed_out = true;
+    c->deadline = clock::now() + kill_patience;
+  }
+  while (!children_.empty()) {
+    if (!reap()) poll_once();
+    signals_->stop_signal();  // keeps the descriptor from being readable for ever
+  }
+}
+
+void die_with_parent(int parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  volunteer_for_out_of_memory();
+}
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+}  // namespace um

@@ -1,0 +1,82 @@
+// Child processes of the own executable, each in a process group of its own, with a deadline.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "harness/process/process_probe.hpp"
+
+namespace um {
+
+// Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD from their default actions, and makes a write to
+// a closed pipe or beyond a size limit an error instead of a signal. Undone on destruction.
+class signal_watch {
+ public:
+  signal_watch();
+  ~signal_watch();
+  signal_watch(const signal_watch&) = delete;
+  signal_watch& operator=(const signal_watch&) = delete;
+
+  int descriptor() const { return descriptor_; }  // readable when a signal is pending
+  // The first stop signal since the watch began, if there was one. Never blocks.
+  std::optional<int> stop_signal();
+
+ private:
+  int descriptor_ = -1;
+  std::optional<int> stop_;
+  struct saved_actions;
+  std::unique_ptr<saved_actions> saved_;
+};
+
+struct child_report {
+  std::size_t id = 0;            // as given to start()
+  std::optional<int> exit_code;  // if it exited
+  std::optional<int> signal;     // if a signal killed it
+  bool timed_out = false;        // the deadline passed and its group was killed
+  bool stuck = false;            // even SIGKILL did not end it: it hangs in the kernel
+  bool memory_ran_out = false;   // while it ran the kernel killed a process for want of memory
+  char last_state = 0;           // of its process at the deadline, as process_probe has it
+  std::string output;            // everything from its standard output
+  std::string error_tail;        // the end of its standard error
+};
+
+// Runs several children at a time. Not more than one pool at a time per process.
+class child_pool {
+ public:
+  explicit child_pool(signal_watch& signals);
+  ~child_pool();  // kills what still runs
+  child_pool(const child_pool&) = delete;
+  child_pool& operator=(const child_pool&) = delete;
+
+  // Starts this executable with `arguments` and hands it `input` as its standard input. `probe` tells
+  // how it fares. Throws std::system_error if no process can be started.
+  void start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
+             std::chrono::seconds deadline, process_probe probe = kernel_probe());
+  std::size_t running() const { return children_.size(); }
+
+  // Waits for the next child to end; nothing if a stop signal came first.
+  std::optional<child_report> wait();
+  // Kills every child and its group, and waits for them.
+  void kill_all();
+
+ private:
+  struct child;
+  void poll_once();
+  std::optional<child_report> reap();
+
+  signal_watch* signals_;
+  std::vector<std::unique_ptr<child>> children_;
+};
+
+// Called first in a child's own code: from here on it dies with its parent, at once if `parent` is its
+// parent no more, and before its parent if memory runs out.
+void die_with_parent(int parent);
+
+// "SIGABRT".
+std::string signal_name(int signal);
+
+}  // namespace um

@@ -1,0 +1,28 @@
+// The flow of one experiment, in the calling process: network, backend, profile, budget, plan,
+// proof, addresses, execution, record. Refusals and failures are outcomes of the record.
+#pragma once
+
+#include <functional>
+
+#include "harness/records/record.hpp"
+
+namespace um {
+
+// `work.what` is completed. `tell` hears of the record as it stands before another pass counts what the
+// driver does, lest a failure there cost the times. Throws only what no experiment should: defects of the
+// program.
+record run_cell(const cell& work, const std::function<void(const record&)>& tell = {});
+
+// The record of a cell as `fill_in` leaves it; a refusal or failure that it throws becomes outcome and
+// reason.
+record with_outcome(const cell& work, const std::function<void(record&)>& fill_in);
+
+// The plan alone, ready to be kept in a file. Throws infeasible, unsupported or out_of_memory.
+struct planned {
+  plan_file file;
+  graph network;
+  execution_plan steps;
+};
+planned plan_cell(const cell& work);
+
+}  // namespace um

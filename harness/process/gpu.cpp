@@ -1,0 +1,210 @@
+#include "harness/process/gpu.hpp"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <fstream>
+
+#include "backends/cuda/cuda_backend.hpp"
+#include "backends/cuda/cupti_counters.hpp"
+#include "harness/records/suggest.hpp"
+#include "measure/parameters.hpp"
+#include "um_allocators/arena.hpp"
+#include "um_allocators/check.hpp"
+#include "um_allocators/handle.hpp"
+
+namespace um {
+namespace {
+
+// "13.0" of 13000.
+std::string cuda_version(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+// "9.19.0" of 91900.
+std::string cudnn_version(std::size_t number) {
+  return fmt::format("{}.{}.{}", number / 10000, number % 10000 / 100, number % 100);
+}
+
+bool attribute(cudaDeviceAttr what, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, what, device));
+  return value != 0;
+}
+
+// The version number in "NVRM version: NVIDIA UNIX ... Module  580.159.04  Release Build ...".
+std::optional<std::string> driver_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    const bool dotted = word.find('.') != std::string::npos;
+    if (dotted && word.find_first_not_of("0123456789.") == std::string::npos) return word;
+  }
+  return std::nullopt;
+}
+
+// Tells GPUs apart without naming one (FNV-1a over the identifier).
+std::string hashed(const cudaUUID_t& uuid) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char byte : uuid.bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
+  return fmt::format("{:016x}", hash);
+}
+
+std::string cublas_version() {
+  int major = 0, minor = 0, patch = 0;
+  cublasLtGetProperty(MAJOR_VERSION, &major);
+  cublasLtGetProperty(MINOR_VERSION, &minor);
+  cublasLtGetProperty(PATCH_LEVEL, &patch);
+  return fmt::format("{}.{}.{}", major, minor, patch);
+}
+
+std::string bus_id(int device) {
+  std::array<char, 32> text{};
+  check(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device));
+  std::string id = text.data();
+  std::transform(id.begin(), id.end(), id.begin(), [](unsigned char c) { return std::tolower(c); });
+  return id;
+}
+
+// While copies run: an idle link saves power by a lower generation.
+gpu_state state_under_load(const nvml& gpu) {
+  constexpr byte_count bytes = 32 * MiB;
+  constexpr int copies = 128;
+  const arena from = pinned_arena(bytes), to = device_arena(bytes);
+  const stream on = make_stream();
+  for (int i = 0; i < copies; ++i) {
+    check(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyHostToDevice, on.get()));
+  }
+  const gpu_state loaded = gpu.state();
+  check(cudaStreamSynchronize(on.get()));
+  return loaded;
+}
+
+constexpr std::array facts_under_load{"pcie_generation", "pcie_width", "other_processes"};
+
+void add_nvml_facts(fact_sheet& facts, int device) {
+  try {
+    const nvml gpu(bus_id(device));
+    fact_sheet told = gpu.facts();
+    facts.known.merge(told.known);
+    facts.missing.merge(told.missing);
+    const gpu_state loaded = state_under_load(gpu);
+    const std::array values{loaded.pcie_generation, loaded.pcie_width, loaded.other_processes};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      facts.put(facts_under_load[i], values[i] ? std::optional(std::to_string(*values[i])) : std::nullopt,
+                "NVML does not tell");
+    }
+  } catch (const unsupported& reason) {
+    for (const char* name : nvml_facts) facts.put(name, std::nullopt, reason.what());
+    for (const char* name : facts_under_load) facts.put(name, std::nullopt, reason.what());
+  }
+}
+
+// What answers a kernel that touches memory of the C library: the driver by faults, the link's hardware,
+// nothing.
+const char* addressing(int device) {
+  if (!attribute(cudaDevAttrPageableMemoryAccess, device)) return "none";
+  return attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables, device) ? "ats" : "hmm";
+}
+
+fact_sheet more_facts(const cudaDeviceProp& properties, int device) {
+  const auto yes = [](bool b) { return b ? "yes" : "no"; };
+  fact_sheet facts = gpu_facts_in("/", bus_id(device));
+  facts.known["uuid_hash"] = hashed(properties.uuid);
+  facts.known["cublas"] = cublas_version();
+  facts.known["ecc"] = yes(properties.ECCEnabled != 0);
+  facts.known["addressing"] = addressing(device);
+  facts.known["host_accesses_device_memory"] =
+      yes(attribute(cudaDevAttrDirectManagedMemAccessFromHost, device));
+  add_nvml_facts(facts, device);
+  return facts;
+}
+
+void refuse_absent(int device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) {
+    throw unsupported(fmt::format(
+        "no GPU can be used: {}; check the driver with nvidia-smi, or use a simulated machine (sim:NAME)",
+        status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)));
+  }
+  if (device >= count) {
+    throw unsupported(
+        fmt::format("there is no GPU cuda:{}; this machine has cuda:0 to cuda:{}", device, count - 1));
+  }
+}
+
+}  // namespace
+
+bool built_with_cuda() {
+  return true;
+}
+
+std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription) {
+  refuse_absent(device);
+  cuda_options options;
+  options.workspace_cap = workspace_cap;
+  options.allow_native_oversubscription = allow_native_oversubscription;
+  return open_cuda(device, options);
+}
+
+gpu_facts probe_gpu(int device) {
+  refuse_absent(device);
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device));
+  int driver = 0, runtime = 0;
+  check(cudaDriverGetVersion(&driver));
+  check(cudaRuntimeGetVersion(&runtime));
+  gpu_facts gpu;
+  gpu.device = device;
+  gpu.name = properties.name;
+  gpu.driver = driver_version();
+  gpu.memory_bytes = properties.totalGlobalMem;
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  gpu.free_bytes = free;
+  gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
+  gpu.concurrent_managed_access = attribute(cudaDevAttrConcurrentManagedAccess, device);
+  gpu.pageable_memory_access = attribute(cudaDevAttrPageableMemoryAccess, device);
+  gpu.cuda_driver = cuda_version(driver);
+  gpu.cuda_runtime = cuda_version(runtime);
+  gpu.cudnn = cudnn_version(cudnnGetVersion());
+  gpu.facts = more_facts(properties, device);
+  if (!gpu.driver) gpu.facts.missing["driver"] = "/proc/driver/nvidia/version does not tell";
+  return gpu;
+}
+
+observer observer_of(int device, std::uint32_t iterations) {
+  try {
+    return {iterations, nvml(bus_id(device))};
+  } catch (const unsupported& reason) {
+    return {iterations, std::nullopt, reason.what()};
+  }
+}
+
+std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+                                   std::uint32_t iterations) {
+  unified_memory_counter counter;
+  std::vector<counters> all;
+  execution_request how{.iterations = iterations};
+  how.watch = [&](std::uint32_t done) {
+    if (done == 0) return counter.start();
+    const unified_memory_counts counts = counter.stop();
+    if (!is_whole(counts)) throw unsupported("CUPTI lost records");
+    all.push_back(counters_of(counts));
+  };
+  on.execute(g, plan, how);
+  return all;
+}
+
+measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress) {
+  refuse_absent(device);
+  measure::bench on(device);
+  return measure::calibrate(on, progress);
+}
+
+}  // namespace um

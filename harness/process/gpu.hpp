@@ -1,0 +1,31 @@
+// The CUDA half of the harness, or its absence: a build without CUDA links gpu_absent.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "harness/process/observer.hpp"
+#include "harness/records/environment.hpp"
+#include "measure/figures.hpp"
+
+namespace um {
+
+bool built_with_cuda();
+
+// All initialise CUDA, so only processes made for one cell or one question may call them. They
+// throw unsupported with one clear line if there is no CUDA backend, no driver or no such GPU.
+std::unique_ptr<backend> open_gpu(int device, byte_count workspace_cap, bool allow_native_oversubscription);
+gpu_facts probe_gpu(int device);
+// Of a run of `iterations` on it; without NVML it says so.
+observer observer_of(int device, std::uint32_t iterations);
+// Runs the plan with the driver's counters on: what each iteration moved. Throws unsupported with the reason
+// where they cannot be had.
+std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+                                   std::uint32_t iterations);
+// Takes up to a minute; `progress` hears of each measurement.
+measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress);
+
+}  // namespace um

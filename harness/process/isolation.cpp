@@ -1,0 +1,184 @@
+#include "harness/process/isolation.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "core/errors.hpp"
+#include "harness/json/json.hpp"
+#include "harness/process/flow.hpp"
+#include "harness/process/gpu.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::chrono::seconds gpu_deadline{60};
+constexpr std::string_view late = "late_";
+constexpr int refused = 2;  // exit code of probe-gpu; the reason is its standard error
+
+// How the cell of this key is asked to fail (see run_cell_process); "" is not at all.
+std::string_view asked_failure(const std::string& key) {
+  const char* asked = std::getenv("UMBENCH_TEST_CELL");
+  const std::string_view text = asked ? asked : "";
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos || key.find(text.substr(colon + 1)) == std::string::npos) return {};
+  return text.substr(0, colon);
+}
+
+// Leaves this process no more memory than it has.
+void tighten_memory() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit tight{pages * static_cast<std::size_t>(getpagesize()), RLIM_INFINITY};
+  setrlimit(RLIMIT_AS, &tight);
+}
+
+void fail_as_asked(std::string_view how, const cell& work) {
+  if (how == "abort") {
+    std::cerr << "asked to abort" << std::endl;
+    std::abort();
+  }
+  if (how == "exit") {
+    std::cerr << "asked to exit" << std::endl;
+    std::_Exit(3);
+  }
+  if (how == "kill" || how == "out_of_memory") raise(SIGKILL);
+  if (how == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
+  if (how == "half") std::cout << to_json(blank_record(work.what)).substr(0, 100) << std::flush;
+  if (how == "garbage" || how == "half") std::_Exit(0);
+  if (how == "memory") tighten_memory();
+  while (how == "hang" || how == "sleep") pause();
+}
+
+// The kernel's, unless the cell is asked to seem to sleep for ever or to be taken for want of memory.
+process_probe probe_for(std::string_view how) {
+  process_probe probe = kernel_probe();
+  if (how == "sleep") probe.state = [](pid_t) { return 'D'; };
+  if (how == "out_of_memory") probe.out_of_memory_kills = [n = std::uint64_t{0}]() mutable { return ++n; };
+  return probe;
+}
+
+// ": " and the last words of standard error, if there were any.
+std::string last_words(const child_report& report) {
+  constexpr std::size_t most = 400;
+  std::string text = one_line(report.error_tail);
+  if (text.size() > most) text = "..." + text.substr(text.size() - most);
+  return text.empty() ? "" : ": " + text;
+}
+
+std::string exit_text(const child_report& report) {
+  if (report.signal) {
+    return fmt::format("killed by {}{}{}", signal_name(*report.signal),
+                       *report.signal == SIGKILL ? " from outside" : "", last_words(report));
+  }
+  return fmt::format("exited with code {}{}", report.exit_code.value_or(-1), last_words(report));
+}
+
+record failed(const cell& work, outcome result, std::string reason) {
+  record r = blank_record(work.what);
+  r.result = result;
+  r.reason = std::move(reason);
+  return r;
+}
+
+std::string_view last_line(std::string_view text) {
+  return text.substr(text.rfind('\n') + 1);
+}
+
+// Nothing if its process did not get so far: such a record ends its line, the final one does not.
+std::optional<record> told_before_counting(const child_report& report) {
+  const std::size_t end = report.output.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  try {
+    return record_from_json(std::string_view(report.output).substr(0, end), "the cell's process");
+  } catch (const input_error&) {
+    return std::nullopt;
+  }
+}
+
+record how_it_ended(const cell& work, const child_report& report) {
+  if (report.stuck) {
+    return failed(
+        work, outcome::hung,
+        fmt::format("no result after {} s, and its process sleeps in the kernel (state {}) where it "
+                    "cannot be killed; reboot the machine before its GPU is used again",
+                    work.what.deadline_s, report.last_state ? report.last_state : '?'));
+  }
+  if (report.timed_out) {
+    return failed(work, outcome::timeout,
+                  fmt::format("no result after {} s; its process was killed", work.what.deadline_s));
+  }
+  if (report.signal == SIGKILL && report.memory_ran_out) {
+    return failed(work, outcome::host_out_of_memory,
+                  "the kernel killed its process: the host, or its control group, ran out of memory");
+  }
+  if (report.exit_code != 0) return failed(work, outcome::crashed, exit_text(report));
+  try {
+    return record_from_json(last_line(report.output), "the cell's process");
+  } catch (const input_error& error) {
+    return failed(work, outcome::crashed, fmt::format("gave no record: {}", error.what()));
+  }
+}
+
+}  // namespace
+
+record record_of(const cell& work, const child_report& report) {
+  record end = how_it_ended(work, report);
+  if (is_result(end.result) || end.result == outcome::hung) return end;
+  std::optional<record> told = told_before_counting(report);
+  if (!told) return end;
+  told->counters_reason = fmt::format("the pass that counts: {}", *end.reason);
+  return *told;
+}
+
+void start_cell(child_pool& pool, std::size_t id, const cell& work) {
+  pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
+             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(key_of(work.what))));
+}
+
+int run_cell_process(int parent) {
+  die_with_parent(parent);
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  const cell work = cell_from_json(text, "standard input");
+  const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
+  std::string_view failure = asked_failure(key_of(work.what));
+  if (failure.starts_with(late)) {
+    tell(run_cell(work));
+    failure.remove_prefix(late.size());
+  }
+  fail_as_asked(failure, work);
+  std::cout << to_json(run_cell(work, tell)) << std::flush;
+  return std::cout ? 0 : 1;
+}
+
+gpu_facts ask_for_gpu(signal_watch& signals, int device) {
+  child_pool pool(signals);
+  pool.start(0, {gpu_command, std::to_string(getpid()), std::to_string(device)}, "", gpu_deadline);
+  const auto report = pool.wait();
+  if (!report) throw input_error("interrupted while looking for the GPU");
+  if (report->exit_code == 0) return gpu_from_json(report->output, "probe-gpu");
+  if (report->exit_code == refused) throw input_error(one_line(report->error_tail));
+  throw input_error(fmt::format("cannot use cuda:{}: the question for the GPU {}", device,
+                                report->timed_out ? "had no answer in a minute" : exit_text(*report)));
+}
+
+int probe_gpu_process(int parent, int device) {
+  die_with_parent(parent);
+  try {
+    std::cout << to_json(probe_gpu(device)) << std::flush;
+    return 0;
+  } catch (const unsupported& error) {
+    std::cerr << error.what() << std::flush;
+    return refused;
+  }
+}
+
+}  // namespace um

@@ -1,0 +1,39 @@
+// Cells in processes of their own: what a child is asked, and what its end means.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/process/child.hpp"
+#include "harness/records/environment.hpp"
+#include "harness/records/record.hpp"
+
+namespace um {
+
+// The hidden subcommands that the children run; the first argument of each is the parent's process
+// number.
+inline constexpr const char* cell_command = "run-cell";
+inline constexpr const char* gpu_command = "probe-gpu";
+
+// Starts the cell's process; its deadline is the experiment's.
+void start_cell(child_pool& pool, std::size_t id, const cell& work);
+
+// The record of a cell whose process has ended, well or not. One that failed while it counted keeps its
+// times.
+record record_of(const cell& work, const child_report& report);
+
+// The body of `run-cell`: reads the cell from standard input, writes the record to standard output.
+// The environment variable UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the
+// tests of isolation use it. HOW: abort, exit, kill, garbage (instead of a record), half (of a record),
+// memory (none is left), hang; and, seen so by the parent alone, out_of_memory and sleep (uninterruptible).
+// late_HOW: not before the times are told, as if while counting.
+int run_cell_process(int parent);
+
+// Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
+// is no such GPU or no CUDA backend.
+gpu_facts ask_for_gpu(signal_watch& signals, int device);
+
+// The body of `probe-gpu`.
+int probe_gpu_process(int parent, int device);
+
+}  // namespace um

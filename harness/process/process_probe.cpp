@@ -1,0 +1,45 @@
+#include "harness/process/process_probe.hpp"
+
+#include <fstream>
+#include <string>
+
+#include "harness/process/cgroup.hpp"
+
+namespace um {
+namespace {
+
+char state_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) return 0;
+  const std::size_t name_end = line.rfind(')');  // the name may hold anything
+  return name_end == std::string::npos || name_end + 2 >= line.size() ? char{0} : line[name_end + 2];
+}
+
+// The number behind `label` in a file of "label number" lines; 0 without it.
+std::uint64_t counted(const std::filesystem::path& path, std::string_view label) {
+  std::ifstream file(path);
+  std::string name;
+  for (std::uint64_t value = 0; file >> name >> value;) {
+    if (name == label) return value;
+  }
+  return 0;
+}
+
+std::uint64_t kills() {
+  std::uint64_t sum = counted("/proc/vmstat", "oom_kill");
+  if (const auto folder = own_cgroup()) sum += counted(*folder / "memory.events", "oom_kill");
+  return sum;
+}
+
+}  // namespace
+
+process_probe kernel_probe() {
+  return {state_of, kills};
+}
+
+void volunteer_for_out_of_memory() {
+  std::ofstream("/proc/self/oom_score_adj") << 1000;
+}
+
+}  // namespace um

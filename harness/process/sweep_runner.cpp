@@ -1,0 +1,188 @@
+#include "harness/process/sweep_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "harness/json/json.hpp"
+#include "harness/process/isolation.hpp"
+#include "harness/records/digests.hpp"
+#include "harness/records/summary.hpp"
+
+namespace um {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+// "00:12", "1:02:03".
+std::string clock_text(std::chrono::seconds time) {
+  const auto s = time.count();
+  return s < 3600 ? fmt::format("{:02}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+class sweep_run {
+ public:
+  sweep_run(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
+            signal_watch& signals, std::FILE* progress)
+      : cells_(cells), settings_(settings), file_(file), pool_(signals), progress_(progress) {
+    for (record r : file.earlier()) digests_.check(r);
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (const record* r = finished_record(file.earlier(), cells[i].what)) {
+        done_.emplace(i, *r);
+      } else if (const record* hung = hung_before(cells[i].what)) {
+        done_.emplace(i, *hung);
+        note_end(cells[i], *hung);
+      } else {
+        waiting_.push_back(i);
+      }
+    }
+    skipped_ = done_.size();
+  }
+
+  std::size_t skipped() const { return skipped_; }
+  bool nothing_to_do() const { return waiting_.empty(); }
+
+  // False if a stop signal came.
+  bool run() {
+    std::size_t next = 0;
+    while (true) {
+      while (!hung_ && next < waiting_.size() && pool_.running() < settings_.jobs) begin(waiting_[next++]);
+      write_in_order();
+      if (pool_.running() == 0) return true;
+      const auto report = pool_.wait();
+      if (!report) return false;
+      record r = record_of(cells_[report->id], *report);
+      note_end(cells_[report->id], r);
+      if (r.result == outcome::hung) hung_ = r.key;
+      ended_.emplace(report->id, std::move(r));
+    }
+  }
+
+  sweep_result result() {
+    sweep_result all;
+    all.hung = hung_;
+    for (auto& [index, r] : done_) {
+      all.failed += is_result(r.result) ? 0 : 1;
+      all.records.push_back(std::move(r));
+    }
+    return all;
+  }
+
+ private:
+  // The loosest cell of a line that timed out or hung.
+  struct line_end {
+    experiment what;
+    outcome result;
+  };
+
+  const record* hung_before(const experiment& e) const {
+    const record* r = settings_.run_all ? nullptr : last_record(file_.earlier(), e);
+    return r && r->result == outcome::hung ? r : nullptr;
+  }
+
+  void note_end(const cell& work, const record& r) {
+    if (settings_.run_all || (r.result != outcome::timeout && r.result != outcome::hung)) return;
+    const auto [at, is_new] = line_ends_.emplace(line_of(work.what), line_end{work.what, r.result});
+    if (!is_new && is_tighter(at->second.what, work.what)) at->second = {work.what, r.result};
+  }
+
+  void begin(std::size_t index) {
+    const cell& work = cells_[index];
+    const auto end = line_ends_.find(line_of(work.what));
+    if (end == line_ends_.end() || !is_tighter(work.what, end->second.what)) {
+      start_cell(pool_, index, work);
+      return;
+    }
+    record r = blank_record(work.what);
+    r.result = end->second.result;
+    r.reason = fmt::format("not run: {} {}; --no-skip runs it all the same", key_of(end->second.what),
+                           r.result == outcome::hung ? "hung" : "timed out");
+    ended_.emplace(index, std::move(r));
+  }
+
+  void write_in_order() {
+    while (written_ < waiting_.size()) {
+      auto next = ended_.extract(waiting_[written_]);
+      if (next.empty()) return;
+      record& r = next.mapped();
+      digests_.check(r);
+      file_.append(r);
+      ++written_;
+      report(r);
+      done_.emplace(next.key(), std::move(r));
+    }
+  }
+
+  void report(const record& r) const {
+    const std::string total = std::to_string(cells_.size());
+    const std::chrono::duration<double> spent = clock::now() - begin_;
+    const double left =
+        spent.count() / static_cast<double>(written_) * static_cast<double>(waiting_.size() - written_);
+    const std::chrono::seconds rounded{static_cast<std::int64_t>(left + 0.5)};
+    fmt::print(progress_, "[{:>{}}/{}] {} ... {}, {} left\n", skipped_ + written_, total.size(), total, r.key,
+               outcome_text(r), clock_text(rounded));
+    std::fflush(progress_);
+  }
+
+  const std::vector<cell>& cells_;
+  sweep_settings settings_;
+  record_file& file_;
+  child_pool pool_;
+  std::FILE* progress_;
+  digest_book digests_;
+  clock::time_point begin_ = clock::now();
+  std::vector<std::size_t> waiting_;       // cells to run, in order
+  std::size_t skipped_ = 0, written_ = 0;  // written_ counts within waiting_
+  std::map<std::size_t, record> ended_;    // waiting for their turn to be written
+  std::map<std::size_t, record> done_;
+  std::map<std::string, line_end> line_ends_;
+  std::optional<std::string> hung_;
+};
+
+std::string without_time(environment e) {
+  e.created.clear();
+  return to_json(e);
+}
+
+}  // namespace
+
+const record* last_record(const std::vector<record>& earlier, const experiment& e) {
+  const std::string key = key_of(e);
+  const auto last =
+      std::find_if(earlier.rbegin(), earlier.rend(), [&](const record& r) { return r.key == key; });
+  return last == earlier.rend() ? nullptr : &*last;
+}
+
+const record* finished_record(const std::vector<record>& earlier, const experiment& e) {
+  const record* last = last_record(earlier, e);
+  if (last == nullptr || !is_result(last->result) || last->iterations != e.iterations) return nullptr;
+  if (e.timeline && last->result == outcome::ok && !last->timeline) return nullptr;
+  return last;
+}
+
+bool same_environment(const environment& a, const environment& b) {
+  return without_time(a) == without_time(b);
+}
+
+void note_environment(record_file& file, const environment& here) {
+  const auto& before = file.environments();
+  if (before.empty() || !same_environment(before.back(), here)) file.append(here);
+}
+
+sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
+                       const environment& here, signal_watch& signals, std::FILE* progress) {
+  sweep_run run(cells, settings, file, signals, progress);
+  if (run.skipped() > 0) {
+    fmt::print(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(),
+               file.path().string());
+  }
+  if (!run.nothing_to_do()) note_environment(file, here);
+  const bool complete = run.run();
+  sweep_result result = run.result();
+  if (!complete) result.stopped_by = signals.stop_signal();
+  return result;
+}
+
+}  // namespace um

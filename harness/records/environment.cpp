@@ -1,0 +1,160 @@
+#include "harness/records/environment.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "harness/process/cgroup.hpp"
+#include "harness/process/gpu.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+std::optional<std::string> first_line(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  if (!std::getline(in, line)) return std::nullopt;
+  return line;
+}
+
+// The text behind `label` and what separates them, on the first line that starts with it.
+std::optional<std::string> labelled(const std::filesystem::path& file, std::string_view label) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(label)) continue;
+    const std::size_t begin = line.find_first_not_of(" \t:=\"", label.size());
+    const std::size_t end = line.find_last_not_of(" \t\"");
+    if (begin != std::string::npos && end >= begin) return line.substr(begin, end - begin + 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<byte_count> memory_bytes() {
+  const auto total = labelled("/proc/meminfo", "MemTotal");
+  return total ? parse_bytes(total->substr(0, total->find(' ')) + "KiB") : std::nullopt;
+}
+
+// The limit of the own group, or that of version 1, where a value beyond any memory means none.
+std::optional<byte_count> cgroup_limit() {
+  constexpr byte_count none_from = byte_count{1} << 60;
+  if (const auto limit = own_cgroup_memory().limit) return limit;
+  const auto line = first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+  const auto bytes = line ? parse_bytes(*line) : std::nullopt;
+  return bytes && *bytes < none_from ? bytes : std::nullopt;
+}
+
+// The word in brackets of "always [madvise] never".
+std::optional<std::string> chosen_word(const std::optional<std::string>& line) {
+  const std::size_t begin = line ? line->find('[') : std::string::npos;
+  const std::size_t end = begin == std::string::npos ? begin : line->find(']', begin);
+  if (end == std::string::npos) return std::nullopt;
+  return line->substr(begin + 1, end - begin - 1);
+}
+
+std::string silent(std::string_view file) {
+  return fmt::format("/{} does not tell", file);
+}
+
+std::size_t entries(const std::filesystem::path& folder, std::string_view prefix) {
+  std::error_code error;
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    count += entry.path().filename().string().starts_with(prefix);
+  }
+  return count;
+}
+
+host_facts collect_host() {
+  host_facts host;
+  host.os = labelled("/etc/os-release", "PRETTY_NAME");
+  utsname name{};
+  if (uname(&name) == 0) host.kernel = fmt::format("{} {}", name.sysname, name.release);
+  host.cpu = labelled("/proc/cpuinfo", "model name");
+  if (const unsigned cores = std::thread::hardware_concurrency(); cores > 0) host.cores = cores;
+  host.memory_bytes = memory_bytes();
+  host.cgroup_limit_bytes = cgroup_limit();
+  host.facts = host_facts_in("/");
+  if (!host.cpu) host.facts.missing["cpu"] = silent("proc/cpuinfo");
+  return host;
+}
+
+std::optional<std::map<std::string, std::string>> uvm_parameters() {
+  std::error_code error;
+  std::map<std::string, std::string> parameters;
+  std::filesystem::directory_iterator files("/sys/module/nvidia_uvm/parameters", error);
+  if (error) return std::nullopt;
+  for (const auto& file : files) {
+    if (const auto value = first_line(file.path())) parameters[file.path().filename().string()] = *value;
+  }
+  return parameters;
+}
+
+}  // namespace
+
+void fact_sheet::put(const std::string& name, const std::optional<std::string>& value,
+                     const std::string& why_not) {
+  if (value && !value->empty()) {
+    known[name] = one_line(*value);
+  } else {
+    missing[name] = one_line(why_not);
+  }
+}
+
+fact_sheet host_facts_in(const std::filesystem::path& root) {
+  constexpr const char* governor = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
+  constexpr const char* huge_pages = "sys/kernel/mm/transparent_hugepage/enabled";
+  constexpr const char* nodes = "sys/devices/system/node";
+  fact_sheet facts;
+  facts.put("governor", first_line(root / governor), silent(governor));
+  facts.put("huge_pages", chosen_word(first_line(root / huge_pages)), silent(huge_pages));
+  facts.put("swap", labelled(root / "proc/meminfo", "SwapTotal"), silent("proc/meminfo"));
+  const std::size_t count = entries(root / nodes, "node");
+  facts.put("numa_nodes", count > 0 ? std::optional(std::to_string(count)) : std::nullopt, silent(nodes));
+  facts.known["iommu"] = entries(root / "sys/class/iommu", "") > 0 ? "on" : "off";
+  std::optional<std::string> virtual_machine;
+  if (const auto flags = labelled(root / "proc/cpuinfo", "flags")) {
+    virtual_machine = (*flags + " ").find(" hypervisor ") != std::string::npos ? "yes" : "no";
+  }
+  facts.put("virtual_machine", virtual_machine, silent("proc/cpuinfo"));
+  return facts;
+}
+
+fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id) {
+  constexpr const char* devices = "sys/bus/pci/devices";
+  constexpr const char* module = "proc/driver/nvidia/version";
+  fact_sheet facts;
+  for (const auto& [name, file] : {std::pair{"numa_node", "numa_node"},
+                                   {"pcie_most_speed", "max_link_speed"},
+                                   {"pcie_most_width", "max_link_width"},
+                                   {"iommu_domain", "iommu_group/type"}}) {
+    facts.put(name, first_line(root / devices / pci_bus_id / file),
+              silent(fmt::format("{}/*/{}", devices, file)));
+  }
+  std::optional<std::string> flavour;
+  if (const auto line = first_line(root / module)) {
+    flavour = line->find("Open Kernel Module") == std::string::npos ? "proprietary" : "open";
+  }
+  facts.put("kernel_module", flavour, silent(module));
+  return facts;
+}
+
+environment collect_environment(std::optional<gpu_facts> gpu) {
+  environment e;
+  e.umbench = version_text();
+  e.compiler = compiler_text();
+  e.has_cuda_backend = built_with_cuda();
+  e.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  e.host = collect_host();
+  e.gpu = std::move(gpu);
+  e.nvidia_uvm = uvm_parameters();
+  if (!e.nvidia_uvm) e.host.facts.missing["nvidia_uvm"] = "there is no /sys/module/nvidia_uvm/parameters";
+  return e;
+}
+
+}  // namespace um

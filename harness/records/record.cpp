@@ -1,0 +1,54 @@
+#include "harness/records/record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "harness/records/strategies.hpp"
+
+namespace um {
+
+std::string_view to_text(outcome o) {
+  constexpr std::array<std::string_view, all_outcomes.size()> names{
+      "ok",      "infeasible", "out_of_memory", "host_out_of_memory", "unsupported",
+      "timeout", "crashed",    "hung",          "wrong_result"};
+  return names.at(static_cast<std::size_t>(o));
+}
+
+record blank_record(const experiment& e) {
+  record r;
+  r.key = key_of(e);
+  r.network = e.network;
+  r.strategy = e.strategy;
+  r.strategy_knobs = e.strategy_knobs;
+  r.rules = e.rules ? e.rules : rules_named(e.strategy);
+  r.ratio = e.ratio;
+  r.mode = e.mode.value();
+  r.backend = e.backend;
+  r.workspace_cap = e.workspace_cap;
+  r.iterations = e.iterations;
+  r.simulated = parse_backend(e.backend).simulated;
+  r.memory.budget = e.budget;
+  r.observed.reason = r.simulated ? "simulated" : "no iteration ended";
+  return r;
+}
+
+std::optional<double> steady_ns(const record& r) {
+  if (r.result != outcome::ok || r.samples.empty()) return std::nullopt;
+  std::vector<nanoseconds> times(r.samples.begin() + (r.samples.size() > 1 ? 1 : 0), r.samples.end());
+  std::sort(times.begin(), times.end());
+  const std::size_t half = times.size() / 2;
+  const auto upper = static_cast<double>(times[half]);
+  return times.size() % 2 == 1 ? upper : (static_cast<double>(times[half - 1]) + upper) / 2;
+}
+
+std::string group_of(const record& r) {
+  std::string knobs;
+  for (const auto& [name, value] : r.network.knobs) knobs += fmt::format(",{}={}", name, value);
+  return fmt::format("{}{}/b{}/{}{}/{}/{}/{}/{}/{}", r.network.name, knobs, r.network.batch,
+                     to_text(r.network.mode), r.network.sgd ? "+sgd" : "", to_text(r.network.joined),
+                     storage_text(r.network), r.workspace_cap.value_or(0), r.backend, r.device.value_or("?"));
+}
+
+}  // namespace um

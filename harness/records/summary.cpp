@@ -1,0 +1,176 @@
+#include "harness/records/summary.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace um {
+namespace {
+
+std::string row(std::string_view label, const std::string& text) {
+  return fmt::format("  {:<11}{}\n", label, text);
+}
+
+// The footprint, then a row a term: what is live at the peak, and what packing adds to it.
+std::string footprint_rows(const footprint_terms& f) {
+  const byte_count live = f.total - f.fragmentation;
+  std::string text = row(
+      "footprint", fmt::format("{}, {:.3f} of what is live at the peak", to_text(f.total),
+                               live == 0 ? 1.0 : static_cast<double>(f.total) / static_cast<double>(live)));
+  for (const auto& [name, bytes] : {std::pair{"weights", f.parameters},
+                                    {"gradients of weights", f.parameter_gradients},
+                                    {"activations", f.activations},
+                                    {"gradients of activations", f.activation_gradients},
+                                    {"inputs and labels", f.inputs},
+                                    {"workspace", f.workspace},
+                                    {"fragmentation", f.fragmentation}}) {
+    text += row("", fmt::format("{:<26}{}", name, to_text(bytes)));
+  }
+  return text;
+}
+
+std::string bytes_or_unknown(std::initializer_list<std::optional<byte_count>> parts) {
+  byte_count sum = 0;
+  for (const auto& part : parts) {
+    if (!part) return "not observed";
+    sum += *part;
+  }
+  return to_text(sum);
+}
+
+std::string moved_text(const counters& c) {
+  return fmt::format(
+      "to the device {}, to the host {}",
+      bytes_or_unknown({c.fault_to_device_bytes, c.prefetch_to_device_bytes, c.copy_to_device_bytes}),
+      bytes_or_unknown({c.driver_evict_bytes, c.plan_evict_bytes, c.copy_to_host_bytes}));
+}
+
+std::string memory_rows(const memory_figures& m) {
+  std::string text;
+  if (m.footprint) text += footprint_rows(*m.footprint);
+  if (m.budget) text += row("budget", to_text(*m.budget));
+  if (m.device_arena && m.managed_arena && m.pinned_arena) {
+    text += row("arenas", fmt::format("device {}, managed {}, pinned host {}", to_text(*m.device_arena),
+                                      to_text(*m.managed_arena), to_text(*m.pinned_arena)));
+  }
+  return text;
+}
+
+std::string faults_text(const counters& c) {
+  if (!c.faults || !c.fault_batches) return "";
+  return fmt::format(", {} faults in {} batches", *c.faults, *c.fault_batches);
+}
+
+std::string amplification_text(const record& r) {
+  const auto times = amplification(*r.last, r.memory.touched.value_or(0));
+  return times ? fmt::format(" ({:.2f} times what is touched)", *times) : "";
+}
+
+std::string observed_rows(const observation& o) {
+  std::string text;
+  if (o.host_cpu) text += row("processor", time_text(static_cast<double>(*o.host_cpu)) + " an iteration");
+  if (o.energy_uj)
+    text += row("energy", fmt::format("{:.3g} J an iteration", static_cast<double>(*o.energy_uj) / 1e6));
+  if (o.after && o.after->throttled_by && !o.after->throttled_by->empty()) {
+    text += row("clocks", fmt::format("held down: {}", fmt::join(*o.after->throttled_by, ", ")));
+  }
+  return text;
+}
+
+std::size_t count_of(const memory_plan& plan, std::size_t kind) {
+  std::size_t n = 0;
+  for (const action& a : plan.actions) n += a.index() == kind;
+  return n;
+}
+
+std::string homes_text(const memory_plan& plan) {
+  std::array<std::size_t, 4> count{};
+  for (const residence home : plan.home) ++count.at(static_cast<std::size_t>(home));
+  return fmt::format("{} device, {} staged, {} managed, {} host", count[0], count[1], count[2], count[3]);
+}
+
+std::string launched_text(launch_way way) {
+  switch (way) {
+    case launch_way::cuda_graph:
+      return "as one CUDA graph";
+    case launch_way::operator_graphs:
+      return "operator by operator, each a CUDA graph";
+    case launch_way::streams:
+    case launch_way::simulated:
+      return "call by call";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string time_text(double ns) {
+  struct unit {
+    double ns;
+    const char* name;
+  };
+  const unit u = ns >= 1e9 ? unit{1e9, "s"} : ns >= 1e5 ? unit{1e6, "ms"} : unit{1e3, "us"};
+  const double value = ns / u.ns;
+  const int decimals = value < 1 ? 3 : value < 10 ? 2 : value < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, u.name);
+}
+
+std::string provenance(const record& r) {
+  if (!r.simulated) return fmt::format("measured on {}", r.device.value_or(r.backend));
+  return fmt::format("simulated on machine file {}, figures {}", parse_backend(r.backend).machine,
+                     r.calibrated.value_or(false) ? "calibrated" : "not calibrated");
+}
+
+std::string provenance(const machine& m) {
+  const std::string text = all_measured(m) ? "calibrated" : "not calibrated";
+  if (m.estimated.empty()) return text;
+  return fmt::format("{}, {} of its figures estimated", text, m.estimated.size());
+}
+
+std::string outcome_text(const record& r) {
+  if (const auto time = steady_ns(r)) return fmt::format("{} {}", time_text(*time), to_text(r.result));
+  return r.reason ? fmt::format("{}: {}", to_text(r.result), *r.reason) : std::string(to_text(r.result));
+}
+
+std::string summary(const record& r) {
+  std::string text = r.key + "\n";
+  text += row("", provenance(r));
+  text += row("outcome", std::string(to_text(r.result)) + (r.reason ? ": " + *r.reason : ""));
+  text += memory_rows(r.memory);
+  if (const auto time = steady_ns(r)) {
+    text += row("iteration", fmt::format("first {}, then {} (median of {})",
+                                         time_text(static_cast<double>(r.samples.front())), time_text(*time),
+                                         std::max<std::size_t>(r.samples.size() - 1, 1)));
+  }
+  if (r.compute) {
+    text += row("operators",
+                fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
+  }
+  if (r.launch) text += row("launched", launched_text(*r.launch));
+  if (r.last)
+    text += row("moved", moved_text(*r.last) + amplification_text(r) + faults_text(*r.last) +
+                             " in the last iteration");
+  text += observed_rows(r.observed);
+  if (r.loss) text += row("loss", fmt::format("{}", *r.loss));
+  return text;
+}
+
+std::string summary(const planned& p) {
+  const memory_plan& plan = p.file.plan;
+  std::string text = fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
+                                 p.file.network.name, p.file.network.batch, to_text(p.file.network.joined),
+                                 storage_text(p.file.network), to_text(p.file.mode), to_text(p.file.budget));
+  text += row("tensors", homes_text(plan));
+  text += row("actions", fmt::format("{} computes, {} prefetches, {} evictions, {} discards, {} advices",
+                                     count_of(plan, 4), count_of(plan, 1), count_of(plan, 2),
+                                     count_of(plan, 3), count_of(plan, 0)));
+  memory_figures m;
+  m.device_arena = p.steps.device_arena_bytes;
+  m.managed_arena = p.steps.managed_arena_bytes;
+  m.pinned_arena = p.steps.pinned_arena_bytes;
+  text += memory_rows(m);
+  text += row("peak", fmt::format("{} of device memory in use", to_text(p.steps.peak_device_bytes)));
+  return text;
+}
+
+}  // namespace um

@@ -1,0 +1,151 @@
+#include "harness/records/validation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "harness/records/experiment.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "simulator/execute.hpp"
+#include "simulator/patterns.hpp"
+#include "simulator/roofline.hpp"
+
+namespace um {
+namespace {
+
+constexpr double clear_difference = 1.05;
+
+std::vector<nanoseconds> simulate(const problem& p, const strategy& s, std::uint32_t iterations) {
+  const execution_plan plan = lower(p, s.plan(p), s.placed_by);
+  const simulated_run run{p.network, plan, p.on, p.costs};
+  managed_memory memory = managed_at_start(run);
+  std::vector<nanoseconds> times;
+  for (std::uint32_t i = 0; i < iterations; ++i) times.push_back(run_iteration(run, memory, false).duration);
+  return times;
+}
+
+double median(std::vector<nanoseconds> all) {
+  std::sort(all.begin(), all.end());
+  const std::size_t half = all.size() / 2;
+  const auto at = [&](std::size_t i) { return static_cast<double>(all[i]); };
+  return all.size() % 2 == 1 ? at(half) : (at(half - 1) + at(half)) / 2;
+}
+
+double lower_decile(std::vector<nanoseconds> all) {
+  std::sort(all.begin(), all.end());
+  return static_cast<double>(all[all.size() / 10]);
+}
+
+double steady(const std::vector<nanoseconds>& samples) {
+  return median(samples.size() == 1 ? samples : std::vector<nanoseconds>(samples.begin() + 1, samples.end()));
+}
+
+// Every operator as measured, one that was cut as the sum of its slices; slices of kernels that are not
+// chosen, which a record does not have, as estimated. Nothing for a record without engines.
+std::optional<profile> measured_profile(const record& r, const graph& g, const machine& on) {
+  if (!r.engines) return std::nullopt;
+  std::map<std::string, op_cost> by_name;
+  for (const engine_figure& e : *r.engines) {
+    op_cost& whole = by_name[e.op.substr(0, e.op.find(" ["))];
+    whole = {whole.time + e.time, std::max(whole.workspace_bytes, e.workspace_bytes), e.engine, e.parts};
+  }
+  profile costs = estimate(g, on);
+  for (std::size_t i = 0; i < g.ops.size(); ++i) {
+    const auto found = by_name.find(g.ops[i].name);
+    if (found != by_name.end()) costs[i] = found->second;
+  }
+  return costs;
+}
+
+double cell_time(const known_figure& f, const std::string& name, const machine& on) {
+  const graph g = build(f.network);
+  const profile costs = estimate(g, on);
+  if (name == "compute") {
+    return std::accumulate(costs.begin(), costs.end(), 0.0,
+                           [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); });
+  }
+  const strategy s = strategy_named(name);
+  const auto whole = static_cast<double>(footprint_of(g, costs).total);
+  const problem p{g, costs, on, static_cast<byte_count>(whole / f.ratio), pressure::driver, complete(s, {})};
+  return steady(simulate(p, s, 4));
+}
+
+}  // namespace
+
+double deviation_of(const comparison& c) {
+  if (c.predicted < c.least) return c.predicted / c.least - 1;
+  if (c.predicted > c.most) return c.predicted / c.most - 1;
+  return 0;
+}
+
+comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
+  const machine& on = machine_named(machines, f.machine);
+  comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input};
+  if (f.pattern.empty()) {
+    c.predicted = cell_time(f, f.strategy, on) / cell_time(f, f.over, on);
+    return c;
+  }
+  const pattern* p = find_pattern(f.pattern);
+  if (p == nullptr) {
+    std::vector<std::string> known;
+    for (const pattern& q : patterns()) known.emplace_back(q.name);
+    throw input_error(unknown_name("pattern", f.pattern, known));
+  }
+  const pattern_result r = p->simulate(on);
+  c.predicted = f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;
+  return c;
+}
+
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on) {
+  std::vector<nanoseconds> first, later;
+  const record* made = nullptr;
+  std::uint32_t iterations = 0;
+  for (const record& r : runs) {
+    if (r.simulated || r.result != outcome::ok || !r.memory.budget || !r.engines || r.samples.empty())
+      continue;
+    if (made == nullptr) made = &r;
+    iterations = std::max(iterations, r.iterations);
+    first.push_back(r.samples.front());
+    later.insert(later.end(), r.samples.begin() + 1, r.samples.end());
+  }
+  if (made == nullptr) return std::nullopt;
+  if (later.empty()) later = first;
+  const record& r = *made;
+  const strategy* named = find(strategies(), r.strategy);
+  if (named == nullptr && !r.rules) return std::nullopt;
+  const strategy s = r.rules ? strategy_of(*r.rules) : *named;
+  const graph g = build(r.network);
+  const std::optional<profile> costs = measured_profile(r, g, on);
+  if (!costs) return std::nullopt;
+  const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
+  const std::vector<nanoseconds> times = simulate(p, s, iterations);
+  const std::string group = fmt::format(
+      "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
+      r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),
+      to_text(r.workspace_cap.value_or(0)), r.ratio.value_or(0));
+  const auto row = [&](double known, double predicted) {
+    return comparison{group, r.strategy, known, known, predicted, "ns", false};
+  };
+  return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
+                         row(lower_decile(later), steady(times)), median(later)};
+}
+
+order_check check_order(const std::vector<comparison>& all) {
+  order_check found;
+  for (const comparison& a : all) {
+    for (const comparison& b : all) {
+      if (a.group != b.group || a.least < b.least * clear_difference) continue;
+      ++found.pairs;
+      if (a.predicted <= b.predicted) {
+        found.wrong.push_back(fmt::format("{}: {} before {}", a.group, b.name, a.name));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace um

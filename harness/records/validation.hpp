@@ -1,0 +1,61 @@
+// How far simulated figures are from measured and from published ones.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "harness/records/record.hpp"
+
+namespace um {
+
+// A figure that somebody measured or published, and what is simulated for it: a pattern, or a cell
+// whose steady iteration is compared with that of another strategy.
+struct known_figure {
+  std::string name, source;
+  double least = 0, most = 0;
+  std::string unit;    // "ns", "GB/s" or "times"
+  bool input = false;  // the machine file's figures were worked out from it
+  std::string machine;
+  std::string pattern;  // of simulator/patterns.hpp; "": a cell
+  network_spec network;
+  double ratio = 1;
+  std::string strategy, over;  // over "compute": the operators' time with everything resident
+};
+
+std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
+
+struct comparison {
+  std::string group, name;
+  double least = 0, most = 0, predicted = 0;
+  std::string unit;
+  bool input = false;
+};
+struct cell_comparison {
+  comparison first, later;
+  double later_median = 0;  // measured
+};
+// Relative distance of the prediction from what is known: 0 inside the range.
+double deviation_of(const comparison& c);
+
+// Throws input_error where the figure asks for something that is not there, and infeasible.
+comparison compare_figure(const known_figure& f, const std::vector<machine>& machines);
+
+// First and later iterations of a measured cell, in as many runs as there are of it, against the same plan on
+// that machine, its operators as long as they were measured in the first run. What a time is while nothing
+// disturbs it, as in a calibration: the lower decile of the first iterations of all runs, and of the later
+// ones; of fewer than ten the least. Runs that are not measured, not ok or without their operators' times do
+// not count; nothing for a cell of no others, or whose plan cannot be made again.
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on);
+
+// Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,
+// and which of them the prediction has the wrong way round.
+struct order_check {
+  std::size_t pairs = 0;
+  std::vector<std::string> wrong;
+};
+order_check check_order(const std::vector<comparison>& steady);
+
+}  // namespace um

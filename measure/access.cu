@@ -1,0 +1,151 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "measure/access.hpp"
+#include "um_allocators/check.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr int block_threads = 256;
+constexpr int strided_threads = 32;  // few, so that the faults of few places come from many multiprocessors
+constexpr int copy_threads = 1024;
+
+// Reads count only if something depends on them; this never happens to come out.
+__device__ void use(int value) {
+  if (value == 0x5eed1e55) __trap();
+}
+
+__device__ std::int64_t thread_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ std::int64_t thread_count() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+// Odd, so that multiplication modulo a power of two visits every place.
+__device__ std::int64_t place_of(std::int64_t i, std::int64_t places, bool shuffled) {
+  return shuffled ? (i * 0x9e3779b1LL + 7) & (places - 1) : i;
+}
+
+__global__ void read_all(const int4* data, std::int64_t count) {
+  int sum = 0;
+#pragma unroll 4
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) {
+    const int4 v = data[i];
+    sum += (v.x ^ v.y) & (v.z | v.w | 1);
+  }
+  use(sum);
+}
+
+__global__ void write_all(int4* data, std::int64_t count) {
+  const int4 value = make_int4(0, 0, 0, 0);
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) data[i] = value;
+}
+
+__global__ void read_strided(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
+  const std::int64_t i = thread_index();
+  if (i < places) use(*reinterpret_cast<const int*>(data + place_of(i, places, shuffled) * stride));
+}
+
+__global__ void write_strided(std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
+  const std::int64_t i = thread_index();
+  if (i < places) *reinterpret_cast<int*>(data + place_of(i, places, shuffled) * stride) = 0;
+}
+
+__device__ std::uint64_t now() {
+  std::uint64_t time;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time)::"memory");
+  return time;
+}
+
+// Reads one place; false if there is no zero, so that what follows waits for the value.
+__device__ bool read_zero(const std::byte* at, std::uint32_t* time) {
+  const std::uint64_t begin = now();
+  if (*reinterpret_cast<const volatile int*>(at) != 0) return false;
+  if (time != nullptr) *time = static_cast<std::uint32_t>(now() - begin);
+  return true;
+}
+
+__global__ void chase_places(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled,
+                             std::uint32_t* times) {
+  for (std::int64_t i = 0; i < places; ++i) {
+    std::uint32_t* const time = times != nullptr ? times + i : nullptr;
+    if (!read_zero(data + place_of(i, places, shuffled) * stride, time)) return;
+  }
+}
+
+__global__ void chase_places_in_turn(const std::byte* first, const std::byte* second, std::int64_t places,
+                                     std::int64_t stride, std::uint32_t* times) {
+  for (std::int64_t i = 0; i < places; ++i) {
+    if (!read_zero((i % 2 == 0 ? first : second) + i / 2 * stride, times + i)) return;
+  }
+}
+
+__global__ void copy_all(const int4* from, int4* to, std::int64_t count) {
+#pragma unroll 4
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) to[i] = from[i];
+}
+
+__global__ void nothing() {}
+
+unsigned strided_grid(std::int64_t items) {
+  return static_cast<unsigned>((items + strided_threads - 1) / strided_threads);
+}
+
+}  // namespace
+
+void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, access how, int blocks) {
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
+  const auto all = static_cast<unsigned>(blocks > 0 ? blocks : where.multiprocessors * 8);
+  auto* const at = reinterpret_cast<int4*>(data);
+  if (how == access::read) {
+    read_all<<<all, block_threads, 0, where.stream>>>(at, count);
+  } else {
+    write_all<<<all, block_threads, 0, where.stream>>>(at, count);
+  }
+  check(cudaGetLastError());
+}
+
+void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
+                   access how, visiting order) {
+  const auto places = static_cast<std::int64_t>(bytes / stride), step = static_cast<std::int64_t>(stride);
+  const bool shuffled = order == visiting::shuffled;
+  if (how == access::read) {
+    read_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+  } else {
+    write_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+  }
+  check(cudaGetLastError());
+}
+
+void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,
+           visiting order, std::uint32_t* times) {
+  chase_places<<<1, 1, 0, where.stream>>>(data, static_cast<std::int64_t>(bytes / stride),
+                                          static_cast<std::int64_t>(stride), order == visiting::shuffled,
+                                          times);
+  check(cudaGetLastError());
+}
+
+void chase_in_turn(kernels::launch_site where, const std::byte* first, const std::byte* second,
+                   std::int64_t places, byte_count stride, std::uint32_t* times) {
+  chase_places_in_turn<<<1, 1, 0, where.stream>>>(first, second, places, static_cast<std::int64_t>(stride),
+                                                  times);
+  check(cudaGetLastError());
+}
+
+void copy_by_kernel(kernels::launch_site where, const std::byte* from, std::byte* to, byte_count bytes,
+                    int blocks) {
+  copy_all<<<static_cast<unsigned>(blocks), copy_threads, 0, where.stream>>>(
+      reinterpret_cast<const int4*>(from), reinterpret_cast<int4*>(to),
+      static_cast<std::int64_t>(bytes / sizeof(int4)));
+  check(cudaGetLastError());
+}
+
+void launch_nothing(kernels::launch_site where) {
+  nothing<<<1, 1, 0, where.stream>>>();
+  check(cudaGetLastError());
+}
+
+}  // namespace um::measure

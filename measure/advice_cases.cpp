@@ -1,0 +1,124 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+
+#include "measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr std::array<const char*, 6> step_names{"advise",           "read",     "read_again", "write",
+                                                "write_after_read", "cpu_touch"};
+
+std::string name_of(const std::vector<advice>& hints) {
+  std::string name;
+  for (const advice hint : hints) name += (name.empty() ? "" : "+") + std::string(to_text(hint));
+  return name.empty() ? "none" : name;
+}
+
+// Managed memory on the CPU, under advice or about to be.
+class advised_data {
+ public:
+  advised_data(bench& on, std::vector<advice> hints, advised_step step, byte_count bytes)
+      : on_(on), hints_(std::move(hints)), step_(step), memory_(on.managed_memory(bytes)) {
+    fill_by_host(memory_.range());
+    bring_to_device(on, memory_.range());
+  }
+
+  void put_back() {
+    for (const advice hint : hints_) withdraw_advice(memory_.range(), hint, on_.device());
+    bring_to_host(on_, memory_.range());
+    if (step_ == advised_step::advise) return;
+    advise();
+    if (step_ == advised_step::read || step_ == advised_step::write) return;
+    touch(access::read);
+    check(cudaStreamSynchronize(on_.stream()));
+  }
+  repetition run() {
+    return timed([&] {
+      if (step_ == advised_step::advise) return advise();
+      if (step_ == advised_step::cpu_touch) return touch_by_cpu();
+      const bool reads = step_ == advised_step::read || step_ == advised_step::read_again;
+      touch(reads ? access::read : access::write);
+    });
+  }
+
+ private:
+  void advise() {
+    for (const advice hint : hints_) advise_range(memory_.range(), hint, on_.device());
+  }
+  void touch(access how) { touch_all(on_.site(), memory_.data(), memory_.bytes(), how); }
+  void touch_by_cpu() {
+    for (byte_count at = 0; at < memory_.bytes(); at += 4 * KiB) {
+      *reinterpret_cast<volatile int*>(memory_.data() + at) = 0;
+    }
+  }
+
+  bench& on_;
+  std::vector<advice> hints_;
+  advised_step step_;
+  grant memory_;
+};
+
+std::string put_back_of(advised_step step) {
+  constexpr const char* base = "advice withdrawn, prefetched to the CPU";
+  if (step == advised_step::advise) return base;
+  if (step == advised_step::read || step == advised_step::write) return std::string(base) + ", advised anew";
+  return std::string(base) + ", advised anew, read by the GPU";
+}
+
+measurement pinned_access(access how, byte_count bytes) {
+  measurement m;
+  m.name = std::string("advice/pinned_zero_copy/") + (how == access::read ? "read" : "write") +
+           "/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.over_link = how == access::read ? way::to_device : way::to_host;
+  m.put_back = "nothing to put back: pinned memory, reached over the link";
+  m.prepare = [how, bytes](bench& on) -> trial {
+    const auto memory = std::make_shared<grant>(on.pinned_memory(bytes));
+    return {{}, [&on, how, memory] {
+              return timed([&] { touch_all(on.site(), memory->data(), memory->bytes(), how); });
+            }};
+  };
+  return m;
+}
+
+}  // namespace
+
+measurement advised(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
+  measurement m;
+  m.name = "advice/" + name_of(hints) + '/' + step_names.at(static_cast<std::size_t>(step)) +
+           "/size:" + in_name(bytes);
+  if (step != advised_step::advise) m.bytes = bytes;
+  if (step == advised_step::read || step == advised_step::write) m.over_link = way::to_device;
+  if (step == advised_step::cpu_touch) m.bytes = bytes / (4 * KiB) * sizeof(int);
+  m.put_back = put_back_of(step);
+  m.migrates = true;
+  m.repetitions = 3;
+  m.prepare = [=](bench& on) -> trial {
+    const auto data = std::make_shared<advised_data>(on, hints, step, bytes);
+    return {[data] { data->put_back(); }, [data] { return data->run(); }};
+  };
+  return m;
+}
+
+std::vector<measurement> advice_cases(const device_facts&) {
+  const std::array<std::vector<advice>, 6> hints{{{},
+                                                  {advice::read_mostly},
+                                                  {advice::preferred_device},
+                                                  {advice::preferred_host},
+                                                  {advice::accessed_by_device},
+                                                  {advice::preferred_host, advice::accessed_by_device}}};
+  constexpr byte_count bytes = 32 * MiB;
+  std::vector<measurement> all;
+  for (const std::vector<advice>& given : hints) {
+    for (std::size_t step = given.empty() ? 1 : 0; step < step_names.size(); ++step) {
+      all.push_back(advised(given, static_cast<advised_step>(step), bytes));
+    }
+  }
+  for (const access how : {access::read, access::write}) all.push_back(pinned_access(how, 256 * MiB));
+  return all;
+}
+
+}  // namespace um::measure

@@ -1,0 +1,192 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr std::array<const char*, 6> kind_names{"device",      "managed",      "pinned",
+                                                "device_pool", "managed_pool", "system"};
+constexpr std::array<const char*, 3> step_names{"allocate", "first_use", "free"};
+
+using memory_pool = handle<cudaMemPool_t, &cudaMemPoolDestroy>;
+
+// A pool that keeps what is freed, as a framework's does.
+memory_pool make_pool(memory_kind kind, int device) {
+  cudaMemPoolProps wanted{};
+  wanted.allocType = cudaMemAllocationTypePinned;
+  wanted.location.type = cudaMemLocationTypeDevice;
+  wanted.location.id = device;
+  if (kind == memory_kind::managed_pool) {
+#if CUDART_VERSION >= 13000
+    wanted.allocType = cudaMemAllocationTypeManaged;
+#else
+    throw unsupported("pools of managed memory need CUDA 13 or later");
+#endif
+  }
+  cudaMemPool_t raw = nullptr;
+  const cudaError_t status = cudaMemPoolCreate(&raw, &wanted);
+  if (status == cudaErrorNotSupported || status == cudaErrorInvalidValue) {
+    static_cast<void>(cudaGetLastError());
+    throw unsupported(std::string("the driver makes no pools of ") +
+                      (kind == memory_kind::managed_pool ? "managed" : "device") + " memory");
+  }
+  check(status);
+  memory_pool pool(raw);
+  std::uint64_t keep = ~std::uint64_t{0};
+  check(cudaMemPoolSetAttribute(raw, cudaMemPoolAttrReleaseThreshold, &keep));
+  return pool;
+}
+
+footprint footprint_of(memory_kind kind, byte_count bytes, bool pageable) {
+  switch (kind) {
+    case memory_kind::device:
+    case memory_kind::device_pool:
+      return {bytes, 0};
+    case memory_kind::pinned:
+      return {0, bytes};
+    case memory_kind::managed:
+    case memory_kind::managed_pool:
+      return {bytes, bytes};
+    case memory_kind::system:
+      break;
+  }
+  return {pageable ? bytes : 0, bytes};
+}
+
+// One allocation that comes and goes.
+class allocation_site {
+ public:
+  allocation_site(bench& on, memory_kind kind, byte_count bytes)
+      : on_(on),
+        kind_(kind),
+        bytes_(bytes),
+        lease_(on.ledger().take(footprint_of(kind, bytes, on.facts().pageable_access))) {
+    if (kind == memory_kind::device_pool || kind == memory_kind::managed_pool) {
+      pool_ = make_pool(kind, on.device());
+    }
+  }
+  ~allocation_site() {
+    try {
+      free();
+    } catch (const cuda_error&) {
+      return;  // the failure has been told by the call that caused it
+    }
+  }
+  allocation_site(const allocation_site&) = delete;
+  allocation_site& operator=(const allocation_site&) = delete;
+
+  void allocate() {
+    switch (kind_) {
+      case memory_kind::device:
+        return check(cudaMalloc(&data_, bytes_));
+      case memory_kind::managed:
+        return check(cudaMallocManaged(&data_, bytes_));
+      case memory_kind::pinned:
+        return check(cudaMallocHost(&data_, bytes_));
+      case memory_kind::device_pool:
+      case memory_kind::managed_pool:
+        return check(cudaMallocFromPoolAsync(&data_, bytes_, pool_.get(), on_.stream()));
+      case memory_kind::system:
+        data_ = std::malloc(bytes_);
+        if (data_ == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes_) + " of system memory");
+    }
+  }
+  void free() {
+    if (data_ == nullptr) return;
+    void* const data = std::exchange(data_, nullptr);
+    switch (kind_) {
+      case memory_kind::device:
+      case memory_kind::managed:
+        return check(cudaFree(data));
+      case memory_kind::pinned:
+        return check(cudaFreeHost(data));
+      case memory_kind::device_pool:
+      case memory_kind::managed_pool:
+        check(cudaFreeAsync(data, on_.stream()));
+        return check(cudaStreamSynchronize(on_.stream()));
+      case memory_kind::system:
+        std::free(data);
+    }
+  }
+  // By the GPU, or by the CPU where the GPU cannot reach it.
+  void use() {
+    if (reached_by_gpu()) {
+      touch_all(on_.site(), static_cast<std::byte*>(data_), bytes_, access::write);
+      check(cudaStreamSynchronize(on_.stream()));
+    } else {
+      std::memset(data_, 0, bytes_);
+    }
+  }
+  void require_gpu_access() const {
+    if (!reached_by_gpu()) {
+      throw unsupported("kernels cannot reach memory from malloc here (pageableMemoryAccess is 0)");
+    }
+  }
+
+ private:
+  bool reached_by_gpu() const { return kind_ != memory_kind::system || on_.facts().pageable_access; }
+
+  bench& on_;
+  memory_kind kind_;
+  byte_count bytes_;
+  memory_ledger::lease lease_;
+  memory_pool pool_;
+  void* data_ = nullptr;
+};
+
+trial prepared(bench& on, memory_kind kind, allocation_step step, byte_count bytes) {
+  const auto at = std::make_shared<allocation_site>(on, kind, bytes);
+  switch (step) {
+    case allocation_step::allocate:
+      return {[at] { at->free(); }, [at] { return timed([&] { at->allocate(); }); }};
+    case allocation_step::first_use:
+      at->require_gpu_access();
+      return {[at] {
+                at->free();
+                at->allocate();
+              },
+              [at] { return timed([&] { at->use(); }); }};
+    case allocation_step::free:
+      break;
+  }
+  return {[at] {
+            at->allocate();
+            at->use();
+          },
+          [at] { return timed([&] { at->free(); }); }};
+}
+
+}  // namespace
+
+measurement allocation(memory_kind kind, allocation_step step, byte_count bytes) {
+  measurement m;
+  m.name = std::string("allocation/") + kind_names.at(static_cast<std::size_t>(kind)) + '/' +
+           step_names.at(static_cast<std::size_t>(step)) + "/size:" + in_name(bytes);
+  m.put_back = step == allocation_step::allocate    ? "freed before"
+               : step == allocation_step::first_use ? "freed and allocated before, written by the GPU"
+                                                    : "allocated and written before";
+  if (step == allocation_step::first_use) m.bytes = bytes;
+  m.repetitions = 3;
+  m.prepare = [=](bench& on) { return prepared(on, kind, step, bytes); };
+  return m;
+}
+
+std::vector<measurement> allocation_cases(const device_facts&) {
+  std::vector<measurement> all;
+  for (std::size_t kind = 0; kind < kind_names.size(); ++kind) {
+    for (std::size_t step = 0; step < step_names.size(); ++step) {
+      for (const byte_count bytes : {64 * KiB, 16 * MiB, 512 * MiB}) {
+        all.push_back(allocation(static_cast<memory_kind>(kind), static_cast<allocation_step>(step), bytes));
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace um::measure

@@ -1,0 +1,138 @@
+#include "measure/bench.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "measure/access.hpp"
+
+namespace um::measure {
+namespace {
+
+int checked_device(int device) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || device < 0 || device >= count) {
+    static_cast<void>(cudaGetLastError());
+    throw unsupported(
+        "there is no GPU " + std::to_string(device) + ": " +
+        (status == cudaSuccess ? std::to_string(count) + " are visible" : cudaGetErrorString(status)));
+  }
+  check(cudaSetDevice(device));
+  require_demand_paging(device);
+  return device;
+}
+
+device_facts facts_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device));
+  int pageable = 0;
+  check(cudaDeviceGetAttribute(&pageable, cudaDevAttrPageableMemoryAccess, device));
+  return {properties.name, properties.multiProcessorCount, pageable != 0};
+}
+
+memory_limits limits_here() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  // A kernel that does not say how much memory there is grants a small machine's.
+  return limits_of(free, available_host_bytes().value_or(4 * GiB));
+}
+
+std::array<um::stream, bench::streams> make_streams() {
+  std::array<um::stream, bench::streams> all;
+  for (um::stream& s : all) s = make_stream();
+  return all;
+}
+
+void release_system(void* data) noexcept {
+  std::free(data);
+}
+
+// Kernels are loaded when first launched; that is not what a first repetition shows.
+void load_kernels(bench& on) {
+  constexpr byte_count bytes = 64 * KiB;
+  const grant a = on.device_memory(bytes), b = on.device_memory(bytes);
+  const kernels::launch_site where = on.site();
+  for (const access how : {access::write, access::read}) {
+    touch_all(where, a.data(), bytes, how);
+    touch_strided(where, a.data(), bytes, 4096, how, visiting::shuffled);
+  }
+  chase(where, a.data(), bytes, 4096, visiting::ascending, nullptr);
+  copy_by_kernel(where, a.data(), b.data(), bytes, 1);
+  launch_nothing(where);
+  check(cudaStreamSynchronize(where.stream));
+}
+
+}  // namespace
+
+bench::bench(int device)
+    : device_(checked_device(device)),
+      facts_(facts_of(device)),
+      streams_(make_streams()),
+      ledger_(limits_here()) {
+  load_kernels(*this);
+}
+
+grant bench::device_memory(byte_count bytes) {
+  auto lease = ledger_.take({bytes, 0});
+  return {std::move(lease), device_arena(bytes)};
+}
+grant bench::pinned_memory(byte_count bytes) {
+  auto lease = ledger_.take({0, bytes});
+  return {std::move(lease), pinned_arena(bytes)};
+}
+grant bench::managed_memory(byte_count bytes) {
+  auto lease = ledger_.take({bytes, bytes});
+  return {std::move(lease), managed_arena(bytes)};
+}
+// Kernels may pull it to the GPU, so it counts on both sides.
+grant bench::system_memory(byte_count bytes) {
+  auto lease = ledger_.take({facts_.pageable_access ? bytes : 0, bytes});
+  void* const data = std::aligned_alloc(managed_block, round_up(bytes, managed_block));
+  if (data == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes) + " of system memory");
+  return {std::move(lease), arena(data, bytes, &release_system)};
+}
+
+std::shared_ptr<const grant> bench::shared_pinned(byte_count bytes) {
+  if (!shared_pinned_ || shared_pinned_->bytes() < bytes) {
+    shared_pinned_.reset();
+    shared_pinned_ = std::make_shared<grant>(pinned_memory(bytes));
+  }
+  return shared_pinned_;
+}
+std::shared_ptr<const grant> bench::shared_device(byte_count bytes) {
+  if (!shared_device_ || shared_device_->bytes() < bytes) {
+    shared_device_.reset();
+    shared_device_ = std::make_shared<grant>(device_memory(bytes));
+  }
+  return shared_device_;
+}
+void bench::let_go() {
+  shared_pinned_.reset();
+  shared_device_.reset();
+}
+
+session& bench::libraries() {
+  if (!libraries_) libraries_ = std::make_unique<session>(device_, cuda_options{});
+  return *libraries_;
+}
+
+void occupy(bench& on, std::size_t stream) {
+  constexpr byte_count bytes = 64 * MiB;  // by one block, which takes its time
+  touch_all(on.site(stream), on.shared_device(bytes)->data(), bytes, access::write, 1);
+}
+
+void bring_to_host(const bench& on, managed_range what) {
+  prefetch_to_host(what, on.stream());
+  check(cudaStreamSynchronize(on.stream()));
+}
+void bring_to_device(const bench& on, managed_range what) {
+  prefetch_to_device(what, on.device(), on.stream());
+  check(cudaStreamSynchronize(on.stream()));
+}
+void fill_by_host(managed_range what, int value) {
+  std::memset(what.data, value, what.bytes);
+}
+
+}  // namespace um::measure

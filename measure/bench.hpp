@@ -1,0 +1,89 @@
+// The place where microbenchmarks run: one GPU, its streams, and memory that a ledger grants.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "backends/cuda/kernels.hpp"
+#include "backends/cuda/session.hpp"
+#include "measure/limits.hpp"
+#include "um_allocators/arena.hpp"
+#include "um_allocators/handle.hpp"
+#include "um_allocators/managed_range.hpp"
+
+namespace um::measure {
+
+// What the table of cases depends on.
+struct device_facts {
+  std::string name;
+  int multiprocessors = 1;
+  bool pageable_access = false;  // kernels reach memory from malloc (HMM or ATS)
+};
+
+// Memory granted by the ledger; freed on destruction.
+class grant {
+ public:
+  grant() = default;
+  grant(memory_ledger::lease lease, arena memory) : lease_(std::move(lease)), memory_(std::move(memory)) {}
+  std::byte* data() const { return memory_.data(); }
+  byte_count bytes() const { return memory_.bytes(); }
+  managed_range range() const { return {data(), bytes()}; }
+  void release() { *this = grant(); }
+
+ private:
+  memory_ledger::lease lease_;  // given back after the memory is freed
+  arena memory_;
+};
+
+class bench {
+ public:
+  // With those of the libraries fewer than the 8 queues that a context has by default: streams that
+  // share a queue wait for one another.
+  static constexpr std::size_t streams = 4;
+
+  // Throws unsupported if there is no such GPU or it does not page managed memory on demand.
+  explicit bench(int device);
+
+  int device() const { return device_; }
+  const device_facts& facts() const { return facts_; }
+  memory_ledger& ledger() { return ledger_; }
+  cudaStream_t stream(std::size_t which = 0) const { return streams_.at(which).get(); }
+  kernels::launch_site site(std::size_t which = 0) const { return {stream(which), facts_.multiprocessors}; }
+
+  // Each throws out_of_memory with the figures if a limit would be passed.
+  grant device_memory(byte_count bytes);
+  grant pinned_memory(byte_count bytes);
+  grant managed_memory(byte_count bytes);
+  grant system_memory(byte_count bytes);
+
+  // Kept from case to case, since 1 GiB takes a third of a second to allocate: of at least `bytes`, with
+  // contents that others change. let_go() frees it unless a case still has it.
+  std::shared_ptr<const grant> shared_pinned(byte_count bytes);
+  std::shared_ptr<const grant> shared_device(byte_count bytes);
+  void let_go();
+
+  // cuDNN and cuBLASLt, opened at the first call.
+  session& libraries();
+
+ private:
+  int device_;
+  device_facts facts_;
+  std::array<um::stream, streams> streams_;
+  memory_ledger ledger_;
+  std::shared_ptr<const grant> shared_pinned_, shared_device_;
+  std::unique_ptr<session> libraries_;
+};
+
+// Keeps a stream at work for a few milliseconds.
+void occupy(bench& on, std::size_t stream);
+
+// --- what cases put back: each waits until it is done ---
+// To the CPU, mapped there.
+void bring_to_host(const bench& on, managed_range what);
+void bring_to_device(const bench& on, managed_range what);
+// Written by one CPU thread.
+void fill_by_host(managed_range what, int value = 0);
+
+}  // namespace um::measure

@@ -1,0 +1,111 @@
+#include "measure/cases.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+nanoseconds since(clock::time_point begin) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
+}
+
+nanoseconds median(const std::vector<repetition>& all, nanoseconds repetition::* what) {
+  std::vector<double> values;
+  for (const repetition& r : all) values.push_back(static_cast<double>(r.*what));
+  return static_cast<nanoseconds>(median_of(std::move(values)));
+}
+
+repetition once(const trial& t) {
+  if (t.put_back) t.put_back();
+  return t.run();
+}
+
+}  // namespace
+
+samples take(bench& on, const measurement& what, int repetitions) {
+  const trial t = what.prepare(on);
+  samples all{once(t), {}};
+  for (int i = 0; i < repetitions; ++i) all.later.push_back(once(t));
+  return all;
+}
+
+samples take_for_a_while(bench& on, const measurement& what) {
+  constexpr nanoseconds at_least = 80'000'000, at_most = 800'000'000;
+  constexpr std::size_t most = 12;
+  const trial t = what.prepare(on);
+  samples all{once(t), {}};
+  const auto begin = clock::now();
+  const auto asked = static_cast<std::size_t>(what.repetitions);
+  const auto enough = [&] {
+    const std::size_t have = all.later.size();
+    const nanoseconds took = since(begin);
+    return have >= most || (have >= asked && took > at_least) || (have > 0 && took > at_most);
+  };
+  while (!enough()) all.later.push_back(once(t));
+  return all;
+}
+
+nanoseconds median_total(const std::vector<repetition>& all) {
+  return median(all, &repetition::total);
+}
+nanoseconds median_issue(const std::vector<repetition>& all) {
+  return median(all, &repetition::issue);
+}
+
+repetition timed(const std::function<void()>& issue) {
+  const auto begin = clock::now();
+  issue();
+  const nanoseconds issued = since(begin);
+  check(cudaDeviceSynchronize());
+  return {since(begin), issued, {}};
+}
+
+repetition timed_on(cudaStream_t stream, const std::function<void()>& issue) {
+  const event first = make_event(event_use::timing), last = make_event(event_use::timing);
+  const auto begin = clock::now();
+  check(cudaEventRecord(first.get(), stream));
+  issue();
+  check(cudaEventRecord(last.get(), stream));
+  const nanoseconds issued = since(begin);
+  check(cudaEventSynchronize(last.get()));
+  float ms = 0;
+  check(cudaEventElapsedTime(&ms, first.get(), last.get()));
+  return {static_cast<nanoseconds>(static_cast<double>(ms) * 1e6), issued, {}};
+}
+
+std::string in_name(byte_count bytes) {
+  constexpr std::array<std::pair<byte_count, const char*>, 3> units{
+      {{GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}}};
+  for (const auto& [unit, suffix] : units) {
+    if (bytes >= unit && bytes % unit == 0) return std::to_string(bytes / unit) + suffix;
+  }
+  return std::to_string(bytes) + "B";
+}
+
+std::span<const family> families() {
+  static constexpr std::array<family, 10> all{{
+      {"allocation", "allocate, first use, free: every kind of memory", &allocation_cases},
+      {"link", "pinned copies each way and both at once, by copy engine and by kernel", &link_cases},
+      {"first_touch", "the first access to memory that is nowhere yet, by GPU and CPU", &first_touch_cases},
+      {"faults", "the GPU reaches for data on the CPU, and the CPU for data on the GPU", &fault_cases},
+      {"prefetch", "cudaMemPrefetchAsync by size, call size, streams and threads", &prefetch_cases},
+      {"advice", "what each cudaMemAdvise costs and what it does to accesses", &advice_cases},
+      {"discard", "cudaMemDiscardBatchAsync and populating again after it", &discard_cases},
+      {"eviction", "three ways to the CPU and back, alone and beside running operators", &eviction_cases},
+      {"device", "rates that no link touches: copies within the device, launches, dense products",
+       &device_cases},
+      {"convolution", "layers of AlexNet and VGG-16 and large single images on each kind of memory",
+       &convolution_cases},
+  }};
+  return all;
+}
+
+}  // namespace um::measure

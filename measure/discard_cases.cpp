@@ -1,0 +1,137 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+
+#include "measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr std::array<const char*, 6> step_names{"discard",  "discard_and_prefetch", "discard_then_prefetch",
+                                                "prefetch", "write_after_prefetch", "write"};
+constexpr std::array<const char*, 6> put_back_texts{
+    "on the GPU and written there",
+    "on the GPU and written there",
+    "on the GPU and written there",
+    "on the GPU, written there and discarded",
+    "on the GPU, written there, discarded and prefetched",
+    "allocated anew, written by the CPU, brought to the GPU, written there and discarded"};
+
+class discarded_data {
+ public:
+  discarded_data(bench& on, refill step, byte_count bytes, bool queued)
+      : on_(on), step_(step), queued_(queued), bytes_(bytes) {
+    renew();
+  }
+
+  void put_back() {
+    if (step_ == refill::write) renew();  // what has been mapped page by page stays so
+    bring_to_device(on_, memory_.range());
+    write();
+    check(cudaStreamSynchronize(on_.stream()));
+    if (step_ == refill::prefetch || step_ == refill::write || step_ == refill::write_after_prefetch) {
+      if (queued_) occupy(on_, 0);
+      discard();
+    }
+    check(cudaStreamSynchronize(on_.stream()));
+    if (step_ == refill::write_after_prefetch) bring_to_device(on_, memory_.range());
+  }
+  void run() {
+    switch (step_) {
+      case refill::discard:
+        return discard();
+      case refill::discard_and_prefetch:
+        return discard_and_prefetch_to_device(memory_.range(), on_.device(), on_.stream());
+      case refill::discard_then_prefetch:
+        discard();
+        return prefetch();
+      case refill::prefetch:
+        return prefetch();
+      case refill::write_after_prefetch:
+      case refill::write:
+        return write();
+    }
+  }
+
+ private:
+  void renew() {
+    memory_.release();
+    memory_ = on_.managed_memory(bytes_);
+    fill_by_host(memory_.range());
+  }
+  void discard() { discard_range(memory_.range(), on_.stream()); }
+  void write() { touch_all(on_.site(), memory_.data(), bytes_, access::write); }
+  void prefetch() { prefetch_to_device(memory_.range(), on_.device(), on_.stream()); }
+
+  bench& on_;
+  refill step_;
+  bool queued_;
+  byte_count bytes_;
+  grant memory_;
+};
+
+}  // namespace
+
+measurement discarding(refill step, byte_count bytes, bool queued) {
+  const auto which = static_cast<std::size_t>(step);
+  measurement m;
+  m.name =
+      std::string("discard/") + step_names.at(which) + (queued ? "_queued" : "") + "/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.put_back = put_back_texts.at(which);
+  if (queued) m.put_back += " while its stream was at work";
+  m.migrates = true;
+  m.repetitions = bytes <= 32 * MiB && step != refill::write ? 10 : 3;
+  m.prepare = [=](bench& on) -> trial {
+    const auto data = std::make_shared<discarded_data>(on, step, bytes, queued);
+    return {[data] { data->put_back(); }, [data] { return timed([&] { data->run(); }); }};
+  };
+  return m;
+}
+
+measurement discarded_to_host(byte_count bytes, bool populated) {
+  measurement m;
+  m.name = std::string("discard/prefetch_to_host/pages:") + (populated ? "there" : "new") +
+           "/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.put_back = std::string("allocated anew, ") + (populated ? "written by the CPU, " : "") +
+               "written by the GPU and discarded";
+  m.migrates = true;
+  m.repetitions = 3;
+  m.prepare = [=](bench& on) -> trial {
+    const auto memory = std::make_shared<grant>();
+    return {[&on, memory, bytes, populated] {
+              memory->release();
+              *memory = on.managed_memory(bytes);
+              if (populated) {
+                fill_by_host(memory->range());
+                bring_to_device(on, memory->range());
+              }
+              touch_all(on.site(), memory->data(), bytes, access::write);
+              check(cudaStreamSynchronize(on.stream()));
+              discard_range(memory->range(), on.stream());
+              check(cudaStreamSynchronize(on.stream()));
+            },
+            [&on, memory] { return timed([&] { prefetch_to_host(memory->range(), on.stream()); }); }};
+  };
+  return m;
+}
+
+std::vector<measurement> discard_cases(const device_facts&) {
+  std::vector<measurement> all;
+  for (std::size_t step = 0; step < step_names.size(); ++step) {
+    const auto what = static_cast<refill>(step);
+    if (what == refill::write) {
+      for (const byte_count bytes : {2 * MiB, 16 * MiB}) {
+        for (const bool queued : {false, true}) all.push_back(discarding(what, bytes, queued));
+      }
+      continue;
+    }
+    for (const byte_count bytes : {2 * MiB, 32 * MiB, 256 * MiB, GiB}) all.push_back(discarding(what, bytes));
+  }
+  for (const bool populated : {false, true}) all.push_back(discarded_to_host(256 * MiB, populated));
+  return all;
+}
+
+}  // namespace um::measure

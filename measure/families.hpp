@@ -1,0 +1,142 @@
+// The cases of every family, and those of them that calibration takes one by one: functions from axes
+// to measurements.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/graph.hpp"
+#include "core/memory_plan.hpp"
+#include "measure/cases.hpp"
+
+namespace um::measure {
+
+std::vector<measurement> allocation_cases(const device_facts& on);
+std::vector<measurement> link_cases(const device_facts& on);
+std::vector<measurement> first_touch_cases(const device_facts& on);
+std::vector<measurement> fault_cases(const device_facts& on);
+std::vector<measurement> prefetch_cases(const device_facts& on);
+std::vector<measurement> advice_cases(const device_facts& on);
+std::vector<measurement> discard_cases(const device_facts& on);
+std::vector<measurement> eviction_cases(const device_facts& on);
+std::vector<measurement> device_cases(const device_facts& on);
+std::vector<measurement> convolution_cases(const device_facts& on);
+
+// --- allocation ---
+enum class memory_kind : std::uint8_t { device, managed, pinned, device_pool, managed_pool, system };
+enum class allocation_step : std::uint8_t { allocate, first_use, free };
+measurement allocation(memory_kind kind, allocation_step step, byte_count bytes);
+
+// --- link ---
+enum class mover : std::uint8_t { copy_engine, kernel };
+// `both`: half of the bytes each way at once.
+measurement pinned_copy(mover by, way direction, byte_count bytes);
+// `copies` of 64 KiB one after the other, for the fixed cost of a copy.
+measurement small_copies(int copies);
+
+// --- first touch, faults ---
+enum class state : std::uint8_t {
+  nowhere,   // allocated, never touched
+  cold,      // written by the CPU, never seen by the GPU
+  warm,      // on the CPU and mapped there, seen by the GPU before
+  unmapped,  // on the CPU, seen by the GPU before, mapped by neither, as after an eviction
+  device     // on the GPU: what the access takes by itself
+};
+enum class pattern : std::uint8_t { sequential, strided, shuffled, chase };
+struct gpu_access {
+  state data = state::warm;
+  access how = access::read;
+  pattern in = pattern::sequential;
+  byte_count bytes = 128 * MiB;
+  byte_count stride = 0;  // of all but sequential
+  int blocks = 0;         // of sequential; 0: as many as the GPU holds
+};
+measurement gpu_touches(const gpu_access& what);
+// One thread, one place in every 2 MiB, so that every read is one isolated fault; the counter
+// `fault_ns` is the median of their times by the GPU's clock, but for the first, `idle_fault_ns`, which
+// finds the driver idle.
+measurement isolated_fault(state data);
+// The CPU writes or reads data that is on the GPU, 4 bytes at every `stride`.
+measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint,
+                        access how = access::write);
+measurement cpu_first_touch(byte_count bytes);
+
+// --- prefetch ---
+struct prefetching {
+  way direction = way::to_device;
+  byte_count bytes = GiB;
+  byte_count call_bytes = GiB;  // of each call
+  int streams = 1, threads = 1;
+  bool batch = false;     // one batch call for all ranges
+  bool there = false;     // the data is where the prefetch brings it
+  bool populated = true;  // false: never touched, or no pages on the CPU yet
+  bool queued = false;    // issued while the stream is at work
+};
+measurement prefetch_of(const prefetching& what);
+// Both directions at once, half of the bytes each, from two threads.
+measurement prefetch_both_ways(byte_count bytes);
+// Two threads, one for each direction; the counters `to_device_ns` and `to_host_ns` are when each was over.
+repetition prefetch_at_once(const bench& on, managed_range in, managed_range out);
+
+// --- advice ---
+enum class advised_step : std::uint8_t { advise, read, read_again, write, write_after_read, cpu_touch };
+measurement advised(const std::vector<advice>& hints, advised_step step, byte_count bytes);
+
+// --- discard ---
+enum class refill : std::uint8_t {
+  discard,                // the call alone
+  discard_and_prefetch,   // one call
+  discard_then_prefetch,  // two
+  prefetch,               // of data discarded before
+  write_after_prefetch,   // to data discarded and prefetched before
+  write                   // to data discarded before, with no prefetch between
+};
+// `queued`: the discard is issued while its stream is at work; else the stream is idle.
+measurement discarding(refill step, byte_count bytes, bool queued = false);
+// Prefetch of discarded data to the CPU. `populated`: it has pages there.
+measurement discarded_to_host(byte_count bytes, bool populated);
+
+// --- eviction ---
+// Ways to give up device memory and have its contents again.
+enum class evicting : std::uint8_t {
+  prefetch,     // to the CPU and back
+  pinned_twin,  // a copy to pinned memory, then discard; discard-and-prefetch, then a copy
+  kernel_twin   // the same by a copy kernel, to managed memory that prefers the CPU
+};
+enum class company : std::uint8_t { none, convolution, product };  // what runs meanwhile
+measurement evicting_by(evicting how, way direction, company beside, byte_count bytes);
+
+// --- operators ---
+// A dense product of square matrices, its operands on the device.
+measurement square_product(precision arithmetic, std::int64_t side);
+// Device memory copied within the device.
+measurement device_copy(byte_count bytes);
+// Launches of an empty kernel one after the other.
+measurement empty_launches(int count);
+
+// --- pairs, for calibration: what is compared with one another is measured in one go; its parts are
+// counters ---
+// Prefetch of mapped data to the device, again while it is there, and to the host: in_ns, there_ns, out_ns.
+measurement round_trip(byte_count bytes);
+// Discard, and a prefetch to the device after it: discard_ns, back_ns.
+measurement discard_and_back(byte_count bytes);
+// Medians of prefetches of 64 KiB, each of a block of its own, there and back by turns: in_ns, out_ns.
+measurement small_prefetches(int blocks);
+// Isolated faults by turns on data never seen and on data seen before, in one kernel: cold_ns, seen_ns, and
+// the one beyond the other, beyond_ns.
+measurement first_visits(int blocks);
+// Isolated faults of one kernel each, the driver resting before: idle_fault_ns.
+measurement idle_faults(int faults);
+// One place in every block of memory that lies nowhere, then another one: first_ns, again_ns. A thread a
+// place, or one thread (the median of a fault).
+measurement touches_again(int blocks);
+measurement faults_again(int blocks);
+// Prefetch to the host of data that the GPU touched first, and once more: new_ns, again_ns, beyond_ns.
+measurement host_population(byte_count bytes);
+// A prefetch to the host, alone_ns, and again with one to the device beside it: to_device_ns, to_host_ns.
+measurement out_beside_in(byte_count bytes_in, byte_count bytes_out);
+// A prefetch to the host as plans evict, and a kernel that reads as much mapped data: alone_ns,
+// faults_alone_ns, and at once, out_ns, faults_ns.
+measurement out_beside_faults(byte_count bytes);
+
+}  // namespace um::measure

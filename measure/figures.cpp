@@ -1,0 +1,398 @@
+#include "measure/figures.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+
+#include "measure/calibration_sizes.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr double of(byte_count n) {
+  return static_cast<double>(n);
+}
+// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count]. CUPTI counts on an H200:
+// 1024 pages, each asked for by one thread, take 8 to 11 batches; and where one page of every granule
+// of a block is asked for, 18 of 32 come by that and the others along with them.
+constexpr double full_batch = 256, faults_of_page = 2, most_asked_of_block = 17, granules_in_block = 32;
+
+constexpr double blocks_in(byte_count bytes) {
+  return of(bytes / managed_block);
+}
+
+// Sample `which` of the reading that has most, which has `of`; others have theirs as often as was needed.
+struct moment {
+  std::size_t which = 0, of = 1;
+};
+
+// Every reading at one moment, or what is typical of it. A reading that is not there is noted.
+class view {
+ public:
+  view(const readings& all, std::optional<moment> at) : all_(all), at_(at) {}
+
+  // A time.
+  double operator()(std::string_view name) const { return value(name, &typical_of); }
+  // What has its own reasons to vary: what a GPU keeps up under load, counts.
+  double middle(std::string_view name) const { return value(name, &median_of); }
+  // A difference of two readings taken together, which disturbances make larger or smaller: the middle of
+  // the calm half of them, that with the least sums of the two.
+  double calm(std::string_view difference, std::string_view one, std::string_view other) const {
+    if (at_) return value(difference, &median_of);
+    const std::vector<double>&apart = found(difference), &a = found(one), &b = found(other);
+    std::vector<double> sums;
+    for (std::size_t i = 0; i < apart.size(); ++i) sums.push_back(a.at(i) + b.at(i));
+    const double most = median_of(sums);
+    std::vector<double> kept;
+    for (std::size_t i = 0; i < apart.size(); ++i) {
+      if (sums[i] <= most) kept.push_back(apart[i]);
+    }
+    return median_of(std::move(kept));
+  }
+
+ private:
+  const std::vector<double>& found(std::string_view name) const {
+    const auto at = all_.find(name);
+    if (at == all_.end() || at->second.empty()) throw std::out_of_range(std::string(name));
+    return at->second;
+  }
+  double value(std::string_view name, double (*of_all)(std::vector<double>)) const {
+    const std::vector<double>& values = found(name);
+    return at_ ? values[at_->which * values.size() / at_->of] : of_all(values);
+  }
+
+  const readings& all_;
+  std::optional<moment> at_;
+};
+
+double rate(byte_count bytes, double ns) {
+  return of(bytes) * 1e9 / ns;
+}
+double link_in(const view& v) {
+  return rate(link_bytes, v("link_to_device"));
+}
+double link_out(const view& v) {
+  return rate(link_bytes, v("link_to_host"));
+}
+double at_rate(byte_count bytes, double bytes_per_s) {
+  return of(bytes) * 1e9 / bytes_per_s;
+}
+
+// --- movements ---
+double migrate_copy(const view& v) {
+  return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));
+}
+double moved_block(const view& v) {
+  return migrate_copy(v) + at_rate(managed_block, link_in(v));
+}
+double prefetch_block(const view& v) {
+  return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
+}
+double populate(const view& v) {
+  return (v("prefetch_in_discarded") - v("prefetch_there_1GiB")) / blocks_in(GiB);
+}
+double chunk(const view& v) {
+  return v("prefetch_in_new") / blocks_in(stream_bytes) - v("prefetch_in_discarded") / blocks_in(GiB);
+}
+double host_map_page(const view& v) {
+  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / of(managed_block / page);
+}
+double host_populate(const view& v) {
+  return v.calm("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
+         blocks_in(populated_bytes);
+}
+double host_clear(const view& v) {
+  return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(populated_bytes);
+}
+double host_fault(const view& v) {
+  return v("cpu_touches") / blocks_in(touched_bytes) - at_rate(granule, link_out(v)) - migrate_copy(v) -
+         of(granule / page) * host_map_page(v);
+}
+double discard_block(const view& v) {
+  return v("discard_1GiB") / blocks_in(GiB);
+}
+
+double host_unmap(const view& v) {
+  return (v("sparse_mapped") - v("sparse_unmapped")) / blocks_in(sparse_bytes) / (granules_in_block / 2.0);
+}
+
+// --- calls ---
+// What a prefetch of a piece of one block to the device takes beside its copy.
+double beside_moving(const view& v) {
+  return v("prefetch_in_64KiB") - at_rate(granule, link_in(v)) - migrate_copy(v);
+}
+double prefetch_call(const view& v) {
+  return beside_moving(v) - prefetch_block(v) - chunk(v) - host_unmap(v);
+}
+double prefetch_queued(const view& v) {
+  static_assert(queued_call == managed_block, "one walk a call");
+  return v("prefetch_in_calls") / of(stream_bytes / queued_call) - moved_block(v) - beside_moving(v);
+}
+double to_host_call(const view& v) {
+  return v("prefetch_out_64KiB") - at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
+         of(granule / page) * host_map_page(v);
+}
+// Of the speed alone, what is kept while both go on; what ends last has its full speed for the rest.
+double kept_percent(double alone, double beside, double other) {
+  const double together = std::min(beside, other);
+  return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);
+}
+double beside_percent(const view& v) {
+  return kept_percent(v("out_alone"), v("both_out"), v("both_in"));
+}
+double out_beside_faults_percent(const view& v) {
+  return kept_percent(v("evict_alone"), v("evict_beside_read"), v("read_beside_evict"));
+}
+double faults_beside_percent(const view& v) {
+  return kept_percent(v("read_alone"), v("read_beside_evict"), v("evict_beside_read"));
+}
+
+// --- faults ---
+double batches_of_block(const view& v) {
+  return std::max(1.0, v.middle("batches_write") / blocks_in(stream_bytes));
+}
+double read_batches_percent(const view& v) {
+  return std::max(100.0, 100 * v.middle("batches_read") / v.middle("batches_write"));
+}
+// Granules asked for at a time, the middle of those that fill a block in so many batches:
+// core/machine.hpp has the table.
+double granules_of_batch(const view& v) {
+  constexpr std::array<double, 6> by_batches{24, 12, 6, 3, 2, 1};
+  const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));
+  return by_batches[std::min(batches, by_batches.size()) - 1];
+}
+// Batches that so many granules at a time take to fill a block.
+double batches_by_granules(const view& v) {
+  return static_cast<double>(std::min(std::lround(batches_of_block(v)), 6L));
+}
+
+// The costs of a fault are known by four sums: of an isolated fault in a block that has its chunk; of
+// one place in every such block; of a block touched in every granule, of which half are asked for; of a
+// block that a stream fills. They follow from each other, so they are found by substitution until nothing
+// changes.
+struct fault_parts {
+  double batch = 0, fault = 0, service = 0, granule = 0;
+};
+fault_parts parts_of_fault(const view& v) {
+  const double isolated = v("isolated_again");
+  const double sparse = (v("many_again") - v("few_again")) / (many_blocks - few_blocks);
+  const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
+  const double stream = v("first_touch_write") / blocks_in(stream_bytes);
+  const double batches = batches_by_granules(v);
+  constexpr double dense_faults = faults_of_page * most_asked_of_block;
+  fault_parts p;
+  for (int i = 0; i < 50; ++i) {
+    const double full = p.batch + full_batch * p.fault;
+    const double first = sparse - faults_of_page * (p.fault + p.batch / full_batch);  // service, granule
+    p.granule = (dense - dense_faults / full_batch * full - first - chunk(v)) / (granules_in_block - 1);
+    p.service = first - p.granule;
+    p.batch = isolated - first - p.fault;
+    const double stream_full = (stream - chunk(v) - granules_in_block * p.granule) / batches - p.service;
+    p.fault = (stream_full - p.batch) / full_batch;
+  }
+  return p;
+}
+double issue_copy(const view& v) {
+  constexpr double copies = 2.0 * (most_asked_of_block + granules_in_block / 2.0);
+  return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
+         blocks_in(sparse_bytes) / copies;
+}
+double evict(const view& v) {
+  return std::max(0.0, to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
+}
+
+double interrupt(const view& v) {
+  return v("isolated_idle") - v("isolated_mapped");
+}
+double batch(const view& v) {
+  return parts_of_fault(v).batch;
+}
+double fault(const view& v) {
+  return parts_of_fault(v).fault;
+}
+double service(const view& v) {
+  return parts_of_fault(v).service;
+}
+double granule_cost(const view& v) {
+  return parts_of_fault(v).granule;
+}
+double first_visit(const view& v) {
+  return v.calm("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
+}
+double page_fault(const view& v) {
+  return v("refill") / of(refilled_bytes / page);
+}
+double remote_read(const view& v) {
+  return rate(stream_bytes, v("remote_read"));
+}
+double remote_write(const view& v) {
+  return rate(stream_bytes, v("remote_write"));
+}
+
+// --- what the driver does at all ---
+// A copy by page takes the copy engine longer than this; a block of 512 such would show.
+double host_chunk(const view& v) {
+  constexpr double fastest_page_copy = 30;
+  if (migrate_copy(v) / of(managed_block / page) >= fastest_page_copy)
+    throw std::out_of_range("prefetches at the link's rate");
+  return of(managed_block);
+}
+double page_copy(const view& v) {
+  static_cast<void>(host_chunk(v));
+  return 0;
+}
+// Data read over the link over and over that has stayed there: every granule was read at least 512 times
+// in each round.
+double access_counters(const view& v) {
+  const double there = at_rate(stream_bytes, 4 * link_in(v));  // several times the link's rate
+  if (v("remote_read_again") < there) throw std::out_of_range("data that stays where it is");
+  return 0;
+}
+double flops(double ns) {
+  constexpr double side = static_cast<double>(product_side);
+  return 2 * side * side * side * 1e9 / ns;
+}
+
+struct figure {
+  const char* name;
+  double (*value)(const view&);
+  double least = 0;  // rates cannot be 0
+};
+
+constexpr std::array machine_figures = std::to_array<figure>({
+    {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
+    {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
+    {"fp32_flops_per_s", [](const view& v) { return flops(v.middle("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const view& v) { return flops(v.middle("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const view& v) { return flops(v.middle("product_bf16")); }, 1},
+    {"device_bytes_per_s", [](const view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
+    {"link_to_device_bytes_per_s", &link_in, 1},
+    {"link_to_host_bytes_per_s", &link_out, 1},
+    {"link_both_bytes_per_s", [](const view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
+    {"launch_ns", [](const view& v) { return v("launches") / launches; }},
+    {"copy_ns", [](const view& v) { return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
+});
+
+constexpr std::array driver_figures = std::to_array<figure>({
+    {"uvm.interrupt_ns", &interrupt},
+    {"uvm.batch_ns", &batch},
+    {"uvm.fault_ns", &fault},
+    {"uvm.batch_granules", &granules_of_batch, 1},
+    {"uvm.read_batches_percent", &read_batches_percent, 100},
+    {"uvm.service_ns", &service},
+    {"uvm.chunk_ns", &chunk},
+    {"uvm.granule_ns", &granule_cost},
+    {"uvm.first_visit_ns", &first_visit},
+    {"uvm.issue_copy_ns", &issue_copy},
+    {"uvm.host_unmap_ns", &host_unmap},
+    {"uvm.page_fault_ns", &page_fault},
+    {"uvm.migrate_copy_ns", &migrate_copy},
+    {"uvm.host_chunk_bytes", &host_chunk, 1},
+    {"uvm.page_copy_ns", &page_copy},
+    {"uvm.evict_ns", &evict},
+    {"uvm.host_populate_ns", &host_populate},
+    {"uvm.host_clear_ns", &host_clear},
+    {"uvm.host_map_page_ns", &host_map_page},
+    {"uvm.host_fault_ns", &host_fault},
+    {"uvm.prefetch_call_ns", &prefetch_call},
+    {"uvm.prefetch_queued_ns", &prefetch_queued},
+    {"uvm.prefetch_to_host_call_ns", &to_host_call},
+    {"uvm.prefetch_to_host_beside_percent", &beside_percent, 1},
+    {"uvm.prefetch_to_host_beside_faults_percent", &out_beside_faults_percent, 1},
+    {"uvm.faults_beside_prefetch_percent", &faults_beside_percent, 1},
+    {"uvm.prefetch_block_ns", &prefetch_block},
+    {"uvm.populate_ns", &populate},
+    {"uvm.discard_block_ns", &discard_block},
+    {"uvm.remote_read_bytes_per_s", &remote_read, 1},
+    {"uvm.remote_write_bytes_per_s", &remote_write, 1},
+    {"uvm.access_counter_threshold", &access_counters},
+});
+
+// Not to be had without pressure on the device's memory, which nothing here makes.
+constexpr std::string_view inferred_figure = "uvm.evict_ns";
+
+// Costs that are only known by their sums: with one missing, all are.
+constexpr std::array<std::string_view, 7> one_sum{
+    "uvm.read_batches_percent", "uvm.batch_ns",   "uvm.fault_ns", "uvm.batch_granules",
+    "uvm.service_ns",           "uvm.granule_ns", "uvm.evict_ns"};
+bool is_of_one_sum(std::string_view name) {
+  return std::find(one_sum.begin(), one_sum.end(), name) != one_sum.end();
+}
+void leave_out_one_sum(figures& from) {
+  for (const std::string_view name : one_sum) from.by_name.erase(std::string(name));
+  from.notes.push_back(
+      "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
+}
+
+std::size_t most_samples(const readings& all) {
+  std::size_t most = 0;
+  for (const auto& [name, values] : all) most = std::max(most, values.size());
+  return most;
+}
+
+// Of the samples that tell.
+spread spread_over_samples(const figure& f, const readings& all) {
+  std::vector<double> values{f.value(view(all, {}))};
+  const std::size_t most = most_samples(all);
+  for (std::size_t i = 0; i < most; ++i) {
+    try {
+      values.push_back(f.value(view(all, moment{i, most})));
+    } catch (const std::out_of_range&) {
+      continue;
+    }
+  }
+  return spread_of(std::move(values));
+}
+
+}  // namespace
+
+double median_of(std::vector<double> all) {
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  if (all.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(all.begin(), middle)) / 2;
+}
+
+double typical_of(std::vector<double> all) {
+  std::sort(all.begin(), all.end());
+  const double at = static_cast<double>(all.size() - 1) / 10;
+  const auto below = static_cast<std::size_t>(at);
+  const double above = all[std::min(below + 1, all.size() - 1)];
+  return all[below] + (at - static_cast<double>(below)) * (above - all[below]);
+}
+
+spread spread_of(std::vector<double> values) {
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return {values.size(), *least, typical_of(values), *most};
+}
+
+figures figures_from(const readings& all) {
+  figures made;
+  bool whole = true;
+  std::vector<figure> table(machine_figures.begin(), machine_figures.end());
+  table.insert(table.end(), driver_figures.begin(), driver_figures.end());
+  for (const figure& f : table) {
+    try {
+      spread s = spread_over_samples(f, all);
+      s.typical = f.value(view(all, {}));
+      if (s.typical < f.least) {
+        made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.typical));
+        if (f.least > 0) continue;
+        s.typical = 0;
+      }
+      made.by_name[f.name] = s;
+    } catch (const std::out_of_range& missing) {
+      made.notes.push_back(std::string(f.name) + " needs " + missing.what());
+      whole = whole && !is_of_one_sum(f.name);
+    }
+  }
+  if (!whole) leave_out_one_sum(made);
+  if (made.by_name.count(std::string(inferred_figure)) > 0)
+    made.inferred.insert(std::string(inferred_figure));
+  return made;
+}
+
+}  // namespace um::measure

@@ -1,0 +1,98 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+
+#include "measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+constexpr int kernel_blocks = 16;  // more than the few that fill a link
+
+const char* name_of(way direction) {
+  constexpr std::array<const char*, 4> names{"none", "to_device", "to_host", "both"};
+  return names.at(static_cast<std::size_t>(direction));
+}
+
+struct one_way {
+  std::byte *from, *to;
+  byte_count bytes;
+  std::size_t stream;
+};
+
+void issue(const bench& on, mover by, const one_way& what) {
+  if (by == mover::kernel) {
+    copy_by_kernel(on.site(what.stream), what.from, what.to, what.bytes, kernel_blocks);
+  } else {
+    check(cudaMemcpyAsync(what.to, what.from, what.bytes, cudaMemcpyDefault, on.stream(what.stream)));
+  }
+}
+
+trial prepared(bench& on, mover by, way direction, byte_count bytes) {
+  const auto pinned = on.shared_pinned(bytes), resident = on.shared_device(bytes);
+  std::byte *const host = pinned->data(), *const device = resident->data();
+  std::vector<one_way> copies;
+  if (direction == way::both) {
+    const byte_count half = bytes / 2;
+    copies = {{host, device, half, 0}, {device + half, host + half, half, 1}};
+  } else if (direction == way::to_device) {
+    copies = {{host, device, bytes, 0}};
+  } else {
+    copies = {{device, host, bytes, 0}};
+  }
+  return {{}, [&on, by, copies, pinned, resident] {
+            return timed([&] {
+              for (const one_way& c : copies) issue(on, by, c);
+            });
+          }};
+}
+
+}  // namespace
+
+measurement pinned_copy(mover by, way direction, byte_count bytes) {
+  measurement m;
+  m.name = std::string("link/") + (by == mover::kernel ? "kernel/" : "copy_engine/") + name_of(direction) +
+           "/size:" + in_name(bytes);
+  m.bytes = bytes;
+  m.over_link = direction;
+  m.put_back = "nothing to put back: pinned and device memory";
+  m.repetitions = bytes <= 16 * MiB ? 20 : 4;
+  m.prepare = [=](bench& on) { return prepared(on, by, direction, bytes); };
+  return m;
+}
+
+measurement small_copies(int copies) {
+  constexpr byte_count each = 64 * KiB;
+  measurement m;
+  m.name = "link/small_copies/count:" + std::to_string(copies);
+  m.bytes = each * static_cast<byte_count>(copies);
+  m.over_link = way::to_device;
+  m.put_back = "nothing to put back: pinned and device memory";
+  m.repetitions = 10;
+  m.prepare = [copies](bench& on) -> trial {
+    const auto host = on.shared_pinned(each), device = on.shared_device(each);
+    return {{}, [&on, copies, host, device] {
+              const one_way copy{host->data(), device->data(), each, 0};
+              return timed([&] {
+                for (int i = 0; i < copies; ++i) issue(on, mover::copy_engine, copy);
+              });
+            }};
+  };
+  return m;
+}
+
+std::vector<measurement> link_cases(const device_facts&) {
+  std::vector<measurement> all;
+  // Sizes outermost, so that the shared memory grows a few times only.
+  for (const byte_count bytes : {64 * KiB, 512 * KiB, 4 * MiB, 32 * MiB, 256 * MiB, 2 * GiB, 8 * GiB}) {
+    for (const mover by : {mover::copy_engine, mover::kernel}) {
+      for (const way direction : {way::to_device, way::to_host, way::both}) {
+        all.push_back(pinned_copy(by, direction, bytes));
+      }
+    }
+  }
+  all.push_back(small_copies(256));
+  return all;
+}
+
+}  // namespace um::measure

@@ -1,0 +1,207 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+
+#include "measure/families.hpp"
+#include "measure/running.hpp"
+
+namespace um::measure {
+namespace {
+
+enum class placing : std::uint8_t { device, managed_cold, managed_warm, prefetched, zero_copy };
+constexpr std::array<const char*, 5> placing_names{"device", "managed_cold", "managed_warm", "prefetched",
+                                                   "zero_copy"};
+constexpr std::array<const char*, 5> put_back_texts{
+    "nothing to put back: device memory", "operands prefetched to the CPU", "operands prefetched to the GPU",
+    "operands prefetched to the CPU", "nothing to put back: pinned memory, reached over the link"};
+
+constexpr byte_count most_over_the_link = 3 * GiB, most_counted = 512 * MiB;
+
+struct layer {
+  std::string name;
+  convolution_problem forward;
+  bool first = false;  // of its network: nobody needs the gradient of its input
+};
+
+struct shape {
+  const char* name;
+  std::int64_t c, k, h;  // channels, filters, extent
+  std::int32_t r = 3, stride = 1, pad = 1;
+};
+
+convolution_problem forward_of(std::int64_t batch, const shape& s) {
+  const std::int64_t out = (s.h + 2 * s.pad - s.r) / s.stride + 1;
+  convolution_problem p = vgg_convolution(batch, s.c, s.k, s.h);
+  p.w = {s.k, s.c, s.r, s.r};
+  p.y = {batch, s.k, out, out};
+  p.how = {s.stride, s.stride, s.pad, s.pad, true};
+  return p;
+}
+
+std::vector<layer> layers() {
+  constexpr std::array<shape, 5> alexnet{{{"conv1", 3, 64, 224, 11, 4, 2},
+                                          {"conv2", 64, 192, 27, 5, 1, 2},
+                                          {"conv3", 192, 384, 13},
+                                          {"conv4", 384, 256, 13},
+                                          {"conv5", 256, 256, 13}}};
+  // conv3_3, conv4_3 and the second and third of conv5 repeat the shapes before them.
+  constexpr std::array<shape, 9> vgg{{{"conv1_1", 3, 64, 224},
+                                      {"conv1_2", 64, 64, 224},
+                                      {"conv2_1", 64, 128, 112},
+                                      {"conv2_2", 128, 128, 112},
+                                      {"conv3_1", 128, 256, 56},
+                                      {"conv3_2", 256, 256, 56},
+                                      {"conv4_1", 256, 512, 28},
+                                      {"conv4_2", 512, 512, 28},
+                                      {"conv5_1", 512, 512, 14}}};
+  std::vector<layer> all;
+  for (const shape& s : alexnet)
+    all.push_back({std::string("alexnet_b512/") + s.name, forward_of(512, s), s.c == 3});
+  for (const shape& s : vgg) all.push_back({std::string("vgg16_b64/") + s.name, forward_of(64, s), s.c == 3});
+  for (std::int64_t c = 32; c <= 1024; c *= 2) {
+    all.push_back({"image_1024x1024/channels:" + std::to_string(c), vgg_convolution(1, c, c, 1024), false});
+  }
+  return all;
+}
+
+convolution_problem of_kind(convolution_problem p, convolution_kind kind) {
+  p.kind = kind;
+  if (kind == convolution_kind::forward) return p;
+  p.bias = p.how.relu = false;
+  return p;
+}
+
+// A convolution whose operands lie in one of five kinds of memory.
+class placed_convolution {
+ public:
+  placed_convolution(bench& on, const convolution_problem& what, placing where) : on_(on), where_(where) {
+    const byte_count bytes = layout_of(operand_bytes(what)).bytes;
+    memory_ = where == placing::device      ? on.device_memory(bytes)
+              : where == placing::zero_copy ? on.pinned_memory(bytes)
+                                            : on.managed_memory(bytes);
+    if (is_managed()) bring_to_device(on, memory_.range());
+    fill_by_gpu(on.libraries(), memory_.data(), bytes);
+    work_ = bind_operator(on, what, memory_.data());
+    if (where == placing::zero_copy) return;
+    work_.call();  // loads what it needs
+    check(cudaStreamSynchronize(on.libraries().compute().stream));
+  }
+  void put_back() const {
+    if (where_ == placing::managed_warm) return bring_to_device(on_, memory_.range());
+    if (is_managed()) bring_to_host(on_, memory_.range());
+  }
+  repetition run() const {
+    const cudaStream_t stream = on_.libraries().compute().stream;
+    return timed_on(stream, [&] {
+      if (where_ == placing::prefetched) prefetch_to_device(memory_.range(), on_.device(), stream);
+      work_.call();
+    });
+  }
+
+ private:
+  bool is_managed() const { return where_ != placing::device && where_ != placing::zero_copy; }
+
+  bench& on_;
+  placing where_;
+  grant memory_;
+  bound_operator work_;
+};
+
+measurement convolving(const layer& of, convolution_kind kind, placing where) {
+  constexpr std::array<const char*, 3> kinds{"/forward", "/backward_data", "/backward_filter"};
+  const convolution_problem what = of_kind(of.forward, kind);
+  const auto place = static_cast<std::size_t>(where);
+  measurement m;
+  m.name = "convolution/" + of.name + kinds.at(static_cast<std::size_t>(kind)) +
+           "/memory:" + placing_names.at(place);
+  for (const byte_count bytes : operand_bytes(what)) m.bytes += bytes;
+  if (where != placing::device && where != placing::managed_warm) m.over_link = way::to_device;
+  m.put_back = put_back_texts.at(place);
+  m.migrates = where == placing::managed_cold && m.bytes <= most_counted;
+  m.repetitions = m.bytes > GiB || where == placing::zero_copy ? 1 : 3;
+  m.prepare = [=, bytes = m.bytes](bench& on) -> trial {
+    if (where == placing::zero_copy && bytes > most_over_the_link) {
+      throw unsupported("operands of " + to_text(bytes) +
+                        " would cross the link tens of times, which takes " +
+                        "up to a minute; smaller images show how often");
+    }
+    const auto work = std::make_shared<placed_convolution>(on, what, where);
+    return {[work] { work->put_back(); }, [work] { return work->run(); }};
+  };
+  return m;
+}
+
+}  // namespace
+
+measurement square_product(precision arithmetic, std::int64_t side) {
+  measurement m;
+  m.name =
+      std::string("device/product/") + std::string(to_text(arithmetic)) + "/side:" + std::to_string(side);
+  m.put_back = "nothing to put back: device memory";
+  m.repetitions = 5;
+  m.prepare = [=](bench& on) -> trial {
+    const auto work = std::make_shared<running_operator>(
+        operator_on_device(on, matrix_problem{.n = side, .in = side, .out = side, .arithmetic = arithmetic}));
+    return {{},
+            [&on, work] { return timed_on(on.libraries().compute().stream, [&] { work->work.call(); }); }};
+  };
+  return m;
+}
+
+measurement device_copy(byte_count bytes) {
+  measurement m;
+  m.name = "device/device_copy/size:" + in_name(bytes);
+  m.bytes = 2 * bytes;
+  m.put_back = "nothing to put back: device memory";
+  m.repetitions = 5;
+  m.prepare = [bytes](bench& on) -> trial {
+    const auto memory = on.shared_device(2 * bytes);
+    return {{}, [&on, memory, bytes] {
+              return timed_on(on.stream(), [&] {
+                check(cudaMemcpyAsync(memory->data() + bytes, memory->data(), bytes, cudaMemcpyDeviceToDevice,
+                                      on.stream()));
+              });
+            }};
+  };
+  return m;
+}
+
+measurement empty_launches(int count) {
+  measurement m;
+  m.name = "device/empty_launch/count:" + std::to_string(count);
+  m.put_back = "nothing to put back: no memory";
+  m.repetitions = 5;
+  m.prepare = [count](bench& on) -> trial {
+    return {{}, [&on, count] {
+              return timed([&] {
+                for (int i = 0; i < count; ++i) launch_nothing(on.site());
+              });
+            }};
+  };
+  return m;
+}
+
+std::vector<measurement> device_cases(const device_facts&) {
+  std::vector<measurement> all{device_copy(GiB), empty_launches(1000)};
+  for (const precision p : {precision::fp32, precision::tf32, precision::bf16}) {
+    all.push_back(square_product(p, 8192));
+  }
+  return all;
+}
+
+std::vector<measurement> convolution_cases(const device_facts&) {
+  std::vector<measurement> all;
+  for (const layer& l : layers()) {
+    for (const convolution_kind kind :
+         {convolution_kind::forward, convolution_kind::backward_data, convolution_kind::backward_filter}) {
+      if (l.first && kind == convolution_kind::backward_data) continue;
+      for (std::size_t where = 0; where < placing_names.size(); ++where) {
+        all.push_back(convolving(l, kind, static_cast<placing>(where)));
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace um::measure

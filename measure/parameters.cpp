@@ -1,0 +1,291 @@
+#include "measure/parameters.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "backends/cuda/cupti_counters.hpp"
+#include "measure/calibration_sizes.hpp"
+#include "measure/families.hpp"
+
+namespace um::measure {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+// One reading is a repetition's time or one of its counters.
+struct reading {
+  const char* name;
+  const char* counter = nullptr;
+};
+struct source {
+  std::vector<reading> yields;
+  measurement what;
+  int every =
+      1;  // how many rounds go by from one repetition to the next; more where it takes long or hardly varies
+};
+
+// Taken in a row, so that the GPU runs at what it keeps up.
+struct product_source {
+  const char* name;
+  precision arithmetic;
+  int repetitions;
+};
+constexpr std::array<product_source, 3> product_sources{{{"product_fp32", precision::fp32, 15},
+                                                         {"product_tf32", precision::tf32, 120},
+                                                         {"product_bf16", precision::bf16, 240}}};
+
+// The largest first: they share their memory.
+std::vector<source> link_sources() {
+  return {{{{"device_copy"}}, device_copy(GiB)},
+          {{{"link_both"}}, pinned_copy(mover::copy_engine, way::both, 2 * link_bytes), 3},
+          {{{"link_to_device"}}, pinned_copy(mover::copy_engine, way::to_device, link_bytes), 3},
+          {{{"link_to_host"}}, pinned_copy(mover::copy_engine, way::to_host, link_bytes), 3},
+          {{{"small_copies"}}, small_copies(copies)},
+          {{{"launches"}}, empty_launches(launches)}};
+}
+
+// One place in every stride; memory that lies nowhere is written, since a read need not populate it.
+measurement places(state data, byte_count stride) {
+  return gpu_touches({.data = data,
+                      .how = data == state::nowhere ? access::write : access::read,
+                      .in = pattern::strided,
+                      .bytes = sparse_bytes,
+                      .stride = stride});
+}
+measurement prefetching_whole(way direction, byte_count bytes, bool populated = true) {
+  return prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = populated});
+}
+measurement streaming_first_touch(access how) {
+  return gpu_touches({.data = state::nowhere, .how = how, .bytes = stream_bytes});
+}
+
+std::vector<source> fault_sources() {
+  constexpr byte_count sparse = 2 * granule;
+  return {
+      {{{"first_touch_write"}}, streaming_first_touch(access::write)},
+      {{{"isolated_nowhere", "first_ns"}, {"isolated_again", "again_ns"}}, faults_again(chased_blocks)},
+      {{{"few_blocks", "first_ns"}, {"few_again", "again_ns"}}, touches_again(few_blocks)},
+      {{{"many_blocks", "first_ns"}, {"many_again", "again_ns"}}, touches_again(many_blocks)},
+      {{{"granules_nowhere"}}, places(state::nowhere, granule)},
+      {{{"granules_unmapped"}}, places(state::unmapped, granule)},
+      {{{"sparse_nowhere"}}, places(state::nowhere, sparse)},
+      {{{"sparse_unmapped"}}, places(state::unmapped, sparse)},
+      {{{"sparse_mapped"}}, places(state::warm, sparse)},
+      {{{"isolated_cold", "cold_ns"}, {"isolated_mapped", "seen_ns"}, {"cold_beyond_mapped", "beyond_ns"}},
+       first_visits(visited_blocks)},
+      {{{"isolated_idle", "idle_fault_ns"}}, idle_faults(idle_blocks)},
+      {{{"cpu_touches"}}, cpu_touches(touched_bytes, managed_block, {})},
+      {{{"refill"}}, discarding(refill::write, refilled_bytes)}};
+}
+
+std::vector<source> call_sources() {
+  const std::vector<advice> remote{advice::preferred_host, advice::accessed_by_device};
+  return {
+      {{{"prefetch_in_64KiB", "in_ns"}, {"prefetch_out_64KiB", "out_ns"}}, small_prefetches(small_blocks)},
+      {{{"prefetch_in_1GiB", "in_ns"}, {"prefetch_there_1GiB", "there_ns"}, {"prefetch_out_1GiB", "out_ns"}},
+       round_trip(GiB)},
+      {{{"prefetch_in_calls"}},
+       prefetch_of({.direction = way::to_device, .bytes = stream_bytes, .call_bytes = queued_call})},
+      {{{"prefetch_in_new"}}, prefetching_whole(way::to_device, stream_bytes, false)},
+      {{{"discard_1GiB", "discard_ns"}, {"prefetch_in_discarded", "back_ns"}}, discard_and_back(GiB)},
+      {{{"prefetch_out_new", "new_ns"},
+        {"prefetch_out_again", "again_ns"},
+        {"out_new_beyond_again", "beyond_ns"}},
+       host_population(populated_bytes)},
+      {{{"prefetch_out_cleared"}}, discarded_to_host(populated_bytes, false), 2},
+      {{{"out_alone", "alone_ns"}, {"both_in", "to_device_ns"}, {"both_out", "to_host_ns"}},
+       out_beside_in(beside_in, beside_out),
+       2},
+      {{{"evict_alone", "alone_ns"},
+        {"read_alone", "faults_alone_ns"},
+        {"evict_beside_read", "out_ns"},
+        {"read_beside_evict", "faults_ns"}},
+       out_beside_faults(beside_faults),
+       2},
+      {{{"remote_read"}}, advised(remote, advised_step::read, stream_bytes), 4},
+      {{{"remote_write"}}, advised(remote, advised_step::write, stream_bytes), 4},
+      {{{"remote_read_again"}},
+       advised({advice::accessed_by_device}, advised_step::read_again, stream_bytes),
+       8}};
+}
+
+class recorder {
+ public:
+  recorder(bench& on, readings& all, std::vector<std::string>& notes) : on_(on), all_(all), notes_(notes) {}
+
+  void take_in_a_row(const source& from, int repetitions) {
+    noting(from, [&] {
+      for (const repetition& r : take(on_, from.what, repetitions).later) keep(from, r);
+    });
+  }
+  // Everything on memory of its own, instead of what was prepared before. What does not fit beside the
+  // others is left for later.
+  void prepare(const std::vector<source>& sources) {
+    trials_.clear();
+    late_.clear();
+    for (const source& from : sources) {
+      noting(from, [&] {
+        try {
+          trials_.push_back({from, from.what.prepare(on_)});
+        } catch (const out_of_memory&) {
+          late_.push_back(from);
+        }
+      });
+    }
+  }
+  // One repetition of everything prepared whose turn it is.
+  void take_round(int which, bool counts) {
+    for (std::size_t i = 0; i < trials_.size(); ++i) {
+      prepared& at = trials_[i];
+      if (at.failed || (which + static_cast<int>(i)) % at.from.every != 0) continue;
+      at.failed = true;
+      noting(at.from, [&] {
+        try {
+          if (at.how.put_back) at.how.put_back();
+          const repetition r = at.how.run();
+          if (counts) keep(at.from, r);
+          at.failed = false;
+        } catch (const out_of_memory&) {
+          late_.push_back(at.from);
+        }
+      });
+    }
+  }
+  void take_late(int repetitions) {
+    trials_.clear();
+    for (const source& from : late_) take_in_a_row(from, repetitions);
+  }
+
+ private:
+  struct prepared {
+    source from;
+    trial how;
+    bool failed = false;
+  };
+
+  template <class Work>
+  void noting(const source& from, const Work& work) {
+    const auto note = [&](const std::exception& reason) {
+      for (const reading& r : from.yields) {
+        std::string text = std::string(r.name) + " was not measured: " + reason.what();
+        if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
+      }
+    };
+    try {
+      work();
+    } catch (const unsupported& reason) {
+      note(reason);
+    } catch (const out_of_memory& reason) {
+      note(reason);
+    }
+  }
+  void keep(const source& from, const repetition& r) {
+    for (const reading& what : from.yields) {
+      all_[what.name].push_back(what.counter != nullptr ? r.more.at(what.counter)
+                                                        : static_cast<double>(r.total));
+    }
+  }
+
+  bench& on_;
+  readings& all_;
+  std::vector<std::string>& notes_;
+  std::vector<prepared> trials_;
+  std::vector<source> late_;
+};
+
+// Host memory is slow to come by the first time, in a virtual machine above all; not what is measured.
+void warm_host_memory(bench& on) {
+  constexpr byte_count most = 4 * GiB;
+  const memory_limits& limits = on.ledger().limits();
+  const byte_count bytes = round_down(std::min({most, limits.device, limits.host}), managed_block);
+  if (bytes == 0) return;
+  const grant memory = on.managed_memory(bytes);
+  fill_by_host(memory.range());
+}
+
+// Rounds until the time is over, in passes: each on memory allocated anew, because where pages lie makes
+// a difference that stays. The first round of a pass does not count.
+void take_rounds(recorder& record, clock::time_point until,
+                 const std::function<void(std::string_view)>& progress) {
+  constexpr int passes = 3, least_rounds = 6, warm_up = 1;
+  std::vector<source> sources = link_sources();
+  for (const auto& more : {fault_sources(), call_sources()}) {
+    sources.insert(sources.end(), more.begin(), more.end());
+  }
+  int round = 0;
+  for (int pass = 1; pass <= passes; ++pass) {
+    progress("preparing memory, pass " + std::to_string(pass) + " of " + std::to_string(passes));
+    record.prepare(sources);
+    const auto end = clock::now() + (until - clock::now()) / (passes - pass + 1);
+    const int first = round;
+    while (round < first + least_rounds + warm_up || clock::now() < end) {
+      progress("round " + std::to_string(++round));
+      record.take_round(round, round > first + warm_up);
+    }
+  }
+  record.take_late(least_rounds * passes);
+}
+
+// Batches of faults of first touches, counted after everything has been timed: they move nothing, so
+// there is one record for a batch.
+void read_counts(bench& on, readings& all) {
+  constexpr int counts_taken = 5;
+  unified_memory_counter counter;
+  for (const access how : {access::read, access::write}) {
+    const trial t = streaming_first_touch(how).prepare(on);
+    std::vector<double> taken;
+    for (int i = 0; i < counts_taken; ++i) {
+      t.put_back();
+      counter.start();
+      t.run();
+      const unified_memory_counts counts = counter.stop();
+      if (!is_whole(counts) || counts.batches.empty()) continue;
+      taken.push_back(static_cast<double>(counts.batches.size()));
+    }
+    if (taken.empty()) throw unsupported("CUPTI lost records or saw no faults");
+    all[how == access::read ? "batches_read" : "batches_write"] = std::move(taken);
+  }
+}
+
+void read_device(bench& on, readings& all) {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total));
+  all["free_device_bytes"] = {static_cast<double>(free)};
+  all["multiprocessors"] = {static_cast<double>(on.facts().multiprocessors)};
+}
+
+}  // namespace
+
+calibration calibrate(bench& on, const std::function<void(std::string_view)>& progress) {
+  constexpr std::chrono::seconds rounds_end(44);
+  const auto begin = clock::now();
+  readings all;
+  std::vector<std::string> notes;
+  read_device(on, all);
+  recorder record(on, all, notes);
+  for (const product_source& from : product_sources) {
+    const source one{{{from.name}}, square_product(from.arithmetic, product_side)};
+    progress(one.what.name);
+    record.take_in_a_row(one, from.repetitions);
+  }
+  on.let_go();
+  progress("touching host memory");
+  warm_host_memory(on);
+  take_rounds(record, begin + rounds_end, progress);
+  try {
+    progress("counting faults");
+    read_counts(on, all);
+  } catch (const unsupported& reason) {
+    notes.push_back(std::string("batches were not counted: ") + reason.what());
+  }
+  calibration made{figures_from(all), {}, {}};
+  made.found.notes.insert(made.found.notes.begin(), notes.begin(), notes.end());
+  for (const auto& [name, values] : all) made.samples[name] = spread_of(values);
+  made.raw = std::move(all);
+  return made;
+}
+
+}  // namespace um::measure

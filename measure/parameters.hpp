@@ -1,0 +1,15 @@
+// Calibration: takes the microbenchmarks that yield the figures of a machine file.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "measure/bench.hpp"
+#include "measure/figures.hpp"
+
+namespace um::measure {
+
+// `progress` hears of each measurement before it is taken. What cannot be measured is noted.
+calibration calibrate(bench& on, const std::function<void(std::string_view)>& progress);
+
+}  // namespace um::measure

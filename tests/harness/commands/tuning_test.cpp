@@ -1,0 +1,150 @@
+// The search over rules, with made-up times, and what ablations say.
+#include "harness/commands/tuning.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "harness/commands/ablation.hpp"
+#include "hints/hints.hpp"
+
+namespace um {
+namespace {
+
+hint_strategy row(std::string_view name) {
+  return *std::ranges::find(hint_table(), name, &hint_strategy::name);
+}
+
+template <class Rule>
+const Rule* find_rule(const hint_strategy& s) {
+  for (const hint_rule& r : s.rules) {
+    if (const auto* x = std::get_if<Rule>(&r.what)) return x;
+  }
+  return nullptr;
+}
+
+// A discard halves the time, a prefetch is best 8 operators ahead, every rule costs a little, evictions fail.
+std::optional<double> pretended(const hint_strategy& s) {
+  if (find_rule<evict_rule>(s) != nullptr) return std::nullopt;
+  double time = 1000 + static_cast<double>(s.rules.size());
+  if (const auto* p = find_rule<prefetch_rule>(s)) {
+    time -= p->unit == look_ahead::operators ? 200 - 10 * std::abs(static_cast<double>(p->ahead - 8)) : 0;
+  }
+  const auto* d = find_rule<discard_rule>(s);
+  return d != nullptr && d->prefetch ? time / 2 : time;
+}
+
+struct counted {
+  std::size_t calls = 0, strategies = 0;
+  std::size_t stop_after = 1000;
+  timer time() {
+    return [this](std::span<const hint_strategy> all,
+                  const std::string&) -> std::optional<std::vector<std::optional<double>>> {
+      if (++calls > stop_after) return std::nullopt;
+      strategies += all.size();
+      std::vector<std::optional<double>> times;
+      for (const hint_strategy& s : all) times.push_back(pretended(s));
+      return times;
+    };
+  }
+};
+
+TEST(Alternatives, AreSoundAndDifferFromWhereTheyStart) {
+  for (const hint_strategy& s : hint_table()) {
+    for (const alternatives& a : alternatives_to(s)) {
+      for (const hint_strategy& x : a.all) {
+        EXPECT_FALSE(defect_of(x).has_value()) << s.name << ", " << a.what;
+        EXPECT_NE(x.rules, s.rules) << s.name << ", " << a.what;
+      }
+    }
+  }
+}
+
+TEST(Alternatives, SwitchRulesOffAndOnAndChangeTheirNumbers) {
+  const std::vector<alternatives> all = alternatives_to(row("discard_prefetch"));
+  EXPECT_EQ(all.front().all.size(), 2U);  // without either rule
+  EXPECT_EQ(all.front().all.at(0).rules.size(), 1U);
+  EXPECT_EQ(all.back().all.front().rules.size(), 3U);  // with one more
+  EXPECT_TRUE(std::ranges::any_of(all, [](const alternatives& a) {
+    return std::ranges::any_of(a.all, [](const hint_strategy& s) {
+      const auto* p = find_rule<prefetch_rule>(s);
+      return p != nullptr && p->unit == look_ahead::operators && p->ahead == 8;
+    });
+  }));
+}
+
+TEST(Search, FindsRulesAndNumbersAndDropsWhatCostsNothing) {
+  counted c;
+  const std::vector<hint_strategy> starts{row("managed_advise")};
+  const search_result found = search_strategies(starts, 1000, c.time());
+  const hint_strategy& best = found.tried.front().rules;
+  EXPECT_EQ(best.rules.size(), 2U);
+  ASSERT_NE(find_rule<prefetch_rule>(best), nullptr);
+  EXPECT_EQ(find_rule<prefetch_rule>(best)->ahead, 8);
+  ASSERT_NE(find_rule<discard_rule>(best), nullptr);
+  EXPECT_EQ(*found.tried.front().time_ns, (1002.0 - 200) / 2);
+}
+
+TEST(Search, TimesNothingTwiceAndKeepsToItsLimit) {
+  counted c;
+  const search_result found = search_strategies(hint_table(), 60, c.time());
+  EXPECT_EQ(c.strategies, 60U);
+  EXPECT_EQ(found.tried.size(), 60U);
+  for (std::size_t i = 0; i < found.tried.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k)
+      EXPECT_NE(found.tried[i].rules.rules, found.tried[k].rules.rules) << i << ' ' << k;
+  }
+}
+
+TEST(Search, IsTheSameEveryTimeAndWhatFailsComesLast) {
+  counted a, b;
+  const search_result x = search_strategies(hint_table(), 200, a.time());
+  const search_result y = search_strategies(hint_table(), 200, b.time());
+  ASSERT_EQ(x.tried.size(), y.tried.size());
+  for (std::size_t i = 0; i < x.tried.size(); ++i) EXPECT_EQ(x.tried[i].rules, y.tried[i].rules);
+  EXPECT_FALSE(x.tried.back().time_ns.has_value());
+  EXPECT_TRUE(std::ranges::is_sorted(x.tried, {}, [](const timed_strategy& t) {
+    return t.time_ns.value_or(std::numeric_limits<double>::infinity());
+  }));
+}
+
+TEST(Search, SaysThatItWasStopped) {
+  counted c;
+  c.stop_after = 2;
+  EXPECT_TRUE(search_strategies(hint_table(), 200, c.time()).stopped);
+  c = {};
+  EXPECT_FALSE(search_strategies(hint_table(), 200, c.time()).stopped);
+}
+
+TEST(Ablation, TakesEachRuleAloneAndEachAway) {
+  const ablation_plan plan = ablation_of(row("discard_prefetch"));
+  ASSERT_EQ(plan.alone.size(), 2U);
+  ASSERT_EQ(plan.without.size(), 2U);
+  EXPECT_EQ(plan.without[0].rules.name, "discard_prefetch,without=" + plan.without[0].rule);
+  EXPECT_EQ(plan.alone[0].rules.rules.front().name, plan.alone[0].rule);
+  EXPECT_EQ(strategies_of(plan).size(), 5U);
+}
+
+TEST(Ablation, LeavesOutWhatWouldBeNoStrategy) {
+  const ablation_plan plan = ablation_of(row("twin"));  // a search needs something to search over
+  const auto named = [](std::string_view rule) {
+    return [rule](const ablated& a) { return a.rule == rule; };
+  };
+  EXPECT_TRUE(std::ranges::none_of(plan.alone, named("search")));
+  EXPECT_TRUE(std::ranges::none_of(plan.without, named("evict")));
+  EXPECT_TRUE(std::ranges::any_of(plan.without, named("search")));
+}
+
+TEST(Ablation, CallsHarmfulWhatHarms) {
+  const std::vector<hint_rule> discard = row("discard_alone").rules;
+  EXPECT_EQ(verdict(100, 1000, discard),
+            "harmful: 10.00 times as long (with no prefetch, the next write populates page by page)");
+  EXPECT_EQ(verdict(100, 200, row("read_mostly_activations").rules),
+            "harmful: 2.00 times as long (every write takes back the copies)");
+  EXPECT_EQ(verdict(100, 200, row("read_mostly_weights").rules), "harmful: 2.00 times as long");
+  EXPECT_EQ(verdict(100, 50, discard), "helps: 2.00 times as fast");
+  EXPECT_EQ(verdict(100, 101, discard), "no effect");
+}
+
+}  // namespace
+}  // namespace um

@@ -1,0 +1,175 @@
+// Strategies of rules as files and as names.
+#include "hints/hints.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "harness/json/json.hpp"
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "tests/harness/samples.hpp"
+
+namespace um {
+namespace {
+
+constexpr const char* mine = R"({
+  "schema": 1, "kind": "hints", "name": "mine", "summary": "by hand",
+  "rules": [
+    {"name": "weights", "roles": ["parameter"], "advise": "preferred_device"},
+    {"name": "fetch", "prefetch": {"operands": "inputs", "ahead_operators": 3}},
+    {"name": "away", "roles": ["activation"], "use": "needed_again",
+     "evict": {"when": "after_use", "gap_operators": 5, "by": "prefetch_to_host"}},
+    {"name": "dead", "discard": {"prefetch": true}}
+  ]})";
+
+std::string refusal(const std::string& text) {
+  try {
+    hint_strategy_from_json(text, "mine.json");
+  } catch (const input_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string with(const std::string& what, const std::string& by) {
+  std::string text = mine;
+  const std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+
+void expect_refused(const std::string& text, std::initializer_list<const char*> words) {
+  const std::string message = refusal(text);
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  EXPECT_NE(message.find("mine.json"), std::string::npos) << message;
+  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
+}
+
+TEST(HintsJson, EveryRowReadsBackEqual) {
+  for (const hint_strategy& s : hint_table()) {
+    const std::string text = to_json(s);
+    EXPECT_EQ(hint_strategy_from_json(text, "row"), s) << text;
+  }
+}
+
+TEST(HintsJson, AFileSaysWhatItMeans) {
+  const hint_strategy s = hint_strategy_from_json(mine, "mine.json");
+  ASSERT_EQ(s.rules.size(), 4U);
+  EXPECT_EQ(s.rules[0].which.roles, std::vector<role>{role::parameter});
+  EXPECT_EQ(std::get<prefetch_rule>(s.rules[1].what).ahead, 3);
+  EXPECT_EQ(std::get<evict_rule>(s.rules[2].what).gap, 5);
+  EXPECT_EQ(s.rules[2].which.use, tensor_use::needed_again);
+  EXPECT_TRUE(std::get<discard_rule>(s.rules[3].what).prefetch);
+}
+
+TEST(HintsJson, ARefusalNamesTheRuleAndTheMend) {
+  expect_refused(with("preferred_device", "prefered_device"),
+                 {"rules[0]", "prefered_device", "preferred_device"});
+  expect_refused(with("\"parameter\"", "\"workspace\""), {"rules[0].roles[0]", "device arena", "drop"});
+  expect_refused(with("ahead_operators", "ahead_ops"), {"rules[1]", "ahead_operators"});
+  expect_refused(with("\"ahead_operators\": 3", "\"ahead_operators\": -1"), {"rules[1]", "-1"});
+  expect_refused(with(R"("ahead_operators": 3)", R"("ahead_operators": 3, "ahead": "room")"),
+                 {"rules[1]", "give one of"});
+  expect_refused(with(R"("ahead_operators": 3)", R"("ahead": "now")"), {"rules[1]", "now", "room"});
+  expect_refused(with(R"(, "advise": "preferred_device")", ""), {"rules[0]", "decides nothing", "prefetch"});
+  expect_refused(with(R"("discard": {"prefetch": true})", R"("discard": {"prefetch": true}, "cut": {})"),
+                 {"rules[3]", "discard", "cut", "two rules"});
+  expect_refused(with(R"("name": "dead")", R"("name": "fetch")"), {"rule fetch", "two rules"});
+  expect_refused(with(R"("name": "dead")", R"("name": "Dead Ones")"), {"Dead Ones", "lower-case"});
+  expect_refused(with(R"("discard": {"prefetch": true})", R"("search": {"trials": 3})"),
+                 {"rule dead", "nothing to search", "evicts under pressure"});
+  expect_refused(with("prefetch_to_host", "copy"), {"rules[2].evict.by", "copy", "twin"});
+}
+
+TEST(HintsJson, AWeightCannotLeaveByTwin) {
+  std::string text = with("prefetch_to_host", "twin");
+  const std::string role = R"("roles": ["activation"])";
+  text.replace(text.find(role), role.size(), R"("roles": ["parameter"])");
+  expect_refused(text, {"rule away", "parameter", "activation"});
+}
+
+TEST(Rules, CanBeSwitchedOffByName) {
+  const strategy s = strategy_named("discard_prefetch,without=discard");
+  EXPECT_EQ(s.name, "discard_prefetch,without=discard");
+  const auto left = rules_named(s.name).value().rules;
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].name, "prefetch");
+  for (const auto& [name, word] : {std::pair{"discard_prefetch,without=nothing", "prefetch, discard"},
+                                   std::pair{"swap_all,without=fetch", "not made of rules"},
+                                   std::pair{"discrd,without=x", "did you mean"}}) {
+    try {
+      strategy_named(name);
+      ADD_FAILURE() << name;
+    } catch (const input_error& error) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Figures, OfAGpuAreThoseOfItsKindWithItsOwnSizes) {
+  machine gpu;
+  gpu.device_bytes = 5 * GiB;
+  const machine h200 = machine_named(load_machines(std::nullopt), "h200");
+  for (const char* name : {"NVIDIA H200", "unheard of"}) {
+    gpu.name = name;
+    const machine figures = figures_for(gpu);
+    EXPECT_EQ(figures.name, name);
+    EXPECT_EQ(figures.device_bytes, 5 * GiB);
+    EXPECT_EQ(figures.link_to_host_bytes_per_s, h200.link_to_host_bytes_per_s);
+  }
+  gpu.name = "Tesla V100-SXM2-16GB";
+  EXPECT_NE(figures_for(gpu).link_to_host_bytes_per_s, h200.link_to_host_bytes_per_s);
+}
+
+struct rules_file : ::testing::Test {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("um_hints_test_" + std::to_string(::getpid()) + ".json");
+  void write(const std::string& text) const { std::ofstream(path) << text; }
+  ~rules_file() override { std::filesystem::remove(path); }
+};
+
+TEST_F(rules_file, TwoVersionsHaveTwoNames) {
+  write(mine);
+  const std::string before = rules_from_file(path.string()).name;
+  EXPECT_EQ(before.rfind("mine#", 0), 0U);
+  EXPECT_EQ(rules_from_file(path.string()).name, before);
+  write(with("\"ahead_operators\": 3", "\"ahead_operators\": 4"));
+  EXPECT_NE(rules_from_file(path.string()).name, before);
+}
+
+TEST_F(rules_file, TravelsWithItsCellAndIntoTheRecord) {
+  write(mine);
+  experiment e = sample_experiment();
+  e.rules = without_rules(rules_from_file(path.string()), {"dead"});
+  e.strategy = e.rules->name;
+  e.strategy_knobs.clear();
+  e = completed(e);
+  EXPECT_EQ(e.strategy_knobs.at("ahead"), 3);
+  const cell work{e, {}, {}};
+  EXPECT_TRUE(cell_from_json(to_json(work), "cell").what == e);
+  const record r = blank_record(e);
+  EXPECT_EQ(record_from_json(to_json(r), "line").rules, e.rules);
+  EXPECT_NE(r.key.find("mine#"), std::string::npos);
+  EXPECT_NE(r.key.find(",without=dead"), std::string::npos);
+}
+
+TEST_F(rules_file, MayBeNamedInASweepBesideIt) {
+  write(mine);
+  const std::string text =
+      R"({"schema": 1, "name": "s", "grids": [{"network": "alexnet", "backend": "sim:h200",
+    "strategy": ["device", ")" +
+      path.filename().string() + R"(", "discard,without=discard"],
+    "strategy_knobs": {"ahead": [1, 2]}}]})";
+  const std::string source = (path.parent_path() / "sweep.json").string();
+  const std::vector<experiment> cells = expand(sweep_from_json(text, source), source);
+  ASSERT_EQ(cells.size(), 4U);
+  EXPECT_EQ(cells[1].rules->rules.size(), 4U);
+  EXPECT_EQ(cells[2].strategy_knobs.at("ahead"), 2);
+  EXPECT_EQ(cells[3].strategy, "discard,without=discard");
+}
+
+}  // namespace
+}  // namespace um

@@ -1,0 +1,419 @@
+#include "harness/json/json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <set>
+
+#include "harness/records/strategies.hpp"
+#include "harness/records/suggest.hpp"
+#include "tests/harness/samples.hpp"
+
+namespace um {
+namespace {
+
+// The one line that refuses, or "" if nothing was refused.
+template <class F>
+std::string refusal(F read) {
+  try {
+    read();
+  } catch (const input_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  const std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what;
+  return text.replace(at, what.size(), by);
+}
+
+void expect_mentions(const std::string& message, std::initializer_list<const char*> words) {
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
+}
+
+// The catalogue, trained and not, with every fusion and every precision, in the standard order and in the
+// other one.
+std::vector<network_spec> networks_to_try() {
+  struct level {
+    fusion joined;
+    precision trained, not_trained;
+  };
+  constexpr std::array levels{level{fusion::none, precision::fp32, precision::tf32},
+                              level{fusion::fused, precision::tf32, precision::bf16},
+                              level{fusion::lean, precision::bf16, precision::fp32}};
+  std::vector<network_spec> all;
+  for (const network_family& f : networks()) {
+    for (const level& l : levels) {
+      all.push_back({.name = f.name, .batch = 2, .sgd = true, .joined = l.joined, .arithmetic = l.trained});
+      all.push_back(
+          {.name = f.name, .mode = pass::inference, .joined = l.joined, .arithmetic = l.not_trained});
+    }
+    all.push_back({.name = f.name, .batch = 2, .order = memory_order::nhwc});
+  }
+  return all;
+}
+
+plan_file sample_plan() {
+  plan_file file;
+  file.network = completed({.name = "conv", .batch = 4});
+  file.strategy = "by-hand";
+  file.strategy_knobs = {{"ahead", 3}};
+  file.ratio = 1.25;
+  file.budget = 123456789;
+  file.mode = run_mode::capped;
+  file.placed_by = packer::first_fit;
+  const graph g = build(file.network);
+  file.plan.home.assign(g.tensors.size(), residence::managed);
+  file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {axis::batch, 1, 2}}};
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  return file;
+}
+
+TEST(GraphJson, EveryNetworkReadsBackEqual) {
+  std::set<std::size_t> kinds;
+  for (const network_spec& spec : networks_to_try()) {
+    const graph g = build(spec);
+    const std::string text = to_json(g);
+    const graph back = graph_from_json(text, "g.json");
+    EXPECT_EQ(to_json(back), text) << spec.name;
+    EXPECT_EQ(back.arithmetic, g.arithmetic);
+    ASSERT_EQ(back.ops.size(), g.ops.size());
+    for (std::size_t i = 0; i < g.ops.size(); ++i) {
+      EXPECT_EQ(back.ops[i].what, g.ops[i].what) << g.ops[i].name;
+      kinds.insert(g.ops[i].what.index());
+      EXPECT_EQ(back.ops[i].in, g.ops[i].in);
+      EXPECT_EQ(back.ops[i].out, g.ops[i].out);
+      EXPECT_EQ(back.ops[i].alias, g.ops[i].alias);
+      EXPECT_EQ(back.ops[i].repeatable, g.ops[i].repeatable);
+    }
+    for (std::size_t t = 0; t < g.tensors.size(); ++t) {
+      EXPECT_EQ(back.tensors[t].shape, g.tensors[t].shape);
+      EXPECT_EQ(back.tensors[t].type, g.tensors[t].type);
+      EXPECT_EQ(back.tensors[t].use, g.tensors[t].use);
+      EXPECT_EQ(back.tensors[t].order, g.tensors[t].order);
+    }
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<op_attributes>) << "a kind whose attributes were not tried";
+}
+
+TEST(GraphJson, NamesWhatIsWrong) {
+  const std::string text = to_json(build(completed({.name = "conv", .mode = pass::inference})));
+  const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
+  expect_mentions(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
+  expect_mentions(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
+  expect_mentions(read(replaced(text, "\"repeatable\": true", "\"repeatable\": 1")),
+                  {"repeatable", "true nor"});
+  expect_mentions(read(replaced(text, "\"relu\": false", "\"relu\": 0")), {"ops[0].relu", "true nor"});
+  expect_mentions(read(replaced(text, "\"order\": \"nchw\"", "\"order\": \"nhcw\"")),
+                  {"tensors[0].order", "did you mean"});
+  expect_mentions(read(replaced(text, "\"precision\": \"fp32\"", "\"precision\": \"fp23\"")),
+                  {"precision", "did you mean fp32?"});
+  expect_mentions(read(replaced(text, "\"type\": \"f32\"", "\"type\": \"f33\"")),
+                  {"tensors[0].type", "did you mean f32?"});
+  expect_mentions(read("{"), {"g.json", "not JSON", "line 1"});
+  expect_mentions(read("[]"), {"g.json", "not an object"});
+}
+
+TEST(PlanJson, ReadsBackEqual) {
+  const plan_file file = sample_plan();
+  const plan_file back = plan_from_json(to_json(file), "p.json");
+  EXPECT_EQ(back.plan, file.plan);
+  EXPECT_EQ(back.network.name, file.network.name);
+  EXPECT_EQ(back.network.knobs, file.network.knobs);
+  EXPECT_EQ(back.strategy, file.strategy);
+  EXPECT_EQ(back.strategy_knobs, file.strategy_knobs);
+  EXPECT_EQ(back.ratio, file.ratio);
+  EXPECT_EQ(back.budget, file.budget);
+  EXPECT_EQ(back.mode, file.mode);
+  EXPECT_EQ(back.placed_by, file.placed_by);
+}
+
+TEST(PlanJson, NamesWhatIsWrong) {
+  const std::string text = to_json(sample_plan());
+  const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
+  const graph g = build(sample_plan().network);
+  const std::string tensor = g.tensors[0].name, op_name = g.ops[0].name;
+  expect_mentions(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
+  expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": -1")),
+                  {"p.json", "budget_bytes", "-1"});
+  expect_mentions(
+      read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
+      {"budget_bytes", "9223372036854775808"});
+  expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 1e400")), {"p.json"});
+  expect_mentions(read(replaced(text, "\"part\": 1", "\"part\": 2")), {"actions[1]", "slice.part"});
+  expect_mentions(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
+                                "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
+                  {"actions[2].what", "no operator"});
+  expect_mentions(read(replaced(text, "\"schema\": 1", "\"schema\": 2")), {"schema", "reads 1"});
+  expect_mentions(read(replaced(text, "\"ratio\": 1.25", "\"ratio\": \"1.25\"")), {"ratio", "not a number"});
+  expect_mentions(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
+  expect_mentions(read(replaced(text, "\"kind\"", "\"extra\": 0, \"kind\"")), {"unknown field \"extra\""});
+  expect_mentions(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
+}
+
+TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
+  plan_file file = sample_plan();
+  file.network.joined = fusion::none;
+  file.network.arithmetic = precision::bf16;
+  file.network.order = memory_order::nchw;
+  const graph g = build(file.network);
+  file.plan.home.assign(g.tensors.size(), residence::managed);
+  file.plan.actions.clear();
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  const std::string text = to_json(file);
+  const plan_file back = plan_from_json(text, "p.json");
+  EXPECT_EQ(back.network.joined, fusion::none);
+  EXPECT_EQ(back.network.arithmetic, precision::bf16);
+  EXPECT_EQ(back.network.order, memory_order::nchw);
+  expect_mentions(refusal([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
+                  {"network.precision", "did you mean"});
+}
+
+// As all of them did before there was a choice.
+TEST(PlanJson, WithoutTheFieldsItIsPlain) {
+  plan_file file = sample_plan();
+  file.network.joined = fusion::none;
+  const graph g = build(file.network);
+  file.plan.home.assign(g.tensors.size(), residence::device);
+  file.plan.actions.clear();
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  std::string text = to_json(file);
+  for (const char* field :
+       {"  \"fusion\": \"none\",\n", "  \"precision\": \"fp32\",\n", "  \"memory_order\": \"nchw\",\n"}) {
+    text = replaced(text, field, "");
+  }
+  const network_spec n = plan_from_json(text, "p.json").network;
+  EXPECT_EQ(n.joined, fusion::none);
+  EXPECT_EQ(n.arithmetic, precision::fp32);
+  EXPECT_EQ(n.order, memory_order::nchw);
+}
+
+TEST(PlanJson, RefusesAPlanThatComputesNothing) {
+  plan_file file = sample_plan();
+  file.plan.actions.pop_back();
+  expect_mentions(refusal([&] { plan_from_json(to_json(file), "p.json"); }), {"p.json", "the plan is wrong"});
+}
+
+TEST(MachineJson, EmbeddedMachinesReadBackEqual) {
+  const auto machines = load_machines(std::nullopt);
+  ASSERT_GE(machines.size(), 2U);
+  for (const machine& m : machines) {
+    const std::string text = to_json(m);
+    EXPECT_EQ(to_json(machine_from_json(text, "m.json")), text);
+    EXPECT_GT(m.device_bytes, 0U);
+  }
+}
+
+TEST(MachineJson, NamesWhatIsWrong) {
+  const std::string text = to_json(load_machines(std::nullopt).front());
+  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  expect_mentions(read(replaced(text, "\"host_bytes\": ", "\"host_bytes\": -")), {"m.json", "host_bytes"});
+  expect_mentions(read(replaced(text, "\"device_bytes\": ", "\"device_bytes\": 0, \"was\": ")),
+                  {"device_bytes", "0"});
+  expect_mentions(read(replaced(text, "\"calibrated\": false", "\"calibrated\": null")), {"calibrated"});
+  expect_mentions(read(replaced(text, "\"launch_ns\"", "\"lunch_ns\"")), {"\"launch_ns\" is missing"});
+  expect_mentions(read(replaced(text, "\"name\": \"", "\"name\": \"a/b ")), {"name", "lower-case"});
+  expect_mentions(read(replaced(text, "\"estimated\": [", "\"estimated\": [\"speed\",")),
+                  {"estimated[0]", "speed"});
+}
+
+// As after a calibration that could measure three figures.
+measure::calibration sample_calibration() {
+  measure::calibration made;
+  made.found.by_name = {{"link_to_device_bytes_per_s", {5, 1.0e10, 1.25e10, 1.5e10}},
+                        {"uvm.fault_ns", {3, 10, 20.6, 30}},
+                        {"uvm.batch_granules", {1, 9.2, 9.2, 9.2}}};
+  made.found.notes = {"uvm.batch_ns needs batches_nowhere"};
+  made.samples = {{"link_to_device", {5, 1, 2, 3}}};
+  return made;
+}
+
+TEST(json, measured_figures_replace_those_of_a_machine) {
+  const measure::calibration found = sample_calibration();
+  const machine base = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  const machine made = with_figures(base, found.found.by_name);
+  EXPECT_EQ(made.link_to_device_bytes_per_s, 12'500'000'000U);
+  EXPECT_EQ(made.uvm.fault_ns, 21);
+  EXPECT_EQ(made.uvm.batch_granules, 9U);
+  EXPECT_EQ(made.link_to_host_bytes_per_s, base.link_to_host_bytes_per_s);
+  const auto estimated = [&](const char* name) {
+    return std::count(made.estimated.begin(), made.estimated.end(), name) == 1;
+  };
+  EXPECT_TRUE(estimated("link_to_host_bytes_per_s"));
+  EXPECT_TRUE(estimated("uvm.batch_ns"));
+  EXPECT_FALSE(estimated("uvm.fault_ns"));
+  EXPECT_FALSE(estimated("link_to_device_bytes_per_s"));
+}
+
+TEST(json, a_calibrated_machine_file_is_a_machine_file) {
+  const measure::calibration found = sample_calibration();
+  const machine made = with_figures(machine_named(load_machines(std::nullopt), "h200"), found.found.by_name);
+  const std::string text = to_json(made, found);
+  EXPECT_EQ(to_json(machine_from_json(text, "m.json")), to_json(made));
+  EXPECT_NE(text.find("batches_nowhere"), std::string::npos);
+  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  EXPECT_EQ(read(replaced(text, "\"least\"", "\"lest\"")).rfind("m.json: calibration.", 0), 0U)
+      << read(replaced(text, "\"least\"", "\"lest\""));
+}
+
+TEST(json, a_machine_file_names_the_figure_of_the_driver_that_is_wrong) {
+  const std::string text = to_json(machine_named(load_machines(std::nullopt), "h200"));
+  const auto read = [](const std::string& t) { return refusal([&] { machine_from_json(t, "m.json"); }); };
+  expect_mentions(read(replaced(text, "\"batch_granules\": 24", "\"batch_granules\": 257")),
+                  {"uvm.batch_granules", "256"});
+  expect_mentions(read(replaced(text, "\"host_chunk_bytes\": 2097152", "\"host_chunk_bytes\": 8192")),
+                  {"uvm.host_chunk_bytes", "65536"});
+  for (const char* share : {"prefetch_to_host_beside_percent", "prefetch_to_host_beside_faults_percent",
+                            "faults_beside_prefetch_percent"}) {
+    const std::string name = std::string("\"") + share + "\": ";
+    expect_mentions(read(replaced(text, name, name + "10")), {share, "100"});  // 1038 percent
+    expect_mentions(read(replaced(text, name, name + "-")), {share});
+  }
+  expect_mentions(read(replaced(text, "\"batch_ns\"", "\"batch_us\"")), {"uvm", "batch_ns", "missing"});
+  expect_mentions(read(replaced(text, "\"uvm.evict_ns\"", "\"uvm.evct_ns\"")), {"uvm.evct_ns", "evict_ns"});
+}
+
+TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
+  machine m = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
+  EXPECT_EQ(m.tf32_flops_per_s, 0U);
+  const std::string text = replaced(to_json(m), " \"tf32_flops_per_s\": 0,\n", "");
+  EXPECT_EQ(machine_from_json(text, "m.json").tf32_flops_per_s, 0U);
+  m.bf16_flops_per_s = 5;
+  EXPECT_EQ(machine_from_json(to_json(m), "m.json").bf16_flops_per_s, 5U);
+}
+
+TEST(RecordJson, ReadsBackEqual) {
+  const record r = sample_record();
+  const std::string line = to_json(r);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const record back = record_from_json(line, "line");
+  EXPECT_EQ(to_json(back), line);
+  EXPECT_EQ(back.samples, r.samples);
+  EXPECT_EQ(back.digest, r.digest);
+  EXPECT_EQ(back.timeline->spans[0].name, "evict x");
+  EXPECT_EQ(back.network.joined, fusion::lean);
+  EXPECT_EQ(back.network.arithmetic, precision::bf16);
+  EXPECT_EQ(back.network.order, memory_order::nchw);
+  EXPECT_EQ(back.launch, launch_way::cuda_graph);
+  EXPECT_EQ(back.observed.before, r.observed.before);
+  EXPECT_EQ(back.observed.after, r.observed.after);
+  EXPECT_EQ(back.observed.energy_uj, 123456U);
+  EXPECT_EQ(back.engines->at(0).flops, 1000U);
+  EXPECT_EQ(back.engines->at(0).bytes, 100U);
+  EXPECT_EQ(back.engines->at(0).parts, 4);
+  EXPECT_EQ(kind_of_line(line, "line"), line_kind::record);
+}
+
+TEST(EnvironmentJson, OnlyTheAnswerOfAGpuTellsWhatIsFree) {
+  gpu_facts gpu;
+  gpu.free_bytes = 4096;
+  const environment e = collect_environment(gpu);
+  EXPECT_EQ(gpu_from_json(to_json(*e.gpu), "answer").free_bytes, 4096U);
+  EXPECT_EQ(environment_from_json(to_json(e), "line").gpu->free_bytes, std::nullopt);
+}
+
+TEST(RecordJson, WhatIsUnknownIsNull) {
+  record r = blank_record(sample_experiment());
+  r.result = outcome::crashed;
+  r.reason = "made up";
+  const std::string line = to_json(r);
+  for (const char* null : {R"("device":null)", R"("counters":null)", R"("digest":null)", R"("terms":null)",
+                           R"("timeline":null)", R"("calibrated":null)"}) {
+    EXPECT_NE(line.find(null), std::string::npos) << null;
+  }
+  EXPECT_EQ(to_json(record_from_json(line, "line")), line);
+}
+
+TEST(RecordJson, AmplificationFollowsFromTheCountersWhereTheyAreKnown) {
+  record r = sample_record();
+  EXPECT_NE(to_json(r).find(R"("amplification":null)"), std::string::npos) << "not all observed";
+  for (const counter_field& f : counter_fields) r.last.value().*f.member = 100;
+  EXPECT_EQ(to_json(r).find(R"("amplification":6.0)"), std::string::npos) << "nobody knows what is touched";
+  r.memory.touched = 100;
+  const std::string line = to_json(r);
+  EXPECT_NE(line.find(R"("amplification":6.0)"), std::string::npos);
+  EXPECT_EQ(to_json(record_from_json(line, "line")), line);
+  EXPECT_EQ(to_json(record_from_json(replaced(line, R"(,"amplification":6.0)", ""), "line")), line)
+      << "older files lack it";
+  EXPECT_EQ(record_from_json(replaced(line, R"("touched_bytes":100,)", ""), "line").memory.touched,
+            std::nullopt);
+  expect_mentions(refusal([&] {
+                    record_from_json(replaced(line, R"("amplification":6.0)", R"("amplification":-1)"), "l");
+                  }),
+                  {"counters.last.amplification"});
+}
+
+// Records of before there was a choice of storage and launch.
+TEST(RecordJson, OldRecordsAreReadForWhatTheyWere) {
+  record r = sample_record();
+  r.network.joined = fusion::none;
+  r.network.arithmetic = precision::fp32;
+  std::string line = to_json(r);
+  for (const char* field :
+       {R"("memory_order":"nchw",)", R"("launch":"cuda_graph",)", R"(,"flops":1000,"bytes":100,"parts":4)"}) {
+    line = replaced(line, field, "");
+  }
+  const record back = record_from_json(line, "line");
+  EXPECT_EQ(back.network.joined, fusion::none);
+  EXPECT_EQ(back.network.arithmetic, precision::fp32);
+  EXPECT_EQ(back.network.order, memory_order::nchw);
+  EXPECT_FALSE(back.launch);
+  EXPECT_FALSE(back.engines->at(0).flops);
+  EXPECT_EQ(back.engines->at(0).parts, 1);
+}
+
+TEST(RecordJson, ASimulatedRunWasNotLaunched) {
+  const std::string line = to_json(sample_record());
+  expect_mentions(refusal([&] {
+                    record_from_json(replaced(line, R"("launch":"cuda_graph")", R"("launch":"simulated")"),
+                                     "l");
+                  }),
+                  {"launch", "simulated", "streams"});
+}
+
+TEST(RecordJson, BytesThatAreNotUtf8DoNotBreakALine) {
+  record r = sample_record();
+  r.reason = "bad \xff byte";
+  EXPECT_NO_THROW(record_from_json(to_json(r), "line"));
+}
+
+TEST(EnvironmentJson, ReadsBackEqual) {
+  gpu_facts gpu;
+  gpu.name = "made up";
+  gpu.memory_bytes = 1;
+  gpu.facts = {{{"ecc", "yes"}}, {{"mig", "NVML does not tell"}}};
+  environment e = collect_environment(gpu);
+  e.nvidia_uvm = std::map<std::string, std::string>{{"uvm_perf_prefetch_enable", "1"}};
+  const std::string line = to_json(e);
+  EXPECT_EQ(to_json(environment_from_json(line, "line")), line);
+  EXPECT_EQ(kind_of_line(line, "line"), line_kind::environment);
+  EXPECT_EQ(line.rfind(R"({"kind":"environment")", 0), 0U);
+}
+
+TEST(EnvironmentJson, OlderFilesHaveNoFurtherFacts) {
+  environment e = collect_environment(std::nullopt);
+  e.host.facts = {};
+  std::string line = to_json(e);
+  const std::string facts = R"(,"facts":{},"facts_missing":{})";
+  ASSERT_NE(line.find(facts), std::string::npos);
+  const std::string old = std::string(line).erase(line.find(facts), facts.size());
+  EXPECT_EQ(to_json(environment_from_json(old, "line")), line);
+}
+
+TEST(CellJson, ReadsBackEqual) {
+  cell work{sample_experiment(), load_machines(std::nullopt).front(), sample_plan()};
+  work.what.budget = 77;
+  work.values = "folder";
+  const std::string text = to_json(work);
+  const cell back = cell_from_json(text, "cell");
+  EXPECT_EQ(to_json(back), text);
+  EXPECT_TRUE(back.what == work.what);
+  EXPECT_EQ(back.plan->plan, work.plan->plan);
+  EXPECT_EQ(back.values, "folder");
+}
+
+}  // namespace
+}  // namespace um

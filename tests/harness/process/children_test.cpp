@@ -1,0 +1,191 @@
+// The children are this test's own executable: main() below plays the part that its first argument
+// names.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <thread>
+
+#include "harness/json/json.hpp"
+#include "harness/process/cgroup.hpp"
+#include "harness/process/child.hpp"
+#include "harness/process/isolation.hpp"
+#include "tests/harness/samples.hpp"
+
+namespace um {
+namespace {
+
+using namespace std::chrono_literals;
+
+child_report run(const std::vector<std::string>& arguments, const std::string& input = {},
+                 std::chrono::seconds deadline = 60s) {
+  signal_watch signals;
+  child_pool pool(signals);
+  pool.start(7, arguments, input, deadline);
+  auto report = pool.wait();
+  EXPECT_TRUE(report);
+  return report.value_or(child_report{});
+}
+
+// A process that nobody has waited for yet does not run any more.
+bool runs(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  std::string number, name, state;
+  return stat >> number >> name >> state && state != "Z" && state != "X";
+}
+
+TEST(Child, GetsItsInputAndGivesItsOutput) {
+  const std::string much(1'000'000, 'x');  // more than any pipe holds
+  const child_report report = run({"play", "echo"}, much);
+  EXPECT_EQ(report.id, 7U);
+  EXPECT_EQ(report.exit_code, 0);
+  EXPECT_EQ(report.output, much);
+}
+
+TEST(Child, MayLeaveItsInputUnread) {
+  const child_report report = run({"play", "exit"}, std::string(1'000'000, 'x'));
+  EXPECT_EQ(report.exit_code, 3);
+  EXPECT_EQ(report.signal, std::nullopt);
+}
+
+TEST(Child, ASignalIsReportedWithTheLastWords) {
+  const child_report report = run({"play", "abort"});
+  EXPECT_EQ(report.signal, SIGABRT);
+  EXPECT_EQ(report.exit_code, std::nullopt);
+  EXPECT_LE(report.error_tail.size(), 4096U);
+  EXPECT_EQ(report.error_tail.substr(report.error_tail.size() - 10), "last words");
+}
+
+TEST(Child, TheDeadlineKillsItAndItsOwnChildren) {
+  const auto begin = std::chrono::steady_clock::now();
+  const child_report report = run({"play", "hang"}, "", 1s);
+  EXPECT_TRUE(report.timed_out);
+  EXPECT_FALSE(report.stuck);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+  const pid_t grandchild = std::stoi(report.output);
+  for (int i = 0; i < 100 && runs(grandchild); ++i) std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(runs(grandchild));
+}
+
+TEST(Child, AStopSignalEndsTheWait) {
+  signal_watch signals;
+  child_pool pool(signals);
+  pool.start(0, {"play", "hang"}, "", 60s);
+  kill(getpid(), SIGTERM);
+  EXPECT_FALSE(pool.wait());
+  EXPECT_EQ(signals.stop_signal(), SIGTERM);
+  pool.kill_all();
+  EXPECT_EQ(pool.running(), 0U);
+}
+
+TEST(Child, SeveralRunAtATime) {
+  signal_watch signals;
+  child_pool pool(signals);
+  for (std::size_t id = 0; id < 8; ++id) pool.start(id, {"play", "echo"}, std::to_string(id), 60s);
+  std::size_t ended = 0;
+  while (const auto report = pool.wait()) {
+    EXPECT_EQ(report->output, std::to_string(report->id));
+    ++ended;
+  }
+  EXPECT_EQ(ended, 8U);
+}
+
+TEST(Child, IsTakenBeforeItsParentWhenMemoryRunsOut) {
+  const child_report report = run({"play", "score"});
+  EXPECT_EQ(report.output, "1000\n");
+  EXPECT_FALSE(report.memory_ran_out);
+}
+
+TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
+  signal_watch signals;
+  child_pool pool(signals);
+  process_probe asleep = kernel_probe();
+  asleep.state = [](pid_t) { return 'D'; };
+  pool.start(1, {"play", "hang"}, "", 1s, asleep);
+  const auto report = pool.wait();
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->stuck);
+  EXPECT_EQ(report->last_state, 'D');
+}
+
+TEST(Child, TheKernelsProbeSeesAProcessOfOurs) {
+  const process_probe probe = kernel_probe();
+  EXPECT_EQ(probe.state(getpid()), 'R');
+  EXPECT_EQ(probe.state(-1), 0);
+  EXPECT_EQ(probe.out_of_memory_kills(), probe.out_of_memory_kills());
+}
+
+TEST(Cgroup, TheTightestLimitAboveCounts) {
+  const auto top = std::filesystem::path(testing::TempDir()) / ("umbench-cgroup-" + std::to_string(getpid()));
+  const auto group = top / "slice" / "job";
+  std::filesystem::create_directories(group);
+  const auto write = [](const std::filesystem::path& file, const char* text) { std::ofstream(file) << text; };
+  EXPECT_EQ(memory_of_cgroup(group, top).limit, std::nullopt);
+  write(group / "memory.max", "max\n");
+  EXPECT_EQ(memory_of_cgroup(group, top).limit, std::nullopt);
+  write(group / "memory.max", "1000\n");
+  write(group / "memory.current", "900\n");
+  write(top / "slice" / "memory.max", "5000\n");
+  write(top / "slice" / "memory.current", "4950\n");
+  const cgroup_memory memory = memory_of_cgroup(group, top);
+  EXPECT_EQ(memory.limit, 1000U);
+  EXPECT_EQ(memory.left, 50U);
+  std::filesystem::remove_all(top);
+}
+
+TEST(Cell, EveryEndHasItsOutcome) {
+  const cell work{sample_experiment(), std::nullopt, std::nullopt};
+  child_report report;
+  report.exit_code = 0;
+  report.output = to_json(sample_record());
+  EXPECT_EQ(record_of(work, report).result, outcome::ok);
+  report.output = "nonsense";
+  EXPECT_EQ(record_of(work, report).result, outcome::crashed);
+  report.exit_code = 1;
+  report.error_tail = "umbench: it broke\n";
+  EXPECT_EQ(record_of(work, report).reason, "exited with code 1: umbench: it broke");
+  report.exit_code.reset();
+  report.signal = SIGSEGV;
+  EXPECT_EQ(record_of(work, report).reason, "killed by SIGSEGV: umbench: it broke");
+  report.signal = SIGKILL;
+  EXPECT_EQ(record_of(work, report).reason, "killed by SIGKILL from outside: umbench: it broke");
+  report.memory_ran_out = true;
+  EXPECT_EQ(record_of(work, report).result, outcome::host_out_of_memory);
+  report.timed_out = true;
+  EXPECT_EQ(record_of(work, report).result, outcome::timeout);
+  EXPECT_EQ(record_of(work, report).reason, "no result after 300 s; its process was killed");
+  report.stuck = true;
+  EXPECT_EQ(record_of(work, report).result, outcome::hung);
+}
+
+int play(const std::string& part) {
+  if (part == "echo") std::cout << std::string{std::istreambuf_iterator<char>(std::cin), {}} << std::flush;
+  if (part == "exit") return 3;
+  if (part == "score") {
+    die_with_parent(getppid());
+    std::cout << std::ifstream("/proc/self/oom_score_adj").rdbuf() << std::flush;
+  }
+  if (part == "abort") {
+    std::cerr << std::string(10'000, '.') << "last words" << std::flush;
+    std::abort();
+  }
+  if (part == "hang") {
+    const pid_t grandchild = fork();
+    if (grandchild > 0) std::cout << grandchild << std::flush;
+    while (true) pause();
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace um
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "play") return um::play(argv[2]);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
