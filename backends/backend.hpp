@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,10 +66,16 @@ class backend {
   virtual machine describe() = 0;
   // Time and workspace of every operator with everything resident.
   virtual profile measure(const graph& g) = 0;
+  // The same for operators and parts of them, one cost for each of `what`: what planners ask for. Here a part
+  // takes one launch and its share of the rest of the whole operator's time.
+  virtual std::vector<op_cost> measure(const graph& g, std::span<const compute> what);
   // Runs `plan` that many times from its initial state (inputs and parameters on the host for
   // staged and managed tensors). Memory is allocated before the first step; a recording of the steps
   // is made between the first iteration and the second.
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
 };
+
+// For problem::cost_of_slice: asks the backend, once for each part. Refers to both arguments.
+slice_costs costs_of_slices(backend& by, const graph& g);
 
 }  // namespace um

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/errors.hpp"
-#include "simulator/execute.hpp"
+#include "simulator/simulate.hpp"
 #include "simulator/roofline.hpp"
 
 namespace um {
@@ -23,6 +23,12 @@ class simulator_backend final : public backend {
   machine describe() override { return on_; }
 
   profile measure(const graph& g) override { return estimate(g, on_); }
+  std::vector<op_cost> measure(const graph& g, std::span<const compute> what) override {
+    const slice_costs slices = estimate_slices(g, on_);
+    std::vector<op_cost> costs;
+    for (const compute& c : what) costs.push_back(slices(c));
+    return costs;
+  }
 
   execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
     if (!how.values.empty()) {
@@ -32,12 +38,8 @@ class simulator_backend final : public backend {
     refuse_beyond(plan.device_arena_bytes, on_.device_bytes, "the device arena", on_.name);
     refuse_beyond(plan.pinned_arena_bytes, on_.host_bytes, "the pinned arena", on_.name + "'s host");
     const profile costs = estimate(g, on_);
-    const simulated_run run{g, plan, on_, costs};
-    managed_memory memory = managed_at_start(run);
     execution result;
-    for (std::uint32_t i = 0; i < how.iterations; ++i) {
-      result.iterations.push_back(run_iteration(run, memory, how.timeline));
-    }
+    result.iterations = simulate({g, plan, on_, costs, estimate_slices(g, on_)}, how.iterations, how.timeline);
     return result;
   }
 

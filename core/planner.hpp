@@ -26,6 +26,9 @@ struct op_cost {
 };
 using profile = std::vector<op_cost>;  // one per operator
 
+// What a part of an operator costs, memoised by the backend.
+using slice_costs = std::function<op_cost(const compute&)>;
+
 // Who keeps managed memory within the budget.
 //   none    nobody: everything fits
 //   plan    the plan, by evicting at operator boundaries (mode `capped`)
@@ -41,7 +44,13 @@ struct problem {
   byte_count budget = std::numeric_limits<byte_count>::max();
   pressure under = pressure::none;
   knob_values knobs;  // every knob of the strategy, defaults filled in
+  slice_costs cost_of_slice = {};  // not set: as cost_of() says
 };
+
+// The cost of computing an operator, or a part of it. Without `slices` a part takes one launch and its share
+// of the rest of the whole operator's time, and the whole one's workspace.
+op_cost cost_of(const profile& costs, const machine& on, const slice_costs& slices, const compute& c);
+op_cost cost_of(const problem& p, const compute& c);
 
 // The strategy cannot solve this problem; what() says why, with figures.
 struct infeasible : std::runtime_error {

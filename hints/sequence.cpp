@@ -72,12 +72,6 @@ std::vector<run> runs_of_large(const graph& g, byte_count most) {
 
 }  // namespace
 
-std::vector<compute> in_order(const graph& g) {
-  std::vector<compute> all;
-  for (op_id o = 0; o < g.ops.size(); ++o) all.push_back({o, {}});
-  return all;
-}
-
 std::vector<compute> in_slices(const graph& g, byte_count most) {
   std::vector<compute> all;
   op_id next = 0;

@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "core/planner.hpp"
+#include "schedule/orders.hpp"
 
 namespace um {
-
-std::vector<compute> in_order(const graph& g);
 
 // Operators that touch more than `most` bytes of activations go over the batch in slices, as many as keep
 // each within that or as there are images; neighbours of that kind together, one slice through all of them

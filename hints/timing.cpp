@@ -6,9 +6,9 @@
 
 #include "core/lifetimes.hpp"
 #include "core/lower.hpp"
-#include "hints/calendar.hpp"
 #include "hints/durations.hpp"
-#include "simulator/execute.hpp"
+#include "schedule/calendar.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -284,11 +284,7 @@ nanoseconds expected_time(const problem& p, const memory_plan& plan, packer how)
   machine on = p.on;
   on.launch_ns += slice_ns;
   const profile costs = beside_copies(p, time_of_copies(p.on, steps));
-  const simulated_run run{p.network, steps, on, costs};
-  managed_memory memory = managed_at_start(run);
-  nanoseconds last = 0;
-  for (int iteration = 0; iteration < 3; ++iteration) last = run_iteration(run, memory, false).duration;
-  return last;
+  return simulate({p.network, steps, on, costs}, 3, false).back().duration;
 }
 
 }  // namespace um

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "core/access.hpp"
 #include "core/errors.hpp"
@@ -43,24 +45,37 @@ bool multiplies(const op& o) {
       o.what);
 }
 
+op_cost estimate(const graph& g, const machine& on, const compute& c) {
+  const op& o = g.ops.at(c.what);
+  const work w = work_of(g, o, c.part);
+  const rate r = products_of(multiplies(o) ? g.arithmetic : precision::fp32, on);
+  const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
+  const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
+  return {std::max(arithmetic, memory) + on.launch_ns, 0, "roofline"};
+}
+
 }  // namespace
 
 profile estimate(const graph& g, const machine& on) {
-  const rate plain = products_of(precision::fp32, on), products = products_of(g.arithmetic, on);
+  const rate products = products_of(g.arithmetic, on);
   if (g.arithmetic != precision::fp32 && products.per_second == 0) {
     throw unsupported("machine " + on.name + " does not compute in " + std::string(to_text(g.arithmetic)) +
                       " (" + std::string(products.name) + " is 0 in its file); use fp32 or another machine");
   }
   profile costs;
   costs.reserve(g.ops.size());
-  for (const op& o : g.ops) {
-    const work w = work_of(g, o);
-    const rate& r = multiplies(o) ? products : plain;
-    const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
-    const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
-    costs.push_back({std::max(arithmetic, memory) + on.launch_ns, 0, "roofline"});
-  }
+  for (op_id o = 0; o < g.ops.size(); ++o) costs.push_back(estimate(g, on, {o, {}}));
   return costs;
+}
+
+slice_costs estimate_slices(const graph& g, const machine& on) {
+  std::vector<std::vector<std::pair<compute, op_cost>>> known(g.ops.size());
+  return [&g, &on, known](const compute& c) mutable {
+    std::vector<std::pair<compute, op_cost>>& of_one = known.at(c.what);
+    const auto found = std::ranges::find(of_one, c, &std::pair<compute, op_cost>::first);
+    if (found != of_one.end()) return found->second;
+    return of_one.emplace_back(c, estimate(g, on, c)).second;
+  };
 }
 
 }  // namespace um

@@ -16,4 +16,8 @@ namespace um {
 // std::invalid_argument, naming the machine, where it lacks another rate that is needed.
 profile estimate(const graph& g, const machine& on);
 
+// The same for parts of operators: operands that a part needs whole count whole, so that many parts of what
+// reads large weights take longer than the whole. Memoised. Refers to both arguments.
+slice_costs estimate_slices(const graph& g, const machine& on);
+
 }  // namespace um

@@ -26,18 +26,12 @@ void count(const managed_traffic& t, counters& moved) {
   add(moved.remote_bytes, t.remote_bytes);
 }
 
-nanoseconds share_of(nanoseconds whole, const slice& part, nanoseconds launch) {
-  const nanoseconds fixed = std::min(whole, launch);
-  const nanoseconds rest = whole - fixed;
-  return fixed + rest * (part.part + 1) / part.of - rest * part.part / part.of;
-}
-
 nanoseconds time_of(const simulated_run& run, const compute& c) {
   if (c.what >= run.costs.size()) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
                                 " operators but the plan computes number " + std::to_string(c.what));
   }
-  return share_of(run.costs[c.what].time, c.part, run.on.launch_ns);
+  return cost_of(run.costs, run.on, run.cost_of_slice, c).time;
 }
 
 step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {

@@ -17,6 +17,7 @@ struct simulated_run {
   const execution_plan& plan;
   const machine& on;
   const profile& costs;
+  slice_costs cost_of_slice = {};  // not set: as cost_of() (core/planner.hpp) says
 };
 
 // `alone`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
@@ -31,8 +32,7 @@ struct step_cost {
 
 // Applies the step to the managed memory, adds what it moved to `moved` and prices it.
 //
-// A compute takes the profile's time (a slice: one launch plus its share of the rest), during
-// which it stalls for the faults and evictions of its managed operands, each touched once in the
+// A compute takes what cost_of() says, during which it stalls for the faults and evictions of its managed operands, each touched once in the
 // order of the operands, and for what it reads and writes over the link. Of a sliced operand only
 // the bytes of its region are touched. Faults do not contend for the link with the transfers
 // of other lanes: they leave most of it idle. Managed memory is evicted in calls of eviction_call_bytes.

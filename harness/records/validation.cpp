@@ -10,9 +10,9 @@
 #include "harness/records/experiment.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
-#include "simulator/execute.hpp"
 #include "simulator/patterns.hpp"
 #include "simulator/roofline.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -21,10 +21,8 @@ constexpr double clear_difference = 1.05;
 
 std::vector<nanoseconds> simulate(const problem& p, const strategy& s, std::uint32_t iterations) {
   const execution_plan plan = lower(p, s.plan(p), s.placed_by);
-  const simulated_run run{p.network, plan, p.on, p.costs};
-  managed_memory memory = managed_at_start(run);
   std::vector<nanoseconds> times;
-  for (std::uint32_t i = 0; i < iterations; ++i) times.push_back(run_iteration(run, memory, false).duration);
+  for (const trace& t : simulate(p, plan, iterations)) times.push_back(t.duration);
   return times;
 }
 

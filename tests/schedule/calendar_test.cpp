@@ -1,4 +1,4 @@
-#include "hints/calendar.hpp"
+#include "schedule/calendar.hpp"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +44,26 @@ TEST(calendar, agrees_with_a_list_of_instants) {
         left -= taken[t] ? 0 : 1;
         taken[t] = true;
       }
+    }
+  }
+}
+
+TEST(calendar, takes_late_what_agrees_with_a_list_of_instants) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 200; ++round) {
+    calendar c;
+    std::vector<bool> taken(4000, false);
+    for (int i = 0; i < 40; ++i) {
+      const auto at = static_cast<std::size_t>(3000 + random() % 400);
+      const auto length = static_cast<std::size_t>(1 + random() % 9);
+      std::size_t begin = at;
+      for (std::size_t left = length; left > 0;) {
+        --begin;
+        left -= taken[begin] ? 0 : 1;
+        taken[begin] = true;
+      }
+      ASSERT_EQ(c.take_late(static_cast<nanoseconds>(at), static_cast<nanoseconds>(length)),
+                static_cast<nanoseconds>(begin));
     }
   }
 }

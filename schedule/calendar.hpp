@@ -22,6 +22,21 @@ class calendar {
     return begin;
   }
 
+  // The last `length` that is free before then, in pieces; the begin of the first.
+  nanoseconds take_late(nanoseconds end, nanoseconds length) {
+    auto at = taken_.lower_bound(end);
+    if (at != taken_.begin() && std::prev(at)->second > end) end = (--at)->first;
+    while (at != taken_.begin() && std::prev(at)->second == end) end = (--at)->first;
+    nanoseconds begin = end - length;
+    while (at != taken_.begin() && std::prev(at)->second > begin) {
+      --at;
+      begin -= at->second - at->first;
+      at = taken_.erase(at);
+    }
+    if (length > 0) taken_[begin] = end;
+    return begin;
+  }
+
  private:
   std::map<nanoseconds, nanoseconds> taken_;  // begin and end of stretches that do not meet
 };

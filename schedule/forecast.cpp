@@ -1,0 +1,296 @@
+#include "schedule/forecast.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace um {
+namespace {
+
+constexpr std::uint32_t none = ~std::uint32_t{0};
+constexpr std::int64_t full_pace = 1000;
+
+constexpr std::size_t index_of(lane l) {
+  return static_cast<std::size_t>(l);
+}
+
+// As simulator/execute.cpp has it.
+std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, std::uint64_t both) {
+  const std::uint64_t share = std::max(both / 2, both - std::min(other, both));
+  if (both == 0 || share >= own) return full_pace;
+  return std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(share / std::max<std::uint64_t>(own / full_pace, 1)), 1, full_pace);
+}
+
+// The parts that an operator may compute in place; the same twice if there are none.
+std::pair<part_id, part_id> in_place(const graph& g, const use_table& uses, position at) {
+  const auto i = static_cast<std::size_t>(at);
+  const op& o = g.ops[uses.order[i].what];
+  if (!o.alias) return {0, 0};
+  const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
+  if (from == to || survives(g.tensors[from].use)) return {0, 0};
+  const auto only_part = [&](tensor_id t) {
+    std::uint32_t found = none;
+    for (const touched_part& x : uses.of_position[i]) {
+      if (uses.parts[x.which].what == t) found = found == none ? x.which : none - 1;
+    }
+    return found;
+  };
+  const std::uint32_t a = only_part(from), b = only_part(to);
+  if (a >= none - 1 || b >= none - 1 || uses.parts[a].bytes != uses.parts[b].bytes) return {0, 0};
+  return {a, b};
+}
+
+// A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart first.
+byte_count workspace_at(const graph& g, const use_table& uses, position at, byte_count own) {
+  byte_count bytes = round_up(own, arena_alignment);
+  const auto i = static_cast<std::size_t>(at);
+  if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].what].what)) return bytes;
+  for (const touched_part& x : uses.of_position[i]) {
+    if (x.mode == access_mode::accumulate) bytes += uses.parts[x.which].bytes;
+  }
+  return bytes;
+}
+
+void merge(std::array<std::int32_t, lane_count>& into, const std::array<std::int32_t, lane_count>& from) {
+  for (std::size_t l = 0; l < lane_count; ++l) into[l] = std::max(into[l], from[l]);
+}
+
+}  // namespace
+
+forecaster::forecaster(const problem& p, const use_table& uses) : p_(p), uses_(uses) {
+  for (position at = 0; at < uses.end(); ++at) {
+    const op_cost cost = cost_of(p, uses.order[static_cast<std::size_t>(at)]);
+    time_.push_back(cost.time);
+    workspace_.push_back(workspace_at(p.network, uses, at, cost.workspace_bytes));
+    in_place_.push_back(in_place(p.network, uses, at));
+  }
+  const machine& on = p.on;
+  pace_in_ = pace_beside(on.link_to_device_bytes_per_s, on.link_to_host_bytes_per_s, on.link_both_bytes_per_s);
+  pace_out_ = pace_beside(on.link_to_host_bytes_per_s, on.link_to_device_bytes_per_s, on.link_both_bytes_per_s);
+}
+
+nanoseconds forecaster::time_of_copy(byte_count bytes, lane where) const {
+  const std::uint64_t rate =
+      where == lane::to_device ? p_.on.link_to_device_bytes_per_s : p_.on.link_to_host_bytes_per_s;
+  return p_.on.copy_ns + (rate == 0 ? std::numeric_limits<nanoseconds>::max() / 1'000'000 : time_at(bytes, rate));
+}
+
+prediction forecaster::memory_of(std::span<const event> events, const std::vector<bool>& staged) {
+  prediction found;
+  find_stays(events, staged);
+  found.peak = add_up(events);
+  found.at = static_cast<std::uint32_t>(std::ranges::find(live_, found.peak) - live_.begin());
+  return found;
+}
+
+prediction forecaster::of(std::span<const event> events, const std::vector<bool>& staged) {
+  prediction found = memory_of(events, staged);
+  note_room_given_up();
+  make_steps(events, found.peak, found);
+  found.time = run_lanes();
+  return found;
+}
+
+// --- memory ---
+
+std::uint32_t forecaster::touch(part_id p, std::uint32_t at, lane where) {
+  if (open_[p] == none) {
+    open_[p] = static_cast<std::uint32_t>(stays_.size());
+    stays_.push_back({p, at, at + 1, at, {-1, -1, -1}});
+  }
+  stay& s = stays_[open_[p]];
+  s.last = at;
+  s.by_lane[index_of(where)] = static_cast<std::int32_t>(at);
+  return open_[p];
+}
+
+void forecaster::close(part_id p, std::uint32_t end) {
+  stays_[open_[p]].end = end;
+  open_[p] = none;
+}
+
+void forecaster::find_stays(std::span<const event> events, const std::vector<bool>& staged) {
+  const graph& g = p_.network;
+  const auto count = static_cast<std::uint32_t>(events.size());
+  stays_.clear();
+  takeovers_.clear();
+  open_.assign(uses_.parts.size(), none);
+  for (part_id p = 0; p < uses_.parts.size(); ++p) {
+    const tensor_id t = uses_.parts[p].what;
+    if (!persists(g.tensors[t].use) || staged[t]) continue;
+    touch(p, 0, lane::compute);
+    stays_.back().by_lane = {-1, -1, -1};
+  }
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const event& e = events[i];
+    switch (e.what) {
+      case verb::compute: {
+        const auto [from, to] = in_place_[e.which];
+        const bool opens = from != to && open_[to] == none && open_[from] != none;
+        for (const touched_part& x : uses_.of_position[e.which]) touch(x.which, i, lane::compute);
+        if (opens) takeovers_.push_back({i, open_[from], open_[to]});
+        break;
+      }
+      case verb::prefetch:
+        touch(e.which, i, lane::to_device);
+        break;
+      case verb::evict:
+        if (open_[e.which] != none) {
+          touch(e.which, i, lane::to_host);
+          close(e.which, i + 1);
+        }
+        break;
+      case verb::discard:
+        if (open_[e.which] != none) close(e.which, stays_[open_[e.which]].last + 1);
+        break;
+    }
+  }
+  for (part_id p = 0; p < open_.size(); ++p) {
+    if (open_[p] == none) continue;
+    const tensor_id t = uses_.parts[p].what;
+    close(p, survives(g.tensors[t].use) && !staged[t] ? count : stays_[open_[p]].last + 1);
+  }
+}
+
+// Sets live_; the peak.
+byte_count forecaster::add_up(std::span<const event> events) {
+  const std::size_t count = events.size();
+  live_.assign(count + 1, 0);
+  for (const stay& s : stays_) {
+    const byte_count bytes = uses_.parts[s.which].bytes;
+    live_[s.begin] += bytes;
+    live_[s.end] -= bytes;  // modulo 2^64 until added up
+  }
+  byte_count now = 0;
+  for (std::size_t i = 0; i <= count; ++i) live_[i] = now += live_[i];
+  live_.pop_back();
+  for (const takeover& t : takeovers_) {
+    if (stays_[t.from].end == t.at + 1) live_[t.at] -= uses_.parts[stays_[t.to].which].bytes;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (events[i].what == verb::compute) live_[i] += workspace_[events[i].which];
+  }
+  return live_.empty() ? 0 : *std::ranges::max_element(live_);
+}
+
+void forecaster::note_room_given_up() {
+  given_up_.assign(live_.size(), 0);
+  givers_.assign(live_.size(), {-1, -1, -1});
+  opens_.assign(live_.size(), false);
+  for (const stay& s : stays_) {
+    opens_[s.begin] = true;
+    given_up_[s.end - 1] += uses_.parts[s.which].bytes;
+    merge(givers_[s.end - 1], s.by_lane);
+  }
+  for (std::size_t i = 1; i < live_.size(); ++i) {
+    given_up_[i] += given_up_[i - 1];
+    merge(givers_[i], givers_[i - 1]);
+  }
+}
+
+// What takes room waits for the last that gave some up without whom the arena would be too small, and for all
+// before it.
+void forecaster::wait_for_room(std::uint32_t at, byte_count peak, last_events& after) const {
+  const byte_count spare = peak - live_[at];
+  if (at == 0 || !opens_[at] || given_up_[at - 1] <= spare) return;
+  const byte_count needed = given_up_[at - 1] - spare;
+  const auto giver = std::lower_bound(given_up_.begin(), given_up_.begin() + at, needed);
+  merge(after, givers_[static_cast<std::size_t>(giver - given_up_.begin())]);
+}
+
+// --- time ---
+
+void forecaster::make_steps(std::span<const event> events, byte_count peak, prediction& found) {
+  struct user {
+    last_events read{-1, -1, -1}, write{-1, -1, -1};
+  };
+  std::vector<user> device(uses_.parts.size()), home(uses_.parts.size());
+  std::vector<bool> at_home(uses_.parts.size());
+  for (part_id p = 0; p < uses_.parts.size(); ++p)
+    at_home[p] = persists(p_.network.tensors[uses_.parts[p].what].use);
+  std::vector<bool> done(uses_.order.size(), false);
+  for (auto& l : lanes_) l.clear();
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    const event& e = events[i];
+    lane_step s{i, 0, {-1, -1, -1}};
+    const auto reads = [&](user& u, lane l) {
+      merge(s.after, u.write);
+      u.read[index_of(l)] = static_cast<std::int32_t>(i);
+    };
+    const auto writes = [&](user& u, lane l) {
+      merge(s.after, u.read);
+      merge(s.after, u.write);
+      u.write[index_of(l)] = static_cast<std::int32_t>(i);
+    };
+    lane where = lane::compute;
+    if (e.what == verb::discard) {
+      at_home[e.which] = false;
+      continue;
+    }
+    if (e.what == verb::compute) {
+      s.alone = time_[e.which];
+      if (done[e.which]) found.again += s.alone;
+      done[e.which] = true;
+      for (const touched_part& x : uses_.of_position[e.which]) {
+        x.mode == access_mode::read ? reads(device[x.which], where) : writes(device[x.which], where);
+        if (x.mode != access_mode::read) at_home[x.which] = false;
+      }
+    } else {
+      const byte_count bytes = uses_.parts[e.which].bytes;
+      const bool in = e.what == verb::prefetch;
+      if (!in && at_home[e.which]) continue;
+      where = in ? lane::to_device : lane::to_host;
+      (in ? found.to_device : found.to_host) += bytes;
+      s.alone = time_of_copy(bytes, where);
+      reads(in ? home[e.which] : device[e.which], where);
+      writes(in ? device[e.which] : home[e.which], where);
+      at_home[e.which] = true;
+    }
+    wait_for_room(i, peak, s.after);
+    s.after[index_of(where)] = -1;
+    lanes_[index_of(where)].push_back(s);
+  }
+}
+
+nanoseconds forecaster::run_lanes() {
+  constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+  std::array<std::size_t, lane_count> next{};
+  std::array<bool, lane_count> busy{};
+  std::array<nanoseconds, lane_count> left{};
+  // Lanes keep their order, so that what has ended in one is told by its next step.
+  const auto has_ended = [&](std::size_t l, std::int32_t e) {
+    return e < 0 || next[l] == lanes_[l].size() || lanes_[l][next[l]].event > static_cast<std::uint32_t>(e);
+  };
+  nanoseconds now = 0;
+  for (;;) {
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (busy[l] || next[l] == lanes_[l].size()) continue;
+      const lane_step& s = lanes_[l][next[l]];
+      if (!has_ended(0, s.after[0]) || !has_ended(1, s.after[1]) || !has_ended(2, s.after[2])) continue;
+      busy[l] = true;
+      left[l] = s.alone;
+    }
+    std::array<std::int64_t, lane_count> pace{};
+    std::array<nanoseconds, lane_count> wait{};
+    const bool both = busy[index_of(lane::to_device)] && busy[index_of(lane::to_host)];
+    nanoseconds passed = never;
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      pace[l] = !both || l == index_of(lane::compute) ? full_pace
+                : l == index_of(lane::to_device)      ? pace_in_
+                                                      : pace_out_;
+      wait[l] = busy[l] ? (left[l] * full_pace + pace[l] - 1) / pace[l] : never;
+      passed = std::min(passed, wait[l]);
+    }
+    if (passed == never) return now;
+    now += passed;
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (!busy[l]) continue;
+      left[l] -= passed * pace[l] / full_pace;
+      if (wait[l] > passed) continue;
+      busy[l] = false;
+      ++next[l];
+    }
+  }
+}
+
+}  // namespace um

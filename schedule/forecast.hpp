@@ -1,0 +1,80 @@
+// Time and memory of decisions without proving, packing or lowering a plan: for searches, which ask for
+// thousands of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/trace.hpp"
+#include "schedule/decisions.hpp"
+
+namespace um {
+
+struct prediction {
+  nanoseconds time = 0;     // of an iteration; 0 where only memory was asked for
+  byte_count peak = 0;      // of what is alive at once, workspaces included: no packing needs less
+  std::uint32_t at = 0;     // the first event at the peak
+  nanoseconds again = 0;    // of the time: what is computed again
+  byte_count to_device = 0, to_host = 0;  // bytes copied
+};
+
+// Three lanes as in simulator/execute.hpp, transfers slowed where they share the link, with the hazards that
+// lower() finds, but for addresses: room is taken from whoever gave it up first, in an arena as large as
+// the peak. Managed memory does not occur. Not to be used by two threads at once.
+class forecaster {
+ public:
+  // Refers to both. Asks cost_of() once for every position.
+  forecaster(const problem& p, const use_table& uses);
+
+  // `events` and `staged` as schedule/decisions.hpp makes them.
+  prediction of(std::span<const event> events, const std::vector<bool>& staged);
+  prediction memory_of(std::span<const event> events, const std::vector<bool>& staged);
+
+  // Bytes alive at each event of the list that was asked for last.
+  std::span<const byte_count> live() const { return live_; }
+  nanoseconds time_of(position at) const { return time_[static_cast<std::size_t>(at)]; }
+  nanoseconds time_of_copy(byte_count bytes, lane where) const;
+
+ private:
+  using last_events = std::array<std::int32_t, lane_count>;
+  struct stay {  // of a part on the device: events [begin, end)
+    part_id which = 0;
+    std::uint32_t begin = 0, end = 0, last = 0;
+    last_events by_lane{-1, -1, -1};
+  };
+  struct takeover {  // at an event, one stay's place may become another's
+    std::uint32_t at = 0, from = 0, to = 0;
+  };
+  struct lane_step {
+    std::uint32_t event = 0;
+    nanoseconds alone = 0;
+    last_events after{-1, -1, -1};
+  };
+
+  void find_stays(std::span<const event> events, const std::vector<bool>& staged);
+  std::uint32_t touch(part_id p, std::uint32_t at, lane where);
+  void close(part_id p, std::uint32_t end);
+  byte_count add_up(std::span<const event> events);
+  void note_room_given_up();
+  void make_steps(std::span<const event> events, byte_count peak, prediction& found);
+  void wait_for_room(std::uint32_t at, byte_count peak, last_events& after) const;
+  nanoseconds run_lanes();
+
+  const problem& p_;
+  const use_table& uses_;
+  std::vector<nanoseconds> time_;        // per position, as are the next two
+  std::vector<byte_count> workspace_;
+  std::vector<std::pair<part_id, part_id>> in_place_;  // the same twice: nothing is computed in place
+  std::int64_t pace_in_ = 1000, pace_out_ = 1000;      // thousandths, while copies go both ways
+  std::vector<stay> stays_;
+  std::vector<takeover> takeovers_;
+  std::vector<std::uint32_t> open_;      // per part: its stay, or none
+  std::vector<byte_count> live_, given_up_;  // per event; given_up_: in all, up to and with it
+  std::vector<last_events> givers_;      // per event: the last that gave something up by then
+  std::vector<bool> opens_;              // per event
+  std::array<std::vector<lane_step>, lane_count> lanes_;
+};
+
+}  // namespace um

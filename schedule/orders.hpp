@@ -1,0 +1,43 @@
+// In which order, and in which parts of the batch, a network is computed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/planner.hpp"
+
+namespace um {
+
+// All operators, whole, in the graph's order.
+std::vector<compute> in_order(const graph& g);
+
+// Whether an operator can go over the batch in so many parts: there is such a cut, and its first extent is
+// the batch (on parameters it is not). The loss can: its parts add up.
+bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts);
+
+// Operators [begin, end) that go over each micro-batch in `parts`, one part through all of them after the
+// other.
+struct inner_loop {
+  op_id begin = 0, end = 0;
+  std::uint32_t parts = 1;
+  friend bool operator==(const inner_loop&, const inner_loop&) = default;
+};
+
+struct loops {
+  std::uint32_t micro_batches = 1;
+  std::vector<inner_loop> inner;  // by `begin`, apart from one another
+  std::vector<op_id> late;        // whole and last of all: gradients of parameters
+  friend bool operator==(const loops&, const loops&) = default;
+};
+
+// One micro-batch after the other through all operators, forward, loss and backward; gradients add up. What
+// depends on no part (casts of filters) is computed whole and once, before what reads it; what cannot be cut
+// and depends on parts (updates), or on what is late, whole and last. Throws infeasible, naming the operator,
+// where one that needs the whole batch is read by one that goes over it in parts.
+std::vector<compute> order_of(const graph& g, const loops& l);
+
+// The gradients of parameters that are larger than all that they are computed from: better late.
+std::vector<op_id> large_gradients(const graph& g);
+
+}  // namespace um

@@ -1,0 +1,179 @@
+#include "schedule/uses.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace um {
+namespace {
+
+using images = std::pair<std::int64_t, std::int64_t>;
+
+images images_of(const dims& shape, const region& r) {
+  return r.along == axis::batch ? images{r.begin, r.end} : images{0, shape.n};
+}
+
+// The accesses of every position.
+std::vector<std::vector<access>> accesses_in(const graph& g, const std::vector<compute>& order) {
+  std::vector<std::vector<access>> all;
+  all.reserve(order.size());
+  for (const compute& c : order) all.push_back(accesses_of(g, g.ops[c.what], c.part));
+  return all;
+}
+
+void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touched, use_table& table) {
+  std::vector<std::vector<std::int64_t>> borders(g.tensors.size());
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) borders[t] = {0, g.tensors[t].shape.n};
+  for (const std::vector<access>& at : touched) {
+    for (const access& a : at) {
+      const images r = images_of(g.tensors[a.what].shape, a.where);
+      for (const std::int64_t b : {r.first, r.second}) {
+        if (b > 0 && b < g.tensors[a.what].shape.n) borders[a.what].push_back(b);
+      }
+    }
+  }
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    std::ranges::sort(borders[t]);
+    const auto repeated = std::ranges::unique(borders[t]);
+    borders[t].erase(repeated.begin(), repeated.end());
+    table.first_part.push_back(static_cast<part_id>(table.parts.size()));
+    const byte_count each = bytes_of(g.tensors[t]) / static_cast<byte_count>(g.tensors[t].shape.n);
+    for (std::size_t i = 0; i + 1 < borders[t].size(); ++i) {
+      const auto count = static_cast<byte_count>(borders[t][i + 1] - borders[t][i]);
+      table.parts.push_back({t, borders[t][i], borders[t][i + 1], round_up(count * each, arena_alignment)});
+    }
+  }
+  table.first_part.push_back(static_cast<part_id>(table.parts.size()));
+}
+
+void note(std::vector<touched_part>& all, part_id which, access_mode mode) {
+  const auto known = std::ranges::find(all, which, &touched_part::which);
+  if (known == all.end()) {
+    all.push_back({which, mode});
+  } else if (known->mode == access_mode::read) {
+    known->mode = mode == access_mode::write ? access_mode::accumulate : mode;
+  }
+}
+
+bool is_gradient(role use) {
+  return use == role::activation_gradient || use == role::parameter_gradient;
+}
+
+bool writes_gradient(const graph& g, const op& o) {
+  return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].use); });
+}
+
+// Parts that can be had again from what starts at home alone, each operator on the way being repeatable:
+// it writes nothing that a user reads and adds nothing up.
+std::vector<bool> can_be_had_again(const graph& g, const use_table& uses) {
+  std::vector<bool> can(uses.parts.size(), false);
+  std::vector<int> writes(uses.parts.size(), 0);
+  for (part_id p = 0; p < uses.parts.size(); ++p) {
+    can[p] = persists(g.tensors[uses.parts[p].what].use);
+    for (const use& u : uses.of_part[p]) writes[p] += u.mode == access_mode::read ? 0 : 1;
+  }
+  for (position at = 0; at < uses.end(); ++at) {
+    const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].what];
+    bool repeats = o.repeatable;
+    for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
+      const bool written = x.mode != access_mode::read;
+      repeats = repeats && (written ? writes[x.which] == 1 && !survives(g.tensors[uses.parts[x.which].what].use)
+                                    : can[x.which]);
+    }
+    for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
+      if (x.mode != access_mode::read && repeats) can[x.which] = true;
+    }
+  }
+  return can;
+}
+
+// The position that completed the value a part has behind its use number `i`; -1 if none did.
+position producer_of(const std::vector<use>& uses, std::size_t i) {
+  for (std::size_t k = i + 1; k-- > 0;) {
+    if (uses[k].mode != access_mode::read) return uses[k].at;
+  }
+  return -1;
+}
+
+// The first position that overwrites what starts at home; what was computed from it before cannot be again.
+position first_update(const graph& g, const use_table& uses) {
+  for (position at = 0; at < uses.end(); ++at) {
+    const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].what];
+    if (std::ranges::any_of(o.out, [&](tensor_id t) { return persists(g.tensors[t].use); })) return at;
+  }
+  return uses.end();
+}
+
+void add_gaps(const graph& g, const use_table& table, part_id p, bool again, position updates,
+              std::vector<gap>& all) {
+  const std::vector<use>& uses = table.of_part[p];
+  const role what = g.tensors[table.parts[p].what].use;
+  if (uses.empty()) return;
+  if (persists(what)) all.push_back({p, -1, uses.front().at, true, false, -1});
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const bool ends = i + 1 == uses.size();
+    if (ends && !survives(what)) continue;
+    const position next = ends ? table.end() : uses[i + 1].at;
+    if (!ends && next == uses[i].at + 1) continue;
+    const position producer = producer_of(uses, i);
+    all.push_back({p, uses[i].at, next, persists(what) && producer < 0,
+                   again && producer >= 0 && next <= updates, producer});
+  }
+}
+
+}  // namespace
+
+use_table uses_of(const graph& g, std::vector<compute> order) {
+  use_table table;
+  table.order = std::move(order);
+  const std::vector<std::vector<access>> touched = accesses_in(g, table.order);
+  cut_into_parts(g, touched, table);
+  table.of_part.resize(table.parts.size());
+  table.loss = table.end();
+  for (position at = 0; at < table.end(); ++at) {
+    std::vector<touched_part>& here = table.of_position.emplace_back();
+    for (const access& a : touched[static_cast<std::size_t>(at)]) {
+      const images r = images_of(g.tensors[a.what].shape, a.where);
+      for (part_id p = table.first_part[a.what]; p < table.first_part[a.what + 1]; ++p) {
+        if (table.parts[p].begin < r.second && r.first < table.parts[p].end) note(here, p, a.mode);
+      }
+    }
+    for (const touched_part& x : here) table.of_part[x.which].push_back({at, x.mode});
+    const op& o = g.ops[table.order[static_cast<std::size_t>(at)].what];
+    if (table.loss == table.end() && writes_gradient(g, o)) table.loss = at;
+  }
+  return table;
+}
+
+slice slice_of(const graph& g, const tensor_part& part) {
+  const std::int64_t extent = g.tensors[part.what].shape.n, size = part.end - part.begin;
+  if (size == extent) return {};
+  const std::int64_t about = (extent + size / 2) / size;
+  for (const std::int64_t of : {about, about - 1, about + 1}) {
+    for (std::int64_t i = 0; of > 1 && of <= extent && i < of; ++i) {
+      if (extent * i / of == part.begin && extent * (i + 1) / of == part.end)
+        return batch_part(extent, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(of));
+    }
+  }
+  throw std::invalid_argument("images " + std::to_string(part.begin) + " to " + std::to_string(part.end) +
+                              " of tensor " + g.tensors[part.what].name + " are no part of equal ones");
+}
+
+std::vector<gap> gaps_of(const graph& g, const use_table& uses) {
+  std::vector<gap> all;
+  const position updates = first_update(g, uses);
+  const std::vector<bool> again = can_be_had_again(g, uses);
+  for (part_id p = 0; p < uses.parts.size(); ++p) add_gaps(g, uses, p, again[p], updates, all);
+  return all;
+}
+
+bool crosses_loss(const graph& g, const use_table& uses, const gap& x) {
+  if (x.last < 0 || x.next >= uses.end() || uses.loss == uses.end()) return false;
+  const auto at = [&](position p) -> const op& {
+    return g.ops[uses.order[static_cast<std::size_t>(p)].what];
+  };
+  const op_id loss = uses.order[static_cast<std::size_t>(uses.loss)].what;
+  return uses.order[static_cast<std::size_t>(x.last)].what < loss && writes_gradient(g, at(x.next));
+}
+
+}  // namespace um

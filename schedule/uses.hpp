@@ -1,0 +1,66 @@
+// What an order of computes touches: every part of every tensor, its uses in order, and the gaps between
+// them, during which a planner may give up its room.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/planner.hpp"
+
+namespace um {
+
+using position = std::int32_t;  // an index into an order; -1: before the first, its size: after the last
+using part_id = std::uint32_t;  // an index into use_table::parts
+
+// Images [begin, end) of a tensor (of what is no batch: its first extent), between two neighbouring borders
+// of the regions that an order touches.
+struct tensor_part {
+  tensor_id what = 0;
+  std::int64_t begin = 0, end = 0;
+  byte_count bytes = 0;  // in an arena: a multiple of arena_alignment
+};
+
+struct use {
+  position at = 0;
+  access_mode mode = access_mode::read;
+};
+struct touched_part {
+  part_id which = 0;
+  access_mode mode = access_mode::read;
+};
+
+struct use_table {
+  std::vector<compute> order;
+  std::vector<tensor_part> parts;                      // by tensor, then by `begin`
+  std::vector<part_id> first_part;                     // per tensor, and one past the last
+  std::vector<std::vector<use>> of_part;               // in order; what is read and written at once is a write
+  std::vector<std::vector<touched_part>> of_position;  // each part once
+  position loss = 0;  // the first position that writes a gradient; the order's size if none does
+
+  position end() const { return static_cast<position>(order.size()); }
+};
+
+// Throws std::invalid_argument, naming the operator, where one cannot be cut as the order says.
+use_table uses_of(const graph& g, std::vector<compute> order);
+
+// A part as actions name it. Throws std::invalid_argument where parts are not of one size.
+slice slice_of(const graph& g, const tensor_part& part);
+
+// A stretch between consecutive uses of a part. `last` is -1 before the first use of what starts at home
+// (inputs, labels, parameters), `next` the order's size behind the last use of what must be kept.
+struct gap {
+  part_id part = 0;
+  position last = 0, next = 0;
+  bool at_home = false;   // a staged tensor's home holds the value without a copy
+  bool again = false;     // it can be computed again, and so can all that it takes and that is not at home
+  position producer = 0;  // the position that wrote it; -1: none in this order
+};
+
+// By part, then by `last`; only those with at least one operator within, but those at the start and at the
+// end always.
+std::vector<gap> gaps_of(const graph& g, const use_table& uses);
+
+// The forward pass made it, the backward pass of the same images reads it.
+bool crosses_loss(const graph& g, const use_table& uses, const gap& x);
+
+}  // namespace um

@@ -1,0 +1,104 @@
+// Whatever is decided, the plan that comes of it is right.
+#include "schedule/decisions.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/verify.hpp"
+#include "tests/schedule/random_decisions.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+class every_network : public ::testing::TestWithParam<std::string> {
+ protected:
+  graph g = build(small_networks().at(GetParam()));
+};
+
+TEST_P(every_network, makes_right_plans_of_any_decisions) {
+  std::mt19937 dice(1);
+  int again = 0, swapped = 0;
+  for (const loops& l : loops_for(g)) {
+    const use_table uses = uses_of(g, order_of(g, l));
+    const std::vector<gap> gaps = gaps_of(g, uses);
+    for (const unsigned rarity : {2U, 4U, 16U, 64U}) {
+      const std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
+      const memory_plan plan = plan_of(g, uses, gaps, decisions);
+      ASSERT_EQ(defect_of(g, plan), std::nullopt)
+          << l.micro_batches << " micro-batches, one in " << rarity;
+      const auto computes = std::ranges::count_if(
+          plan.actions, [](const action& a) { return std::holds_alternative<compute>(a); });
+      again += computes > static_cast<std::ptrdiff_t>(uses.order.size()) ? 1 : 0;
+      swapped += std::ranges::find(plan.home, residence::staged) != plan.home.end() ? 1 : 0;
+    }
+  }
+  EXPECT_GT(swapped, 0);
+  const bool can = std::ranges::any_of(gaps_of(g, uses_of(g, in_order(g))), &gap::again);
+  EXPECT_TRUE(again > 0 || !can);
+}
+
+TEST_P(every_network, keeps_everything_where_nothing_else_is_decided) {
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  const memory_plan plan = plan_of(g, uses, gaps, std::vector<decision>(gaps.size()));
+  EXPECT_EQ(plan.actions.size(), g.ops.size());
+  EXPECT_TRUE(std::ranges::all_of(plan.home, [](residence r) { return r == residence::device; }));
+}
+
+INSTANTIATE_TEST_SUITE_P(catalogue, every_network, ::testing::ValuesIn(small_network_labels()),
+                         [](const auto& row) { return row.param; });
+
+// Computing a long chain again takes each operator once, and what it needed goes again.
+TEST(decisions, a_chain_is_computed_once_for_one_reader) {
+  const graph g = small("vgg11", "vgg11", 4, {.joined = fusion::none}).g;
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  std::vector<decision> decisions(gaps.size());
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    if (gaps[i].again && crosses_loss(g, uses, gaps[i])) decisions[i] = {choice::again, 0, gaps[i].next};
+  }
+  const std::vector<event> events = events_of(g, uses, gaps, decisions);
+  for (position at = 0; at < uses.end(); ++at) {
+    const auto times = std::ranges::count(events, event{verb::compute, static_cast<std::uint32_t>(at)});
+    EXPECT_LE(times, uses.end() - at) << "once itself, and at most once for each later operator";
+  }
+  EXPECT_EQ(defect_of(g, plan_of(g, uses, gaps, decisions)), std::nullopt);
+}
+
+TEST(decisions, what_cannot_be_computed_again_is_refused) {
+  const graph g = small("vgg11", "vgg11", 4).g;
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  std::vector<decision> decisions(gaps.size());
+  const auto weight = std::ranges::find_if(gaps, [](const gap& x) { return !x.again; });
+  ASSERT_NE(weight, gaps.end());
+  decisions[static_cast<std::size_t>(weight - gaps.begin())].what = choice::again;
+  EXPECT_THROW(plan_of(g, uses, gaps, decisions), std::invalid_argument);
+}
+
+TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
+  const graph g = small("resnet", "resnet20_cifar", 16, {.joined = fusion::fused}).g;
+  try {
+    order_of(g, {4, {}, {}});
+    FAIL() << "statistics of a batch cannot be had in parts";
+  } catch (const infeasible& refused) {
+    EXPECT_NE(std::string(refused.what()).find("batch_norm"), std::string::npos) << refused.what();
+  }
+}
+
+TEST(orders, every_operator_is_computed_for_every_image_once) {
+  const graph g = small("alexnet", "alexnet", 8, {.sgd = true}).g;
+  const loops l{4, {{2, 4, 2}}, large_gradients(g)};
+  std::vector<std::uint32_t> parts(g.ops.size(), 0);
+  for (const compute& c : order_of(g, l)) ++parts[c.what];
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    const bool late = std::ranges::find(l.late, o) != l.late.end() ||
+                      std::holds_alternative<sgd_update>(g.ops[o].what);
+    EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 ? 8U : 4U) << g.ops[o].name;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,73 @@
+// What a forecast says, against the plan lowered and simulated.
+#include "schedule/forecast.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/lower.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/schedule/random_decisions.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+constexpr byte_count unlimited = std::numeric_limits<byte_count>::max();
+
+struct held {
+  prediction said;
+  byte_count live = 0, arena = 0;
+  nanoseconds time = 0;
+};
+
+held hold(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
+          const std::vector<decision>& decisions) {
+  held h;
+  forecaster f(p, uses);
+  h.said = f.of(events_of(p.network, uses, gaps, decisions), staged_tensors(uses, gaps, decisions));
+  const memory_plan plan = plan_of(p.network, uses, gaps, decisions);
+  h.live = std::ranges::max(live_bytes(p, plan));
+  const execution_plan steps = lower(p, plan);
+  h.arena = steps.device_arena_bytes;
+  h.time = simulate({p.network, steps, p.on, p.costs, p.cost_of_slice}, 1, false).front().duration;
+  return h;
+}
+
+class forecasts : public ::testing::TestWithParam<std::string> {
+ protected:
+  graph g = build(small_networks().at(GetParam()));
+  machine on = test_machine();
+  profile costs = estimate(g, on);
+  problem p{g, costs, on, unlimited, pressure::none, {}, estimate_slices(g, on)};
+};
+
+TEST_P(forecasts, say_what_random_decisions_hold_and_take) {
+  std::mt19937 dice(3);
+  double worst = 0;
+  for (const loops& l : loops_for(g)) {
+    const use_table uses = uses_of(g, order_of(g, l));
+    const std::vector<gap> gaps = gaps_of(g, uses);
+    for (const unsigned rarity : {3U, 8U, 32U}) {
+      const held h = hold(p, uses, gaps, random_decisions(gaps, dice, rarity));
+      // Parts that some operator touches together lie together, so a plan may hold more than its parts.
+      const bool apart = l.late.empty() && l.inner.empty();
+      const byte_count rounding = arena_alignment * uses.parts.size() + bytes_of(g, role::output);
+      EXPECT_LE(h.said.peak, h.live + rounding);
+      EXPECT_GE(h.said.peak + rounding, apart ? h.live : 0);
+      const double off = std::abs(static_cast<double>(h.said.time) / static_cast<double>(h.time) - 1);
+      worst = std::max(worst, off);
+      EXPECT_LT(off, 0.15) << l.micro_batches << " micro-batches, one in " << rarity << ": said "
+                           << h.said.time << ", takes " << h.time;
+    }
+  }
+  RecordProperty("worst_percent", std::to_string(100 * worst));
+}
+
+INSTANTIATE_TEST_SUITE_P(catalogue, forecasts, ::testing::ValuesIn(small_network_labels()),
+                         [](const auto& row) { return row.param; });
+
+}  // namespace

@@ -1,0 +1,61 @@
+// Decisions by dice, and networks to take them on.
+#pragma once
+
+#include <random>
+
+#include "core/layout.hpp"
+#include "schedule/forecast.hpp"
+#include "schedule/orders.hpp"
+#include "simulator/roofline.hpp"
+#include "tests/planners/small_networks.hpp"
+
+namespace um::testing {
+
+inline machine test_machine() {
+  machine m;
+  m.name = "test";
+  m.device_bytes = 16 * GiB;
+  m.host_bytes = 64 * GiB;
+  m.fp32_flops_per_s = 10'000'000'000'000;
+  m.tf32_flops_per_s = 40'000'000'000'000;
+  m.bf16_flops_per_s = 80'000'000'000'000;
+  m.device_bytes_per_s = 500'000'000'000;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
+  m.link_both_bytes_per_s = 20'000'000'000;
+  m.launch_ns = 4000;
+  m.copy_ns = 10'000;
+  return m;
+}
+
+// One out of `rarity` gaps is not kept.
+inline std::vector<decision> random_decisions(const std::vector<gap>& gaps,
+                                              std::mt19937& dice, unsigned rarity) {
+  std::vector<decision> all(gaps.size());
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    if (dice() % rarity != 0) continue;
+    const auto between = [&] {
+      return gaps[i].last + static_cast<position>(dice() % static_cast<unsigned>(gaps[i].next - gaps[i].last + 1));
+    };
+    const bool again = gaps[i].again && dice() % 2 == 0;
+    all[i] = {again ? choice::again : choice::swap, between(), between()};
+    if (dice() % 2 == 0) all[i].leave = gaps[i].last;
+    if (dice() % 2 == 0) all[i].back = gaps[i].next;
+  }
+  return all;
+}
+
+// Whole, in micro-batches, with an inner loop: as many as the network allows.
+inline std::vector<loops> loops_for(const graph& g) {
+  std::vector<loops> all{{}, {1, {}, large_gradients(g)}};
+  const auto count = static_cast<op_id>(g.ops.size());
+  const std::int64_t images = g.tensors[g.ops.front().in.front()].shape.n;
+  for (const std::uint32_t k : {2U, 4U}) {
+    if (images % (2 * k) != 0 || g.name.starts_with("resnet")) continue;
+    all.push_back({k, {}, {}});
+    if (goes_over_batch(g, g.ops[count / 2], 2 * k) && goes_over_batch(g, g.ops[count / 2 + 1], 2 * k))
+      all.push_back({k, {{count / 2, count / 2 + 2, 2}}, large_gradients(g)});
+  }
+  return all;
+}
+
+}  // namespace um::testing
