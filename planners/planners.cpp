@@ -5,7 +5,7 @@
 namespace um {
 
 std::span<const strategy> planners() {
-  static const std::array<strategy, 3> table{{
+  static const std::array<strategy, 5> table{{
       {"device", "everything in device memory: the baseline", plan_resident, packer::best_fit, {}},
       {"device_sliced",
        "as device, but where memory peaks, runs of operators go over the batch in slices",
@@ -18,6 +18,18 @@ std::span<const strategy> planners() {
        plan_swap_all,
        packer::best_fit,
        {{"ahead", "operators between the fetch and the use", 2, 0, 64}}},
+      {"micro_batches",
+       "`k` parts of the batch one after the other, each forward and backward; gradients add up",
+       plan_micro_batches,
+       packer::best_fit,
+       {{"k", "parts of the batch; 0: as few as fit", 0, 0, 4096}},
+       false},
+      {"best",
+       "searched: what to keep, swap and compute again, and how to cut the batch",
+       plan_best,
+       packer::best_fit,
+       {{"bits", "1: only plans that give the bits of `device`, nothing added up in parts", 0, 0, 1}},
+       false},
   }};
   return table;
 }

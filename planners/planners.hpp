@@ -26,4 +26,14 @@ memory_plan plan_sliced(const problem& p);
 // fits, with look-ahead and delay cut alike; throws infeasible if not even 0 fits.
 memory_plan plan_swap_all(const problem& p);
 
+// Computes `k` parts of the batch one after the other, each through forward pass, loss and backward pass;
+// gradients add up (micro-batches: Huang et al., GPipe, NeurIPS 2019). Nothing is moved. k = 0: as few as fit
+// the budget. Throws infeasible, naming the operator, where one needs the statistics of the whole batch, and
+// with k = 0 where no k fits.
+memory_plan plan_micro_batches(const problem& p);
+
+// The best that a search over keep, swap and compute again for every tensor and over parts of the batch finds
+// (docs/best.md). The same problem gives the same plan. Throws infeasible where it finds none.
+memory_plan plan_best(const problem& p);
+
 }  // namespace um

@@ -1,93 +1,45 @@
 #include <algorithm>
-#include <vector>
 
 #include "core/lower.hpp"
 #include "planners/planners.hpp"
+#include "schedule/forecast.hpp"
+#include "schedule/orders.hpp"
 
 namespace um {
-namespace {
-
-// A stretch between two uses of a tensor during which it is not on the device.
-struct absence {
-  tensor_id what = 0;
-  bool leaves = true;   // false: it starts the iteration at home
-  op_id last_use = 0;   // evicted after this operator
-  op_id next_use = 0;   // must be back for this one
-  bool returns = true;  // false: not needed again in this iteration
-};
-
-// The operators that touch each tensor, in order.
-std::vector<std::vector<op_id>> uses_of(const graph& g) {
-  std::vector<std::vector<op_id>> uses(g.tensors.size());
-  for (op_id o = 0; o < g.ops.size(); ++o) {
-    for (const auto* operands : {&g.ops[o].in, &g.ops[o].out}) {
-      for (const tensor_id t : *operands) {
-        if (uses[t].empty() || uses[t].back() != o) uses[t].push_back(o);
-      }
-    }
-  }
-  return uses;
-}
-
-bool is_offloaded(role use) {
-  return use == role::activation || use == role::input;
-}
-
-std::vector<absence> absences_of(const graph& g, std::uint32_t ahead) {
-  std::vector<absence> all;
-  const auto uses = uses_of(g);
-  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (!is_offloaded(g.tensors[t].use) || uses[t].empty()) continue;
-    const bool given = persists(g.tensors[t].use);
-    if (given) all.push_back({t, false, 0, uses[t].front(), true});
-    for (std::size_t i = 0; i + 1 < uses[t].size(); ++i) {
-      if (uses[t][i + 1] - uses[t][i] > ahead + 1) all.push_back({t, true, uses[t][i], uses[t][i + 1], true});
-    }
-    if (given) all.push_back({t, true, uses[t].back(), 0, false});
-  }
-  return all;
-}
-
-// How far transfers are stretched: a fetch comes `ahead` operators before its use, and an evicted
-// tensor keeps its place until `lag` operators after its last use, so that the copy need not be
-// over before the next operator writes there. Both cost memory and hide time.
-struct slack {
-  std::uint32_t ahead = 0, lag = 0;
-};
-
-memory_plan swap_with(const graph& g, slack s) {
-  memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
-  const auto end = static_cast<op_id>(g.ops.size());
-  std::vector<std::vector<tensor_id>> fetch(g.ops.size()), leave(g.ops.size());
-  for (const absence& a : absences_of(g, s.ahead)) {
-    plan.home[a.what] = residence::staged;
-    const op_id earliest = a.leaves ? a.last_use + 1 : 0;
-    const op_id back = std::max(earliest, a.next_use > s.ahead ? a.next_use - s.ahead : 0);
-    if (a.returns) fetch[back].push_back(a.what);
-    if (a.leaves) leave[std::min(a.last_use + s.lag, (a.returns ? back : end) - 1)].push_back(a.what);
-  }
-  for (op_id o = 0; o < g.ops.size(); ++o) {
-    for (const tensor_id t : fetch[o]) plan.actions.emplace_back(prefetch{t, {}});
-    plan.actions.emplace_back(compute{o, {}});
-    for (const tensor_id t : leave[o]) plan.actions.emplace_back(evict{t, {}});
-  }
-  return plan;
-}
-
-}  // namespace
 
 memory_plan plan_swap_all(const problem& p) {
+  const graph& g = p.network;
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();
-  const auto ahead = static_cast<std::uint32_t>(p.knobs.at("ahead"));
-  byte_count least = 0;
-  for (auto most = static_cast<std::uint32_t>(p.network.ops.size());; most = most * 3 / 4) {
-    const slack s{std::min(ahead, most), most};
-    memory_plan plan = swap_with(p.network, s);
-    least = lower(unlimited, plan, packer::best_fit).device_arena_bytes;
-    if (least <= p.budget) return plan;
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  forecaster forecast(p, uses);
+  struct candidate {
+    std::vector<decision> decisions;
+    prediction said;
+  };
+  std::vector<candidate> all;
+  for (position most = uses.end();; most = most * 3 / 4) {
+    const position ahead = std::min(static_cast<position>(p.knobs.at("ahead")), most);
+    std::vector<decision> decisions(gaps.size());
+    for (std::size_t i = 0; i < gaps.size(); ++i) {
+      const role use = g.tensors[uses.parts[gaps[i].part].what].use;
+      const bool offloaded = use == role::activation || use == role::input;
+      if (!offloaded || (gaps[i].last >= 0 && gaps[i].next - gaps[i].last <= ahead + 1)) continue;
+      decisions[i] = {choice::swap, gaps[i].last + most, gaps[i].next - ahead};
+    }
+    const std::vector<event> events = events_of(g, uses, gaps, decisions);
+    const prediction said = forecast.of(events, staged_tensors(uses, gaps, decisions));
+    all.push_back({std::move(decisions), said});
     if (most == 0) break;
+  }
+  std::ranges::stable_sort(all, {}, [](const candidate& c) { return c.said.time; });
+  byte_count least = unlimited.budget;
+  for (const candidate& c : all) {
+    least = std::min(least, c.said.peak);
+    if (c.said.peak > p.budget) continue;
+    memory_plan plan = plan_of(g, uses, gaps, c.decisions);
+    if (lower(unlimited, plan).device_arena_bytes <= p.budget) return plan;
   }
   throw infeasible("swap_all needs " + to_text(least) + " even when it fetches just in time, the budget is " +
                    to_text(p.budget) + " (weights, gradients and one operator's operands stay resident)");

@@ -63,7 +63,8 @@ class building {
       if (decisions_[x].what == choice::again && !e.again) refuse(e, "computed again");
       if (stays_home) back_[0].push_back(e.part);
       const bool must_leave = e.next == uses_.end() && staged(e.part);
-      if (must_leave && decisions_[x].what == choice::keep) leave_[static_cast<std::size_t>(e.last)].push_back(x);
+      if (must_leave && decisions_[x].what == choice::keep)
+        leave_[static_cast<std::size_t>(e.last)].push_back(x);
       if (decisions_[x].what != choice::swap) continue;
       const position first = e.last + 1;
       const position back = std::clamp(decisions_[x].back, first, std::max(e.next, first));

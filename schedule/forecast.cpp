@@ -65,14 +65,17 @@ forecaster::forecaster(const problem& p, const use_table& uses) : p_(p), uses_(u
     in_place_.push_back(in_place(p.network, uses, at));
   }
   const machine& on = p.on;
-  pace_in_ = pace_beside(on.link_to_device_bytes_per_s, on.link_to_host_bytes_per_s, on.link_both_bytes_per_s);
-  pace_out_ = pace_beside(on.link_to_host_bytes_per_s, on.link_to_device_bytes_per_s, on.link_both_bytes_per_s);
+  pace_in_ =
+      pace_beside(on.link_to_device_bytes_per_s, on.link_to_host_bytes_per_s, on.link_both_bytes_per_s);
+  pace_out_ =
+      pace_beside(on.link_to_host_bytes_per_s, on.link_to_device_bytes_per_s, on.link_both_bytes_per_s);
 }
 
 nanoseconds forecaster::time_of_copy(byte_count bytes, lane where) const {
   const std::uint64_t rate =
       where == lane::to_device ? p_.on.link_to_device_bytes_per_s : p_.on.link_to_host_bytes_per_s;
-  return p_.on.copy_ns + (rate == 0 ? std::numeric_limits<nanoseconds>::max() / 1'000'000 : time_at(bytes, rate));
+  return p_.on.copy_ns +
+         (rate == 0 ? std::numeric_limits<nanoseconds>::max() / 1'000'000 : time_at(bytes, rate));
 }
 
 prediction forecaster::memory_of(std::span<const event> events, const std::vector<bool>& staged) {

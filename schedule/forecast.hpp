@@ -13,10 +13,10 @@
 namespace um {
 
 struct prediction {
-  nanoseconds time = 0;     // of an iteration; 0 where only memory was asked for
-  byte_count peak = 0;      // of what is alive at once, workspaces included: no packing needs less
-  std::uint32_t at = 0;     // the first event at the peak
-  nanoseconds again = 0;    // of the time: what is computed again
+  nanoseconds time = 0;   // of an iteration; 0 where only memory was asked for
+  byte_count peak = 0;    // of what is alive at once, workspaces included: no packing needs less
+  std::uint32_t at = 0;   // the first event at the peak
+  nanoseconds again = 0;  // of the time: what is computed again
   byte_count to_device = 0, to_host = 0;  // bytes copied
 };
 
@@ -64,16 +64,16 @@ class forecaster {
 
   const problem& p_;
   const use_table& uses_;
-  std::vector<nanoseconds> time_;        // per position, as are the next two
+  std::vector<nanoseconds> time_;  // per position, as are the next two
   std::vector<byte_count> workspace_;
   std::vector<std::pair<part_id, part_id>> in_place_;  // the same twice: nothing is computed in place
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;      // thousandths, while copies go both ways
   std::vector<stay> stays_;
   std::vector<takeover> takeovers_;
-  std::vector<std::uint32_t> open_;      // per part: its stay, or none
+  std::vector<std::uint32_t> open_;          // per part: its stay, or none
   std::vector<byte_count> live_, given_up_;  // per event; given_up_: in all, up to and with it
-  std::vector<last_events> givers_;      // per event: the last that gave something up by then
-  std::vector<bool> opens_;              // per event
+  std::vector<last_events> givers_;          // per event: the last that gave something up by then
+  std::vector<bool> opens_;                  // per event
   std::array<std::vector<lane_step>, lane_count> lanes_;
 };
 

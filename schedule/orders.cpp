@@ -7,7 +7,8 @@ namespace {
 
 // How many images an operator's batch has.
 std::int64_t images_of(const graph& g, const op& o) {
-  const auto found = std::ranges::find_if(o.in, [&](tensor_id t) { return !is_of_parameters(g.tensors[t].use); });
+  const auto found =
+      std::ranges::find_if(o.in, [&](tensor_id t) { return !is_of_parameters(g.tensors[t].use); });
   return g.tensors[found == o.in.end() ? o.in.front() : *found].shape.n;
 }
 
@@ -37,7 +38,8 @@ std::vector<turn> turns_of(const graph& g, const loops& l) {
                        " reads what it writes");
     }
     turns.push_back(own);
-    for (const tensor_id t : x.out) of_tensor[t] = l.micro_batches == 1 && own != turn::last ? turn::first : own;
+    for (const tensor_id t : x.out)
+      of_tensor[t] = l.micro_batches == 1 && own != turn::last ? turn::first : own;
   }
   return turns;
 }
@@ -48,6 +50,11 @@ std::vector<compute> in_order(const graph& g) {
   std::vector<compute> all;
   for (op_id o = 0; o < g.ops.size(); ++o) all.push_back({o, {}});
   return all;
+}
+
+std::int64_t batch_of(const graph& g) {
+  const auto input = std::ranges::find(g.tensors, role::input, &tensor::use);
+  return input == g.tensors.end() ? 1 : input->shape.n;
 }
 
 bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts) {
@@ -99,8 +106,8 @@ std::vector<op_id> large_gradients(const graph& g) {
     byte_count in = 0, out = 0;
     for (const tensor_id t : x.in) in += bytes_of(g.tensors[t]);
     for (const tensor_id t : x.out) out += bytes_of(g.tensors[t]);
-    const bool only_gradients = std::ranges::all_of(
-        x.out, [&](tensor_id t) { return g.tensors[t].use == role::parameter_gradient; });
+    const bool only_gradients =
+        std::ranges::all_of(x.out, [&](tensor_id t) { return g.tensors[t].use == role::parameter_gradient; });
     if (only_gradients && out > in) all.push_back(o);
   }
   return all;

@@ -12,6 +12,9 @@ namespace um {
 // All operators, whole, in the graph's order.
 std::vector<compute> in_order(const graph& g);
 
+// Images in the network's input; 1 if it has none.
+std::int64_t batch_of(const graph& g);
+
 // Whether an operator can go over the batch in so many parts: there is such a cut, and its first extent is
 // the batch (on parameters it is not). The loss can: its parts add up.
 bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts);

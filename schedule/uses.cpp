@@ -77,8 +77,9 @@ std::vector<bool> can_be_had_again(const graph& g, const use_table& uses) {
     bool repeats = o.repeatable;
     for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
       const bool written = x.mode != access_mode::read;
-      repeats = repeats && (written ? writes[x.which] == 1 && !survives(g.tensors[uses.parts[x.which].what].use)
-                                    : can[x.which]);
+      repeats =
+          repeats && (written ? writes[x.which] == 1 && !survives(g.tensors[uses.parts[x.which].what].use)
+                              : can[x.which]);
     }
     for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
       if (x.mode != access_mode::read && repeats) can[x.which] = true;

@@ -31,9 +31,9 @@ struct touched_part {
 
 struct use_table {
   std::vector<compute> order;
-  std::vector<tensor_part> parts;                      // by tensor, then by `begin`
-  std::vector<part_id> first_part;                     // per tensor, and one past the last
-  std::vector<std::vector<use>> of_part;               // in order; what is read and written at once is a write
+  std::vector<tensor_part> parts;         // by tensor, then by `begin`
+  std::vector<part_id> first_part;        // per tensor, and one past the last
+  std::vector<std::vector<use>> of_part;  // in order; what is read and written at once is a write
   std::vector<std::vector<touched_part>> of_position;  // each part once
   position loss = 0;  // the first position that writes a gradient; the order's size if none does
 

@@ -109,7 +109,9 @@ void check_host_is_free(const execution_plan& plan) {
 }
 
 problem problem_of(const experiment& e, const setting& s, byte_count budget) {
-  return {s.network, s.costs, s.figures, budget, pressure_of(e.mode.value()), e.strategy_knobs};
+  slice_costs slices;
+  if (parse_backend(e.backend).simulated) slices = costs_of_slices(*s.runs_on, s.network);
+  return {s.network, s.costs, s.figures, budget, pressure_of(e.mode.value()), e.strategy_knobs, slices};
 }
 
 plan_file plan_for(const experiment& e, const problem& p) {

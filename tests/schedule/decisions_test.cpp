@@ -27,8 +27,7 @@ TEST_P(every_network, makes_right_plans_of_any_decisions) {
     for (const unsigned rarity : {2U, 4U, 16U, 64U}) {
       const std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
       const memory_plan plan = plan_of(g, uses, gaps, decisions);
-      ASSERT_EQ(defect_of(g, plan), std::nullopt)
-          << l.micro_batches << " micro-batches, one in " << rarity;
+      ASSERT_EQ(defect_of(g, plan), std::nullopt) << l.micro_batches << " micro-batches, one in " << rarity;
       const auto computes = std::ranges::count_if(
           plan.actions, [](const action& a) { return std::holds_alternative<compute>(a); });
       again += computes > static_cast<std::ptrdiff_t>(uses.order.size()) ? 1 : 0;
@@ -95,8 +94,8 @@ TEST(orders, every_operator_is_computed_for_every_image_once) {
   std::vector<std::uint32_t> parts(g.ops.size(), 0);
   for (const compute& c : order_of(g, l)) ++parts[c.what];
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const bool late = std::ranges::find(l.late, o) != l.late.end() ||
-                      std::holds_alternative<sgd_update>(g.ops[o].what);
+    const bool late =
+        std::ranges::find(l.late, o) != l.late.end() || std::holds_alternative<sgd_update>(g.ops[o].what);
     EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 ? 8U : 4U) << g.ops[o].name;
   }
 }

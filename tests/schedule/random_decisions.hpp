@@ -28,13 +28,14 @@ inline machine test_machine() {
 }
 
 // One out of `rarity` gaps is not kept.
-inline std::vector<decision> random_decisions(const std::vector<gap>& gaps,
-                                              std::mt19937& dice, unsigned rarity) {
+inline std::vector<decision> random_decisions(const std::vector<gap>& gaps, std::mt19937& dice,
+                                              unsigned rarity) {
   std::vector<decision> all(gaps.size());
   for (std::size_t i = 0; i < gaps.size(); ++i) {
     if (dice() % rarity != 0) continue;
     const auto between = [&] {
-      return gaps[i].last + static_cast<position>(dice() % static_cast<unsigned>(gaps[i].next - gaps[i].last + 1));
+      return gaps[i].last +
+             static_cast<position>(dice() % static_cast<unsigned>(gaps[i].next - gaps[i].last + 1));
     };
     const bool again = gaps[i].again && dice() % 2 == 0;
     all[i] = {again ? choice::again : choice::swap, between(), between()};

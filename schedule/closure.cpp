@@ -1,0 +1,85 @@
+#include "schedule/closure.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace um {
+namespace {
+
+// Flow from a source through what gains to what costs and on to a sink, along needs and back.
+class flow {
+ public:
+  flow(const std::vector<double>& gain, const std::vector<std::vector<std::size_t>>& needs)
+      : left_(gain.size()), room_(gain.size()), edges_(gain.size()) {
+    for (std::size_t i = 0; i < gain.size(); ++i) {
+      left_[i] = std::max(0.0, gain[i]);
+      room_[i] = std::max(0.0, -gain[i]);
+      for (const std::size_t to : needs[i]) {
+        edges_[i].push_back({to, edges_[to].size(), std::numeric_limits<double>::max() / 4});
+        edges_[to].push_back({i, edges_[i].size() - 1, 0});
+      }
+    }
+  }
+
+  // What is still reachable from the source once no more flows.
+  std::vector<bool> reachable() {
+    for (std::size_t i = 0; i < left_.size(); ++i) {
+      while (left_[i] > 0) {
+        seen_.assign(left_.size(), false);
+        const double sent = push(i, left_[i]);
+        if (sent <= 0) break;
+        left_[i] -= sent;
+      }
+    }
+    seen_.assign(left_.size(), false);
+    for (std::size_t i = 0; i < left_.size(); ++i) {
+      if (left_[i] > 0) visit(i);
+    }
+    return seen_;
+  }
+
+ private:
+  struct edge {
+    std::size_t to = 0, reverse = 0;
+    double room = 0;
+  };
+
+  double push(std::size_t at, double most) {
+    seen_[at] = true;
+    if (room_[at] > 0) {
+      const double sent = std::min(most, room_[at]);
+      room_[at] -= sent;
+      return sent;
+    }
+    for (edge& e : edges_[at]) {
+      if (e.room <= 0 || seen_[e.to]) continue;
+      const double sent = push(e.to, std::min(most, e.room));
+      if (sent <= 0) continue;
+      e.room -= sent;
+      edges_[e.to][e.reverse].room += sent;
+      return sent;
+    }
+    return 0;
+  }
+  void visit(std::size_t at) {
+    if (seen_[at]) return;
+    seen_[at] = true;
+    for (const edge& e : edges_[at]) {
+      if (e.room > 0) visit(e.to);
+    }
+  }
+
+  std::vector<double> left_, room_;  // what a gain still sends, what a cost still takes
+  std::vector<std::vector<edge>> edges_;
+  std::vector<bool> seen_;
+};
+
+}  // namespace
+
+std::vector<bool> best_closure(const std::vector<double>& gain,
+                               const std::vector<std::vector<std::size_t>>& needs) {
+  return flow(gain, needs).reachable();
+}
+
+}  // namespace um
