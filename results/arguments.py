@@ -1,11 +1,11 @@
 """Command lines of the scripts behind umbench: one line for what is wrong, exit code 2."""
 
 import argparse
+import math
 import re
 import sys
 
 from results import load
-from results.judge import Limits
 
 UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -27,7 +27,7 @@ def share(text):
 def nanoseconds(text):
     """10000 of "10us"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ns|us|ms|s)", text)
-    if not match:
+    if not match or not math.isfinite(float(match[1]) * UNITS_NS[match[2]]):
         raise ValueError
     return float(match[1]) * UNITS_NS[match[2]]
 
@@ -45,24 +45,63 @@ nanoseconds.__name__ = "time (10us, 1ms)"
 probability.__name__ = "probability (above 0, below 1)"
 
 
-def compare(description):
+def limit_of(names):
+    """A type of argparse: ("link", 0.1) of "link=10%"."""
+
+    def parse(text):
+        name, _, amount = text.partition("=")
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"{text!r}: wants NAME=SHARE such as link=10%, NAME one of {', '.join(names)}")
+        try:
+            return name, share(amount)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: {amount!r} is no share (5% or 0.05)") from None
+
+    return parse
+
+
+def aspects_of(names):
+    """A type of argparse: a set of "time,link", "all" or "none"."""
+
+    def parse(text):
+        chosen = set(names) if text == "all" else set() if text == "none" else set(text.split(","))
+        unknown = sorted(chosen - set(names))
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(names)}, all and none")
+        return chosen
+
+    return parse
+
+
+def compare(description, words=None):
+    from results import aspects  # what compare alone needs (SciPy), other commands do without
+    from results.judge import Limits
+
     standard = Limits()
+    limits = {"time": standard.relative, "mean": standard.mean} | aspects.LIMITS
+    shown = ", ".join(f"{name} {100 * limit:g}%%" for name, limit in limits.items())
     parser = Parser("umbench compare", description=description.splitlines()[0],
-                    epilog="Exit codes: 0 nothing regressed, 1 a cell regressed, 2 bad usage or bad input, "
-                           "3 nothing regressed but some cells have too little data.")
+                    epilog="Exit codes: 0 nothing regressed, 1 a cell regressed (or the mean of all), 2 bad usage or bad "
+                           "input, 3 nothing regressed but some cells have too little data.")
     parser.add_argument("base", metavar="BASE", help="record file, or folder of runs, to compare with")
-    parser.add_argument("head", metavar="HEAD", help="record file, or folder of runs, to judge")
-    parser.add_argument("--relative", type=share, default=standard.relative, metavar="SHARE",
-                        help="change of the median that is tolerated (5%%)")
+    parser.add_argument("head", metavar="HEAD", help="record file, or folder of runs, to judge; files of one name in both "
+                                                     "folders are rounds, judged each by itself")
+    parser.add_argument("--limit", action="append", default=[], type=limit_of(limits), metavar="NAME=SHARE",
+                        help=f"change that is tolerated in measured cells ({shown}); time is that of a cell, mean the "
+                             "geometric mean over all")
+    parser.add_argument("--fail-on", type=aspects_of(aspects.NAMES), default=set(aspects.JUDGED), metavar="NAMES",
+                        help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.NAMES)} (all but "
+                             "modes); the others are told")
+    parser.add_argument("--relative", type=share, metavar="SHARE", help="the same as --limit time=SHARE")
     parser.add_argument("--absolute", type=nanoseconds, default=standard.absolute_ns, metavar="TIME",
-                        help="and in time, for very short cells (10us)")
+                        help="change in time that is tolerated, for very short cells (10us)")
     parser.add_argument("--alpha", type=probability, default=standard.alpha, metavar="CHANCE",
                         help="chance of a false alarm over all cells, before the limits (0.05)")
     parser.add_argument("--correction", choices=["bh", "holm"], default=standard.correction,
                         help="for many cells: Benjamini-Hochberg or Holm (bh)")
     parser.add_argument("--noise", action="append", default=[], metavar="PATH",
                         help="runs of one and the same code (a folder, or repeated files): cells' limits rise to "
-                             "what those show; folders given as BASE and HEAD teach it as well")
+                             "what those show")
     parser.add_argument("--allow-unlike", action="store_true",
                         help="compare although the machines or their settings differ")
     parser.add_argument("--same-gpu", action="store_true",
@@ -74,9 +113,11 @@ def compare(description):
     parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
     parser.add_argument("--all", action="store_true", help="show the cells that are ok as well")
     parser.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
-    wanted = parser.parse_args()
+    wanted = parser.parse_args(words)
     if wanted.pairs and wanted.format == "json":
         parser.error("--pairs prints text or Markdown, not JSON")
+    wanted.limits = limits | dict(wanted.limit)
+    wanted.relative = wanted.limits["time"] = wanted.limits["time"] if wanted.relative is None else wanted.relative
     return wanted
 
 

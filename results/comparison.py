@@ -1,41 +1,67 @@
-"""Two sides of record files -> a finding for each cell and an exit code. print_comparison.py shows it."""
+"""Two sides of record files -> a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
+
+A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst
+of them. What `--fail-on` leaves out is told, but a regression of it is only `tolerated`.
+"""
 
 from collections import namedtuple
 
-from results import fingerprint, judge, load, runs
+from results import aspects, fingerprint, judge, load, runs
 from results.judge import Finding, Limits
 
 EXIT_REGRESSED = 1
 
-# How well a cell ended: a step down is a regression whatever the times.
-RANK = {"ok": 2, "infeasible": 1}
+VERDICTS = ("regressed", "insufficient", "tolerated", "ambiguous", "improved", "ok")
 
-Row = namedtuple("Row", "key simulated finding provenance")
-# `unlike` and `noted` are differences of the places, `disturbed` what disturbed measured cells: texts.
-Comparison = namedtuple("Comparison", "base head limits rows new unlike noted disturbed exit_code")
+Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
+# `unlike`, `noted`, `disturbed` and `speeds`: texts on the places and on single cells.
+Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new unlike noted disturbed "
+                                      "speeds exit_code")
 
 
 def compare(wanted, warn):
-    base, head = runs.read_side(wanted.base, warn), runs.read_side(wanted.head, warn)
-    befores, afters = runs.last_records(base), runs.last_records(head)
+    taught = [run for path in wanted.noise for run in runs.samples_by_run(runs.read_side(path, warn))]
+    return compare_sides(runs.read_side(wanted.base, warn), runs.read_side(wanted.head, warn), wanted, taught)
+
+
+def compare_sides(base, head, wanted, taught=()):
+    """`taught`: runs of one code, each {key: samples}."""
+    befores, afters = runs.records_by_key(base), runs.records_by_key(head)
     if not set(befores) & set(afters):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
-    measured = [key for key in befores if key in afters and not befores[key]["simulated"]]
+    measured = [key for key in befores if key in afters and not befores[key][0]["simulated"]]
     places = _places(base, head, wanted) if measured else fingerprint.Differences([], [])
-    limits = Limits(wanted.relative, wanted.absolute, wanted.alpha, wanted.correction)
-    findings = _judge_measured(base, head, [k for k in measured if _both_ok(befores[k], afters[k])], limits,
-                               _noise(base, head, wanted.noise, warn))
-    rows = [Row(key, before["simulated"], findings.get(key) or _by_record(before, afters.get(key)),
-                load.provenance(load.group_of(before)))
-            for key, before in befores.items()]
+    limits = Limits(wanted.relative, wanted.absolute, wanted.limits["mean"], wanted.alpha, wanted.correction)
+    paired = runs.rounds(base, head)
+    cells = {key: runs.cell(base, head, paired, key) for key in measured if _some_ok(befores[key]) and _some_ok(afters[key])}
+    findings = judge.judge(cells, limits, _noise(cells, taught))
+    rows = [_row(key, before, afters.get(key), findings.get(key), cells.get(key), wanted) for key, before in befores.items()]
+    mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,
+                                judge.noise_limit(judge.mean_noise(taught), *_runs(base, head, paired)))
     new = [key for key in afters if key not in befores]
     disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
-    return Comparison(base.name, head.name, limits, rows, new, places.unlike, places.noted, disturbed,
-                      _exit_code(rows, wanted.strict))
+    noted = [*places.noted, *_left_out(base, head, paired), *_unknown(befores, afters)]
+    return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, wanted.limits, wanted.fail_on,
+                      len(paired) if paired else None, rows, mean, new, places.unlike, noted, disturbed,
+                      _speeds(cells, limits), _exit_code(rows, mean, wanted))
 
 
-def _both_ok(before, after):
-    return before["outcome"] == after["outcome"] == "ok"
+def _runs(base, head, paired):
+    return (len(paired), len(paired)) if paired else (len(base.runs), len(head.runs))
+
+
+def _some_ok(records):
+    return any(record["outcome"] == "ok" for record in records)
+
+
+# --- the sides ---
+
+def _side_text(side):
+    """'umbench 0.1.0+4d30cd4a1b2c, NVIDIA H200, 5 runs' """
+    tools = list(dict.fromkeys(entry["umbench"] for entry in side.environments))
+    gpus = list(dict.fromkeys(entry["gpu"]["name"] for entry in side.environments if entry["gpu"]))
+    parts = [f"umbench {' and '.join(tools)}" if tools else "unknown build", " and ".join(gpus) if gpus else "no GPU"]
+    return ", ".join(parts + ([f"{len(side.runs)} runs"] if len(side.runs) > 1 else []))
 
 
 def _places(base, head, wanted):
@@ -50,59 +76,95 @@ def _places(base, head, wanted):
     return found
 
 
+def _left_out(base, head, paired):
+    """What of the folders has no partner, so that what drifts does not cancel there."""
+    if max(len(base.runs), len(head.runs)) == 1:
+        return []
+    if paired is None:
+        return ["no two files of BASE and HEAD have one name: compared as a whole, so that what drifts from run to run "
+                "does not cancel (umbench interleave names them by rounds)"]
+    alone = len(base.runs) + len(head.runs) - 2 * len(paired)
+    return [f"{load.counted(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
+
+
+def _unknown(befores, afters):
+    found = {}
+    for key, records in befores.items():
+        for name in aspects.unknown(records, afters.get(key, ())):
+            found.setdefault(name, []).append(key)
+    return [f"BASE knows the {name} of {load.counted(len(keys), 'cell')} that HEAD does not, such as {keys[0]}"
+            for name, keys in found.items()]
+
+
 def _disturbed(side, records, keys):
-    found = fingerprint.disturbances(records[key] for key in keys)
-    return [f"{load.counted(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}" for kind, cells in found.items()]
+    found = fingerprint.disturbances(record for key in keys for record in records[key])
+    return [f"{load.counted(len(cells), 'cell')} of {side} ran beside or under {kind}, such as {cells[0]}"
+            for kind, cells in found.items()]
 
 
-def _noise(base, head, paths, warn):
-    """{key: (spread, from which the limit follows)}: what is known of run-to-run noise."""
-    taught = [run for path in paths for run in runs.samples_by_run(runs.read_side(path, warn))]
-    spreads = {}
-    for group in (taught, runs.samples_by_run(base), runs.samples_by_run(head)):
-        for key, spread in judge.run_noise(group).items():
-            spreads[key] = max(spread, spreads.get(key, 0.0))
-    return spreads
+def _speeds(cells, limits):
+    """[(key, side, text), ...] of bimodal cells."""
+    found = []
+    for key, cell in cells.items():
+        for side, speeds in judge.two_speeds(cell, limits.relative).items():
+            found.append((key, side, f"{side.upper()} ran at two speeds: {_speed_text(speeds)}"))
+    return found
 
 
-def _judge_measured(base, head, keys, limits, spreads):
-    cells = {key: (runs.pooled_samples(base, key), runs.pooled_samples(head, key)) for key in keys}
-    count = lambda side, key: sum(key in run for run in side.runs)  # noqa: E731
-    noise = {key: judge.noise_limit(spread, count(base, key), count(head, key))
-             for key, spread in spreads.items() if key in cells}
-    return judge.judge(cells, limits, noise)
+def _speed_text(speeds):
+    few, fast, many, slow = speeds
+    return f"{few} iterations at {load.time_text(fast)}, {many} at {load.time_text(slow)}"
 
 
-def _by_record(before, after):
-    """What the records themselves decide: missing and failed cells, and all simulated ones."""
-    if after is None:
-        return Finding("insufficient", "not in HEAD")
-    ranks = RANK.get(before["outcome"], 0), RANK.get(after["outcome"], 0)
-    if ranks[1] < ranks[0]:
-        return Finding("regressed", f"was {before['outcome']}, is {_outcome(after)}")
-    if ranks[1] > ranks[0]:
-        return Finding("improved", f"was {_outcome(before)}, is {after['outcome']}")
-    if ranks == (0, 0):
-        return Finding("insufficient", f"failed on both sides: {_outcome(after)}")
-    if before["outcome"] == "infeasible":
-        return Finding("ok", "infeasible on both sides")
-    return _equal(before, after)
+def _noise(cells, taught):
+    """{key: the change that runs of one code show}"""
+    return {key: judge.noise_limit(spread, len(cells[key].base), len(cells[key].head))
+            for key, spread in judge.run_noise(taught).items() if key in cells and cells[key].base and cells[key].head}
 
 
-def _outcome(record):
-    return record["outcome"] + (f" ({record['reason']})" if record.get("reason") else "")
+# --- a cell ---
+
+def _row(key, befores, afters, finding, cell, wanted):
+    record = befores[-1]
+    name, provenance = load.cell_text(record), load.provenance(load.group_of(record))
+    make = lambda *more: Row(key, name, record["simulated"], *more, provenance)  # noqa: E731
+    if not afters:
+        verdict = _tolerated("insufficient", "outcome", wanted.fail_on)
+        return make(verdict, ["not in HEAD"], Finding("insufficient", None), [])
+    changes = aspects.changes(befores, afters, wanted.limits)
+    if finding is None and record["simulated"] and _some_ok(befores) and _some_ok(afters):
+        finding = _equal(befores[-1], afters[-1], changes)
+    speeds = judge.two_speeds(cell, wanted.relative) if cell else {}
+    if "head" in speeds and "base" not in speeds:
+        verdict = "regressed" if "modes" in wanted.fail_on else "ambiguous"
+        changes.append(aspects.Change("modes", verdict, None, None, None, None, f"two speeds now: {_speed_text(speeds['head'])}"))
+    told = [(change.aspect, change.verdict, change.text) for change in changes]
+    if finding:
+        told.append(("time", finding.verdict, finding.reason))
+    found = [(_tolerated(verdict, aspect, wanted.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
+    verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
+    return make(verdict, [text for _, text in sorted(found, key=lambda one: VERDICTS.index(one[0])) if text],
+                finding or Finding(verdict, None), changes)
 
 
-def _equal(before, after):
+def _tolerated(verdict, aspect, fail_on):
+    return "tolerated" if verdict in ("regressed", "insufficient") and aspect not in fail_on else verdict
+
+
+def _equal(before, after, changes):
+    """The Finding of a simulated cell: equal, or not."""
     times = load.steady_ns(before), load.steady_ns(after)
     change = times[1] / times[0] - 1 if times[0] else 0.0
     facts = dict(base_ns=times[0], head_ns=times[1], change=change,
-                 samples=(len(before["samples_ns"]), len(after["samples_ns"])))
+                 samples=(len(before["samples_ns"]), len(after["samples_ns"])), runs=(1, 1))
     if times[0] != times[1]:
         return Finding("regressed" if times[1] > times[0] else "improved", "simulated times must be equal", **facts)
-    for field in ("samples_ns", "counters", "memory", "compute_ns"):
-        if _differ(before.get(field), after.get(field)):
-            return Finding("ambiguous", f"equal median, but {field} differs", **facts)
+    if any(one.verdict != "ok" for one in changes):
+        return Finding("ok", None, **facts)
+    differing = next((field for field in ("samples_ns", "counters", "memory", "compute_ns")
+                      if _differ(before.get(field), after.get(field))), None)
+    if differing:
+        return Finding("ambiguous", f"equal median, but {differing} differs", **facts)
     return Finding("ok", None, **facts)
 
 
@@ -113,10 +175,10 @@ def _differ(before, after):
     return before != after
 
 
-def _exit_code(rows, strict):
-    found = {row.finding.verdict for row in rows}
-    if "regressed" in found:
+def _exit_code(rows, mean, wanted):
+    found = {row.verdict for row in rows}
+    if "regressed" in found or (mean and mean.verdict == "regressed" and "mean" in wanted.fail_on):
         return EXIT_REGRESSED
-    if "insufficient" in found or (strict and "ambiguous" in found):
+    if "insufficient" in found or (wanted.strict and found & {"ambiguous", "tolerated"}):
         return load.EXIT_TOO_LITTLE
     return 0

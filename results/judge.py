@@ -1,42 +1,150 @@
-"""Decides whether the samples of one cell changed between two sides, base and head.
+"""Decides whether the times of cells changed between two sides, base and head.
 
-A change counts when it is both too large to tolerate and too sure to be chance: the medians differ by more than
-a limit, and a rank test, corrected for the number of cells tested together, finds the samples different. What
-is large but not sure, or might be large for all the samples say, is ambiguous; what no test could ever find,
-for want of samples, is insufficient. Times are nanoseconds.
+A cell has one run a side or several. Runs of one round (made in turn by `umbench interleave`) are compared with each
+other only, so that what drifts from round to round cancels. A change counts when it is both too large to tolerate and
+too sure to be chance: the median differs by more than a limit, and a t test on the logarithms, corrected for the
+number of cells tested together, finds it sure. What is large but not sure, or might be large for all that is known, is
+ambiguous; what nothing can be said of is insufficient. Times are nanoseconds.
+
+How much runs of one code differ is taken from the runs where there are several, and from the iterations within them:
+runs of the kept measurements differ about twice as much as their iterations explain (RUN_FACTOR), and a cell that is
+noisy within a run is noisy between runs. Variances are moderated as in G. K. Smyth, "Linear models and empirical
+Bayes methods for assessing differential expression in microarray experiments", 2004.
 """
 
+import itertools
 import math
-import zlib
+import statistics
 from collections import namedtuple
 
 import numpy
-import scipy.stats
-
-VERDICTS = ("regressed", "insufficient", "ambiguous", "improved", "ok")
+from scipy import special
 
 # `low` and `high` bound the relative change of the median; `limit` is the change tolerated in this cell.
-Finding = namedtuple("Finding", "verdict reason base_ns head_ns change low high p p_adjusted limit samples",
-                     defaults=(None,) * 10)
+Finding = namedtuple("Finding", "verdict reason base_ns head_ns change low high p p_adjusted limit samples runs",
+                     defaults=(None,) * 11)
 
-Limits = namedtuple("Limits", "relative absolute_ns alpha correction confidence resamples",
-                    defaults=(0.05, 10_000, 0.05, "bh", 0.95, 2000))
+Limits = namedtuple("Limits", "relative absolute_ns mean alpha correction confidence",
+                    defaults=(0.05, 10_000, 0.02, 0.05, "bh", 0.95))
 
-LEAST_SAMPLES = 4
+# The samples of a cell: a list of lists a side, one a run. `paired`: run i of base and of head are of one round.
+Cell = namedtuple("Cell", "base head paired", defaults=(True,))
+
+# The relative change, as a logarithm: `spread` is its standard error, `freedom` how well that is known.
+Estimate = namedtuple("Estimate", "change spread freedom")
+
+Unit = namedtuple("Unit", "expected seen freedom within_freedom share")  # variances of the change of a single run
+
+RUN_FACTOR = 4.0    # variance between runs over what their iterations explain, where nothing else is known
+PRIOR_FREEDOM = (4, 16)  # how much that is trusted, as if seen in so many runs more: at least, and where cells are alike
+PRIOR_CELLS = 4
+ALIKE_CELLS = 10    # fewer cells do not tell how alike they are
+LEAST_VARIANCE = 1e-6  # 0.1 %: clocks are no better
+OF_MEDIAN = math.pi / 2  # the variance of a median over that of a mean
+MEAN_ALPHA = 0.2    # the mean's share of alpha: whole sessions of one build differ, too
+MOST_RUNS = 200     # more than anybody makes
 
 
-def p_value(base, head):
-    """Mann-Whitney U, two-sided; exact unless samples tie."""
-    tied = len(numpy.unique(numpy.concatenate([base, head]))) < len(base) + len(head)
-    method = "asymptotic" if tied or min(len(base), len(head)) > 60 else "exact"
-    if tied and numpy.ptp(numpy.concatenate([base, head])) == 0:
-        return 1.0
-    return float(scipy.stats.mannwhitneyu(base, head, alternative="two-sided", method=method).pvalue)
+def one_run(base, head):
+    return Cell([list(base)], [list(head)])
 
 
-def least_p(base_count, head_count):
-    """The smallest p that this many samples can give: all of one side above all of the other."""
-    return min(1.0, 2 / math.comb(base_count + head_count, base_count))
+# --- how much it changed ---
+
+def change_of(cell):
+    """The relative change, as a logarithm. Of several rounds the Hodges-Lehmann estimate of theirs: one wild round
+    moves it little, and what is faster now in the one half of a round and now in the other cancels."""
+    if not cell.paired:
+        return _median_of(cell.head) - _median_of(cell.base)
+    steps = round_changes(cell)
+    return statistics.median((one + other) / 2 for one, other in itertools.combinations_with_replacement(steps, 2))
+
+
+def round_changes(cell):
+    return [_log_median(head) - _log_median(base) for base, head in zip(cell.base, cell.head)]
+
+
+def _log_median(samples):
+    return math.log(max(statistics.median(samples), 1.0))
+
+
+def _median_of(runs):
+    return statistics.median(_log_median(run) for run in runs)
+
+
+def _unit(cell):
+    """What its runs and iterations show of the variance of one run's change (paired) or one run's median."""
+    freedom = sum(len(run) - 1 for run in cell.base + cell.head)
+    squares = sum(_squares([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
+    share = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
+    if cell.paired:
+        weight, times = share(cell.base) + share(cell.head), 1 / len(cell.base)
+        between = [round_changes(cell)]
+    else:
+        weight, times = (share(cell.base) + share(cell.head)) / 2, 1 / len(cell.base) + 1 / len(cell.head)
+        between = [[_log_median(run) for run in side] for side in (cell.base, cell.head)]
+    seen_freedom = sum(len(steps) - 1 for steps in between)
+    seen = sum(map(_squares, between)) / max(seen_freedom, 1)
+    expected = max(OF_MEDIAN * weight * squares / freedom, LEAST_VARIANCE) if freedom else None
+    return Unit(expected, seen, seen_freedom, freedom, times)
+
+
+def _squares(values):
+    mean = statistics.fmean(values)
+    return sum((value - mean) ** 2 for value in values)
+
+
+Prior = namedtuple("Prior", "factor freedom")
+
+
+def _prior(units):
+    """How much more runs differ than their iterations explain, over all cells, and how alike the cells are in that. The
+    factor is a median, so that a few wild cells do not make all others look wild."""
+    seen = [(unit.seen / unit.expected, unit.freedom) for unit in units if unit.expected and unit.freedom]
+    if not seen:
+        return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
+    shares = numpy.array([share / (special.chdtri(freedom, 0.5) / freedom) for share, freedom in seen])
+    factor = (PRIOR_CELLS * RUN_FACTOR + len(shares) * float(numpy.median(shares))) / (PRIOR_CELLS + len(shares))
+    if len(shares) < ALIKE_CELLS:
+        return Prior(factor, PRIOR_FREEDOM[0])
+    chance = float(numpy.mean([special.polygamma(1, freedom / 2) for _, freedom in seen]))
+    excess = max(float(numpy.var(numpy.log(numpy.maximum(shares, 1e-9)), ddof=1)) - chance, 1e-3)
+    return Prior(factor, min(max((1 + math.sqrt(1 + 2 * excess)) / excess, PRIOR_FREEDOM[0]), PRIOR_FREEDOM[1]))
+
+
+def estimates(cells):
+    """{name: Estimate, or None where nothing tells its spread}"""
+    units = {name: _unit(cell) for name, cell in cells.items()}
+    prior = _prior(units.values())
+    return {name: _estimate(cells[name], unit, prior) for name, unit in units.items()}
+
+
+def _estimate(cell, unit, prior):
+    if unit.freedom:
+        trust = min(prior.freedom, unit.within_freedom)
+        freedom = trust + unit.freedom
+        variance = (trust * prior.factor * (unit.expected or 0.0) + unit.freedom * unit.seen) / freedom
+    elif unit.expected:
+        freedom, variance = unit.within_freedom, prior.factor * unit.expected
+    else:
+        return None
+    return Estimate(change_of(cell), math.sqrt(max(variance, LEAST_VARIANCE) * unit.share), freedom)
+
+
+def interval(found, confidence):
+    """(low, high) of the relative change."""
+    reach = t_beyond((1 - confidence) / 2, found.freedom) * found.spread
+    return math.expm1(found.change - reach), math.expm1(min(found.change + reach, 600.0))
+
+
+def p_value(found):
+    """Of Student's t, two-sided."""
+    return float(2 * special.stdtr(found.freedom, -abs(found.change) / found.spread))
+
+
+def t_beyond(chance, freedom):
+    """Above which Student's t is with that chance."""
+    return -special.stdtrit(freedom, chance)
 
 
 def adjusted(p_values, correction):
@@ -55,51 +163,39 @@ def adjusted(p_values, correction):
     return result
 
 
-def change_interval(base, head, confidence, resamples, name=""):
-    """(change, low, high): the relative change of the median and its bootstrap interval. The same samples of a
-    cell of the same name give the same interval."""
-    random = numpy.random.default_rng(zlib.crc32(name.encode()))
-    ratios = (numpy.median(random.choice(head, (resamples, len(head))), axis=1)
-              / numpy.median(random.choice(base, (resamples, len(base))), axis=1))
-    low, high = numpy.quantile(ratios, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(numpy.median(head) / numpy.median(base) - 1), float(low - 1), float(high - 1)
-
+# --- verdicts ---
 
 def judge(cells, limits=Limits(), noise=None):
-    """{name: Finding} of {name: (base samples, head samples)}, which are tested together. `noise` maps names to
-    changes that unchanged code is known to show; a cell's limit is never below its noise."""
-    arrays = {name: tuple(numpy.asarray(side, dtype=float) for side in sides) for name, sides in cells.items()}
-    enough = {name: sides for name, sides in arrays.items() if _shortage(sides, len(arrays), limits) is None}
-    p_values = {name: p_value(*sides) for name, sides in enough.items()}
-    corrected = dict(zip(p_values, adjusted(list(p_values.values()), limits.correction))) if p_values else {}
-    return {name: _finding(name, sides, len(arrays), limits, (noise or {}).get(name, 0.0), p_values.get(name),
-                           corrected.get(name)) for name, sides in arrays.items()}
+    """{name: Finding} of {name: Cell}, which are tested together. `noise` maps names to changes that unchanged code is
+    known to show; a cell's limit is never below its noise."""
+    able = {name: cell for name, cell in cells.items() if all(map(len, cell.base + cell.head)) and cell.base and cell.head}
+    found = estimates(able)
+    known = [name for name, estimate in found.items() if estimate]
+    p_values = {name: p_value(found[name]) for name in known}
+    corrected = dict(zip(known, adjusted(list(p_values.values()), limits.correction))) if known else {}
+    return {name: _finding(cell, found.get(name), limits, (noise or {}).get(name, 0.0), p_values.get(name),
+                           corrected.get(name)) for name, cell in cells.items()}
 
 
-def _shortage(sides, cells, limits):
-    """Why these samples can decide nothing, or None."""
-    least = min(map(len, sides))
-    if least >= LEAST_SAMPLES and least_p(*map(len, sides)) < limits.alpha / cells:
-        return None
-    needed = LEAST_SAMPLES
-    while least_p(needed, needed) >= limits.alpha / cells:
-        needed += 1
-    text = "1 cell" if cells == 1 else f"{cells} cells"
-    return f"{least} samples after the first iteration; {text} need {needed} on each side"
-
-
-def _finding(name, sides, cells, limits, noise, p, p_adjusted):
-    base, head = sides
-    samples = (len(base), len(head))
-    shortage = _shortage(sides, cells, limits)
-    if shortage:
-        medians = [float(numpy.median(side)) if len(side) else None for side in sides]
-        return Finding("insufficient", shortage, *medians, samples=samples)
-    change, low, high = change_interval(base, head, limits.confidence, limits.resamples, name)
-    base_ns, head_ns = float(numpy.median(base)), float(numpy.median(head))
-    limit = max(limits.relative, noise, limits.absolute_ns / base_ns)
+def _finding(cell, estimate, limits, noise, p, p_adjusted):
+    samples = tuple(sum(map(len, side)) for side in (cell.base, cell.head))
+    runs = (len(cell.base), len(cell.head))
+    medians = [float(statistics.median(itertools.chain(*side))) if count else None
+               for side, count in zip((cell.base, cell.head), samples)]
+    if not all(samples):
+        return Finding("insufficient", "no time after the first iteration; --iterations 5 is the standard", *medians,
+                       samples=samples, runs=runs)
+    limit = max(limits.relative, noise, limits.absolute_ns / max(medians[0], 1.0))
+    if estimate is None:
+        return Finding("insufficient", "1 sample after the first iteration on each side tells nothing of the noise; "
+                       "2 are the least, 4 (--iterations 5) the standard", *medians, math.expm1(change_of(cell)),
+                       limit=limit, samples=samples, runs=runs)
+    low, high = interval(estimate, limits.confidence)
+    change = math.expm1(estimate.change)
     verdict, reason = _verdict(change, low, high, limit, p_adjusted < limits.alpha)
-    return Finding(verdict, reason, base_ns, head_ns, change, low, high, p, float(p_adjusted), limit, samples)
+    if verdict == "ambiguous":
+        reason += advice(estimate, limit, max(runs), p_adjusted / p if p else 1.0, limits)
+    return Finding(verdict, reason, *medians, change, low, high, p, float(p_adjusted), limit, samples, runs)
 
 
 def _verdict(change, low, high, limit, sure):
@@ -114,6 +210,76 @@ def _verdict(change, low, high, limit, sure):
     return "ok", None
 
 
+def advice(estimate, limit, runs, tested, limits):
+    """How many rounds would tell, if the change and the noise are what they seem."""
+    size = abs(estimate.change)
+    beyond = size > math.log1p(limit)
+    room, chance = (size, limits.alpha / tested) if beyond else (math.log1p(limit) - size, 1 - limits.confidence)
+    unit = estimate.spread * math.sqrt(runs)
+    rounds = numpy.arange(max(runs + 1, 3), MOST_RUNS + 1)
+    enough = t_beyond(chance / 2, PRIOR_FREEDOM[0] + rounds - 1) * unit / numpy.sqrt(rounds) < room
+    if enough.any():
+        return f"; about {rounds[enough.argmax()]} interleaved rounds would tell"
+    return f"; more than {MOST_RUNS} rounds would tell"
+
+
+Mean = namedtuple("Mean", "verdict cells change low high p limit")
+
+
+def geometric_mean(cells, limits, noise=0.0):
+    """The Mean of the changes of all cells, or None of fewer than two. Its limit allows for what each cell is allowed
+    where there are few of them, and for the `noise` that unchanged code is known to show. What strikes all cells of a round alike
+    shows in how the rounds differ."""
+    found = {name: estimate for name, estimate in estimates(cells).items() if estimate}
+    if len(found) < 2:
+        return None
+    change = sum(estimate.change for estimate in found.values()) / len(found)
+    variance = sum(estimate.spread ** 2 for estimate in found.values()) / len(found) ** 2
+    freedom = PRIOR_FREEDOM[0] * len(found)
+    rounds = {len(cells[name].base) for name in found if cells[name].paired}
+    if len(rounds) == 1 and all(cells[name].paired for name in found) and (count := rounds.pop()) > 1:
+        steps = numpy.mean([round_changes(cells[name]) for name in found], axis=0)
+        seen = float(numpy.var(steps, ddof=1)) / count
+        freedom = PRIOR_FREEDOM[0] + count - 1
+        variance = (PRIOR_FREEDOM[0] * variance + (count - 1) * seen) / freedom
+    estimate = Estimate(change, math.sqrt(variance), freedom)
+    limit = max(limits.mean, limits.relative / math.sqrt(len(found)), noise)
+    low, high = interval(estimate, limits.confidence)
+    p = p_value(estimate)
+    verdict, _ = _verdict(math.expm1(change), low, high, limit, p < MEAN_ALPHA * limits.alpha)
+    return Mean(verdict, len(found), math.expm1(change), low, high, p, limit)
+
+
+# --- two speeds ---
+
+def two_speeds(cell, least_change):
+    """{"base" or "head": (count, time, count, time)} of the sides whose iterations ran at two speeds that differ by
+    more than `least_change`: the widest gap between them takes more than half of all they span. Sought from eight
+    samples on."""
+    found = {}
+    for side, runs in (("base", cell.base), ("head", cell.head)):
+        if not runs or not all(map(len, [*runs, *cell.base])):
+            continue
+        against = cell.base if cell.paired else runs
+        logs = sorted(math.log(max(sample, 1.0)) - _log_median(other) for run, other in zip(runs, against) for sample in run)
+        scale = math.exp(_median_of(against))
+        split = _split(logs, least_change)
+        if split:
+            found[side] = (split, scale * math.exp(statistics.median(logs[:split])), len(logs) - split,
+                           scale * math.exp(statistics.median(logs[split:])))
+    return found
+
+
+def _split(logs, least_change):
+    few = max(2, math.ceil(0.15 * len(logs)))
+    if len(logs) < 8:
+        return None
+    gaps = numpy.diff(logs)[few - 1:len(logs) - few]
+    at = int(numpy.argmax(gaps))
+    wide = gaps[at] > 0.5 * (logs[-1] - logs[0]) and gaps[at] > math.log1p(least_change)
+    return at + few if wide else None
+
+
 # --- what unchanged code shows ---
 
 def run_noise(runs, prior_runs=3):
@@ -124,7 +290,7 @@ def run_noise(runs, prior_runs=3):
     for run in runs:
         for name, samples in run.items():
             if len(samples):
-                medians.setdefault(name, []).append(math.log(float(numpy.median(samples))))
+                medians.setdefault(name, []).append(_log_median(samples))
     seen = {name: values for name, values in medians.items() if len(values) > 1}
     if not seen:
         return {}
@@ -133,6 +299,13 @@ def run_noise(runs, prior_runs=3):
     everywhere = sum(squares.values()) / sum(freedom.values())
     prior = prior_runs - 1
     return {name: math.sqrt((prior * everywhere + squares[name]) / (prior + freedom[name])) for name in seen}
+
+
+def mean_noise(runs):
+    """The spread of the geometric mean of several runs of the same code over the cells that all of them have."""
+    common = set.intersection(*({name for name, samples in run.items() if len(samples)} for run in runs)) if runs else set()
+    means = [statistics.fmean(_log_median(run[name]) for name in common) for run in runs] if common else []
+    return statistics.stdev(means) if len(means) > 1 else 0.0
 
 
 def noise_limit(spread, base_runs, head_runs):

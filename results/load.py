@@ -9,6 +9,7 @@ import json
 import statistics
 import sys
 from collections import namedtuple
+from pathlib import Path
 
 from results import shape
 
@@ -25,6 +26,20 @@ class BadInput(Exception):
 
 class TooLittle(Exception):
     """The file is well formed, but holds too little for what was asked."""
+
+
+def check_path(path):
+    """An empty path, of an unset variable, would mean the current folder."""
+    if not str(path):
+        raise BadInput("an empty path names no file; is a variable unset?")
+
+
+def files_in(folder, pattern):
+    """Throws BadInput where the folder cannot be read, which Path.glob takes for empty."""
+    try:
+        return [path for path in Path(folder).iterdir() if path.match(pattern)]
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror}") from error
 
 
 def read(path, warn=lambda text: print(f"warning: {text}", file=sys.stderr)):
@@ -197,6 +212,34 @@ def network_text(group):
         parts.append(group.memory_order.upper())
     parts.append({"none": "not fused"}.get(group.fusion, group.fusion))
     return ", ".join(parts)
+
+
+def cell_text(record):
+    """'VGG-16, batch 64, training, fp32, fused: managed (ahead 2) at 1.5, capped, workspace 256 MiB, NVIDIA H200'."""
+    group = group_of(record)
+    knobs = record.get("strategy_knobs") or {}
+    strategy = record["strategy"] + (f" ({', '.join(f'{name} {knobs[name]}' for name in sorted(knobs))})" if knobs else "")
+    ratio = record["ratio"]
+    parts = [strategy + (f" at {ratio:.4g}" if ratio is not None else "")]
+    if group.mode != "simulated":
+        parts.append(group.mode)
+    if group.workspace_cap is not None:
+        parts.append(f"workspace {bytes_text(group.workspace_cap)}")
+    return f"{network_text(group)}: {', '.join([*parts, group.device])}"
+
+
+def bytes_text(value):
+    for size, word in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= size:
+            return f"{value / size:.4g} {word}"
+    return f"{value:g} B"
+
+
+def time_text(ns):
+    if ns is None:
+        return ""
+    size, unit = (1e9, "s") if ns >= 1e9 else (1e6, "ms") if ns >= 1e5 else (1e3, "us")
+    return f"{ns / size:.4g} {unit}"
 
 
 def counted(number, what):

@@ -5,7 +5,7 @@ from collections import Counter, namedtuple
 from pathlib import Path
 
 from results import comparison, load
-from results.judge import VERDICTS
+from results.comparison import VERDICTS
 
 Pair = namedtuple("Pair", "name verdicts worst_change exit_code")  # worst_change: None where nothing was measured
 
@@ -15,8 +15,8 @@ def compare(wanted, warn):
     for side in (wanted.base, wanted.head):
         if not Path(side).is_dir():
             raise load.BadInput(f"{side}: --pairs wants two folders with a record file a run")
-    names = sorted({path.name for path in Path(wanted.base).glob("*.jsonl")}
-                   & {path.name for path in Path(wanted.head).glob("*.jsonl")})
+    names = sorted({path.name for path in load.files_in(wanted.base, "*.jsonl")}
+                   & {path.name for path in load.files_in(wanted.head, "*.jsonl")})
     if not names:
         raise load.BadInput(f"{wanted.base} and {wanted.head} have no *.jsonl of one name in common")
     return [_pair(name, wanted, warn) for name in names]
@@ -26,7 +26,7 @@ def _pair(name, wanted, warn):
     options = dict(vars(wanted), base=Path(wanted.base) / name, head=Path(wanted.head) / name)
     found = comparison.compare(type(wanted)(**options), warn)
     changes = [row.finding.change for row in found.rows if row.finding.change is not None]
-    return Pair(name.removesuffix(".jsonl"), Counter(row.finding.verdict for row in found.rows),
+    return Pair(name.removesuffix(".jsonl"), Counter(row.verdict for row in found.rows),
                 max(changes, key=abs) if changes else None, found.exit_code)
 
 
@@ -51,4 +51,5 @@ def as_markdown(pairs):
 
 
 def _summary(pairs):
-    return f"{load.counted(len(pairs), 'pair')}, {sum(pair.verdicts['regressed'] > 0 for pair in pairs)} of them regressed"
+    regressed = sum(pair.exit_code == comparison.EXIT_REGRESSED for pair in pairs)
+    return f"{load.counted(len(pairs), 'pair')}, {regressed} of them regressed"

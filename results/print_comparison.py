@@ -1,12 +1,13 @@
 """A comparison as text, Markdown or JSON."""
 
 import json
-import sys
+import math
 
-from results import load
-from results.judge import VERDICTS
+from results import load, streams
+from results.comparison import EXIT_REGRESSED, VERDICTS
 
-SIGNS = {"regressed": "❌", "insufficient": "❔", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
+SIGNS = {"regressed": "❌", "insufficient": "❔", "tolerated": "🟡", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
+MOST_ROWS = 50  # of Markdown, which a page shows whole
 
 
 def write(found, wanted):
@@ -14,21 +15,18 @@ def write(found, wanted):
 
 
 def write_text(text, out):
-    if not out:
-        sys.stdout.write(text)
-        return
-    try:
-        with open(out, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise load.BadInput(f"--out {out}: {error.strerror}") from error
+    streams.write(text, out)
 
 
 def counts(found):
     tally = {verdict: 0 for verdict in VERDICTS}
     for row in found.rows:
-        tally[row.finding.verdict] += 1
+        tally[row.verdict] += 1
     return tally
+
+
+def verdict(found):
+    return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(found.exit_code, "ok")
 
 
 def headline(found):
@@ -36,12 +34,25 @@ def headline(found):
     words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     kinds = {row.simulated for row in found.rows}
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{load.counted(len(found.rows), f'{kind} cell')}: {words}"
+    return f"{verdict(found)}: {load.counted(len(found.rows), f'{kind} cell')}, {words}"
+
+
+def mean_text(found):
+    """None where fewer than two cells have one."""
+    mean = found.mean
+    if mean is None:
+        return None
+    verdict = mean.verdict if mean.verdict != "regressed" or "mean" in found.fail_on else "tolerated"
+    return (f"geometric mean of {mean.cells} measured cells: {mean.change:+.2%} ({mean.low:+.2%} to {mean.high:+.2%}), limit "
+            f"{100 * mean.limit:.3g} %: {verdict}")
 
 
 def notes(found):
     lines = [f"places differ, compared all the same: {difference}" for difference in found.unlike]
     lines += [*found.noted, *found.disturbed]
+    lines += [f"{key}: {text}" for key, _, text in found.speeds[:5]]
+    if len(found.speeds) > 5:
+        lines.append(f"and {len(found.speeds) - 5} more of two speeds")
     for provenance in sorted({row.provenance for row in found.rows if row.simulated}):
         alike = [row for row in found.rows if row.provenance == provenance]
         lines.append(f"{load.counted(len(alike), 'cell')} {provenance}")
@@ -49,64 +60,85 @@ def notes(found):
         lines.append(f"only HEAD has {load.counted(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):
         limits = found.limits
-        lines.append(f"measured cells: limit {100 * limits.relative:g} % and {time_text(limits.absolute_ns)}, raised to what "
-                     f"runs of one code showed; Mann-Whitney U, alpha {limits.alpha:g} over all cells "
-                     f"({limits.correction}); intervals {limits.confidence:.0%} bootstrap")
+        how = f"within {load.counted(found.rounds, 'round')}" if found.rounds else "over all runs of a side"
+        others = ", ".join(f"{name} {100 * share:g} %" for name, share in found.aspects.items() if name != "time")
+        lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {others}; "
+                     f"t test {how}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
+                     f"{limits.confidence:.0%}")
+        if found.rounds == 1:
+            lines.append("one run a side: how much runs differ is taken from their iterations; interleaved rounds measure it")
     return lines
 
 
 def shown(found, everything):
     """Worst first; what is ok only if asked for."""
-    rows = sorted(found.rows, key=lambda row: VERDICTS.index(row.finding.verdict))
-    return [row for row in rows if everything or row.finding.verdict != "ok"]
+    rows = sorted(found.rows, key=lambda row: (VERDICTS.index(row.verdict), -(row.finding.change or 0.0)))
+    return [row for row in rows if everything or row.verdict != "ok"]
 
 
-def cell_texts(finding):
+def cell_texts(row):
+    finding = row.finding
     change = "" if finding.change is None else f"{finding.change:+.2%}"
-    interval = "" if finding.low is None else f"{finding.low:+.1%} to {finding.high:+.1%}"
+    interval = "" if finding.low is None else f"{percent(finding.low)} to {percent(finding.high)}"
     p = "" if finding.p_adjusted is None else f"{finding.p_adjusted:.2g}"
-    return [time_text(finding.base_ns), time_text(finding.head_ns), change, interval, p, finding.reason or ""]
+    return [load.time_text(finding.base_ns), load.time_text(finding.head_ns), change, interval, p, "; ".join(row.reasons)]
 
 
-def time_text(ns):
-    if ns is None:
-        return ""
-    size, unit = (1e9, "s") if ns >= 1e9 else (1e6, "ms") if ns >= 1e5 else (1e3, "us")
-    return f"{ns / size:.4g} {unit}"
+def percent(share):
+    return f"{share:+.1%}" if abs(share) < 100 else "far" if share > 0 else "-far"
 
 
 HEAD = ["verdict", "base", "head", "change", "interval", "p", "why", "cell"]
 
 
 def as_text(found, everything):
-    rows = [[row.finding.verdict, *cell_texts(row.finding), row.key] for row in shown(found, everything)]
-    lines = [headline(found)]
+    rows = [[row.verdict, *cell_texts(row), row.key] for row in shown(found, everything)]
+    lines = [headline(found), *filter(None, [mean_text(found)])]
     if rows:
         widths = [max(len(row[column]) for row in [HEAD, *rows]) for column in range(len(HEAD))]
         lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [HEAD, *rows]]
-    return "\n".join(lines + notes(found)) + "\n"
+    return "\n".join([*lines, *sides(found), *notes(found)]) + "\n"
+
+
+def sides(found):
+    return [f"{side} {path}: {text}" for side, path, text in zip(("BASE", "HEAD"), (found.base, found.head), found.sides)]
 
 
 def as_markdown(found, everything):
-    lines = [f"### umbench: {headline(found)}", ""]
+    lines = [f"### umbench: {headline(found)}", "",
+             *(f"- {text}" for text in [mean_text(found), *sides(found)] if text), ""]
     rows = shown(found, everything)
     if rows:
-        lines += ["| " + " | ".join(["", *HEAD]) + " |", "|" + " --- |" * (len(HEAD) + 1)]
-        for row in rows:
-            texts = [SIGNS[row.finding.verdict], row.finding.verdict, *cell_texts(row.finding), f"`{row.key}`"]
+        lines += ["| " + " | ".join(["", "cell", *HEAD[:-1]]) + " |", "|" + " --- |" * (len(HEAD) + 1)]
+        for row in rows[:MOST_ROWS]:
+            texts = [SIGNS[row.verdict], row.name, row.verdict, *cell_texts(row)]
             lines.append("| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |")
+        if len(rows) > MOST_ROWS:
+            lines += ["", f"and {len(rows) - MOST_ROWS} more cells"]
         lines.append("")
-    lines += [f"- {note}" for note in [f"base `{found.base}`, head `{found.head}`", *notes(found)]]
+    lines += [f"- {note}" for note in notes(found)]
     return "\n".join(lines) + "\n"
 
 
 def as_json(found, _):
-    cells = [{"key": row.key, "simulated": row.simulated, **row.finding._asdict()} for row in found.rows]
+    cells = [{"key": row.key, "name": row.name, "simulated": row.simulated, **row.finding._asdict(), "verdict": row.verdict,
+              "reason": "; ".join(row.reasons) or None, "aspects": [change._asdict() for change in row.changes]}
+             for row in found.rows]
     for cell in cells:
-        samples = cell.pop("samples") or (None, None)
-        cell["base_samples"], cell["head_samples"] = samples
-    document = {"kind": "comparison", "schema": 1, "base": found.base, "head": found.head,
-                "limits": found.limits._asdict(), "counts": counts(found), "unlike": found.unlike,
-                "noted": found.noted, "disturbed": found.disturbed,
+        for name in ("samples", "runs"):
+            cell["base_" + name], cell["head_" + name] = cell.pop(name) or (None, None)
+    document = {"kind": "comparison", "schema": 1, "base": found.base, "head": found.head, "sides": found.sides,
+                "verdict": verdict(found), "limits": found.limits._asdict() | {"aspects": found.aspects},
+                "fail_on": sorted(found.fail_on), "rounds": found.rounds, "mean": found.mean and found.mean._asdict(),
+                "counts": counts(found), "unlike": found.unlike, "noted": found.noted, "disturbed": found.disturbed,
+                "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in found.speeds],
                 "only_in_head": found.new, "exit_code": found.exit_code, "cells": cells}
-    return json.dumps(document, indent=1) + "\n"
+    return json.dumps(_finite(document), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,15 +3,17 @@
 from collections import namedtuple
 from pathlib import Path
 
-from results import load
+from results import judge, load
 
-Side = namedtuple("Side", "name environments runs")  # runs: a list of {key: record}
+Side = namedtuple("Side", "name environments runs names")  # runs: a list of {key: record}; names: their files'
 
 
 def read_side(path, warn):
     """A file, or a folder of *.jsonl. Throws load.BadInput."""
-    path = Path(path)
-    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    load.check_path(path)
+    files = [Path(path)]
+    if files[0].is_dir():
+        files = sorted(load.files_in(path, "*.jsonl"))
     if not files:
         raise load.BadInput(f"{path}: the folder holds no *.jsonl")
     environments, runs = [], []
@@ -19,15 +21,25 @@ def read_side(path, warn):
         found, records = load.read(file, warn)
         environments += found
         runs.append({record["key"]: record for record in records})
-    return Side(str(path), environments, runs)
+    return Side(str(path), environments, runs, [file.name for file in files])
 
 
-def last_records(side):
-    """{key: record}: of several runs the last one that has the cell."""
+def records_by_key(side):
+    """{key: its records, in the order of the runs}"""
     found = {}
     for run in side.runs:
-        found.update(run)
+        for key, record in run.items():
+            found.setdefault(key, []).append(record)
     return found
+
+
+def rounds(base, head):
+    """[(run of BASE, run of HEAD), ...] that belong together, or None: two single files, or files of one name in two
+    folders, which were made in turn."""
+    if len(base.runs) == len(head.runs) == 1:
+        return [(base.runs[0], head.runs[0])]
+    heads = dict(zip(head.names, head.runs))
+    return [(run, heads[name]) for name, run in zip(base.names, base.runs) if name in heads] or None
 
 
 def steady_samples(record):
@@ -37,8 +49,14 @@ def steady_samples(record):
     return record["samples_ns"][1:]
 
 
-def pooled_samples(side, key):
-    return [sample for run in side.runs if key in run for sample in steady_samples(run[key])]
+def cell(base, head, paired, key):
+    """judge.Cell of one key: by rounds where there are any in which it ended well on both sides."""
+    samples = lambda run: steady_samples(run[key]) if key in run else []  # noqa: E731
+    sides = [(samples(one), samples(other)) for one, other in paired or ()]
+    both = [pair for pair in sides if all(pair)]
+    if both:
+        return judge.Cell([pair[0] for pair in both], [pair[1] for pair in both], True)
+    return judge.Cell(*([found for run in side.runs if (found := samples(run))] for side in (base, head)), False)
 
 
 def samples_by_run(side):

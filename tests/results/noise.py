@@ -1,5 +1,6 @@
 """Samples with the noise of the kept measurements: the spread that each measured cell really showed."""
 
+import functools
 import json
 from collections import namedtuple
 
@@ -9,6 +10,7 @@ import numpy
 Cell = namedtuple("Cell", "key median_ns spread")  # spread: standard deviation of the logarithm of a sample
 
 
+@functools.cache
 def measured_records():
     """[[records of a file], ...] that ended well."""
     files = sorted((conftest.ROOT / "results/measured").glob("h200_capped*.jsonl"))
@@ -16,6 +18,7 @@ def measured_records():
     return [[entry for entry in file if entry["kind"] == "record" and entry["outcome"] == "ok"] for file in lines]
 
 
+@functools.cache
 def measured_cells():
     """[[Cell, ...] a file]."""
     return [[cell_of(record) for record in file] for file in measured_records()]
@@ -27,4 +30,15 @@ def cell_of(record):
 
 
 def draw(random, cell, count=10, slower=1.0):
-    return cell.median_ns * slower * numpy.exp(cell.spread * random.standard_normal(count))
+    return (cell.median_ns * slower * numpy.exp(cell.spread * random.standard_normal(count))).tolist()
+
+
+def kept_repeats():
+    """{(file, key): [samples of a run, ...]} of cells that one session ran several times."""
+    found = {}
+    for path in sorted((conftest.ROOT / "results/validation").glob("h200_host_*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            entry = json.loads(line)
+            if entry["kind"] == "record" and entry["outcome"] == "ok":
+                found.setdefault((path.name, entry["key"]), []).append(entry["samples_ns"][1:])
+    return {key: runs for key, runs in found.items() if len(runs) > 1}

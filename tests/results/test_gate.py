@@ -5,60 +5,84 @@ import itertools
 import conftest
 import noise
 import numpy
-from results import judge
+import pytest
+import simulate
+from results import arguments, comparison, judge
 
-REPETITIONS, PAIRS = 10, 200
-
-
-def fails(random, cells, slower=lambda cell: 1.0):
-    """The verdicts of one comparison of whole files: {key: verdict}."""
-    drawn = {cell.key: (noise.draw(random, cell, REPETITIONS), noise.draw(random, cell, REPETITIONS, slower(cell)))
-             for cell in cells}
-    found = judge.judge(drawn, judge.Limits(resamples=20))
-    return {key: finding.verdict for key, finding in found.items()}
+DRAWS = 200
 
 
-def test_unchanged_code_rarely_fails_a_build():
-    random, files = numpy.random.default_rng(1), noise.measured_cells()
-    alarms = [any(verdict == "regressed" for verdict in fails(random, files[number % len(files)]).values())
-              for number in range(PAIRS)]
-    assert sum(alarms) < 0.05 * PAIRS
+def test_interleaved_rounds_bear_any_drift():
+    """0 to 5 % a round, in turn."""
+    found = simulate.rates(1, DRAWS)
+    assert found.false_alarms < 0.05
+    assert found.all_found > 0.95 and found.cells_found > 0.95
+    assert found.three_percent > 0.95
 
 
-def test_ten_percent_are_caught_in_a_cell_compared_alone():
-    random, caught = numpy.random.default_rng(2), []
-    for cell in itertools.chain(*noise.measured_cells()):
-        for _ in range(3):
-            sides = noise.draw(random, cell, REPETITIONS), noise.draw(random, cell, REPETITIONS, 1.1)
-            caught.append(judge.judge({cell.key: sides}, judge.Limits(resamples=20))[cell.key].verdict == "regressed")
-    assert len(caught) > 300 and sum(caught) > 0.95 * len(caught)
+def test_one_slow_cell_among_many_is_found():
+    """In whole files of 29 to 59 cells, whose noise differs a hundredfold."""
+    assert simulate.rates(2, DRAWS, samples=10).one_found > 0.95
 
 
-def test_ten_percent_of_everything_are_caught_in_every_cell_of_a_whole_file():
-    random, caught = numpy.random.default_rng(3), []
-    for number in range(12):
-        cells = noise.measured_cells()[number % 3]
-        caught += [verdict == "regressed" for verdict in fails(random, cells, lambda cell: 1.1).values()]
-    assert sum(caught) > 0.95 * len(caught)
+def test_runs_that_differ_more_than_their_iterations_raise_no_alarm():
+    found = simulate.rates(3, 60, run_noise=2.0)
+    assert found.false_alarms < 0.05 and found.all_found == 1
 
 
-def test_ten_percent_of_one_strategy_always_fail_the_build():
-    random, files = numpy.random.default_rng(4), noise.measured_cells()
-    for number in range(60):
-        cells = files[number % len(files)]
-        strategy = ("device", "managed", "managed_prefetch", "swap_all")[number % 4]
-        verdicts = fails(random, cells, lambda cell: 1.1 if f"/{strategy}/" in cell.key else 1.0)  # noqa: B023
-        assert any(v == "regressed" for key, v in verdicts.items() if f"/{strategy}/" in key)
-        assert not any(v == "regressed" for key, v in verdicts.items() if f"/{strategy}/" not in key)
+def test_two_plain_sweeps_of_five_iterations_are_judged():
+    found = simulate.rates(4, 60, drifts=(0.0,), rounds=1)
+    assert found.false_alarms < 0.05
+    assert found.all_found == 1 and found.cells_found > 0.75 and found.three_percent > 0.95
+
+
+def test_the_review_case_of_a_steady_drift_with_ten_percent_in_every_round():
+    random = numpy.random.default_rng(5)
+    cells = [noise.Cell(f"cell{number}", 1e8, 0.01) for number in range(30)]
+    drawn = simulate.draw(random, cells, samples=10, drift=0.04, slower=lambda cell: 1.1)
+    assert len(simulate.regressed(drawn)) == 30
+    assert not simulate.regressed(simulate.draw(random, cells, samples=10, drift=0.04))
 
 
 def test_five_percent_of_noise_never_fail_two_builds_in_a_row():
     random = numpy.random.default_rng(5)
     cells = [noise.Cell(f"cell{number}", 1e8, 0.05) for number in range(40)]
-    alarms = [any(verdict == "regressed" for verdict in fails(random, cells).values()) for _ in range(PAIRS)]
-    assert sum(alarms) < 0.05 * PAIRS
+    alarms = [bool(simulate.regressed(simulate.draw(random, cells, rounds=1, samples=10))) for _ in range(DRAWS)]
+    assert sum(alarms) < 0.05 * DRAWS
     assert not any(first and second for first, second in zip(alarms, alarms[1:]))
 
+
+# --- what is not time ---
+
+@pytest.fixture(scope="module")
+def counted():
+    return [record for file in noise.measured_records()[:1] for record in file if simulate.able(record)]
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("aspect", sorted(simulate.CHANGES))
+def test_each_change_that_is_not_time_is_found_alone(counted, aspect, rounds):
+    wanted = arguments.compare("Compares.", ["base", "head"])
+    random = numpy.random.default_rng(6)
+    for _ in range(10):
+        base, head, victim = simulate.sides_with(random, counted, rounds, simulate.CHANGES[aspect])
+        found = comparison.compare_sides(base, head, wanted)
+        assert [row.key for row in found.rows if row.verdict == "regressed"] == [victim] and found.exit_code == 1
+        row = next(row for row in found.rows if row.key == victim)
+        assert [change.aspect for change in row.changes if change.verdict == "regressed"] == [aspect]
+        wanted_less = arguments.compare("Compares.", ["base", "head", "--fail-on", "time,mean"])
+        found = comparison.compare_sides(base, head, wanted_less)
+        assert found.exit_code == 0 and [row.verdict for row in found.rows if row.key == victim] == ["tolerated"]
+
+
+def test_nothing_is_found_where_nothing_changed(counted):
+    wanted = arguments.compare("Compares.", ["base", "head"])
+    random = numpy.random.default_rng(7)
+    for _ in range(20):
+        assert comparison.compare_sides(*simulate.sides_with(random, counted, 1)[:2], wanted).exit_code == 0
+
+
+# --- real pairs ---
 
 def identical_work():
     """Pairs of measured cells that did the same in processes of their own: everything resident at ratios at which
@@ -76,15 +100,31 @@ def identical_work():
 def test_real_pairs_of_unchanged_code_are_not_called_changed():
     pairs = list(identical_work())
     assert len(pairs) >= 10
-    found = [(key, judge.judge({key: (base, head)})[key]) for key, base, head in pairs]
-    assert all(finding.verdict == "ok" for _, finding in found)
+    found = [(key, judge.judge({key: judge.one_run(base, head)})[key]) for key, base, head in pairs]
+    assert not any(finding.verdict in ("regressed", "improved", "insufficient") for _, finding in found)
     table = (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
     for key in dict.fromkeys(key for key, _ in found):
         changes = [finding.change for name, finding in found if name == key]
         network, strategy = key.split("/")
         assert f"| {network} | {strategy} | {len(changes)} | {max(map(abs, changes)):.2%} | 0 |" in table
-    slowed = [judge.judge({key: (base, [1.1 * sample for sample in head])})[key].verdict for key, base, head in pairs]
+    slowed = [judge.judge({key: judge.one_run(base, [1.1 * sample for sample in head])})[key].verdict
+              for key, base, head in pairs]
     assert slowed.count("regressed") > 0.95 * len(slowed)
+
+
+def test_real_runs_of_one_build_under_pressure_are_rarely_called_changed():
+    """Cells under pressure, which ran two or three times in one session: every run against every other, as two plain
+    sweeps would have been."""
+    runs_by_file, alarms, pairs = {}, 0, 0
+    for (file, key), runs in noise.kept_repeats().items():
+        for one, other in itertools.permutations(range(len(runs)), 2):
+            cell = judge.one_run(runs[one], runs[other])
+            alarms += judge.judge({key: cell})[key].verdict == "regressed"
+            pairs += 1
+            runs_by_file.setdefault((file, one, other), {})[key] = cell
+    assert pairs > 100 and alarms < 0.05 * pairs
+    assert f"in {alarms} of {pairs} pairs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    assert not any(simulate.mean_regressed(cells) for cells in runs_by_file.values())
 
 
 def test_real_runs_in_turn_of_one_program_are_not_called_changed(umbench):

@@ -41,7 +41,7 @@ def test_rounds_alternate_cell_by_cell(umbench, logged, spec, tmp_path):
     files = [tmp_path / "ab" / side / f"{number}.jsonl" for side in ("base", "head") for number in (1, 2)]
     assert [len(records(file)) for file in files] == [4] * 4
     done = umbench("compare", "ab/base", "ab/head")
-    assert done.returncode == 0 and "4 simulated cells: 4 ok" in done.stdout
+    assert done.returncode == 0 and "4 simulated cells, 4 ok" in done.stdout
 
 
 def test_it_goes_on_where_it_was(umbench, spec, tmp_path):

@@ -1,3 +1,5 @@
+import math
+
 import numpy
 import pytest
 import scipy.stats
@@ -8,8 +10,12 @@ def samples(median=1e8, spread=0.01, count=10, seed=1):
     return median * numpy.exp(spread * numpy.random.default_rng(seed).standard_normal(count))
 
 
+def finding(base, head, noise=None, **limits):
+    return judge.judge({"cell": judge.one_run(base, head)}, judge.Limits(**limits), noise)["cell"]
+
+
 def verdict(base, head, **limits):
-    return judge.judge({"cell": (base, head)}, judge.Limits(**limits))["cell"].verdict
+    return finding(base, head, **limits).verdict
 
 
 def test_each_verdict():
@@ -17,15 +23,15 @@ def test_each_verdict():
     assert verdict(base, samples(seed=2)) == "ok"
     assert verdict(base, 1.1 * samples(seed=2)) == "regressed"
     assert verdict(base, 0.9 * samples(seed=2)) == "improved"
-    assert verdict(base[:3], samples(seed=2)) == "insufficient"
+    assert verdict(base[:1], samples(seed=2)[:1]) == "insufficient"
     wild = samples(spread=0.3, seed=1), samples(spread=0.3, seed=2)
     assert verdict(*wild) == "ambiguous"
 
 
 def test_a_sure_change_within_the_limit_is_none():
     base = samples(spread=0.001, seed=1)
-    finding = judge.judge({"cell": (base, 1.03 * samples(spread=0.001, seed=2))})["cell"]
-    assert finding.verdict == "ok" and finding.p_adjusted < 0.001
+    found = finding(base, 1.03 * samples(spread=0.001, seed=2))
+    assert found.verdict == "ok" and found.p_adjusted < 0.001
     assert verdict(base, 1.03 * base, relative=0.02) == "regressed"
 
 
@@ -38,25 +44,60 @@ def test_short_cells_are_held_to_the_absolute_limit():
 
 def test_known_noise_raises_the_limit():
     base, head = samples(spread=0.001, seed=1), 1.1 * samples(spread=0.001, seed=2)
-    assert judge.judge({"cell": (base, head)}, noise={"cell": 0.2})["cell"].verdict == "ok"
-    assert judge.judge({"cell": (base, head)}, noise={"other": 0.2})["cell"].verdict == "regressed"
+    assert finding(base, head, noise={"cell": 0.2}).verdict == "ok"
+    assert finding(base, head, noise={"other": 0.2}).verdict == "regressed"
 
 
-def test_more_cells_need_more_samples():
-    base, head = samples(count=5, seed=1), samples(count=5, seed=2)
-    assert verdict(base, head) == "ok"
-    found = judge.judge({f"cell{number}": (base, head) for number in range(50)})
-    assert {finding.verdict for finding in found.values()} == {"insufficient"}
-    assert "50 cells need 7 on each side" in found["cell0"].reason
-    assert judge.least_p(7, 7) < 0.05 / 50 <= judge.least_p(6, 6)
+def test_few_samples_are_judged_and_the_change_is_always_told():
+    for count, expected in ((1, "insufficient"), (2, "regressed"), (4, "regressed")):
+        found = finding(samples(spread=0.002, count=count, seed=1), 1.3 * samples(spread=0.002, count=count, seed=2))
+        assert found.verdict == expected and found.change == pytest.approx(0.3, abs=0.02)
+    assert "--iterations 5" in finding([1e8], [1.3e8]).reason
+    none = finding([], [1e8])
+    assert none.verdict == "insufficient" and none.change is None and none.head_ns == 1e8
 
 
-def test_p_values_are_scipys_and_bounded_by_what_the_samples_allow():
-    base, head = samples(seed=1), samples(seed=2)
-    assert judge.p_value(base, head) == scipy.stats.mannwhitneyu(base, head, method="exact").pvalue
-    assert judge.p_value([1, 2, 3], [4, 5, 6]) == pytest.approx(judge.least_p(3, 3)) == pytest.approx(0.1)
-    assert judge.p_value([1, 1, 2], [1, 2, 2]) == scipy.stats.mannwhitneyu([1, 1, 2], [1, 2, 2], method="asymptotic").pvalue
-    assert judge.p_value([1, 1], [1, 1]) == 1
+def test_many_cells_of_four_samples_are_judged():
+    cells = {f"cell{number}": judge.one_run(samples(count=4, seed=number), 1.2 * samples(count=4, seed=100 + number))
+             for number in range(59)}
+    found = [one.verdict for one in judge.judge(cells).values()]
+    assert found.count("regressed") > 55
+    cells = {name: cell if name == "cell7" else judge.one_run(*cell.base, samples(count=4, seed=100 + number))
+             for number, (name, cell) in enumerate(cells.items())}
+    found = {name: one.verdict for name, one in judge.judge(cells).items()}
+    assert found.pop("cell7") == "regressed" and not {"regressed", "improved", "insufficient"} & set(found.values())
+
+
+def test_rounds_cancel_what_drifts_between_them():
+    shifts = [1.0, 1.3, 0.8, 1.7, 2.5]
+    base = [shift * samples(count=4, seed=number) for number, shift in enumerate(shifts)]
+    head = [1.1 * shift * samples(count=4, seed=50 + number) for number, shift in enumerate(shifts)]
+    by_round = judge.judge({"cell": judge.Cell(base, head)})["cell"]
+    assert by_round.verdict == "regressed" and by_round.change == pytest.approx(0.1, abs=0.01) and by_round.runs == (5, 5)
+    pooled = judge.judge({"cell": judge.Cell(base, head, False)})["cell"]
+    assert pooled.verdict == "ambiguous" and pooled.high - pooled.low > 10 * (by_round.high - by_round.low)
+
+
+def test_one_sample_a_round_is_enough_in_rounds():
+    base, head = ([[time] for time in samples(count=8, seed=seed)] for seed in (1, 2))
+    assert judge.judge({"cell": judge.Cell(base, head)})["cell"].verdict == "ok"
+    slower = judge.Cell(base, [[1.1 * time] for [time] in head])
+    assert judge.judge({"cell": slower})["cell"].verdict == "regressed"
+
+
+def test_a_wild_round_moves_the_change_little():
+    base = [samples(seed=number) for number in range(5)]
+    head = [samples(seed=10 + number) * (5.0 if number == 3 else 1.0) for number in range(5)]
+    assert abs(math.expm1(judge.change_of(judge.Cell(base, head)))) < 0.02
+    turning = judge.Cell([[100.0], [102.0]] * 2 + [[100.0]], [[102.0], [100.0]] * 2 + [[102.0]])  # the half rounds drift
+    assert judge.change_of(turning) == 0
+
+
+def test_p_values_and_intervals_are_students():
+    found = judge.Estimate(0.1, 0.04, 7)
+    assert judge.p_value(found) == pytest.approx(2 * scipy.stats.t.sf(2.5, 7))
+    reach = 0.04 * scipy.stats.t.ppf(0.975, 7)
+    assert judge.interval(found, 0.95) == pytest.approx((math.expm1(0.1 - reach), math.expm1(0.1 + reach)))
 
 
 def test_corrections():
@@ -68,18 +109,53 @@ def test_corrections():
         judge.adjusted(p, "none")
 
 
-def test_the_interval_holds_the_true_change_as_often_as_it_says():
-    random, held = numpy.random.default_rng(7), 0
-    for _ in range(300):
-        base, head = (numpy.exp(0.03 * random.standard_normal(15)) for _ in range(2))
-        _, low, high = judge.change_interval(base, 1.07 * head, 0.95, 400)
-        held += low <= 0.07 <= high
-    assert 0.92 * 300 < held <= 0.995 * 300
+@pytest.mark.parametrize("rounds, least, most", [(1, 0.9, 1.0), (5, 0.93, 1.0)])
+def test_the_interval_holds_the_true_change_as_often_as_it_says(rounds, least, most):
+    """Of runs that differ 1.7 times as much as their iterations explain."""
+    random, held = numpy.random.default_rng(7), []
+    for _ in range(60):
+        cells = {}
+        for number in range(10):
+            runs = lambda slower: [slower * numpy.exp(0.02 * random.standard_normal() + 0.04 * random.standard_normal(10))  # noqa: E731,B023
+                                   for _ in range(rounds)]
+            cells[number] = judge.Cell(runs(1e8), runs(1.07e8))
+        held += [one.low <= 0.07 <= one.high for one in judge.judge(cells).values()]
+    assert least < sum(held) / len(held) <= most
 
 
-def test_an_interval_is_the_same_each_time():
-    sides = samples(seed=1), samples(seed=2)
-    assert judge.change_interval(*sides, 0.95, 100, "a") == judge.change_interval(*sides, 0.95, 100, "a")
+def test_the_mean_finds_what_no_cell_shows():
+    cells = {number: judge.one_run(samples(seed=number), 1.03 * samples(seed=100 + number)) for number in range(20)}
+    assert {one.verdict for one in judge.judge(cells).values()} <= {"ok", "ambiguous"}
+    mean = judge.geometric_mean(cells, judge.Limits())
+    assert mean.verdict == "regressed" and mean.change == pytest.approx(0.03, abs=0.005) and mean.limit == 0.02
+    assert judge.geometric_mean({0: cells[0]}, judge.Limits()) is None
+    assert judge.geometric_mean({0: cells[0], 1: cells[1]}, judge.Limits()).limit == pytest.approx(0.05 / math.sqrt(2))
+
+
+def test_what_strikes_a_round_alike_is_no_change_of_the_mean():
+    shifts = [0.9, 1.1, 0.95, 1.12, 1.05]  # of HEAD alone, in all cells: only the rounds can tell
+    cells = {number: judge.Cell([samples(seed=number)] * 5, [shift * samples(seed=99 + number) for shift in shifts])
+             for number in range(20)}
+    assert judge.geometric_mean(cells, judge.Limits()).verdict == "ambiguous"
+
+
+def test_two_speeds_are_seen_and_noise_is_not():
+    base = samples(count=12, seed=1)
+    head = samples(count=12, seed=2)
+    head[[1, 4, 5, 8, 11]] *= 3
+    few, fast, many, slow = judge.two_speeds(judge.one_run(base, head), 0.05)["head"]
+    assert (few, many) == (7, 5) and fast == pytest.approx(1e8, rel=0.02) and slow == pytest.approx(3e8, rel=0.02)
+    seen = sum(bool(judge.two_speeds(judge.one_run(samples(spread=0.1, count=count, seed=seed), [1e8] * 12), 0.05))
+               for seed in range(200) for count in (8, 12, 20))
+    assert seen < 0.02 * 600
+    drift = [[shift * time for time in base] for shift in (1, 2, 3)]
+    assert judge.two_speeds(judge.Cell(drift, drift), 0.05) == {}
+    assert set(judge.two_speeds(judge.Cell([base] * 3, [head] * 3), 0.05)) == {"head"}
+
+
+def test_advice_says_how_many_rounds_would_tell():
+    noisy = finding(samples(spread=0.1, seed=1), 1.1 * samples(spread=0.1, seed=2))
+    assert noisy.verdict == "ambiguous" and "interleaved rounds would tell" in noisy.reason
 
 
 def test_runs_of_one_code_teach_their_noise():

@@ -1,0 +1,168 @@
+"""What is judged of a cell besides its times: one row each of the table below.
+
+Simulated cells are the same everywhere, so that any difference counts; of measured ones what keeps within a limit
+does not, nor what the runs of one side show among themselves.
+"""
+
+import math
+import statistics
+from collections import namedtuple
+
+from results import load
+
+# `change`: relative, None where there is no such number; `verdict`: regressed, improved, ambiguous or ok.
+Change = namedtuple("Change", "aspect verdict base head change limit text")
+
+# Of each aspect the change that is tolerated in measured cells (None: none), the amount below which nothing counts,
+# and what it is in a record. An amount: less is better.
+Amount = namedtuple("Amount", "limit least of unit")
+
+MIB = 2**20
+BLOCK = 2 * MIB  # what the driver of managed memory moves at once
+
+
+def _memory(name):
+    return lambda record: {name: record["memory"].get(name)}
+
+
+def _last_counters(*names):
+    return lambda record: {name: ((record.get("counters") or {}).get("last") or {}).get(name) for name in names}
+
+
+AMOUNTS = {
+    "peak": Amount(0.01, BLOCK, _memory("peak_device_bytes"), "bytes"),
+    "footprint": Amount(0.01, BLOCK, _memory("footprint_bytes"), "bytes"),
+    "link": Amount(0.10, BLOCK, _last_counters(*load.TO_DEVICE, *load.TO_HOST, "remote_bytes"), "bytes"),
+    "faults": Amount(0.25, 100, _last_counters("faults"), ""),
+}
+LOSS_LIMIT = 0.001
+
+LIMITS = {name: amount.limit for name, amount in AMOUNTS.items()} | {"loss": LOSS_LIMIT}
+JUDGED = ("time", "mean", "outcome", *AMOUNTS, "loss", "digest")
+NAMES = (*JUDGED, "modes")
+
+# How well a cell ended: a step down is a regression whatever the times.
+RANK = {"ok": 2, "infeasible": 1}
+
+NOISE = 3  # standard deviations
+
+
+def changes(befores, afters, limits):
+    """[Change, ...] of the records of one cell, several where there are several runs. What one side does not know is
+    left out. `limits`: {name: share}."""
+    simulated = befores[0]["simulated"]
+    well = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
+    found = [outcome(befores, afters)]
+    if all(well):
+        found += [_amount(name, *well, 0.0 if simulated else limits[name], simulated) for name in AMOUNTS]
+        found += [_loss(*well, 0.0 if simulated else limits["loss"]), _digest(*well)]
+    return [change for change in found if change]
+
+
+def unknown(befores, afters):
+    """Names of the aspects that BASE knows and HEAD does not."""
+    ended = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
+    if not all(ended):
+        return []
+    knows = lambda records, of: any(value is not None for record in records for value in of(record).values())  # noqa: E731
+    asked = {name: amount.of for name, amount in AMOUNTS.items()}
+    asked |= {name: (lambda record, name=name: {name: record[name]}) for name in ("loss", "digest")}
+    return [name for name, of in asked.items() if knows(ended[0], of) and not knows(ended[1], of)]
+
+
+# --- how it ended ---
+
+def outcome(befores, afters):
+    ranks = [min(RANK.get(record["outcome"], 0) for record in side) for side in (befores, afters)]
+    texts = [_ended(side) for side in (befores, afters)]
+    make = lambda verdict, text: Change("outcome", verdict, texts[0], texts[1], None, None, text)  # noqa: E731
+    if ranks[1] < ranks[0]:
+        return make("regressed", f"was {befores[-1]['outcome']}, is {texts[1]}")
+    if ranks[1] > ranks[0]:
+        return make("improved", f"was {texts[0]}, is {afters[-1]['outcome']}")
+    if ranks == [1, 1]:
+        return make("ok", "infeasible on both sides")
+    if ranks == [0, 0]:
+        some = any(record["outcome"] == "ok" for record in afters) and any(record["outcome"] == "ok" for record in befores)
+        if some:
+            return make("ambiguous", f"failed in some runs of both sides: {texts[1]}")
+        return make("insufficient", f"failed on both sides: {texts[1]}")
+    return None
+
+
+def _ended(records):
+    """The worst of them, and how often."""
+    worst = min(records, key=lambda record: RANK.get(record["outcome"], 0))
+    text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")
+    often = sum(record["outcome"] == worst["outcome"] for record in records)
+    return text + (f" in {often} of {len(records)} runs" if often < len(records) else "")
+
+
+# --- amounts ---
+
+def _amount(name, befores, afters, limit, simulated):
+    kind = AMOUNTS[name]
+    sides = [[kind.of(record) for record in side] for side in (befores, afters)]
+    known = [part for part in sides[0][0] if all(values.get(part) is not None for side in sides for values in side)]
+    if not known:
+        return None
+    amounts = [[sum(values[part] for part in known) for values in side] for side in sides]
+    base, head = (statistics.median(side) for side in amounts)
+    if base == head:
+        return Change(name, "ok", base, head, 0.0, limit, None)
+    floor = 1 if simulated else kind.least
+    change = max(head, floor) / max(base, floor) - 1
+    if not simulated:
+        limit = max(limit, _noise(amounts, floor))
+    shown = f"{name} {amount_text(base, kind.unit)} -> {amount_text(head, kind.unit)}"
+    verdict = "regressed" if change > limit else "improved" if change < -limit else "ok"
+    return Change(name, verdict, base, head, change, limit, shown if verdict != "ok" else None)
+
+
+def _noise(amounts, floor):
+    """What runs of one code show among themselves."""
+    sides = [[math.log(max(value, floor)) for value in side] for side in amounts]
+    freedom = sum(len(side) - 1 for side in sides)
+    if not freedom:
+        return 0.0
+    squares = sum((value - statistics.fmean(side)) ** 2 for side in sides for value in side)
+    return math.expm1(min(NOISE * math.sqrt(squares / freedom * sum(1 / len(side) for side in sides)), 600.0))
+
+
+def amount_text(value, unit):
+    return load.bytes_text(value) if unit == "bytes" else f"{value:g}"
+
+
+# --- what was computed ---
+
+def _loss(befores, afters, limit):
+    sides = [[record["loss"] for record in side if record["loss"] is not None] for side in (befores, afters)]
+    if not all(sides):
+        return None
+    base, head = (statistics.median(side) for side in sides)
+    change = (head - base) / abs(base) if base else math.copysign(1.0, head) if head else 0.0
+    spread = max(max(side) - min(side) for side in sides) / (abs(base) or 1.0)
+    verdict = "regressed" if abs(change) > max(limit, 3 * spread) else "ok"
+    return Change("loss", verdict, base, head, change, limit, f"loss {base:.6g} -> {head:.6g}" if verdict != "ok" else None)
+
+
+def _digest(befores, afters):
+    """Other bits count where BASE agrees with itself and all ran the same engines: other engines round otherwise, which
+    is told."""
+    sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (befores, afters)]
+    if not all(sides):
+        return None
+    make = lambda verdict, text: Change("digest", verdict, min(sides[0]), min(sides[1]), None, None, text)  # noqa: E731
+    if sides[0] == sides[1]:
+        return make("ok", None)
+    if len({_engines(record) for record in [*befores, *afters]}) > 1:
+        return make("ambiguous", "other digest, by other engines")
+    if len(sides[0]) > 1:
+        return make("ambiguous", "the digest differs from run to run")
+    if len(sides[1]) > 1:
+        return make("regressed" if len(befores) > 1 else "ambiguous", "the digest differs from run to run now")
+    return make("regressed", f"digest {min(sides[0])} -> {min(sides[1])}")
+
+
+def _engines(record):
+    return tuple((engine["op"], engine["engine"]) for engine in record.get("engines") or ())

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""How often the gate is wrong and how often it finds what is there, with the noise of the kept measurements.
+
+simulate.py [DRAWS]: interleaved rounds of a machine that drifts, then two plain sweeps. Every draw is seeded, so that
+the figures are the same everywhere. Tests run parts of it.
+"""
+
+import copy
+import math
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+
+import noise  # noqa: E402
+import numpy  # noqa: E402
+from results import aspects, judge, load, runs  # noqa: E402
+
+DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # by which the machine becomes slower every round
+ROUNDS, SAMPLES = 5, 4  # of `interleave`, and of a sweep with the standard five iterations
+
+
+def same(cell):
+    return 1.0
+
+
+def draw(random, cells, rounds=ROUNDS, samples=SAMPLES, drift=0.0, slower=same, run_noise=0.0):
+    """{key: judge.Cell}. `run_noise`: how much whole runs differ, in the spread of the iterations within one."""
+    found = {}
+    for cell in cells:
+        sides = [], []
+        for number in range(rounds):
+            for side, factor in zip(sides, (1.0, slower(cell))):
+                run = math.exp(run_noise * cell.spread * random.standard_normal())
+                side.append(noise.draw(random, cell, samples, factor * run * (1 + drift) ** number))
+        found[cell.key] = judge.Cell(*sides)
+    return found
+
+
+def regressed(cells, limits=judge.Limits()):
+    return {key for key, finding in judge.judge(cells, limits).items() if finding.verdict == "regressed"}
+
+
+def mean_regressed(cells):
+    return judge.geometric_mean(cells, judge.Limits()).verdict == "regressed"
+
+
+Rates = namedtuple("Rates", "false_alarms all_found cells_found one_found three_percent")
+
+
+def rates(seed, draws, drifts=DRIFTS, **how):
+    """Shares of `draws`, which take the kept files and the drifts in turn: builds of unchanged code with any alarm, the
+    mean's included; builds and cells found where all are 10 % slower; one cell of a file that is; 3 % everywhere."""
+    random, files = numpy.random.default_rng(seed), noise.measured_cells()
+    tally = Rates([], [], [], [], [])
+    for number in range(draws):
+        cells, drift = files[number % len(files)], drifts[number // len(files) % len(drifts)]
+        unchanged = draw(random, cells, drift=drift, **how)
+        tally.false_alarms.append(bool(regressed(unchanged)) or mean_regressed(unchanged))
+        slow = draw(random, cells, drift=drift, slower=lambda cell: 1.1, **how)
+        found = regressed(slow)
+        tally.all_found.append(bool(found))
+        tally.cells_found.append(len(found) / len(cells))
+        victim = cells[random.integers(len(cells))]
+        tally.one_found.append(victim.key in regressed({**unchanged, **draw(random, [victim], drift=drift,
+                                                                            slower=lambda cell: 1.1, **how)}))
+        tally.three_percent.append(mean_regressed(draw(random, cells, drift=drift, slower=lambda cell: 1.03, **how)))
+    return Rates(*(sum(part) / draws for part in tally))
+
+
+# --- what is not time ---
+
+def _set(path, value):
+    def change(record):
+        *where, name = path.split(".")
+        for part in where:
+            record = record[part]
+        record[name] = value(record[name])
+    return change
+
+
+def more_moved(record):
+    last = record["counters"]["last"]
+    last["copy_to_host_bytes"] += int(0.2 * sum(last[name] or 0 for name in load.TO_DEVICE + load.TO_HOST)) + 2**24
+
+
+CHANGES = {
+    "peak": _set("memory.peak_device_bytes", lambda value: 1.1 * value),
+    "footprint": _set("memory.footprint_bytes", lambda value: 1.1 * value),
+    "link": more_moved,
+    "faults": _set("counters.last.faults", lambda value: 2 * value + 1000),
+    "loss": _set("loss", lambda value: 1.01 * value),
+    "digest": _set("digest", lambda value: f"{int(value, 16) ^ 1:016x}"),
+    "outcome": lambda record: record.update(outcome="crashed", reason="made up", samples_ns=[]),
+}
+
+
+def able(record):
+    """Kept records whose counters were all counted; the others know nothing that could change."""
+    return record["counters"] and record["counters"]["last"]["faults"] is not None and record["digest"]
+
+
+def sides_with(random, records, rounds, change=None):
+    """(base, head): runs.Side each, of which one cell of HEAD is changed in every round; its key."""
+    victim = records[random.integers(len(records))]["key"]
+    sides = []
+    for name in ("base", "head"):
+        made = []
+        for _ in range(rounds):
+            run = {}
+            for record in records:
+                drawn = noise.draw(random, noise.cell_of(record), SAMPLES)
+                run[record["key"]] = record | {"samples_ns": [2 * int(drawn[0]), *map(int, drawn)]}
+            if name == "head" and change:
+                run[victim] = copy.deepcopy(run[victim])
+                change(run[victim])
+            made.append(run)
+        sides.append(runs.Side(name, [], made, [f"{number}.jsonl" for number in range(rounds)]))
+    return *sides, victim
+
+
+def main():
+    draws = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    print(f"{draws} draws a row; limits {judge.Limits().relative:.0%} a cell, {judge.Limits().mean:.0%} for the mean; "
+          f"aspects {', '.join(aspects.LIMITS)} by tests/results/test_gate.py")
+    print(f"{'':44}false alarms  10 % in all: builds, cells  in one  3 % everywhere")
+    rows = [(f"{ROUNDS} rounds, {SAMPLES} samples, drift {drift:.0%}", dict(drifts=(drift,))) for drift in DRIFTS]
+    rows += [(f"{ROUNDS} rounds, 10 samples, drift 0 to 5 %", dict(samples=10)),
+             (f"{ROUNDS} rounds, {SAMPLES} samples, drift, noisy runs", dict(run_noise=1.0)),
+             (f"3 rounds, {SAMPLES} samples, drift 0 to 5 %", dict(rounds=3)),
+             (f"two sweeps, {SAMPLES} samples", dict(rounds=1)), ("two sweeps, 10 samples", dict(rounds=1, samples=10)),
+             (f"two sweeps, {SAMPLES} samples, noisy runs", dict(rounds=1, run_noise=1.0))]
+    for number, (name, how) in enumerate(rows):
+        found = rates(number, draws, **how)
+        print(f"{name:44}{found.false_alarms:12.1%}  {found.all_found:19.1%} {found.cells_found:6.1%}  {found.one_found:6.1%}  "
+              f"{found.three_percent:14.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
