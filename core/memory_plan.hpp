@@ -2,6 +2,7 @@
 // order; what may overlap is worked out by lower().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ namespace um {
 //            populates its range and copies it back; nothing else moves it
 //   host     in pinned host memory, read and written over the link (zero-copy)
 enum class residence : std::uint8_t { device, staged, managed, twinned, host };
+inline constexpr std::array all_residences{residence::device, residence::staged, residence::managed,
+                                           residence::twinned, residence::host};
 
 // Addressed in the managed arena.
 constexpr bool is_managed(residence home) {
@@ -67,6 +70,11 @@ struct compute {  // again for the same operator: recomputation; of a slice: til
   friend bool operator==(const compute&, const compute&) = default;
 };
 using action = std::variant<advise, prefetch, evict, discard, compute>;
+inline constexpr std::array<std::string_view, std::variant_size_v<action>> verbs{
+    "advise", "prefetch", "evict", "discard", "compute"};
+constexpr std::string_view verb_of(const action& a) {
+  return verbs[a.index()];
+}
 
 struct memory_plan {
   std::vector<residence> home;  // one per tensor

@@ -155,9 +155,9 @@ std::string_view to_text(evict_means means) {
   return means == evict_means::twin ? "twin" : "prefetch_to_host";
 }
 std::string_view verb_of(const decision& what) {
-  constexpr std::array<std::string_view, 7> verbs{"residence", "advise", "prefetch", "evict",
+  constexpr std::array<std::string_view, 7> names{"residence", "advise", "prefetch", "evict",
                                                   "discard",   "cut",    "search"};
-  return verbs.at(what.index());
+  return names.at(what.index());
 }
 
 }  // namespace um

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <ranges>
 
 namespace um {
 namespace {
@@ -77,16 +78,24 @@ std::string observed_rows(const observation& o) {
   return text;
 }
 
-std::size_t count_of(const memory_plan& plan, std::size_t kind) {
-  std::size_t n = 0;
-  for (const action& a : plan.actions) n += a.index() == kind;
-  return n;
+// "3 device, 0 staged": of every name how many things have it.
+template <class Names, class Things, class NameOf>
+std::string counts_text(const Names& names, const Things& things, NameOf name_of) {
+  std::string text;
+  for (const std::string_view name : names) {
+    const auto n = std::ranges::count_if(things, [&](const auto& thing) { return name_of(thing) == name; });
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", n, name);
+  }
+  return text;
 }
 
 std::string homes_text(const memory_plan& plan) {
-  std::array<std::size_t, 4> count{};
-  for (const residence home : plan.home) ++count.at(static_cast<std::size_t>(home));
-  return fmt::format("{} device, {} staged, {} managed, {} host", count[0], count[1], count[2], count[3]);
+  const auto name_of = [](residence home) { return to_text(home); };
+  return counts_text(all_residences | std::views::transform(name_of), plan.home, name_of);
+}
+
+std::string actions_text(const memory_plan& plan) {
+  return counts_text(verbs, plan.actions, [](const action& a) { return verb_of(a); });
 }
 
 std::string launched_text(launch_way way) {
@@ -161,9 +170,7 @@ std::string summary(const planned& p) {
                                  p.file.network.name, p.file.network.batch, to_text(p.file.network.joined),
                                  storage_text(p.file.network), to_text(p.file.mode), to_text(p.file.budget));
   text += row("tensors", homes_text(plan));
-  text += row("actions", fmt::format("{} computes, {} prefetches, {} evictions, {} discards, {} advices",
-                                     count_of(plan, 4), count_of(plan, 1), count_of(plan, 2),
-                                     count_of(plan, 3), count_of(plan, 0)));
+  text += row("actions", actions_text(plan));
   memory_figures m;
   m.device_arena = p.steps.device_arena_bytes;
   m.managed_arena = p.steps.managed_arena_bytes;
