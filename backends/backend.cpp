@@ -15,7 +15,7 @@ std::vector<op_cost> backend::measure(const graph& g, std::span<const compute> w
   const profile whole = measure(g);
   const machine on = describe();
   std::vector<op_cost> costs;
-  for (const compute& c : what) costs.push_back(cost_of(whole, on, {}, c));
+  for (const compute& c : what) costs.push_back(cost_of(g, whole, on, {}, c));
   return costs;
 }
 

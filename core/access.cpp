@@ -9,22 +9,22 @@ namespace {
 
 __extension__ using wide = unsigned __int128;
 
-// --- the cutting rules: what each operand contributes to a slice ---
+// --- the cutting rules: what each operand contributes to a part ---
 
 enum class touch : std::uint8_t {
   refused,  // the operator cannot be cut along this axis
   whole,
-  part,     // the same elements along the same axis
-  filters,  // a part of channels is a part of the first extent
-  windows,  // input rows that the windows of the slice's output rows cover
-  meeting,  // output rows whose windows meet the slice's input rows
-  sum,      // everything, written by part 0 and added to by later parts
+  part,      // the same elements along the same axis
+  channels,  // a part of the reduction is a part of the second extent
+  filters,   // a part of channels, or of the reduction, is a part of the first extent
+  windows,   // input rows that the windows of the part's output rows cover
+  meeting,   // output rows whose windows meet the part's input rows
+  sum,       // everything, written by the first part and added to by later ones
 };
 
 // One operand's rule for each axis.
 struct by_axis {
-  touch batch, channel, row;
-  touch at(axis along) const { return along == axis::batch ? batch : along == axis::channel ? channel : row; }
+  touch batch, channel, row, reduction = touch::refused;
 };
 
 // `subject` is the operand whose extents are cut.
@@ -42,21 +42,23 @@ constexpr by_axis channel_only{touch::refused, touch::part, touch::refused};
 struct cutting_rules {
   const op& o;
 
-  cutting operator()(const convolution&) const {
-    return {{{touch::part, touch::whole, touch::windows},
-             {touch::whole, touch::filters, touch::whole},
-             {touch::whole, touch::part, touch::whole}},
-            {everywhere},
+  cutting operator()(const convolution& a) const {
+    return {{{touch::part, touch::whole, touch::windows, touch::channels},
+             {touch::whole, touch::filters, touch::whole, touch::channels},
+             {touch::whole, touch::part, touch::whole, touch::whole}},
+            {{touch::part, touch::part, touch::part, a.relu ? touch::refused : touch::sum}},
             o.out[0]};
   }
   cutting operator()(const convolution_backward_data&) const {
-    return {{{touch::whole, touch::part, touch::whole}, {touch::part, touch::whole, touch::meeting}},
-            {everywhere},
+    return {{{touch::whole, touch::part, touch::whole, touch::filters},
+             {touch::part, touch::whole, touch::meeting, touch::channels}},
+            {{touch::part, touch::part, touch::part, touch::sum}},
             o.out[0]};
   }
   cutting operator()(const convolution_backward_filter&) const {
-    return {{{touch::part, touch::whole, touch::windows}, everywhere},
-            {{touch::sum, touch::filters, touch::sum}},
+    return {{{touch::part, touch::whole, touch::windows, touch::channels},
+             {touch::part, touch::part, touch::part, touch::whole}},
+            {{touch::sum, touch::filters, touch::sum, touch::channels}},
             o.in[1]};
   }
   cutting operator()(const bias_backward&) const {
@@ -155,43 +157,59 @@ row_window row_window_of(const graph& g, const op& o) {
 
 // Rows [begin, end) clipped to an extent. Never empty: where only padding would be read, the
 // nearest row stands for it, so that every region holds something.
-region clipped_rows(std::int64_t begin, std::int64_t end, std::int64_t extent) {
-  const std::int64_t first = std::clamp<std::int64_t>(begin, 0, extent - 1);
-  return {axis::row, first, std::clamp(end, first + 1, extent)};
+interval clipped_rows(const interval& rows, std::int64_t extent) {
+  const std::int64_t first = std::clamp<std::int64_t>(rows.begin, 0, extent - 1);
+  return {first, std::clamp(rows.end, first + 1, extent)};
 }
 
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
-region rows_under_windows(const region& r, const row_window& w, std::int64_t extent) {
-  return clipped_rows(r.begin * w.stride - w.pad, (r.end - 1) * w.stride - w.pad + w.extent, extent);
+// Not clipped: what the windows of these rows cover, padding included.
+interval rows_under_windows(const interval& windows, const row_window& w) {
+  return {windows.begin * w.stride - w.pad, (windows.end - 1) * w.stride - w.pad + w.extent};
 }
 
-region windows_meeting_rows(const region& r, const row_window& w, std::int64_t extent) {
-  return clipped_rows(floor_divide(r.begin + w.pad - w.extent, w.stride) + 1,
-                      floor_divide(r.end + w.pad - 1, w.stride) + 1, extent);
+interval windows_meeting_rows(const interval& rows, const row_window& w, std::int64_t extent) {
+  return clipped_rows({floor_divide(rows.begin + w.pad - w.extent, w.stride) + 1,
+                       floor_divide(rows.end + w.pad - 1, w.stride) + 1},
+                      extent);
 }
 
 // --- accesses ---
 
-region whole_of(const dims& shape) {
-  return {axis::batch, 0, shape.n};
-}
-
-region region_touched(const graph& g, const op& o, const dims& shape, touch how, const region& cut) {
+// What one range of a part takes of an operand, along whichever of its axes the rule names.
+void narrow(region& where, touch how, axis along, const interval& cut, const row_window& window,
+            const dims& shape) {
   switch (how) {
     case touch::part:
-      return cut;
+      (along == axis::batch ? where.batch : along == axis::channel ? where.channel : where.row) = cut;
+      return;
+    case touch::channels:
+      where.channel = cut;
+      return;
     case touch::filters:
-      return {axis::batch, cut.begin, cut.end};
+      where.batch = cut;
+      return;
     case touch::windows:
-      return rows_under_windows(cut, row_window_of(g, o), shape.h);
+      where.row = clipped_rows(rows_under_windows(cut, window), shape.h);
+      return;
     case touch::meeting:
-      return windows_meeting_rows(cut, row_window_of(g, o), shape.h);
+      where.row = windows_meeting_rows(cut, window, shape.h);
+      return;
     default:
-      return whole_of(shape);
+      return;
   }
+}
+
+// f(axis, rule, range of the part, all of the axis) for every axis.
+template <class F>
+void for_axes(const by_axis& rule, const box& part, const box& all, F&& f) {
+  f(axis::batch, rule.batch, part.batch, all.batch);
+  f(axis::channel, rule.channel, part.channel, all.channel);
+  f(axis::row, rule.row, part.row, all.row);
+  f(axis::reduction, rule.reduction, part.reduction, all.reduction);
 }
 
 std::vector<access> whole_accesses(const graph& g, const op& o) {
@@ -205,16 +223,49 @@ std::string described(const op& o) {
   return "operator " + o.name + " (" + std::string(kind_of(o.what)) + ")";
 }
 
-// The part of the subject that a slice covers.
-region cut_of(const graph& g, const op& o, const cutting& rule, const slice& s) {
-  if (rule.out[0].at(s.along) == touch::refused) {
-    throw std::invalid_argument(described(o) + " cannot be cut along " + std::string(to_text(s.along)));
-  }
-  try {
-    return region_of(g.tensors[rule.subject].shape, s);
-  } catch (const std::invalid_argument& reason) {
-    throw std::invalid_argument(described(o) + ": " + reason.what());
-  }
+// The channels that a convolution sums over, or a filter gradient has as inputs.
+std::int64_t reduction_extent(const graph& g, const op& o) {
+  const auto channels = [&](tensor_id id) { return g.tensors[id].shape.c; };
+  return std::visit(overloaded{[&](const convolution&) { return channels(o.in[0]); },
+                               [&](const convolution_backward_data&) { return channels(o.in[1]); },
+                               [&](const convolution_backward_filter&) { return channels(o.in[0]); },
+                               [](const auto&) -> std::int64_t { return 1; }},
+                    o.what);
+}
+
+box domain_of(const graph& g, const op& o, const cutting& rule) {
+  const dims& subject = g.tensors[rule.subject].shape;
+  return {{0, subject.n}, {0, subject.c}, {0, subject.h}, {0, reduction_extent(g, o)}};
+}
+
+[[noreturn]] void refuse(const op& o, axis along) {
+  const auto* const c = std::get_if<convolution>(&o.what);
+  const bool is_rectified = along == axis::reduction && c != nullptr && c->relu;
+  throw std::invalid_argument(described(o) + " cannot be cut along " + std::string(to_text(along)) +
+                              (is_rectified ? ": its ReLU is of the whole sum" : ""));
+}
+
+box resolved(const graph& g, const op& o, const cutting& rule, const box& part) {
+  box all = domain_of(g, o, rule);
+  const auto take = [&](axis along, interval& range, const interval& given) {
+    if (is_all(given) || given == range) return;
+    for (std::size_t i = 0; i < o.out.size(); ++i) {
+      for_axes(rule.out[i], part, all, [&](axis each, touch how, const interval&, const interval&) {
+        if (each == along && how == touch::refused) refuse(o, along);
+      });
+    }
+    if (given.begin < 0 || given.end <= given.begin || given.end > range.end) {
+      throw std::invalid_argument(described(o) + ": there is no range " + std::to_string(given.begin) + ":" +
+                                  std::to_string(given.end) + " along " + std::string(to_text(along)) +
+                                  ", which has " + std::to_string(range.end) + " elements");
+    }
+    range = given;
+  };
+  take(axis::batch, all.batch, part.batch);
+  take(axis::channel, all.channel, part.channel);
+  take(axis::row, all.row, part.row);
+  take(axis::reduction, all.reduction, part.reduction);
+  return all;
 }
 
 // --- work ---
@@ -275,117 +326,103 @@ std::uint64_t whole_flops(const graph& g, const op& o) {
       o.what);
 }
 
-// Rounded so that the parts of a cut add up to the whole.
-std::uint64_t share(std::uint64_t total, const region& r, std::int64_t extent) {
+std::uint64_t share_of(std::uint64_t total, const interval& part, const interval& all) {
   const auto up_to = [&](std::int64_t end) {
     return static_cast<std::uint64_t>(static_cast<wide>(total) * static_cast<wide>(end) /
-                                      static_cast<wide>(extent));
+                                      static_cast<wide>(all.end));
   };
-  return up_to(r.end) - up_to(r.begin);
-}
-
-std::uint64_t flops_of(const graph& g, const op& o, const slice& s) {
-  const std::uint64_t total = whole_flops(g, o);
-  if (is_whole(s)) return total;
-  const cutting rule = cutting_of(o);
-  return share(total, cut_of(g, o, rule, s), extent_of(g.tensors[rule.subject].shape, s.along));
+  return up_to(part.end) - up_to(part.begin);
 }
 
 }  // namespace
 
-std::int64_t extent_of(const dims& shape, axis along) {
-  return along == axis::batch ? shape.n : along == axis::channel ? shape.c : shape.h;
+box domain_of(const graph& g, const op& o) {
+  return domain_of(g, o, cutting_of(o));
 }
 
-std::string_view to_text(axis along) {
-  return along == axis::batch ? "batch" : along == axis::channel ? "channel" : "row";
+box resolved(const graph& g, const op& o, const box& part) {
+  return resolved(g, o, cutting_of(o), part);
 }
 
-region region_of(const dims& shape, const slice& s) {
-  const std::int64_t extent = extent_of(shape, s.along);
-  const std::string cut = std::to_string(s.part) + " of " + std::to_string(s.of);
-  if (s.part >= s.of) {
-    throw std::invalid_argument("there is no part " + cut + " along " + std::string(to_text(s.along)));
-  }
-  if (std::int64_t{s.of} > extent) {
-    throw std::invalid_argument("part " + cut + " along " + std::string(to_text(s.along)) + ": only " +
-                                std::to_string(extent) + " elements to cut");
-  }
-  const auto boundary = [&](std::int64_t part) {
-    return static_cast<std::int64_t>(static_cast<wide>(extent) * static_cast<wide>(part) / s.of);
-  };
-  return {s.along, boundary(s.part), boundary(std::int64_t{s.part} + 1)};
-}
-
-bool is_whole(const dims& shape, const region& r) {
-  return r.begin == 0 && r.end == extent_of(shape, r.along);
-}
-
-std::vector<range> runs_of(const tensor& t, const region& r) {
-  if (is_whole(t.shape, r)) return {{0, bytes_of(t)}};
-  const auto n = static_cast<byte_count>(t.shape.n), c = static_cast<byte_count>(t.shape.c);
-  const auto h = static_cast<byte_count>(t.shape.h), w = static_cast<byte_count>(t.shape.w);
-  const byte_count element = size_of(t.type), plane = h * w;
-  const auto begin = static_cast<byte_count>(r.begin), size = static_cast<byte_count>(r.end - r.begin);
-  // `count` runs of `bytes`, `stride` apart.
-  const auto spread = [&](byte_count count, byte_count stride, byte_count offset, byte_count bytes) {
-    std::vector<range> runs;
-    for (byte_count i = 0; i < count; ++i) {
-      runs.push_back({(i * stride + offset) * element, bytes * element});
-    }
-    return runs;
-  };
-  const bool last = t.order == memory_order::nhwc;  // channels last
-  switch (r.along) {
-    case axis::batch:
-      return spread(1, 0, begin * c * plane, size * c * plane);
-    case axis::channel:
-      return last ? spread(n * plane, c, begin, size) : spread(n, c * plane, begin * plane, size * plane);
-    case axis::row:
-      return last ? spread(n, c * plane, begin * w * c, size * w * c)
-                  : spread(n * c, plane, begin * w, size * w);
-  }
-  return {};
-}
-
-byte_count bytes_of(const tensor& t, const region& r) {
-  const auto extent = static_cast<std::uint64_t>(extent_of(t.shape, r.along));
-  return bytes_of(t) / extent * static_cast<std::uint64_t>(r.end - r.begin);
-}
-
-std::vector<access> accesses_of(const graph& g, const op& o, const slice& s) {
+std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
   std::vector<access> all = whole_accesses(g, o);
-  if (is_whole(s) && s.part == 0) return all;
+  if (is_whole(part)) return all;
   const cutting rule = cutting_of(o);
-  const region cut = cut_of(g, o, rule, s);
+  const box domain = domain_of(g, o, rule), cut = resolved(g, o, rule, part);
+  const row_window window = row_window_of(g, o);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool is_input = i < o.in.size();
-    const touch how = (is_input ? rule.in[i] : rule.out[i - o.in.size()]).at(s.along);
-    all[i].where = region_touched(g, o, g.tensors[all[i].what].shape, how, cut);
-    if (how == touch::sum && s.part > 0) all[i].mode = access_mode::accumulate;
+    const dims& shape = g.tensors[all[i].what].shape;
+    for_axes(i < o.in.size() ? rule.in[i] : rule.out[i - o.in.size()], cut, domain,
+             [&](axis along, touch how, const interval& range, const interval& whole) {
+               if (range == whole) return;
+               narrow(all[i].where, how, along, range, window, shape);
+               if (how == touch::sum && range.begin > 0) all[i].mode = access_mode::accumulate;
+             });
   }
   return all;
 }
 
-work work_of(const graph& g, const op& o, const slice& s) {
+box summed_part(const graph& g, const op& o, std::size_t which, const box& part) {
+  const cutting rule = cutting_of(o);
+  const box cut = resolved(g, o, rule, part);
+  box summed = domain_of(g, o, rule);
+  const by_axis& how = rule.out.at(which);
+  if (how.batch == touch::sum) summed.batch = cut.batch;
+  if (how.channel == touch::sum) summed.channel = cut.channel;
+  if (how.row == touch::sum) summed.row = cut.row;
+  if (how.reduction == touch::sum) summed.reduction = cut.reduction;
+  return summed;
+}
+
+row_padding padding_of(const graph& g, const op& o, const box& part) {
+  const row_window w = row_window_of(g, o);
+  if (w.extent == 1 && w.stride == 1 && w.pad == 0) return {};
+  const cutting rule = cutting_of(o);
+  const box cut = resolved(g, o, rule, part);
+  if (cut.row == domain_of(g, o, rule).row) return {w.pad, w.pad};
+  // The windows of rows `windows` of the smaller side against rows `rows` of the larger one.
+  const auto between = [&](const interval& windows, const interval& rows) {
+    const interval covered = rows_under_windows(windows, w);
+    return row_padding{rows.begin - covered.begin, covered.end - rows.end};
+  };
+  const std::vector<access> touched = accesses_of(g, o, part);
+  return std::visit(
+      overloaded{[&](const convolution_backward_data&) { return between(touched[1].where.row, cut.row); },
+                 [&](const max_pool_backward&) { return between(touched[0].where.row, cut.row); },
+                 [&](const auto&) { return between(cut.row, touched[0].where.row); }},
+      o.what);
+}
+
+std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part) {
+  if (is_whole(part)) return total;
+  const box all = domain_of(g, o), cut = resolved(g, o, part);
+  total = share_of(total, cut.batch, all.batch);
+  total = share_of(total, cut.channel, all.channel);
+  total = share_of(total, cut.row, all.row);
+  return share_of(total, cut.reduction, all.reduction);
+}
+
+work work_of(const graph& g, const op& o, const box& part) {
   work result;
-  for (const access& a : accesses_of(g, o, s)) {
+  for (const access& a : accesses_of(g, o, part)) {
     const byte_count bytes = bytes_of(g.tensors[a.what], a.where);
     if (a.mode != access_mode::write) result.read += bytes;
     if (a.mode != access_mode::read) result.written += bytes;
   }
-  result.flops = flops_of(g, o, s);
+  result.flops = share_of(whole_flops(g, o), g, o, part);
   return result;
 }
 
 bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
   if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].use == role::output; })) return false;
+  const std::int64_t extent = domain_of(g, o).batch.end;
+  if (parts < 1 || parts > extent) return false;
   try {
-    const std::vector<access> touched = accesses_of(g, o, {axis::batch, parts - 1, parts});
+    const std::vector<access> touched = accesses_of(g, o, batch_part(extent, parts - 1, parts));
     return std::ranges::all_of(touched, [&](const access& a) {
       return !is_of_parameters(g.tensors[a.what].use) || is_whole(g.tensors[a.what].shape, a.where);
     });
-  } catch (const std::invalid_argument&) {  // no such cut, or fewer images than parts
+  } catch (const std::invalid_argument&) {  // no such cut
     return false;
   }
 }

@@ -1,4 +1,4 @@
-// What an operator touches: for a whole operator or a slice of it, which region of which operand
+// What an operator touches: for a whole operator or a part of it, which region of which operand
 // it reads, writes or adds to, how many floating-point operations and how many bytes that takes.
 #pragma once
 
@@ -6,49 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/box.hpp"
 #include "core/graph.hpp"
 
 namespace um {
-
-// An axis along which operators and tensors are cut: the first, second and third extent.
-enum class axis : std::uint8_t { batch, channel, row };
-
-// Part `part` of `of` equal parts along an axis; 0 of 1 is the whole. Part p covers the elements
-// [extent * p / of, extent * (p + 1) / of), so parts of a multiple of `of` nest.
-struct slice {
-  axis along = axis::batch;
-  std::uint32_t part = 0, of = 1;
-  friend bool operator==(const slice&, const slice&) = default;
-};
-constexpr bool is_whole(const slice& s) {
-  return s.of == 1;
-}
-
-// Part `part` of `of` along a batch of `extent` images; the whole where `of` is 1.
-constexpr slice batch_part([[maybe_unused]] std::int64_t extent, std::uint32_t part, std::uint32_t of) {
-  return {axis::batch, part, of};
-}
-
-std::int64_t extent_of(const dims& shape, axis along);
-std::string_view to_text(axis along);
-
-// Elements [begin, end) along an axis, everything along the others.
-struct region {
-  axis along = axis::batch;
-  std::int64_t begin = 0, end = 0;
-  friend bool operator==(const region&, const region&) = default;
-};
-region region_of(const dims& shape, const slice& s);
-bool is_whole(const dims& shape, const region& r);
-byte_count bytes_of(const tensor& t, const region& r);
-
-// Bytes [offset, offset + bytes) of a tensor or an arena.
-struct range {
-  byte_count offset = 0, bytes = 0;
-  friend bool operator==(const range&, const range&) = default;
-};
-// The contiguous runs of bytes that make up a region, relative to the tensor's first byte.
-std::vector<range> runs_of(const tensor& t, const region& r);
 
 enum class access_mode : std::uint8_t { read, write, accumulate };
 struct access {
@@ -57,22 +18,47 @@ struct access {
   access_mode mode = access_mode::read;
 };
 
-// The operands of slice `s` of `o`: inputs in order, then outputs in order. A slice is of the
-// operator's first output (for filter and bias gradients, `batch` and `row` cut the summed
-// operands and add to the output: part 0 writes it, later parts accumulate).
-// No region is empty: rows that lie under padding alone are stood for by the nearest row.
-// Throws std::invalid_argument, naming the operator, where it cannot be cut that way.
-std::vector<access> accesses_of(const graph& g, const op& o, const slice& s = {});
+// What an operator is cut along: the extents of its first output (filter and bias gradients and the loss: of
+// the operand that they sum over), and for convolutions the channels that are summed over, which for a filter
+// gradient are the filter's input channels, where nothing is summed. 0:1 along reduction for the rest.
+box domain_of(const graph& g, const op& o);
 
-// Whether an operator can go over the batch in so many slices: there is such a cut, the operator's first
+// `part` of an operator with every range explicit. Throws std::invalid_argument, naming the operator and the
+// reason, where it cannot be cut so or has no such range.
+box resolved(const graph& g, const op& o, const box& part);
+
+// The operands of a part of `o`: inputs in order, then outputs in order. An output over whose axes the part
+// sums is written by the part whose summed ranges all begin at 0 and added to by the others, which come after
+// it. The bias of a convolution is added by the part whose reduction begins at 0 alone.
+// No region is empty: rows that lie under padding alone are stood for by the nearest row.
+// Throws as resolved() does.
+std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
+
+// The ranges of a part over which its output `which` sums: the others are all of their axis.
+box summed_part(const graph& g, const op& o, std::size_t which, const box& part);
+
+// Rows of padding that remain above and below the rows of x (of dx) that a part of a convolution or a pool
+// works on, so that its windows lie as in the whole: less than the operator's where the part reads its
+// neighbours' rows (halo), more for gradients whose first window begins outside the part, negative where rows
+// at a border lie under no window of the part. 0 for operators without windows.
+struct row_padding {
+  std::int64_t above = 0, below = 0;
+  friend bool operator==(const row_padding&, const row_padding&) = default;
+};
+row_padding padding_of(const graph& g, const op& o, const box& part);
+
+// Whether an operator can go over the batch in so many parts: there is such a cut, the operator's first
 // axis is the batch (on parameters it is not), and it writes no output of the network.
 bool can_be_cut(const graph& g, const op& o, std::uint32_t parts);
+
+// A part's share of a total by volume, rounded so that the parts of a grid add up to the total.
+std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part);
 
 struct work {
   std::uint64_t flops = 0;
   byte_count read = 0, written = 0;
 };
 // Multiply and add count as two operations; each operand byte is counted once.
-work work_of(const graph& g, const op& o, const slice& s = {});
+work work_of(const graph& g, const op& o, const box& part = {});
 
 }  // namespace um

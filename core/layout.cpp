@@ -120,7 +120,7 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
 }
 
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
-  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cuts_of(p.network, plan));
+  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cells_of(p.network, plan));
   return held_bytes(blocks_of(table), table, plan.actions.size(), in_both_arenas);
 }
 
@@ -130,8 +130,8 @@ bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::u
 }
 
 std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how) {
-  const std::vector<cut> cuts = cuts_of(p.network, plan);
-  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cuts);
+  const std::vector<cell_grid> cells = cells_of(p.network, plan);
+  const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cells);
   const layout at = lay_out(p.network, table, plan, how);
   std::vector<range> result(p.network.tensors.size());
   for (std::uint32_t l = 0; l < table.all.size(); ++l) {
@@ -144,7 +144,7 @@ footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {
   memory_plan plan;
   plan.home.assign(g.tensors.size(), residence::device);
   for (op_id o = 0; o < g.ops.size(); ++o) plan.actions.emplace_back(compute{o, {}});
-  const lifetime_table table = lifetimes_of(g, costs, plan, cuts_of(g, plan));
+  const lifetime_table table = lifetimes_of(g, costs, plan, cells_of(g, plan));
   return lay_out(g, table, plan, how).terms;
 }
 

@@ -8,27 +8,27 @@ namespace {
 // Parts of a tensor that some compute touches together must lie next to each other: a group.
 // Only batch parts are contiguous in memory, so other cuts form one group.
 std::vector<std::vector<part_run>> groups_of(const graph& g, const memory_plan& plan,
-                                             const std::vector<cut>& cuts) {
+                                             const std::vector<cell_grid>& cells) {
   std::vector<std::vector<bool>> joined;  // joined[t][p]: parts p and p + 1 belong together
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     // A tensor that survives on the device has one address at the end, so its parts stay together.
     const bool separable =
-        cuts[t].along == axis::batch && (plan.home[t] == residence::staged ||
-                                         (plan.home[t] == residence::device && !survives(g.tensors[t].use)));
-    joined.emplace_back(cuts[t].of, !separable);
+        cells[t].inner() == 1 && (plan.home[t] == residence::staged ||
+                                  (plan.home[t] == residence::device && !survives(g.tensors[t].use)));
+    joined.emplace_back(cells[t].batch_parts(), !separable);
   }
   for (const action& a : plan.actions) {
     const compute* c = std::get_if<compute>(&a);
     if (c == nullptr) continue;
     for (const access& touched : accesses_of(g, g.ops[c->what], c->part)) {
-      const part_run run = parts_of(g.tensors[touched.what].shape, cuts[touched.what], touched.where);
+      const part_run run = parts_of(cells[touched.what], touched.where);
       for (std::uint32_t p = run.begin; p + 1 < run.end; ++p) joined[touched.what][p] = true;
     }
   }
   std::vector<std::vector<part_run>> groups(g.tensors.size());
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     part_run open{0, 1};
-    for (std::uint32_t p = 0; p + 1 < cuts[t].of; ++p) {
+    for (std::uint32_t p = 0; p + 1 < cells[t].batch_parts(); ++p) {
       if (!joined[t][p]) {
         groups[t].push_back(open);
         open.begin = p + 1;
@@ -50,11 +50,11 @@ struct group_state {
 
 class walk {
  public:
-  walk(const graph& g, const profile& costs, const memory_plan& plan, const std::vector<cut>& cuts)
-      : g_(g), costs_(costs), plan_(plan), cuts_(cuts) {
+  walk(const graph& g, const profile& costs, const memory_plan& plan, const std::vector<cell_grid>& cells)
+      : g_(g), costs_(costs), plan_(plan), cells_(cells) {
     table_.of_tensor.resize(g.tensors.size());
     table_.workspace_of_action.assign(plan.actions.size(), no_lifetime);
-    auto groups = groups_of(g, plan, cuts);
+    auto groups = groups_of(g, plan, cells);
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
       for (const part_run run : groups[t]) {
         state_.emplace_back();
@@ -70,7 +70,7 @@ class walk {
   lifetime_table run() {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       if (persists(g_.tensors[t].use) && (is(t, residence::device) || is_managed(plan_.home[t]))) {
-        for_groups(t, {0, cuts_[t].of}, [&](group_state& s) { touch(t, s, s.parts, 0); });
+        for_groups(t, {0, cells_[t].batch_parts()}, [&](group_state& s) { touch(t, s, s.parts, 0); });
       }
     }
     const auto count = static_cast<std::uint32_t>(plan_.actions.size());
@@ -94,7 +94,7 @@ class walk {
   void apply(const advise&) {}
   void apply(const prefetch& x) {
     if (!is(x.what, residence::staged)) return;
-    const part_run run = parts_of(cuts_[x.what], x.part);
+    const part_run run = parts_of(cells_[x.what], region_of(g_.tensors[x.what].shape, x.part));
     for_groups(x.what, run, [&](group_state& s) { touch(x.what, s, run, now_); });
   }
   void apply(const evict& x) {
@@ -107,7 +107,7 @@ class walk {
     const op& o = g_.ops[x.what];
     for (const access& a : accesses_of(g_, o, x.part)) {
       if (is(a.what, residence::host)) continue;
-      const part_run run = parts_of(g_.tensors[a.what].shape, cuts_[a.what], a.where);
+      const part_run run = parts_of(cells_[a.what], a.where);
       for_groups(a.what, run, [&](group_state& s) { touch(a.what, s, run, now_); });
     }
     const byte_count workspace = workspace_of(x);
@@ -120,10 +120,10 @@ class walk {
     table_.all.push_back(w);
   }
 
-  // A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart
+  // A part of a filter gradient that adds to what earlier ones wrote may keep its own share apart
   // first: convolution engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
-    byte_count bytes = round_up(costs_[x.what].workspace_bytes, arena_alignment);
+    byte_count bytes = round_up(std::min(costs_[x.what].workspace_bytes, x.workspace), arena_alignment);
     if (!std::holds_alternative<convolution_backward_filter>(g_.ops[x.what].what)) return bytes;
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
       if (a.mode != access_mode::accumulate) continue;
@@ -150,9 +150,10 @@ class walk {
     l.parts = parts;
     l.managed = is_managed(plan_.home[t]);
     l.begin = action;
-    l.first_byte = first_byte_of(g_.tensors[t], cuts_[t], parts.begin);
-    const byte_count end = parts.end == cuts_[t].of ? bytes_of(g_.tensors[t])
-                                                    : first_byte_of(g_.tensors[t], cuts_[t], parts.end);
+    l.first_byte = first_byte_of(g_.tensors[t], cells_[t], parts.begin);
+    const byte_count end = parts.end == cells_[t].batch_parts()
+                               ? bytes_of(g_.tensors[t])
+                               : first_byte_of(g_.tensors[t], cells_[t], parts.end);
     const bool whole_blocks = l.managed && end - l.first_byte >= managed_block;
     l.alignment = whole_blocks ? managed_block : arena_alignment;
     l.bytes = round_up(end - l.first_byte, l.alignment);
@@ -160,8 +161,8 @@ class walk {
   }
 
   // Ends the lifetimes of groups no part of which stays; `end` 0 means at the last use.
-  void release(tensor_id t, const slice& part, std::uint32_t end) {
-    const part_run run = parts_of(cuts_[t], part);
+  void release(tensor_id t, const box& part, std::uint32_t end) {
+    const part_run run = parts_of(cells_[t], region_of(g_.tensors[t].shape, part));
     for_groups(t, run, [&](group_state& s) {
       for (std::uint32_t p = std::max(run.begin, s.parts.begin); p < std::min(run.end, s.parts.end); ++p) {
         s.resident[p - s.parts.begin] = false;
@@ -209,7 +210,7 @@ class walk {
   const graph& g_;
   const profile& costs_;
   const memory_plan& plan_;
-  const std::vector<cut>& cuts_;
+  const std::vector<cell_grid>& cells_;
   lifetime_table table_;
   std::vector<group_state> state_;
   std::vector<tensor_id> group_index_;    // the tensor of each group
@@ -219,10 +220,14 @@ class walk {
 
 }  // namespace
 
-byte_count first_byte_of(const tensor& t, const cut& c, std::uint32_t part) {
-  if (c.along != axis::batch || t.shape.n == 0) return 0;
-  const auto n = static_cast<std::uint64_t>(t.shape.n);
-  return n * part / c.of * (bytes_of(t) / n);
+byte_count first_byte_of(const tensor& t, const cell_grid& cells, std::uint32_t part) {
+  const auto n = static_cast<byte_count>(t.shape.n), before = static_cast<byte_count>(cells.batch[part]);
+  return n == 0 ? 0 : bytes_of(t) / n * before;
+}
+
+part_run parts_of(const cell_grid& cells, const region& r) {
+  const cell_span s = cells_in(cells, r);
+  return {s.batch_begin, s.batch_end};
 }
 
 std::uint32_t lifetime_table::at(tensor_id what, std::uint32_t part, std::uint32_t now) const {
@@ -234,8 +239,8 @@ std::uint32_t lifetime_table::at(tensor_id what, std::uint32_t part, std::uint32
 }
 
 lifetime_table lifetimes_of(const graph& g, const profile& costs, const memory_plan& plan,
-                            const std::vector<cut>& cuts) {
-  return walk(g, costs, plan, cuts).run();
+                            const std::vector<cell_grid>& cells) {
+  return walk(g, costs, plan, cells).run();
 }
 
 }  // namespace um

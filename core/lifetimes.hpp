@@ -13,8 +13,14 @@ namespace um {
 
 inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
 
-// Parts [parts.begin, parts.end) of a tensor (or the workspace of one compute: tensor == no_lifetime)
-// held during actions [begin, end). A staged tensor has one lifetime per residency.
+// Cells [begin, end) along the batch.
+struct part_run {
+  std::uint32_t begin = 0, end = 1;
+};
+
+// Cells [parts.begin, parts.end) along a tensor's batch, all of the other axes (or the workspace of one
+// compute: tensor == no_lifetime) held during actions [begin, end). A staged tensor has one lifetime per
+// residency.
 struct lifetime {
   tensor_id what = no_lifetime;
   part_run parts;
@@ -31,16 +37,18 @@ struct lifetime_table {
   std::vector<std::vector<std::uint32_t>> of_tensor;  // indices into all, by begin
   std::vector<std::uint32_t> workspace_of_action;     // index into all, or no_lifetime
 
-  // The lifetime of a part that holds at an action; no_lifetime if there is none.
+  // The lifetime of a part of the batch that holds at an action; no_lifetime if there is none.
   std::uint32_t at(tensor_id what, std::uint32_t part, std::uint32_t now) const;
 };
 
 // `plan` has passed defect_of(). Lifetimes of managed tensors follow from the computes alone:
 // movements do not change their addresses.
 lifetime_table lifetimes_of(const graph& g, const profile& costs, const memory_plan& plan,
-                            const std::vector<cut>& cuts);
+                            const std::vector<cell_grid>& cells);
 
-// Offset of the first byte of a part along the batch axis; for other axes 0.
-byte_count first_byte_of(const tensor& t, const cut& c, std::uint32_t part);
+// Offset of the first byte of a part of the batch.
+byte_count first_byte_of(const tensor& t, const cell_grid& cells, std::uint32_t part);
+// The parts of the batch that a region touches.
+part_run parts_of(const cell_grid& cells, const region& r);
 
 }  // namespace um

@@ -39,10 +39,10 @@ class lowering {
       : p_(p),
         g_(p.network),
         plan_(plan),
-        cuts_(cuts_of(g_, plan)),
-        table_(lifetimes_of(g_, p.costs, plan, cuts_)),
+        cells_(cells_of(g_, plan)),
+        table_(lifetimes_of(g_, p.costs, plan, cells_)),
         at_(lay_out(g_, table_, plan, how)),
-        managed_(g_, plan, cuts_, table_, at_) {
+        managed_(g_, plan, cells_, table_, at_) {
     out_.home = plan.home;
     out_.device_arena_bytes = at_.device_bytes;
     out_.managed_arena_bytes = at_.managed_bytes;
@@ -85,7 +85,7 @@ class lowering {
       out_.pinned_arena_bytes += round_up(bytes_of(g_.tensors[t]), arena_alignment);
     }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      parts_.emplace_back(cuts_[t].of);
+      parts_.emplace_back(cells_[t].count());
       for (part_uses& u : parts_.back()) u.home_valid = persists(g_.tensors[t].use);
     }
   }
@@ -153,7 +153,7 @@ class lowering {
   change change_at(std::uint32_t i) {
     change c;
     const std::uint64_t before = resident_count_;
-    const auto leave = [&](tensor_id t, const slice& part) {
+    const auto leave = [&](tensor_id t, const box& part) {
       for (const range& r : managed_.owned(t, part, i)) mark(r, false);
       c.freed = before - resident_count_;
     };
@@ -214,6 +214,10 @@ class lowering {
         const auto l = static_cast<std::size_t>(out_.steps[static_cast<std::size_t>(giver)].where);
         wait_[l] = std::max(wait_[l], giver);
       }
+      if (s.home == residence::managed && s.where == lane::to_host) s.call_bytes = eviction_call_bytes;
+      if (s.home == residence::twinned) {
+        s.pace_bytes_per_s = s.where == lane::to_device ? rate_from_twin(p_.on) : rate_to_twin(p_.on);
+      }
       s.after = wait_;
       s.after[static_cast<std::size_t>(s.where)] = no_step;
       s.resident_bytes = in_use(static_cast<std::size_t>(now_));
@@ -244,7 +248,7 @@ class lowering {
     } else if (s.home == residence::twinned) {
       return bring_back(s, x.what, x.part);
     } else {
-      add_staged_moves(s, x.what, x.part);
+      add_staged_copies(s, x.what, x.part);
       use_lifetimes(s.where, x.what, x.part);
     }
     for_parts(x.what, x.part, [&](part_uses& u) {
@@ -271,7 +275,7 @@ class lowering {
     s.needed = false;
     for_parts(x.what, x.part, [&](const part_uses& u) { s.needed = s.needed || !u.home_valid; });
     if (!s.needed) return;
-    add_staged_moves(s, x.what, x.part);
+    add_staged_copies(s, x.what, x.part);
     use_lifetimes(s.where, x.what, x.part);
     for_parts(x.what, x.part, [&](part_uses& u) {
       read(s.where, u.device);
@@ -298,7 +302,7 @@ class lowering {
   }
 
   // Twinned: room for blocks that are not resident, copies for parts whose value is at home alone.
-  void bring_back(step& s, tensor_id t, const slice& part) {
+  void bring_back(step& s, tensor_id t, const box& part) {
     refuse_early(t);
     wait_for_movements(managed_.range_of(t, part));
     s.room = changes_[index()].fresh;
@@ -315,7 +319,7 @@ class lowering {
   }
 
   // Copies parts whose home is stale, gives up the blocks.
-  void send_home(step& s, tensor_id t, const slice& part) {
+  void send_home(step& s, tensor_id t, const box& part) {
     for (const range& r : managed_.owned(t, part, index())) s.room.push_back(r);
     use_lifetime(s.where, table_.of_tensor[t].front());
     use_addresses(s, t);
@@ -330,10 +334,9 @@ class lowering {
   }
 
   // Neighbouring parts make one copy.
-  void add_twin_move(step& s, tensor_id t, std::uint32_t part) {
-    const byte_count from = first_byte_of(g_.tensors[t], cuts_[t], part);
-    const byte_count to =
-        part + 1 == cuts_[t].of ? bytes_of(g_.tensors[t]) : first_byte_of(g_.tensors[t], cuts_[t], part + 1);
+  void add_twin_move(step& s, tensor_id t, std::uint32_t cell) {
+    const layout_of_runs part = pitches_of(g_.tensors[t], region_of(cells_[t], cell));
+    const byte_count from = part.offset, to = from + part.width * part.height * part.depth;
     const byte_count here = managed_.offset_of(t) + from, home = pinned_[t] + from;
     if (!s.moves.empty()) {
       movement& last = s.moves.back();
@@ -364,9 +367,7 @@ class lowering {
 
   void lower_action(step& s, const compute& x) {
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
-      const tensor& t = g_.tensors[a.what];
-      const part_run run = parts_of(t.shape, cuts_[a.what], a.where);
-      for (std::uint32_t p = run.begin; p < run.end; ++p) {
+      for (const std::uint32_t p : numbers_of(cells_[a.what], cells_in(cells_[a.what], a.where))) {
         part_uses& u = parts_[a.what][p];
         if (a.mode == access_mode::read) {
           read(s.where, u.device);
@@ -375,9 +376,13 @@ class lowering {
           u.home_valid = false;
           u.here = true;
         }
-        if (plan_.home[a.what] != residence::host) use_lifetime(s.where, table_.at(a.what, p, index()));
       }
-      s.operands.push_back({a, operand_address(a.what, run.begin)});
+      if (plan_.home[a.what] != residence::host) {
+        const part_run run = parts_of(cells_[a.what], a.where);
+        for (std::uint32_t p = run.begin; p < run.end; ++p)
+          use_lifetime(s.where, table_.at(a.what, p, index()));
+      }
+      s.operands.push_back({a, operand_address(a)});
     }
     const std::uint32_t w = table_.workspace_of_action[index()];
     if (w == no_lifetime) return;
@@ -386,33 +391,31 @@ class lowering {
     s.workspace_bytes = table_.all[w].bytes;
   }
 
-  address operand_address(tensor_id t, std::uint32_t part) const {
-    if (plan_.home[t] == residence::host) return {space::pinned, pinned_[t]};
-    const std::uint32_t l = table_.at(t, part, index());
-    const byte_count first = at_.offset[l] - table_.all[l].first_byte;
-    return {table_.all[l].managed ? space::managed : space::device, first};
+  address operand_address(const access& a) const {
+    const byte_count first = pitches_of(g_.tensors[a.what], a.where).offset;
+    if (plan_.home[a.what] == residence::host) return {space::pinned, pinned_[a.what] + first};
+    const std::uint32_t l = table_.at(a.what, parts_of(cells_[a.what], a.where).begin, index());
+    return {table_.all[l].managed ? space::managed : space::device,
+            at_.offset[l] + first - table_.all[l].first_byte};
   }
 
-  void add_staged_moves(step& s, tensor_id t, const slice& part) {
+  // One copy for each lifetime: groups lie apart.
+  void add_staged_copies(step& s, tensor_id t, const box& part) {
     const tensor& what = g_.tensors[t];
-    const range home{pinned_[t], bytes_of(what)};
-    if (is_whole(part)) {
-      const part_run run{0, cuts_[t].of};
-      for (std::uint32_t p = run.begin; p < run.end;) {  // one move per lifetime: groups lie apart
-        const lifetime& l = table_.all[table_.at(t, p, index())];
-        const byte_count end =
-            l.parts.end == cuts_[t].of ? home.bytes : first_byte_of(what, cuts_[t], l.parts.end);
-        const byte_count at = at_.offset[table_.at(t, p, index())];
-        s.moves.push_back({{at, end - l.first_byte}, home.offset + l.first_byte});
-        p = l.parts.end;
-      }
-      return;
-    }
-    const part_run run = parts_of(cuts_[t], part);
-    const std::uint32_t l = table_.at(t, run.begin, index());
-    for (const range& r : runs_of(what, region_of(what.shape, part))) {
-      s.moves.push_back(
-          {{at_.offset[l] + r.offset - table_.all[l].first_byte, r.bytes}, home.offset + r.offset});
+    const region moved = region_of(what.shape, part);
+    const part_run run = parts_of(cells_[t], moved);
+    for (std::uint32_t p = run.begin; p < run.end;) {
+      const std::uint32_t l = table_.at(t, p, index());
+      const part_run held = table_.all[l].parts;
+      region here = moved;
+      here.batch = {std::max(moved.batch.begin, cells_[t].batch[held.begin]),
+                    std::min(moved.batch.end, cells_[t].batch[held.end])};
+      const layout_of_runs runs = pitches_of(what, here);
+      const address home{space::pinned, pinned_[t]};
+      const address there{space::device, at_.offset[l] - table_.all[l].first_byte};
+      s.copies.push_back(s.where == lane::to_device ? copy_of(home, runs, there, runs)
+                                                    : copy_of(there, runs, home, runs));
+      p = held.end;
     }
   }
 
@@ -443,8 +446,8 @@ class lowering {
     }
     users_[l][static_cast<std::size_t>(where)] = now_;
   }
-  void use_lifetimes(lane where, tensor_id t, const slice& part) {
-    const part_run run = parts_of(cuts_[t], part);
+  void use_lifetimes(lane where, tensor_id t, const box& part) {
+    const part_run run = parts_of(cells_[t], region_of(g_.tensors[t].shape, part));
     for (std::uint32_t p = run.begin; p < run.end; ++p) use_lifetime(where, table_.at(t, p, index()));
   }
   // A movement of a managed tensor's range is a use of its addresses, also of one that is dead or left from
@@ -466,13 +469,13 @@ class lowering {
   }
 
   template <class F>
-  void for_parts(tensor_id t, const slice& s, F&& f) {
-    for_each_part(t, s, [&](std::uint32_t, part_uses& u) { f(u); });
+  void for_parts(tensor_id t, const box& part, F&& f) {
+    for_each_part(t, part, [&](std::uint32_t, part_uses& u) { f(u); });
   }
   template <class F>
-  void for_each_part(tensor_id t, const slice& s, F&& f) {
-    const part_run run = parts_of(cuts_[t], s);
-    for (std::uint32_t p = run.begin; p < run.end; ++p) f(p, parts_[t][p]);
+  void for_each_part(tensor_id t, const box& part, F&& f) {
+    const region r = region_of(g_.tensors[t].shape, part);
+    for (const std::uint32_t p : numbers_of(cells_[t], cells_in(cells_[t], r))) f(p, parts_[t][p]);
   }
 
   // --- the budget ---
@@ -496,7 +499,7 @@ class lowering {
   const problem& p_;
   const graph& g_;
   const memory_plan& plan_;
-  std::vector<cut> cuts_;
+  std::vector<cell_grid> cells_;
   lifetime_table table_;
   layout at_;
   managed_map managed_;
@@ -516,6 +519,21 @@ class lowering {
 };
 
 }  // namespace
+
+pitched_copy copy_of(const address& from_base, const layout_of_runs& from, const address& to_base,
+                     const layout_of_runs& to) {
+  pitched_copy c;
+  c.from = {from_base.where, from_base.offset + from.offset};
+  c.to = {to_base.where, to_base.offset + to.offset};
+  c.width = from.width;
+  c.height = from.height;
+  c.depth = from.depth;
+  c.from_pitch = from.pitch;
+  c.to_pitch = to.pitch;
+  c.from_slice = from.slice;
+  c.to_slice = to.slice;
+  return c;
+}
 
 execution_plan lower(const problem& p, const memory_plan& plan, packer how) {
   if (const auto wrong = defect_of(p.network, plan)) throw std::invalid_argument(*wrong);

@@ -21,20 +21,32 @@ struct address {
   byte_count offset = 0;
 };
 
-// One operand of a compute: the region touched, and the address of the tensor's first element, also
-// when the compute is a slice. Where only a later part is resident that address may lie before the
-// arena: it is modulo 2^64, and comes out right once the offset of the region is added.
+// One operand of a compute: the region touched, and where it lies as a dense tensor of that region's shape.
 struct operand {
   access what;
   address at;
 };
 
-// A movement of one part: where it lies on the device side (a range of the managed arena for managed and
-// twinned tensors, else of the device arena) and, for staged and twinned tensors, at home.
+// What a prefetch, discard or advice does to a range of the managed arena; for twinned tensors also where it
+// lies at home.
 struct movement {
   range device;
   byte_count pinned_offset = 0;
 };
+
+// Rows of `width` bytes, `height` of them in a slice and `depth` slices: one cudaMemcpy3DAsync. Pitches lie
+// between the starts of rows, slice strides, which are multiples of them, between those of slices.
+struct pitched_copy {
+  address from, to;
+  byte_count width = 0, height = 1, depth = 1;
+  byte_count from_pitch = 0, to_pitch = 0, from_slice = 0, to_slice = 0;
+};
+constexpr byte_count bytes_of(const pitched_copy& c) {
+  return c.width * c.height * c.depth;
+}
+// `from` and `to` say how a region lies on either side; the bases are those of the two tensors.
+pitched_copy copy_of(const address& from_base, const layout_of_runs& from, const address& to_base,
+                     const layout_of_runs& to);
 
 inline constexpr std::int32_t no_step = -1;
 
@@ -46,12 +58,17 @@ struct step {
   residence home = residence::device;  // of the tensor moved (advise, prefetch, evict, discard)
   bool needed = true;                  // false: nothing to move (the home copy is still valid)
   std::vector<operand> operands;       // compute: inputs, then outputs
-  std::vector<movement> moves;         // prefetch, evict, discard, advise
+  std::vector<pitched_copy> gathers;   // compute: made before it, of operands that lie dense nowhere
+  std::vector<pitched_copy> scatters;  // compute: made after it
+  std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors, one call each
+  std::vector<movement> moves;         // prefetch, evict, discard, advise of managed and twinned ones
   std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of
                             // a prefetch, or to discard after those of an evict
-  byte_count workspace_offset = 0;  // compute: in the device arena
-  byte_count workspace_bytes = 0;
-  byte_count resident_bytes = 0;  // device memory in use after this step, in list order
+  byte_count workspace_offset = 0;     // compute: in the device arena
+  byte_count workspace_bytes = 0;      // the operator's alone: what is gathered lies beside it
+  byte_count call_bytes = 0;           // managed: evict in calls of at most so much; 0: in one
+  std::uint64_t pace_bytes_per_s = 0;  // twinned: at which the copies go; 0: not known
+  byte_count resident_bytes = 0;       // device memory in use after this step, in list order
 };
 
 // Peak-time composition of the footprint, for the record. Parts add up to `total`.

@@ -12,7 +12,7 @@ namespace um {
 class managed_map {
  public:
   // Keeps references, but none to the plan: the rest must outlive the map.
-  managed_map(const graph& g, const memory_plan& plan, const std::vector<cut>& cuts,
+  managed_map(const graph& g, const memory_plan& plan, const std::vector<cell_grid>& cells,
               const lifetime_table& table, const layout& at);
 
   // Where a managed tensor that some compute touches lies.
@@ -22,18 +22,18 @@ class managed_map {
   // are rounded down to whole blocks, so that the parts of a tensor tile its blocks. Throws
   // std::invalid_argument for a part along another axis than batch, and for one of a twinned tensor that
   // does not begin and end on blocks.
-  range range_of(tensor_id t, const slice& s) const;
+  range range_of(tensor_id t, const box& part) const;
 
   // What of that range the tensor owns at action `now`. Tensors below one block share blocks and are
   // never given up alone: they own nothing.
-  std::vector<range> owned(tensor_id t, const slice& s, std::uint32_t now) const;
+  std::vector<range> owned(tensor_id t, const box& part, std::uint32_t now) const;
 
  private:
   const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
   bool took_over(std::uint32_t taker, tensor_id t, std::uint32_t now) const;
 
   const graph& g_;
-  const std::vector<cut>& cuts_;
+  const std::vector<cell_grid>& cells_;
   const lifetime_table& table_;
   const layout& at_;
   std::vector<bool> twinned_;                       // per tensor

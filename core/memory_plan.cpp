@@ -1,40 +1,47 @@
 #include "core/memory_plan.hpp"
 
-#include <numeric>
-#include <optional>
+#include <algorithm>
 #include <stdexcept>
 
 namespace um {
 namespace {
 
-// Collects the cuts of one tensor; refuses a second axis.
-void join(const tensor& t, cut& have, axis along, std::uint32_t of) {
-  if (of == 1) return;
-  if (have.of != 1 && have.along != along) {
-    throw std::invalid_argument("tensor " + t.name + " is cut along " + std::string(to_text(have.along)) +
-                                " and " + std::string(to_text(along)) +
-                                "; a plan may cut it along one axis only");
-  }
-  const std::uint64_t parts = std::lcm<std::uint64_t>(have.of, of);
-  if (parts > static_cast<std::uint64_t>(extent_of(t.shape, along))) {
-    throw std::invalid_argument("tensor " + t.name + " is cut into " + std::to_string(parts) +
-                                " parts along " + std::string(to_text(along)) + " but has only " +
-                                std::to_string(extent_of(t.shape, along)) + " elements there");
-  }
-  have = {along, static_cast<std::uint32_t>(parts)};
+constexpr std::uint64_t most_cells = 65'536;
+
+std::string followed_by(const box& b) {
+  return is_whole(b) ? "" : " " + to_text(b);
 }
 
-std::string followed_by(const slice& s) {
-  return is_whole(s) ? "" : " " + to_text(s);
+using borders = std::vector<std::int64_t>;
+
+void mark(borders& to, const interval& i) {
+  to.push_back(i.begin);
+  to.push_back(i.end);
+}
+
+void mark(cell_grid& to, const region& r) {
+  mark(to.batch, r.batch);
+  mark(to.channel, r.channel);
+  mark(to.row, r.row);
+}
+
+void sort_out(borders& b) {
+  std::ranges::sort(b);
+  b.erase(std::ranges::unique(b).begin(), b.end());
+}
+
+// The parts [first, last) between borders that an interval touches.
+std::pair<std::uint32_t, std::uint32_t> between(const borders& b, const interval& i) {
+  const auto first = std::ranges::upper_bound(b, i.begin) - b.begin() - 1;
+  const auto last = std::ranges::lower_bound(b, i.end) - b.begin();
+  return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
+}
+
+std::uint32_t parts_in(const borders& b) {
+  return static_cast<std::uint32_t>(b.size() - 1);
 }
 
 }  // namespace
-
-std::string to_text(const slice& s) {
-  if (is_whole(s)) return "";
-  return "[" + std::string(to_text(s.along)) + " " + std::to_string(s.part) + "/" + std::to_string(s.of) +
-         "]";
-}
 
 std::string_view to_text(residence home) {
   switch (home) {
@@ -84,48 +91,76 @@ std::string to_text(const graph& g, const action& a) {
       a);
 }
 
-std::vector<cut> cuts_of(const graph& g, const memory_plan& plan) {
-  std::vector<cut> cuts(g.tensors.size());
-  const auto of_movement = [&](tensor_id what, const slice& s) {
-    join(g.tensors[what], cuts[what], s.along, s.of);
+std::uint32_t cell_grid::batch_parts() const {
+  return parts_in(batch);
+}
+std::uint32_t cell_grid::inner() const {
+  return parts_in(channel) * parts_in(row);
+}
+std::uint32_t cell_grid::count() const {
+  return parts_in(batch) * inner();
+}
+
+std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
+  std::vector<cell_grid> all(g.tensors.size());
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) mark(all[t], whole_of(g.tensors[t].shape));
+  const auto of_movement = [&](const auto& x) {
+    if (is_whole(x.part)) return;
+    try {
+      mark(all[x.what], region_of(g.tensors[x.what].shape, x.part));
+    } catch (const std::invalid_argument& reason) {
+      throw std::invalid_argument("tensor " + g.tensors[x.what].name + ": " + reason.what());
+    }
   };
   for (const action& a : plan.actions) {
     std::visit(overloaded{
                    [](const advise&) {},
-                   [&](const prefetch& x) { of_movement(x.what, x.part); },
-                   [&](const evict& x) { of_movement(x.what, x.part); },
-                   [&](const discard& x) { of_movement(x.what, x.part); },
                    [&](const compute& x) {
                      if (is_whole(x.part)) return;
-                     // What a slice writes is complete only once every slice has run.
+                     // What a part writes is complete only once every part has run.
                      for (const access& touched : accesses_of(g, g.ops[x.what], x.part)) {
-                       const tensor& t = g.tensors[touched.what];
-                       if (touched.mode == access_mode::write && !is_whole(t.shape, touched.where)) {
-                         join(t, cuts[touched.what], touched.where.along, x.part.of);
-                       }
+                       if (touched.mode != access_mode::read) mark(all[touched.what], touched.where);
                      }
                    },
+                   of_movement,
                },
                a);
   }
-  return cuts;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    for (borders* const along : {&all[t].batch, &all[t].channel, &all[t].row}) sort_out(*along);
+    const std::uint64_t plane = std::uint64_t{parts_in(all[t].channel)} * parts_in(all[t].row);
+    if (plane > most_cells || plane * parts_in(all[t].batch) > most_cells) {
+      throw std::invalid_argument("tensor " + g.tensors[t].name + " is cut into more than " +
+                                  std::to_string(most_cells) + " parts");
+    }
+  }
+  return all;
 }
 
-part_run parts_of(const dims& shape, const cut& c, const region& r) {
-  if (c.of == 1 || r.along != c.along || is_whole(shape, r)) return {0, c.of};
-  const auto extent = static_cast<std::uint64_t>(extent_of(shape, c.along));
-  const auto start = [&](std::uint64_t part) { return extent * part / c.of; };
-  auto first = static_cast<std::uint32_t>(static_cast<std::uint64_t>(r.begin) * c.of / extent);
-  while (first + 1 < c.of && start(first + 1) <= static_cast<std::uint64_t>(r.begin)) ++first;
-  std::uint32_t last = first;
-  while (last < c.of && start(last) < static_cast<std::uint64_t>(r.end)) ++last;
-  return {first, last};
+cell_span cells_in(const cell_grid& cells, const region& r) {
+  const auto [b0, b1] = between(cells.batch, r.batch);
+  const auto [c0, c1] = between(cells.channel, r.channel);
+  const auto [h0, h1] = between(cells.row, r.row);
+  return {b0, b1, c0, c1, h0, h1};
 }
 
-part_run parts_of(const cut& c, const slice& s) {
-  if (is_whole(s)) return {0, c.of};
-  const std::uint32_t each = c.of / s.of;
-  return {s.part * each, (s.part + 1) * each};
+std::vector<std::uint32_t> numbers_of(const cell_grid& cells, const cell_span& s) {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t b = s.batch_begin; b < s.batch_end; ++b) {
+    for (std::uint32_t c = s.channel_begin; c < s.channel_end; ++c) {
+      for (std::uint32_t h = s.row_begin; h < s.row_end; ++h) {
+        all.push_back((b * parts_in(cells.channel) + c) * parts_in(cells.row) + h);
+      }
+    }
+  }
+  return all;
+}
+
+region region_of(const cell_grid& cells, std::uint32_t cell) {
+  const auto at = [](const borders& b, std::uint32_t i) { return interval{b[i], b[i + 1]}; };
+  const std::uint32_t rows = parts_in(cells.row), channels = parts_in(cells.channel);
+  return {at(cells.batch, cell / rows / channels), at(cells.channel, cell / rows % channels),
+          at(cells.row, cell % rows)};
 }
 
 }  // namespace um

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -51,22 +52,25 @@ struct advise {  // managed only; stays in force for the whole run
 };
 struct prefetch {  // make resident on the device
   tensor_id what = 0;
-  slice part;
+  box part;
   friend bool operator==(const prefetch&, const prefetch&) = default;
 };
 struct evict {  // keep the value, give up the device space
   tensor_id what = 0;
-  slice part;
+  box part;
   friend bool operator==(const evict&, const evict&) = default;
 };
 struct discard {  // the value is dead
   tensor_id what = 0;
-  slice part;
+  box part;
   friend bool operator==(const discard&, const discard&) = default;
 };
-struct compute {  // again for the same operator: recomputation; of a slice: tiling
+// Workspace as in the profile, or a part's as the backend takes it.
+inline constexpr byte_count as_profiled = std::numeric_limits<byte_count>::max();
+struct compute {  // again for the same operator: recomputation; of a part: tiling
   op_id what = 0;
-  slice part;
+  box part;
+  byte_count workspace = as_profiled;  // else the most that it may take: what is fastest within it is used
   friend bool operator==(const compute&, const compute&) = default;
 };
 using action = std::variant<advise, prefetch, evict, discard, compute>;
@@ -84,26 +88,32 @@ struct memory_plan {
 
 std::string_view to_text(residence home);
 std::string_view to_text(advice hint);
-// "[batch 0/4]"; nothing for the whole.
-std::string to_text(const slice& s);
-// "prefetch conv1.w [batch 0/4]".
+// "prefetch conv1.w [batch 0:8]".
 std::string to_text(const graph& g, const action& a);
 
-// How a tensor is cut in a plan. `of` is the least common multiple of all cuts the plan makes of
-// it along one axis, so that every action covers a run of whole parts.
-struct cut {
-  axis along = axis::batch;
-  std::uint32_t of = 1;
+// How a tensor is cut in a plan: the sorted union of all borders that the plan draws along each axis, 0 and
+// the extent included. They cut it into a grid of cells; every action covers whole cells, and a cell is
+// numbered row first, then channel, then batch.
+struct cell_grid {
+  std::vector<std::int64_t> batch, channel, row;
+  std::uint32_t count() const;  // of cells
+  std::uint32_t batch_parts() const;
+  std::uint32_t inner() const;  // cells of one part of the batch
+  bool is_whole() const { return count() == 1; }
 };
-// One cut per tensor. Throws std::invalid_argument if a plan cuts a tensor along two axes, into
-// more parts than it has elements there, or names an operator that cannot be cut so.
-std::vector<cut> cuts_of(const graph& g, const memory_plan& plan);
+// One grid per tensor. Throws std::invalid_argument if a plan names a part that a tensor or an operator does
+// not have, an operator that cannot be cut so, or cuts a tensor into more than 65,536 cells.
+std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan);
 
-// The parts [begin, end) of a tensor's cut that a region or slice touches.
-struct part_run {
-  std::uint32_t begin = 0, end = 1;
+// The cells that a region touches: those of every part along the batch in [batch_begin, batch_end), and so
+// on.
+struct cell_span {
+  std::uint32_t batch_begin = 0, batch_end = 1, channel_begin = 0, channel_end = 1, row_begin = 0,
+                row_end = 1;
 };
-part_run parts_of(const dims& shape, const cut& c, const region& r);
-part_run parts_of(const cut& c, const slice& s);
+cell_span cells_in(const cell_grid& cells, const region& r);
+// Their numbers, ascending.
+std::vector<std::uint32_t> numbers_of(const cell_grid& cells, const cell_span& span);
+region region_of(const cell_grid& cells, std::uint32_t cell);
 
 }  // namespace um

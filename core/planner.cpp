@@ -3,26 +3,20 @@
 #include <algorithm>
 
 namespace um {
-namespace {
-
-nanoseconds share_of(nanoseconds whole, const slice& part, nanoseconds launch) {
-  const nanoseconds fixed = std::min(whole, launch);
-  const nanoseconds rest = whole - fixed;
-  return fixed + rest * (part.part + 1) / part.of - rest * part.part / part.of;
-}
-
-}  // namespace
-
-op_cost cost_of(const profile& costs, const machine& on, const slice_costs& slices, const compute& c) {
-  if (is_whole(c.part)) return costs.at(c.what);
+op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
+                const compute& c) {
+  if (is_whole(c.part) && c.workspace == as_profiled) return costs.at(c.what);
   if (slices) return slices(c);
   op_cost cost = costs.at(c.what);
-  cost.time = share_of(cost.time, c.part, on.launch_ns);
+  const nanoseconds fixed = std::min(cost.time, on.launch_ns);
+  const auto rest = static_cast<std::uint64_t>(cost.time - fixed);
+  cost.time = fixed + static_cast<nanoseconds>(share_of(rest, g, g.ops.at(c.what), c.part));
+  cost.workspace_bytes = std::min(cost.workspace_bytes, c.workspace);
   return cost;
 }
 
 op_cost cost_of(const problem& p, const compute& c) {
-  return cost_of(p.costs, p.on, p.cost_of_slice, c);
+  return cost_of(p.network, p.costs, p.on, p.cost_of_slice, c);
 }
 
 const strategy* find(std::span<const strategy> table, std::string_view name) {

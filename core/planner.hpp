@@ -43,13 +43,15 @@ struct problem {
   const machine& on;
   byte_count budget = std::numeric_limits<byte_count>::max();
   pressure under = pressure::none;
-  knob_values knobs;  // every knob of the strategy, defaults filled in
+  knob_values knobs;               // every knob of the strategy, defaults filled in
   slice_costs cost_of_slice = {};  // not set: as cost_of() says
 };
 
 // The cost of computing an operator, or a part of it. Without `slices` a part takes one launch and its share
-// of the rest of the whole operator's time, and the whole one's workspace.
-op_cost cost_of(const profile& costs, const machine& on, const slice_costs& slices, const compute& c);
+// of the rest of the whole operator's time by volume, and the whole one's workspace or what it may have of
+// it.
+op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
+                const compute& c);
 op_cost cost_of(const problem& p, const compute& c);
 
 // The strategy cannot solve this problem; what() says why, with figures.

@@ -19,9 +19,9 @@ std::vector<tensor_id> operands_of(const op& o) {
 // A tensor, or the part of it that a slice of an operator works on.
 struct piece {
   tensor_id what = 0;
-  slice part;
+  box part;
   friend auto operator<=>(const piece& a, const piece& b) {
-    return std::tie(a.what, a.part.of, a.part.part) <=> std::tie(b.what, b.part.of, b.part.part);
+    return std::tie(a.what, a.part) <=> std::tie(b.what, b.part);
   }
   friend bool operator==(const piece&, const piece&) = default;
 };
@@ -34,7 +34,12 @@ struct use_of_piece {
 class drafter {
  public:
   drafter(const hint_strategy& s, const problem& p, const std::vector<compute>& order)
-      : s_(s), p_(p), g_(p.network), choose_(p.network), order_(order), cuts_(cuts_of(g_, plan_of_order())) {
+      : s_(s),
+        p_(p),
+        g_(p.network),
+        choose_(p.network),
+        order_(order),
+        cells_(cells_of(g_, plan_of_order())) {
     before_.resize(order.size());
     behind_.resize(order.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -75,10 +80,9 @@ class drafter {
   std::vector<use_of_piece> pieces_of(const compute& c) const {
     std::vector<use_of_piece> all;
     for (const access& a : accesses_of(g_, g_.ops[c.what], c.part)) {
-      const cut& made = cuts_[a.what];
-      const part_run run = parts_of(g_.tensors[a.what].shape, made, a.where);
-      for (std::uint32_t part = run.begin; part < run.end; ++part) {
-        const piece what{a.what, {made.along, part, made.of}};
+      const cell_grid& made = cells_[a.what];
+      for (const std::uint32_t cell : numbers_of(made, cells_in(made, a.where))) {
+        const piece what{a.what, box_of(g_.tensors[a.what].shape, region_of(made, cell))};
         all.push_back({what, a.mode != access_mode::write, a.mode != access_mode::read});
       }
     }
@@ -124,7 +128,7 @@ class drafter {
   // What slices go over moves as a whole for each of them where no parts of it are whole blocks: that much
   // room there must be.
   bool moves_in_parts(tensor_id t) const {
-    const std::uint32_t slices = cuts_[t].of;
+    const std::uint32_t slices = cells_[t].count();
     return slices == 1 || um::bytes_of(g_.tensors[t]) <= p_.budget / 10 ||
            parts_to_leave(g_.tensors[t], residence::twinned, slices, managed_block) > 1;
   }
@@ -189,6 +193,11 @@ class drafter {
     return bytes;
   }
 
+  bool fills_whole_blocks(const piece& x) const {
+    const range r = batch_range(g_.tensors[x.what], x.part);
+    return r.offset % managed_block == 0 && r.bytes % managed_block == 0;
+  }
+
   static bool on_side(const use_of_piece& u, operand_side side) {
     return side == operand_side::both || (side == operand_side::inputs ? u.reads : u.writes);
   }
@@ -201,7 +210,7 @@ class drafter {
     for (const auto& [what, at] : uses_) {
       const tensor& t = g_.tensors[what.what];
       if (!fills_blocks(t) || !is_for(which, what.what)) continue;
-      if (rule.by == evict_means::twin && um::bytes_of(t) % (what.part.of * managed_block) != 0) continue;
+      if (rule.by == evict_means::twin && !fills_whole_blocks(what)) continue;
       for (std::size_t i = 0; i < at.size(); ++i) {
         const bool last = i + 1 == at.size();
         if (last && !persists(t.use)) continue;
@@ -243,7 +252,7 @@ class drafter {
   const graph& g_;
   tensor_chooser choose_;
   const std::vector<compute>& order_;
-  std::vector<cut> cuts_;
+  std::vector<cell_grid> cells_;
   std::vector<residence> home_;
   std::vector<std::vector<use_of_piece>> used_;     // per compute
   std::map<piece, std::vector<std::size_t>> uses_;  // the computes that touch each

@@ -35,6 +35,14 @@ struct touched {
   bool writes = false;
 };
 
+// Which of `of` parts of a batch a range of it meets.
+part_run parts_in(std::int64_t images, std::uint32_t of, const interval& range) {
+  part_run run{0, of};
+  while (run.begin + 1 < of && part_of(images, run.begin, of).end <= range.begin) ++run.begin;
+  while (run.end > run.begin + 1 && part_of(images, run.end - 1, of).begin >= range.end) --run.end;
+  return run;
+}
+
 class room_maker {
  public:
   room_maker(const problem& p, const memory_plan& plan, packer how, const room_rules& rules)
@@ -80,9 +88,9 @@ class room_maker {
   // --- what is known before the walk ---
 
   void find_cuts() {
-    const std::vector<cut> made = cuts_of(g_, plan_);
+    const std::vector<cell_grid> made = cells_of(g_, plan_);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      cuts_.push_back(parts_to_leave(g_.tensors[t], plan_.home[t], made[t].of, rules_.part_bytes));
+      cuts_.push_back(parts_to_leave(g_.tensors[t], plan_.home[t], made[t].count(), rules_.part_bytes));
     }
   }
 
@@ -100,10 +108,10 @@ class room_maker {
   void add_operand(std::size_t action, const access& a) {
     if (!is_managed(plan_.home[a.what])) return;
     const tensor& t = g_.tensors[a.what];
-    const bool whole = is_whole(t.shape, a.where) || a.where.along != axis::batch;
+    const bool whole = a.where.batch == interval{0, t.shape.n};
     touched o{a.what, {0, cuts_[a.what]}, blocks_of(a.what), a.mode != access_mode::read};
     if (!whole) {
-      o.parts = parts_of(t.shape, {axis::batch, cuts_[a.what]}, a.where);
+      o.parts = parts_in(t.shape.n, cuts_[a.what], a.where.batch);
       const range only = runs_of(t, a.where).front();
       const byte_count end = where_[a.what].offset + only.offset + only.bytes;
       o.blocks = {blocks_of(a.what, o.parts.begin).begin,
@@ -179,7 +187,7 @@ class room_maker {
       const bool fetches = rules_.fetch || plan_.home[o.what] == residence::twinned;
       if (first ? !rules_.populate : !fetches) continue;
       if (first && heir(o.what)) continue;
-      if (!all_resident(blocks_of(o.what, part))) done.emplace_back(prefetch{o.what, slice_of(o.what, part)});
+      if (!all_resident(blocks_of(o.what, part))) done.emplace_back(prefetch{o.what, box_of(o.what, part)});
     }
   }
 
@@ -216,18 +224,21 @@ class room_maker {
         static_cast<std::size_t>(where_[t].offset / managed_block),
         static_cast<std::size_t>((where_[t].offset + where_[t].bytes + managed_block - 1) / managed_block)};
   }
-  run_of_blocks blocks_of(tensor_id t, const slice& s) const {
+  run_of_blocks blocks_of(tensor_id t, const box& part) const {
     const run_of_blocks all = blocks_of(t);
-    if (is_whole(s)) return all;
-    const auto border = [&](std::uint32_t part) {
-      const byte_count first = first_byte_of(g_.tensors[t], {axis::batch, s.of}, part);
-      return all.begin + static_cast<std::size_t>(first / managed_block);
+    if (is_whole(part)) return all;
+    const range only = batch_range(g_.tensors[t], part);
+    const bool is_last = only.offset + only.bytes == bytes_of(g_.tensors[t]);
+    const auto border = [&](byte_count at) {
+      return all.begin + static_cast<std::size_t>(at / managed_block);
     };
-    return {border(s.part), s.part + 1 == s.of ? all.end : border(s.part + 1)};
+    return {border(only.offset), is_last ? all.end : border(only.offset + only.bytes)};
   }
-  run_of_blocks blocks_of(tensor_id t, std::uint32_t part) const { return blocks_of(t, slice_of(t, part)); }
+  run_of_blocks blocks_of(tensor_id t, std::uint32_t part) const { return blocks_of(t, box_of(t, part)); }
 
-  slice slice_of(tensor_id t, std::uint32_t part) const { return {axis::batch, part, cuts_[t]}; }
+  box box_of(tensor_id t, std::uint32_t part) const {
+    return batch_part(g_.tensors[t].shape.n, part, cuts_[t]);
+  }
 
   bool all_resident(const run_of_blocks& run) const {
     for (std::size_t b = run.begin; b < run.end; ++b) {
@@ -360,8 +371,8 @@ class room_maker {
         --resident_;
       }
     }
-    if (next_use(t, part) == never && discarded(t) && stands_alone(t)) return discard{t, slice_of(t, part)};
-    return evict{t, slice_of(t, part)};
+    if (next_use(t, part) == never && discarded(t) && stands_alone(t)) return discard{t, box_of(t, part)};
+    return evict{t, box_of(t, part)};
   }
 
   // Its parts share no blocks: to discard one leaves the others whole.
@@ -369,8 +380,8 @@ class room_maker {
     return bytes_of(g_.tensors[t]) % (cuts_[t] * managed_block) == 0 || cuts_[t] == 1;
   }
 
-  void leave(tensor_id t, const slice& s) {
-    const run_of_blocks run = blocks_of(t, s);
+  void leave(tensor_id t, const box& part) {
+    const run_of_blocks run = blocks_of(t, part);
     for (std::size_t b = run.begin; b < run.end; ++b) {
       if (blocks_[b].owner != t || !blocks_[b].resident) continue;
       blocks_[b].resident = false;
@@ -408,8 +419,7 @@ class room_maker {
     const std::uint32_t of = cuts_[t];
     const byte_count start = b * managed_block - where_[t].offset;
     std::uint32_t part = of - 1;
-    while (part > 0 &&
-           round_down(first_byte_of(g_.tensors[t], {axis::batch, of}, part), managed_block) > start)
+    while (part > 0 && round_down(batch_range(g_.tensors[t], box_of(t, part)).offset, managed_block) > start)
       --part;
     blocks_[b].owner = t;
     blocks_[b].part = part;

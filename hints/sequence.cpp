@@ -44,9 +44,13 @@ std::uint32_t parts_for(const graph& g, const run& r, std::uint32_t least) {
   return first == 0 ? std::min(least, images) : first;
 }
 
+std::int64_t images_of(const graph& g, op_id o) {
+  return domain_of(g, g.ops[o]).batch.end;
+}
+
 bool adds_up(const graph& g, const run& r) {
   for (op_id o = r.begin; o < r.end; ++o) {
-    const auto touched = accesses_of(g, g.ops[o], {axis::batch, r.parts - 1, r.parts});
+    const auto touched = accesses_of(g, g.ops[o], batch_part(images_of(g, o), r.parts - 1, r.parts));
     if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
       return true;
   }
@@ -86,7 +90,7 @@ std::vector<compute> in_slices(const graph& g, byte_count most) {
     const bool ascending = adds_up(g, r);
     for (std::uint32_t i = 0; i < r.parts; ++i) {
       const std::uint32_t part = ascending ? i : r.parts - 1 - i;
-      for (op_id o = r.begin; o < r.end; ++o) all.push_back({o, {axis::batch, part, r.parts}});
+      for (op_id o = r.begin; o < r.end; ++o) all.push_back({o, batch_part(images_of(g, o), part, r.parts)});
     }
     next = r.end;
   }

@@ -95,11 +95,11 @@ class timetable {
                    static_cast<std::size_t>((end + managed_block - 1) / managed_block)});
   }
   // With the blocks that it shares with its neighbours.
-  void add_part(std::vector<run_of_blocks>& all, tensor_id t, const slice& s) const {
-    const cut c{axis::batch, s.of};
-    const byte_count begin = first_byte_of(g_.tensors[t], c, s.part);
-    const byte_count end = s.part + 1 == s.of ? where_[t].bytes : first_byte_of(g_.tensors[t], c, s.part + 1);
-    if (end > begin) add(all, t, {begin, end - begin});
+  void add_part(std::vector<run_of_blocks>& all, tensor_id t, const box& part) const {
+    const range only = batch_range(g_.tensors[t], part);
+    const bool is_last = only.offset + only.bytes == bytes_of(g_.tensors[t]);
+    const byte_count end = is_last ? where_[t].bytes : only.offset + only.bytes;
+    if (end > only.offset) add(all, t, {only.offset, end - only.offset});
   }
 
   bool moves_managed(const item& i) const {
@@ -122,8 +122,8 @@ class timetable {
     }
   }
   nanoseconds time_of(const compute& c) const {
-    const nanoseconds whole = p_.costs[c.what].time;
-    return whole * (c.part.part + 1) / c.part.of - whole * c.part.part / c.part.of;
+    const auto whole = static_cast<std::uint64_t>(p_.costs[c.what].time);
+    return static_cast<nanoseconds>(share_of(whole, g_, g_.ops[c.what], c.part));
   }
 
   // --- evictions ---

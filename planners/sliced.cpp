@@ -29,7 +29,7 @@ memory_plan plan_of(const graph& g, const std::vector<run>& runs, std::uint32_t 
     }
     for (std::uint32_t part = 0; part < parts; ++part) {
       for (op_id i = next->begin; i < next->end; ++i) {
-        plan.actions.emplace_back(compute{i, {axis::batch, part, parts}});
+        plan.actions.emplace_back(compute{i, batch_part(domain_of(g, g.ops[i]).batch.end, part, parts)});
       }
     }
     o = next++->end;

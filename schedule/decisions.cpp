@@ -248,7 +248,7 @@ memory_plan plan_of(const graph& g, const use_table& uses, std::span<const gap> 
       continue;
     }
     const tensor_id t = uses.parts[e.which].what;
-    const slice part = slice_of(g, uses.parts[e.which]);
+    const box part = box_of(g, uses.parts[e.which]);
     if (e.what == verb::prefetch) plan.actions.emplace_back(prefetch{t, part});
     if (e.what == verb::evict) plan.actions.emplace_back(evict{t, part});
     if (e.what == verb::discard) plan.actions.emplace_back(discard{t, part});

@@ -7,9 +7,7 @@ namespace {
 
 // How many images an operator's batch has.
 std::int64_t images_of(const graph& g, const op& o) {
-  const auto found =
-      std::ranges::find_if(o.in, [&](tensor_id t) { return !is_of_parameters(g.tensors[t].use); });
-  return g.tensors[found == o.in.end() ? o.in.front() : *found].shape.n;
+  return domain_of(g, o).batch.end;
 }
 
 // When an operator is computed: whole before the first part that needs it, in parts, or whole at the end.

@@ -9,8 +9,8 @@ namespace {
 
 using images = std::pair<std::int64_t, std::int64_t>;
 
-images images_of(const dims& shape, const region& r) {
-  return r.along == axis::batch ? images{r.begin, r.end} : images{0, shape.n};
+images images_of(const region& r) {
+  return {r.batch.begin, r.batch.end};
 }
 
 // The accesses of every position.
@@ -26,7 +26,7 @@ void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touc
   for (tensor_id t = 0; t < g.tensors.size(); ++t) borders[t] = {0, g.tensors[t].shape.n};
   for (const std::vector<access>& at : touched) {
     for (const access& a : at) {
-      const images r = images_of(g.tensors[a.what].shape, a.where);
+      const images r = images_of(a.where);
       for (const std::int64_t b : {r.first, r.second}) {
         if (b > 0 && b < g.tensors[a.what].shape.n) borders[a.what].push_back(b);
       }
@@ -134,7 +134,7 @@ use_table uses_of(const graph& g, std::vector<compute> order) {
   for (position at = 0; at < table.end(); ++at) {
     std::vector<touched_part>& here = table.of_position.emplace_back();
     for (const access& a : touched[static_cast<std::size_t>(at)]) {
-      const images r = images_of(g.tensors[a.what].shape, a.where);
+      const images r = images_of(a.where);
       for (part_id p = table.first_part[a.what]; p < table.first_part[a.what + 1]; ++p) {
         if (table.parts[p].begin < r.second && r.first < table.parts[p].end) note(here, p, a.mode);
       }
@@ -146,18 +146,10 @@ use_table uses_of(const graph& g, std::vector<compute> order) {
   return table;
 }
 
-slice slice_of(const graph& g, const tensor_part& part) {
-  const std::int64_t extent = g.tensors[part.what].shape.n, size = part.end - part.begin;
-  if (size == extent) return {};
-  const std::int64_t about = (extent + size / 2) / size;
-  for (const std::int64_t of : {about, about - 1, about + 1}) {
-    for (std::int64_t i = 0; of > 1 && of <= extent && i < of; ++i) {
-      if (extent * i / of == part.begin && extent * (i + 1) / of == part.end)
-        return batch_part(extent, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(of));
-    }
-  }
-  throw std::invalid_argument("images " + std::to_string(part.begin) + " to " + std::to_string(part.end) +
-                              " of tensor " + g.tensors[part.what].name + " are no part of equal ones");
+box box_of(const graph& g, const tensor_part& part) {
+  region r = whole_of(g.tensors[part.what].shape);
+  r.batch = {part.begin, part.end};
+  return box_of(g.tensors[part.what].shape, r);
 }
 
 std::vector<gap> gaps_of(const graph& g, const use_table& uses) {

@@ -43,8 +43,8 @@ struct use_table {
 // Throws std::invalid_argument, naming the operator, where one cannot be cut as the order says.
 use_table uses_of(const graph& g, std::vector<compute> order);
 
-// A part as actions name it. Throws std::invalid_argument where parts are not of one size.
-slice slice_of(const graph& g, const tensor_part& part);
+// A part as actions name it.
+box box_of(const graph& g, const tensor_part& part);
 
 // A stretch between consecutive uses of a part. `last` is -1 before the first use of what starts at home
 // (inputs, labels, parameters), `next` the order's size behind the last use of what must be kept.

@@ -37,8 +37,9 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
     t.mode = x.what.mode;
     t.phase = i < phases.size() ? phases[i] : touch_phase::streamed;
     t.is_input = i < o.in.size();
-    for (const range& r : runs_of(run.network.tensors[x.what.what], x.what.where)) {
-      t.runs.push_back({x.at.offset + r.offset, r.bytes});
+    const std::vector<range> runs = runs_of(run.network.tensors[x.what.what], x.what.where);
+    for (const range& r : runs) {
+      t.runs.push_back({x.at.offset + r.offset - runs.front().offset, r.bytes});
       t.bytes += r.bytes;
     }
     const auto twin = std::ranges::find_if(all, [&](const touched_operand& a) { return same_bytes(a, t); });

@@ -31,7 +31,7 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
                                 " operators but the plan computes number " + std::to_string(c.what));
   }
-  return cost_of(run.costs, run.on, run.cost_of_slice, c).time;
+  return cost_of(run.network, run.costs, run.on, run.cost_of_slice, c).time;
 }
 
 step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
@@ -42,12 +42,12 @@ step_cost run_compute(const simulated_run& run, const step& s, managed_memory& m
 
 step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
   byte_count bytes = 0;
-  for (const movement& m : s.moves) bytes += m.device.bytes;
+  for (const pitched_copy& c : s.copies) bytes += bytes_of(c);
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
   const machine& on = run.on;
   const std::uint64_t rate = to_device ? on.link_to_device_bytes_per_s : on.link_to_host_bytes_per_s;
   const char* name = to_device ? "link_to_device_bytes_per_s" : "link_to_host_bytes_per_s";
-  const nanoseconds calls = static_cast<nanoseconds>(s.moves.size()) * on.copy_ns;
+  const nanoseconds calls = static_cast<nanoseconds>(s.copies.size()) * on.copy_ns;
   return {calls + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
@@ -74,7 +74,7 @@ step_cost run_twin(const simulated_run& run, const step& s, bool to_device, mana
   }
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
   count(traffic, moved);
-  const std::uint64_t rate = to_device ? rate_from_twin(on) : rate_to_twin(on);
+  const std::uint64_t rate = s.pace_bytes_per_s;
   const char* name = to_device ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s";
   const nanoseconds copying =
       static_cast<nanoseconds>(s.moves.size()) * on.launch_ns + time_for(bytes, rate, on, name);
@@ -89,10 +89,11 @@ std::uint64_t average_rate(const managed_traffic& t) {
       time_at(bytes, static_cast<std::uint64_t>(t.time)));  // bytes * 1e9 / time
 }
 
-managed_traffic evict_in_pieces(range what, managed_memory& memory) {
+managed_traffic evict_in_calls(range what, byte_count call, managed_memory& memory) {
   managed_traffic all;
-  for (byte_count at = 0; at < what.bytes; at += eviction_call_bytes) {
-    all += memory.prefetch_to_host({what.offset + at, std::min(eviction_call_bytes, what.bytes - at)});
+  const byte_count most = call == 0 ? what.bytes : call;
+  for (byte_count at = 0; at < what.bytes; at += most) {
+    all += memory.prefetch_to_host({what.offset + at, std::min(most, what.bytes - at)});
   }
   return all;
 }
@@ -101,7 +102,7 @@ step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
   for (const movement& m : s.moves) {
     std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device, true); },
-                          [&](const evict&) { traffic += evict_in_pieces(m.device, memory); },
+                          [&](const evict&) { traffic += evict_in_calls(m.device, s.call_bytes, memory); },
                           [&](const discard&) { traffic += memory.discard(m.device); },
                           [&](const advise& a) { memory.advise(m.device, a.hint); }, [](const compute&) {}},
                s.what);

@@ -32,12 +32,12 @@ struct step_cost {
 
 // Applies the step to the managed memory, adds what it moved to `moved` and prices it.
 //
-// A compute takes what cost_of() says, during which it stalls for the faults and evictions of its managed operands, each touched once in the
-// order of the operands, and for what it reads and writes over the link. Of a sliced operand only
-// the bytes of its region are touched. Faults do not contend for the link with the transfers
-// of other lanes: they leave most of it idle. Managed memory is evicted in calls of eviction_call_bytes.
-// Advice costs nothing; a discard of staged data neither. A twinned tensor is copied by a kernel, at the rate
-// at which kernels use the link.
+// A compute takes what cost_of() says, during which it stalls for the faults and evictions of its managed
+// operands, each touched once in the order of the operands, and for what it reads and writes over the link.
+// Of an operand only the bytes of its region are touched. Faults do not contend for the link with the
+// transfers of other lanes: they leave most of it idle. Managed memory is evicted in the calls that the step
+// names. Advice costs nothing; a discard of staged data neither. A twinned tensor is copied by a kernel, at
+// the step's pace.
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
 
 }  // namespace um

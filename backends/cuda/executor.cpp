@@ -1,5 +1,7 @@
 #include "backends/cuda/executor.hpp"
 
+#include <driver_functions.h>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -335,17 +337,14 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
   if (!s.needed) return;
   if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) return move_twin(s, on);
   const bool managed = is_managed(s.home);
+  for (const pitched_copy& c : s.copies) copy(c, on);
   for (const movement& m : s.moves) {
     const managed_range there{managed_.data() + m.device.offset, m.device.bytes};
-    std::byte* const here = device_.data() + m.device.offset;
-    std::byte* const home = pinned_.data() + m.pinned_offset;
     std::visit(overloaded{[&](const prefetch&) {
-                            if (managed) return prefetch_to_device(there, on_.device(), on);
-                            check(cudaMemcpyAsync(here, home, m.device.bytes, cudaMemcpyHostToDevice, on));
+                            if (managed) prefetch_to_device(there, on_.device(), on);
                           },
                           [&](const evict&) {
-                            if (managed) return evict_in_pieces(there, on);
-                            check(cudaMemcpyAsync(home, here, m.device.bytes, cudaMemcpyDeviceToHost, on));
+                            if (managed) evict_in_pieces(there, on);
                           },
                           [](const discard&) {},  // by the keeper of room
                           [&](const advise& a) {  // in force for the whole run: said once
@@ -369,18 +368,29 @@ std::byte* executor::base_of(space where) const {
   return nullptr;
 }
 
-// The offset is that of the whole tensor's first element, which may lie before the arena when only
-// a later part is resident: unsigned arithmetic wraps back once the part's own offset is added.
 std::byte* executor::address_of(const operand& o) const {
-  const byte_count offset = o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where);
-  return base_of(o.at.where) + offset;
+  return base_of(o.at.where) + o.at.offset;
+}
+
+void executor::copy(const pitched_copy& c, cudaStream_t on) const {
+  std::byte* const from = base_of(c.from.where) + c.from.offset;
+  std::byte* const to = base_of(c.to.where) + c.to.offset;
+  if (c.height * c.depth == 1) {
+    check(cudaMemcpyAsync(to, from, c.width, cudaMemcpyDefault, on));
+    return;
+  }
+  cudaMemcpy3DParms how{};
+  how.srcPtr = make_cudaPitchedPtr(from, c.from_pitch, c.width, c.from_slice / c.from_pitch);
+  how.dstPtr = make_cudaPitchedPtr(to, c.to_pitch, c.width, c.to_slice / c.to_pitch);
+  how.extent = make_cudaExtent(c.width, c.height, c.depth);
+  how.kind = cudaMemcpyDefault;
+  check(cudaMemcpy3DAsync(&how, on));
 }
 
 // The largest of 16, 4, 2 and 1 bytes that every operand's address is a multiple of.
 std::uint32_t executor::alignment_of(const step& s) const {
   byte_count all = 16;
-  for (const operand& o : s.operands)
-    all |= o.at.offset + first_byte_of(g_.tensors[o.what.what], o.what.where);
+  for (const operand& o : s.operands) all |= o.at.offset;
   for (const std::uint32_t multiple : {16U, 4U, 2U}) {
     if (all % multiple == 0) return multiple;
   }

@@ -112,6 +112,7 @@ class executor {
 
   std::byte* base_of(space where) const;
   std::byte* address_of(const operand& o) const;
+  void copy(const pitched_copy& c, cudaStream_t on) const;
   std::uint32_t alignment_of(const step& s) const;
   void read(address from, byte_count offset, std::span<std::byte> to) const;
   void write_values(const std::filesystem::path& folder) const;

@@ -36,6 +36,7 @@ void executor::fill_counters(counters& moved) const {
     if (!s.needed) continue;
     byte_count bytes = 0;
     for (const movement& m : s.moves) bytes += m.device.bytes;
+    for (const pitched_copy& c : s.copies) bytes += bytes_of(c);
     const bool managed = s.home == residence::managed;
     if (std::holds_alternative<prefetch>(s.what)) (managed ? prefetched : copied_in) += bytes;
     if (std::holds_alternative<evict>(s.what)) (managed ? evicted : copied_out) += bytes;

@@ -25,7 +25,7 @@ engine own_kernel(byte_count workspace, Launch launch) {
           }};
 }
 
-// The operands of one slice of one operator: what each kind's chooser works from.
+// The operands of one part of one operator: what each kind's chooser works from.
 struct site {
   session& on;
   const graph& g;
@@ -35,12 +35,7 @@ struct site {
   byte_count workspace_cap;
 
   const tensor& whole(std::size_t operand) const { return g.tensors[touched[operand].what]; }
-  dims shape(std::size_t operand) const {
-    dims part = whole(operand).shape;
-    const region& r = touched[operand].where;
-    if (r.along == axis::batch) part.n = r.end - r.begin;
-    return part;
-  }
+  dims shape(std::size_t operand) const { return shape_of(touched[operand].where, whole(operand).shape.w); }
   kernels::form form_of(std::size_t operand) const {
     return {shape(operand), whole(operand).type, whole(operand).order};
   }
@@ -289,19 +284,14 @@ struct chooser {
 
 }  // namespace
 
-engine choose_engine(session& on, const graph& g, const op& o, const slice& s, std::uint32_t alignment,
+engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
-  if (!is_whole(s) && s.along != axis::batch) {
-    throw unsupported("operator " + o.name + ": the CUDA backend cuts along the batch only, not along " +
-                      std::string(to_text(s.along)));
+  if (part != box{part.batch, {}, {}, {}}) {
+    throw unsupported("operator " + o.name + ": the CUDA backend cuts along the batch only, not as in " +
+                      to_text(part));
   }
-  const site at{on, g, o, accesses_of(g, o, s), alignment, workspace_cap};
+  const site at{on, g, o, accesses_of(g, o, part), alignment, workspace_cap};
   return std::visit(chooser{at}, o.what);
-}
-
-byte_count first_byte_of(const tensor& t, const region& r) {
-  if (r.along != axis::batch || r.begin == 0) return 0;
-  return bytes_of(t) / static_cast<byte_count>(t.shape.n) * static_cast<byte_count>(r.begin);
 }
 
 bool same_work(const graph& g, const op& a, const op& b) {

@@ -31,22 +31,66 @@ std::uint32_t id_of(fields& f, const ids_by_name& ids, std::string_view kind) {
                                       near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
 
-// --- slices; the whole is written as nothing ---
+// --- parts; the whole, and all of an axis, are written as nothing ---
 
-void write_slice(json& out, const slice& s) {
-  if (s != slice{}) out["slice"] = {{"along", to_text(s.along)}, {"part", s.part}, {"of", s.of}};
+void write_part(json& out, const box& b) {
+  if (is_whole(b)) return;
+  json part = json::object();
+  const auto write = [&](axis along, const interval& i) {
+    if (!is_all(i)) part[std::string(to_text(along))] = {i.begin, i.end};
+  };
+  write(axis::batch, b.batch);
+  write(axis::channel, b.channel);
+  write(axis::row, b.row);
+  write(axis::reduction, b.reduction);
+  out["part"] = std::move(part);
 }
 
-slice slice_from(fields& f) {
-  if (!f.has("slice")) return {};
+interval interval_from(fields& f, axis along) {
+  const std::string name(to_text(along));
+  if (!f.has(name)) return {};
+  const auto ends = f.list(name);
+  const auto end = [&](std::size_t i) { return as_integer(*ends[i].first, ends[i].second, 0, most_integer); };
+  if (ends.size() != 2 || end(0) >= end(1))
+    refuse(f.where(name), "wants a range [begin, end) such as [0, 8]");
+  return {end(0), end(1)};
+}
+
+box part_from(fields& f) {
+  fields p = f.object("part");
+  const box b{interval_from(p, axis::batch), interval_from(p, axis::channel), interval_from(p, axis::row),
+              interval_from(p, axis::reduction)};
+  p.finish();
+  return b;
+}
+
+// As files once said it: part `part` of `of` along one axis of `extents`.
+box slice_from(fields& f, const box& extents) {
   fields s = f.object("slice");
-  constexpr std::int64_t most_parts = std::numeric_limits<std::uint32_t>::max();
-  slice part;
-  part.along = as_choice(s.at("along"), s.where("along"), {axis::batch, axis::channel, axis::row});
-  part.of = static_cast<std::uint32_t>(s.integer("of", 1, most_parts));
-  part.part = static_cast<std::uint32_t>(s.integer("part", 0, part.of - 1));
+  const axis along = as_choice(s.at("along"), s.where("along"), {axis::batch, axis::channel, axis::row});
+  const auto of =
+      static_cast<std::uint32_t>(s.integer("of", 1, std::int64_t{std::numeric_limits<std::uint32_t>::max()}));
+  const auto part = static_cast<std::uint32_t>(s.integer("part", 0, std::int64_t{of} - 1));
   s.finish();
-  return part;
+  box b;
+  try {
+    if (along == axis::batch) b.batch = part_of(extents.batch.end, part, of);
+    if (along == axis::channel) b.channel = part_of(extents.channel.end, part, of);
+    if (along == axis::row) b.row = part_of(extents.row.end, part, of);
+  } catch (const std::invalid_argument& error) {
+    refuse(f.where("slice"), error.what());
+  }
+  return b;
+}
+
+// `extents`: all of what is cut.
+box box_from(fields& f, const box& extents) {
+  if (f.has("slice")) return slice_from(f, extents);
+  return f.has("part") ? part_from(f) : box{};
+}
+
+box extents_of(const dims& shape) {
+  return {{0, shape.n}, {0, shape.c}, {0, shape.h}, {}};
 }
 
 // --- actions ---
@@ -54,7 +98,7 @@ slice slice_from(fields& f) {
 json json_of(const graph& g, const action& a) {
   const auto moved = [&](const char* verb, const auto& m) {
     json out{{"do", verb}, {"what", g.tensors[m.what].name}};
-    write_slice(out, m.part);
+    write_part(out, m.part);
     return out;
   };
   return std::visit(
@@ -66,31 +110,46 @@ json json_of(const graph& g, const action& a) {
                  [&](const discard& d) { return moved("discard", d); },
                  [&](const compute& c) {
                    json out{{"do", "compute"}, {"what", g.ops[c.what].name}};
-                   write_slice(out, c.part);
+                   write_part(out, c.part);
+                   if (c.workspace != as_profiled) out["workspace_bytes"] = c.workspace;
                    return out;
                  }},
       a);
 }
 
-action action_of_verb(fields& f, const ids_by_name& tensors, const ids_by_name& ops) {
+// A graph, and its names.
+struct named_graph {
+  const graph& g;
+  ids_by_name tensors = ids_of(g.tensors), ops = ids_of(g.ops);
+};
+
+action compute_from(fields& f, const named_graph& of) {
+  compute c;
+  c.what = id_of(f, of.ops, "operator");
+  c.part = box_from(f, domain_of(of.g, of.g.ops[c.what]));
+  if (f.has("workspace_bytes")) c.workspace = static_cast<byte_count>(f.integer("workspace_bytes", 0));
+  return c;
+}
+
+action action_of_verb(fields& f, const named_graph& of) {
   const std::size_t verb =
       as_one_of(f.at("do"), f.where("do"), {"advise", "prefetch", "evict", "discard", "compute"});
-  if (verb == 4) return compute{id_of(f, ops, "operator"), slice_from(f)};
-  const tensor_id what = id_of(f, tensors, "tensor");
+  if (verb == 4) return compute_from(f, of);
+  const tensor_id what = id_of(f, of.tensors, "tensor");
   if (verb == 0) {
     return advise{what, as_choice(f.at("hint"), f.where("hint"),
                                   {advice::read_mostly, advice::preferred_device, advice::preferred_host,
                                    advice::accessed_by_device})};
   }
-  const slice part = slice_from(f);
+  const box part = box_from(f, extents_of(of.g.tensors[what].shape));
   if (verb == 1) return prefetch{what, part};
   if (verb == 2) return evict{what, part};
   return discard{what, part};
 }
 
-action action_from(const json& value, const place& at, const ids_by_name& tensors, const ids_by_name& ops) {
+action action_from(const json& value, const place& at, const named_graph& of) {
   fields f(value, at);
-  action a = action_of_verb(f, tensors, ops);
+  action a = action_of_verb(f, of);
   f.finish();
   return a;
 }
@@ -108,9 +167,9 @@ void read_homes(fields& f, const graph& g, memory_plan& plan) {
 }
 
 void read_actions(fields& f, const graph& g, memory_plan& plan) {
-  const ids_by_name tensors = ids_of(g.tensors), ops = ids_of(g.ops);
+  const named_graph names{g};
   for (const auto& [value, at] : f.list("actions")) {
-    plan.actions.push_back(action_from(*value, at, tensors, ops));
+    plan.actions.push_back(action_from(*value, at, names));
   }
 }
 

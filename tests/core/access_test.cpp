@@ -7,14 +7,41 @@
 namespace um {
 namespace {
 
-constexpr slice batch_part{axis::batch, 1, 2};
-constexpr slice channel_part{axis::channel, 1, 2};
-constexpr slice row_part{axis::row, 1, 2};
+// Part `part` of `of` along one axis of an operator.
+struct slice {
+  axis along = axis::batch;
+  std::uint32_t part = 0, of = 1;
+};
+constexpr slice batch_half{axis::batch, 1, 2};
+constexpr slice channel_half{axis::channel, 1, 2};
+constexpr slice row_half{axis::row, 1, 2};
+
+interval& range_of(box& b, axis along) {
+  return along == axis::batch     ? b.batch
+         : along == axis::channel ? b.channel
+         : along == axis::row     ? b.row
+                                  : b.reduction;
+}
+
+// An access, and the shape of its tensor.
+struct seen : access {
+  dims shape;
+};
 
 struct single {
   graph g;
   const op& o() const { return g.ops[0]; }
-  std::vector<access> cut(const slice& s) const { return accesses_of(g, g.ops[0], s); }
+  box part(const slice& s) const {
+    box all = domain_of(g, o()), b;
+    range_of(b, s.along) = part_of(range_of(all, s.along).end, s.part, s.of);
+    return b;
+  }
+  std::vector<seen> cut(const box& b) const {
+    std::vector<seen> all;
+    for (const access& a : accesses_of(g, o(), b)) all.push_back({a, g.tensors[a.what].shape});
+    return all;
+  }
+  std::vector<seen> cut(const slice& s) const { return cut(part(s)); }
 };
 
 // One operator over tensors of the given shapes: its inputs, then its outputs.
@@ -29,25 +56,22 @@ single operator_over(op_attributes what, std::vector<dims> shapes, std::size_t i
   return s;
 }
 
-void expect_regions(const std::vector<access>& got, const std::vector<region>& wanted) {
+void expect_regions(const std::vector<seen>& got, const std::vector<box>& wanted) {
   ASSERT_EQ(got.size(), wanted.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].where, wanted[i]) << "operand " << i << ": " << to_text(got[i].where.along) << " ["
-                                       << got[i].where.begin << ", " << got[i].where.end << ")";
+    EXPECT_EQ(got[i].where, region_of(got[i].shape, wanted[i]))
+        << "operand " << i << ": " << to_text(got[i].shape, got[i].where) << ", not " << to_text(wanted[i]);
   }
 }
 
-constexpr region over(axis along, std::int64_t begin, std::int64_t end) {
-  return {along, begin, end};
+constexpr box batch_of(std::int64_t begin, std::int64_t end) {
+  return {{begin, end}, {}, {}, {}};
 }
-constexpr region batch_of(std::int64_t begin, std::int64_t end) {
-  return over(axis::batch, begin, end);
+constexpr box channels(std::int64_t begin, std::int64_t end) {
+  return {{}, {begin, end}, {}, {}};
 }
-constexpr region channels(std::int64_t begin, std::int64_t end) {
-  return over(axis::channel, begin, end);
-}
-constexpr region rows(std::int64_t begin, std::int64_t end) {
-  return over(axis::row, begin, end);
+constexpr box rows(std::int64_t begin, std::int64_t end) {
+  return {{}, {}, {begin, end}, {}};
 }
 
 // AlexNet's first layer in small: 11 x 11 windows, stride 4, padding 2 over 39 rows: 9 rows out.
@@ -64,48 +88,73 @@ single strided_backward_filter() {
   return operator_over(convolution_backward_filter{strided}, {x, y, w}, 2);
 }
 
-TEST(Slice, PartsCoverTheExtentInOrder) {
-  std::int64_t next = 0;
-  for (std::uint32_t part = 0; part < 3; ++part) {
-    const region r = region_of({10, 1, 1, 1}, {axis::batch, part, 3});
-    EXPECT_EQ(r.begin, next);
-    EXPECT_GT(r.end, r.begin);
-    next = r.end;
-  }
-  EXPECT_EQ(next, 10);
-}
-
-TEST(Slice, PartsOfAMultipleNest) {
-  for (std::uint32_t part = 0; part < 3; ++part) {
-    const region coarse = region_of({10, 1, 1, 1}, {axis::batch, part, 3});
-    EXPECT_EQ(coarse.begin, region_of({10, 1, 1, 1}, {axis::batch, 2 * part, 6}).begin);
-    EXPECT_EQ(coarse.end, region_of({10, 1, 1, 1}, {axis::batch, 2 * part + 1, 6}).end);
+TEST(Part, PartsCoverTheExtentInOrder) {
+  for (const std::uint32_t of : {3U, 5U, 7U}) {
+    std::int64_t next = 0;
+    for (std::uint32_t part = 0; part < of; ++part) {
+      const interval i = part_of(10, part, of);
+      EXPECT_EQ(i.begin, next);
+      EXPECT_GE(i.size(), 10 / of);
+      EXPECT_LE(i.size(), 10 / of + 1);
+      next = i.end;
+    }
+    EXPECT_EQ(next, 10);
   }
 }
 
-TEST(Slice, LargeExtentsDoNotOverflow) {
+TEST(Part, PartsOfAMultipleNest) {
+  for (std::uint32_t part = 0; part < 3; ++part) {
+    const interval coarse = part_of(10, part, 3);
+    EXPECT_EQ(coarse.begin, part_of(10, 2 * part, 6).begin);
+    EXPECT_EQ(coarse.end, part_of(10, 2 * part + 1, 6).end);
+  }
+}
+
+TEST(Part, LargeExtentsDoNotOverflow) {
   const std::int64_t extent = 1LL << 62;
-  const region last = region_of({extent, 1, 1, 1}, {axis::batch, 0xFFFFFFFE, 0xFFFFFFFF});
-  EXPECT_EQ(last.end, extent);
+  EXPECT_EQ(part_of(extent, 0xFFFFFFFE, 0xFFFFFFFF).end, extent);
 }
 
-TEST(Slice, RefusesPartsThatDoNotExist) {
-  EXPECT_THROW(region_of(x, {axis::batch, 2, 2}), std::invalid_argument);
-  EXPECT_THROW(region_of(x, {axis::batch, 0, 0}), std::invalid_argument);
-  EXPECT_THROW(region_of(x, {axis::batch, 0, 5}), std::invalid_argument);
+TEST(Part, RefusesPartsThatDoNotExist) {
+  EXPECT_THROW(batch_part(4, 2, 2), std::invalid_argument);
+  EXPECT_THROW(batch_part(4, 0, 0), std::invalid_argument);
+  EXPECT_THROW(batch_part(4, 0, 5), std::invalid_argument);
+  EXPECT_EQ(batch_part(4, 0, 1), box{});
+}
+
+TEST(Region, RefusesRangesThatDoNotExist) {
+  EXPECT_EQ(region_of(x, box{}), whole_of(x));
+  EXPECT_THROW(region_of(x, batch_of(1, 1)), std::invalid_argument);
+  EXPECT_THROW(region_of(x, batch_of(3, 2)), std::invalid_argument);
+  EXPECT_THROW(region_of(x, channels(0, 4)), std::invalid_argument);
+  EXPECT_THROW(region_of(x, rows(-1, 2)), std::invalid_argument);
+  EXPECT_THROW(region_of(x, box{{}, {}, {}, {0, 1}}), std::invalid_argument);
+}
+
+TEST(Region, MeetsAndContains) {
+  const region a{{0, 2}, {0, 3}, {0, 10}}, b{{1, 4}, {0, 3}, {5, 20}};
+  EXPECT_EQ(intersection(a, b), (region{{1, 2}, {0, 3}, {5, 10}}));
+  EXPECT_EQ(intersection(a, {{2, 4}, {0, 3}, {0, 39}}), std::nullopt);
+  EXPECT_TRUE(contains(whole_of(x), a));
+  EXPECT_FALSE(contains(a, b));
+  EXPECT_EQ(relative_to(b, {{1, 4}, {0, 3}, {4, 39}}), (region{{0, 3}, {0, 3}, {1, 16}}));
+  EXPECT_EQ(region_of(x, box_of(x, a)), a);
+  EXPECT_EQ(to_text(x, a), "[batch 0:2, row 0:10]");
 }
 
 TEST(Region, CountsBytes) {
   const tensor t{"x", x, dtype::f32, role::input};
-  EXPECT_EQ(bytes_of(t, batch_of(1, 3)), 2U * 3 * 39 * 39 * 4);
-  EXPECT_EQ(bytes_of(t, channels(0, 3)), bytes_of(t));
-  EXPECT_EQ(bytes_of(t, rows(5, 6)), 4U * 3 * 39 * 4);
-  EXPECT_TRUE(is_whole(x, rows(0, 39)));
-  EXPECT_FALSE(is_whole(x, rows(0, 38)));
+  const auto bytes = [&](const box& b) { return bytes_of(t, region_of(x, b)); };
+  EXPECT_EQ(bytes(batch_of(1, 3)), 2U * 3 * 39 * 39 * 4);
+  EXPECT_EQ(bytes(channels(0, 3)), bytes_of(t));
+  EXPECT_EQ(bytes(rows(5, 6)), 4U * 3 * 39 * 4);
+  EXPECT_EQ(bytes({{1, 3}, {0, 2}, {5, 8}, {}}), 2U * 2 * 3 * 39 * 4);
+  EXPECT_TRUE(is_whole(x, region_of(x, rows(0, 39))));
+  EXPECT_FALSE(is_whole(x, region_of(x, rows(0, 38))));
 }
 
 TEST(Accesses, WholeReadsInputsAndWritesOutputs) {
-  const auto all = strided_convolution().cut({});
+  const auto all = strided_convolution().cut(box{});
   expect_regions(all, {batch_of(0, 4), batch_of(0, 8), batch_of(0, 1), batch_of(0, 4)});
   EXPECT_EQ(all[2].mode, access_mode::read);
   EXPECT_EQ(all[3].mode, access_mode::write);
@@ -114,19 +163,19 @@ TEST(Accesses, WholeReadsInputsAndWritesOutputs) {
 
 TEST(Accesses, Convolution) {
   const single s = strided_convolution();
-  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(0, 8), batch_of(0, 1), batch_of(2, 4)});
-  expect_regions(s.cut(channel_part), {batch_of(0, 4), batch_of(4, 8), channels(4, 8), channels(4, 8)});
+  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(0, 8), batch_of(0, 1), batch_of(2, 4)});
+  expect_regions(s.cut(channel_half), {batch_of(0, 4), batch_of(4, 8), channels(4, 8), channels(4, 8)});
   // Output rows 3 to 5 start at input rows 10, 14 and 18 and reach 11 rows down.
-  expect_regions(s.cut({axis::row, 1, 3}), {rows(10, 29), batch_of(0, 8), batch_of(0, 1), rows(3, 6)});
+  expect_regions(s.cut(slice{axis::row, 1, 3}), {rows(10, 29), batch_of(0, 8), batch_of(0, 1), rows(3, 6)});
   // The first and last part reach into the padding, which is not there to be read.
-  expect_regions(s.cut({axis::row, 0, 3}), {rows(0, 17), batch_of(0, 8), batch_of(0, 1), rows(0, 3)});
-  expect_regions(s.cut({axis::row, 2, 3}), {rows(22, 39), batch_of(0, 8), batch_of(0, 1), rows(6, 9)});
+  expect_regions(s.cut(slice{axis::row, 0, 3}), {rows(0, 17), batch_of(0, 8), batch_of(0, 1), rows(0, 3)});
+  expect_regions(s.cut(slice{axis::row, 2, 3}), {rows(22, 39), batch_of(0, 8), batch_of(0, 1), rows(6, 9)});
 }
 
 TEST(Accesses, ConvolutionBackwardData) {
   const single s = strided_backward_data();
-  expect_regions(s.cut(batch_part), {batch_of(0, 8), batch_of(2, 4), batch_of(2, 4)});
-  expect_regions(s.cut({axis::channel, 2, 3}), {channels(2, 3), batch_of(0, 4), channels(2, 3)});
+  expect_regions(s.cut(batch_half), {batch_of(0, 8), batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(s.cut(slice{axis::channel, 2, 3}), {channels(2, 3), batch_of(0, 4), channels(2, 3)});
 }
 
 // Against the definition: a row of dy is needed if its window meets a row of the part.
@@ -140,146 +189,146 @@ TEST(Accesses, ConvolutionBackwardDataTakesTheRowsWhoseWindowsMeet) {
       first = std::min(first, i);
       last = std::max(last, i);
     }
-    const auto all = s.cut({axis::row, part, 39});
+    const auto all = s.cut(slice{axis::row, part, 39});
     expect_regions(all, {batch_of(0, 8), rows(first, last + 1), rows(part, part + 1)});
   }
 }
 
 TEST(Accesses, ConvolutionBackwardFilter) {
   const single s = strided_backward_filter();
-  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 8)});
-  expect_regions(s.cut({axis::channel, 3, 8}), {batch_of(0, 4), channels(3, 4), batch_of(3, 4)});
-  expect_regions(s.cut({axis::row, 1, 3}), {rows(10, 29), rows(3, 6), batch_of(0, 8)});
+  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 8)});
+  expect_regions(s.cut(slice{axis::channel, 3, 8}), {batch_of(0, 4), channels(3, 4), batch_of(3, 4)});
+  expect_regions(s.cut(slice{axis::row, 1, 3}), {rows(10, 29), rows(3, 6), batch_of(0, 8)});
 }
 
 TEST(Accesses, SummedGradientsAccumulateFromTheSecondPartOn) {
   const single s = strided_backward_filter();
-  EXPECT_EQ(s.cut({axis::batch, 0, 2}).back().mode, access_mode::write);
-  EXPECT_EQ(s.cut({axis::batch, 1, 2}).back().mode, access_mode::accumulate);
-  EXPECT_EQ(s.cut({axis::row, 2, 9}).back().mode, access_mode::accumulate);
-  EXPECT_EQ(s.cut({axis::channel, 1, 2}).back().mode, access_mode::write);
+  EXPECT_EQ(s.cut(slice{axis::batch, 0, 2}).back().mode, access_mode::write);
+  EXPECT_EQ(s.cut(slice{axis::batch, 1, 2}).back().mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut(slice{axis::row, 2, 9}).back().mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut(slice{axis::channel, 1, 2}).back().mode, access_mode::write);
 }
 
 TEST(Accesses, BiasBackward) {
   const single s = operator_over(bias_backward{}, {y, b}, 1);
-  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(0, 1)});
-  expect_regions(s.cut(channel_part), {channels(4, 8), channels(4, 8)});
-  expect_regions(s.cut(row_part), {rows(4, 9), batch_of(0, 1)});
-  EXPECT_EQ(s.cut(row_part).back().mode, access_mode::accumulate);
-  EXPECT_EQ(s.cut(channel_part).back().mode, access_mode::write);
+  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(0, 1)});
+  expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8)});
+  expect_regions(s.cut(row_half), {rows(4, 9), batch_of(0, 1)});
+  EXPECT_EQ(s.cut(row_half).back().mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut(channel_half).back().mode, access_mode::write);
 }
 
 TEST(Accesses, Relu) {
   const single forward = operator_over(relu{}, {y, y}, 1);
-  expect_regions(forward.cut(row_part), {rows(4, 9), rows(4, 9)});
+  expect_regions(forward.cut(row_half), {rows(4, 9), rows(4, 9)});
   const single backward = operator_over(relu_backward{}, {y, y, y}, 2);
-  expect_regions(backward.cut(channel_part), {channels(4, 8), channels(4, 8), channels(4, 8)});
+  expect_regions(backward.cut(channel_half), {channels(4, 8), channels(4, 8), channels(4, 8)});
 }
 
 TEST(Accesses, MaxPoolOverlapsAndClips) {
   // 10 rows, window 3, stride 2: rounded up there are 5 windows, and the last is clipped.
   const dims in{2, 4, 10, 10}, out{2, 4, 5, 5};
   const single forward = operator_over(max_pool{3, 2, 0}, {in, out, out}, 1);
-  expect_regions(forward.cut(batch_part), {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2)});
-  expect_regions(forward.cut(channel_part), {channels(2, 4), channels(2, 4), channels(2, 4)});
-  expect_regions(forward.cut({axis::row, 1, 5}), {rows(2, 5), rows(1, 2), rows(1, 2)});
-  expect_regions(forward.cut({axis::row, 4, 5}), {rows(8, 10), rows(4, 5), rows(4, 5)});
+  expect_regions(forward.cut(batch_half), {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2)});
+  expect_regions(forward.cut(channel_half), {channels(2, 4), channels(2, 4), channels(2, 4)});
+  expect_regions(forward.cut(slice{axis::row, 1, 5}), {rows(2, 5), rows(1, 2), rows(1, 2)});
+  expect_regions(forward.cut(slice{axis::row, 4, 5}), {rows(8, 10), rows(4, 5), rows(4, 5)});
   const single backward = operator_over(max_pool_backward{{3, 2, 0}}, {out, out, in}, 2);
-  expect_regions(backward.cut({axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(4, 5)});
-  expect_regions(backward.cut({axis::row, 5, 10}), {rows(2, 3), rows(2, 3), rows(5, 6)});
+  expect_regions(backward.cut(slice{axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(4, 5)});
+  expect_regions(backward.cut(slice{axis::row, 5, 10}), {rows(2, 3), rows(2, 3), rows(5, 6)});
 }
 
 TEST(Accesses, RowsUnderNoWindowStillNameARow) {
   // 5 rows, window 2, stride 2: no window covers the last row.
   const single s = operator_over(max_pool_backward{{2, 2, 0}}, {{1, 1, 2, 2}, {1, 1, 2, 2}, {1, 1, 5, 5}}, 2);
-  expect_regions(s.cut({axis::row, 4, 5}), {rows(1, 2), rows(1, 2), rows(4, 5)});
+  expect_regions(s.cut(slice{axis::row, 4, 5}), {rows(1, 2), rows(1, 2), rows(4, 5)});
 }
 
 TEST(Accesses, Linear) {
   const dims in{4, 6, 2, 2}, weights{10, 6, 2, 2}, bias{1, 10, 1, 1}, out{4, 10, 1, 1};
   const single forward = operator_over(linear{}, {in, weights, bias, out}, 3);
-  expect_regions(forward.cut(batch_part), {batch_of(2, 4), batch_of(0, 10), batch_of(0, 1), batch_of(2, 4)});
-  expect_regions(forward.cut(channel_part),
+  expect_regions(forward.cut(batch_half), {batch_of(2, 4), batch_of(0, 10), batch_of(0, 1), batch_of(2, 4)});
+  expect_regions(forward.cut(channel_half),
                  {batch_of(0, 4), batch_of(5, 10), channels(5, 10), channels(5, 10)});
   const single data = operator_over(linear_backward_data{}, {weights, out, in}, 2);
-  expect_regions(data.cut(batch_part), {batch_of(0, 10), batch_of(2, 4), batch_of(2, 4)});
-  expect_regions(data.cut({axis::channel, 1, 3}), {channels(2, 4), batch_of(0, 4), channels(2, 4)});
+  expect_regions(data.cut(batch_half), {batch_of(0, 10), batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(data.cut(slice{axis::channel, 1, 3}), {channels(2, 4), batch_of(0, 4), channels(2, 4)});
   const single filter = operator_over(linear_backward_filter{}, {in, out, weights}, 2);
-  expect_regions(filter.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10)});
-  EXPECT_EQ(filter.cut(batch_part).back().mode, access_mode::accumulate);
-  expect_regions(filter.cut(channel_part), {batch_of(0, 4), channels(5, 10), batch_of(5, 10)});
-  EXPECT_EQ(filter.cut(channel_part).back().mode, access_mode::write);
+  expect_regions(filter.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10)});
+  EXPECT_EQ(filter.cut(batch_half).back().mode, access_mode::accumulate);
+  expect_regions(filter.cut(channel_half), {batch_of(0, 4), channels(5, 10), batch_of(5, 10)});
+  EXPECT_EQ(filter.cut(channel_half).back().mode, access_mode::write);
 }
 
 TEST(Accesses, LinearBackwardFilterWithTheBias) {
   const single s =
       operator_over(linear_backward_filter{}, {{4, 6, 2, 2}, {4, 10, 1, 1}, {10, 6, 2, 2}, {1, 10, 1, 1}}, 2);
-  expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10), batch_of(0, 1)});
-  EXPECT_EQ(s.cut(batch_part)[3].mode, access_mode::accumulate);
-  expect_regions(s.cut(channel_part), {batch_of(0, 4), channels(5, 10), batch_of(5, 10), channels(5, 10)});
-  EXPECT_EQ(s.cut(channel_part)[3].mode, access_mode::write);
+  expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 10), batch_of(0, 1)});
+  EXPECT_EQ(s.cut(batch_half)[3].mode, access_mode::accumulate);
+  expect_regions(s.cut(channel_half), {batch_of(0, 4), channels(5, 10), batch_of(5, 10), channels(5, 10)});
+  EXPECT_EQ(s.cut(channel_half)[3].mode, access_mode::write);
 }
 
 TEST(Accesses, ReluBiasBackward) {
   const single s = operator_over(relu_bias_backward{}, {y, y, y, b}, 2);
-  expect_regions(s.cut(row_part), {rows(4, 9), rows(4, 9), rows(4, 9), batch_of(0, 1)});
-  EXPECT_EQ(s.cut(row_part)[2].mode, access_mode::write);
-  EXPECT_EQ(s.cut(row_part)[3].mode, access_mode::accumulate);
-  expect_regions(s.cut(channel_part), {channels(4, 8), channels(4, 8), channels(4, 8), channels(4, 8)});
-  EXPECT_EQ(s.cut(channel_part)[3].mode, access_mode::write);
+  expect_regions(s.cut(row_half), {rows(4, 9), rows(4, 9), rows(4, 9), batch_of(0, 1)});
+  EXPECT_EQ(s.cut(row_half)[2].mode, access_mode::write);
+  EXPECT_EQ(s.cut(row_half)[3].mode, access_mode::accumulate);
+  expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8), channels(4, 8), channels(4, 8)});
+  EXPECT_EQ(s.cut(channel_half)[3].mode, access_mode::write);
 }
 
 TEST(Accesses, MaxPoolWithBiasAndRelu) {
   const dims in{2, 4, 10, 10}, out{2, 4, 5, 5}, bias{1, 4, 1, 1};
   const single forward = operator_over(max_pool{3, 2, 0, true}, {in, bias, out, out}, 2);
-  expect_regions(forward.cut({axis::row, 1, 5}), {rows(2, 5), batch_of(0, 1), rows(1, 2), rows(1, 2)});
-  expect_regions(forward.cut(channel_part), {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
+  expect_regions(forward.cut(slice{axis::row, 1, 5}), {rows(2, 5), batch_of(0, 1), rows(1, 2), rows(1, 2)});
+  expect_regions(forward.cut(channel_half), {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
   const single backward = operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in, bias}, 3);
-  expect_regions(backward.cut(batch_part),
+  expect_regions(backward.cut(batch_half),
                  {batch_of(1, 2), batch_of(1, 2), batch_of(1, 2), batch_of(1, 2), batch_of(0, 1)});
-  EXPECT_EQ(backward.cut(batch_part)[4].mode, access_mode::accumulate);
-  expect_regions(backward.cut(channel_part),
+  EXPECT_EQ(backward.cut(batch_half)[4].mode, access_mode::accumulate);
+  expect_regions(backward.cut(channel_half),
                  {channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4), channels(2, 4)});
   // A window that meets two parts' rows would add to the bias gradient twice.
-  EXPECT_THROW(backward.cut(row_part), std::invalid_argument);
+  EXPECT_THROW(backward.cut(row_half), std::invalid_argument);
   const single alone = operator_over(max_pool_backward{{3, 2, 0, true}}, {out, out, out, in}, 3);
-  expect_regions(alone.cut({axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(1, 3), rows(4, 5)});
+  expect_regions(alone.cut(slice{axis::row, 4, 10}), {rows(1, 3), rows(1, 3), rows(1, 3), rows(4, 5)});
 }
 
 TEST(Accesses, BatchNormIsCutAlongChannelsAlone) {
-  const region half = channels(4, 8);
+  const box half = channels(4, 8);
   const single forward = operator_over(batch_norm{}, {y, b, b, y, y, b, b}, 4);
-  expect_regions(forward.cut(channel_part), {half, half, half, half, half, half, half});
+  expect_regions(forward.cut(channel_half), {half, half, half, half, half, half, half});
   const batch_norm_backward both{true, true, true};
   const single backward = operator_over(both, {y, b, b, b, b, y, y, y, y, b, b, y}, 8);
-  expect_regions(backward.cut(channel_part), std::vector<region>(12, half));
+  expect_regions(backward.cut(channel_half), std::vector<box>(12, half));
   for (const single& s : {forward, backward}) {
-    for (const access& a : s.cut(channel_part)) EXPECT_NE(a.mode, access_mode::accumulate);
-    EXPECT_THROW(s.cut(batch_part), std::invalid_argument);
-    EXPECT_THROW(s.cut(row_part), std::invalid_argument);
+    for (const access& a : s.cut(channel_half)) EXPECT_NE(a.mode, access_mode::accumulate);
+    EXPECT_THROW(s.cut(batch_half), std::invalid_argument);
+    EXPECT_THROW(s.cut(row_half), std::invalid_argument);
   }
 }
 
 TEST(Accesses, NormalizeIsCutAnywhere) {
   const single s = operator_over(normalize{}, {y, b, b, b, b, y, y}, 6);
-  const region all = batch_of(0, 1), half = batch_of(2, 4), lower = rows(4, 9), some = channels(4, 8);
-  expect_regions(s.cut(batch_part), {half, all, all, all, all, half, half});
-  expect_regions(s.cut(row_part), {lower, all, all, all, all, lower, lower});
-  expect_regions(s.cut(channel_part), {some, some, some, some, some, some, some});
+  const box all = batch_of(0, 1), half = batch_of(2, 4), lower = rows(4, 9), some = channels(4, 8);
+  expect_regions(s.cut(batch_half), {half, all, all, all, all, half, half});
+  expect_regions(s.cut(row_half), {lower, all, all, all, all, lower, lower});
+  expect_regions(s.cut(channel_half), {some, some, some, some, some, some, some});
 }
 
 TEST(Accesses, PointwiseAndMeans) {
   const single sum = operator_over(add{}, {y, y, y}, 2);
-  expect_regions(sum.cut(row_part), {rows(4, 9), rows(4, 9), rows(4, 9)});
+  expect_regions(sum.cut(row_half), {rows(4, 9), rows(4, 9), rows(4, 9)});
   const single rounded = operator_over(cast{}, {y, y}, 1);
-  expect_regions(rounded.cut(batch_part), {batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(rounded.cut(batch_half), {batch_of(2, 4), batch_of(2, 4)});
   const dims mean{4, 8, 1, 1};
   const single down = operator_over(global_average_pool{}, {y, mean}, 1);
   const single up = operator_over(global_average_pool_backward{}, {mean, y}, 1);
   for (const single& s : {down, up}) {
-    expect_regions(s.cut(batch_part), {batch_of(2, 4), batch_of(2, 4)});
-    expect_regions(s.cut(channel_part), {channels(4, 8), channels(4, 8)});
-    EXPECT_THROW(s.cut(row_part), std::invalid_argument);
+    expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(2, 4)});
+    expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8)});
+    EXPECT_THROW(s.cut(row_half), std::invalid_argument);
   }
 }
 
@@ -287,15 +336,15 @@ TEST(Accesses, PointwiseAndMeans) {
 void expect_runs(const tensor& t, const region& r) {
   std::vector<bool> wanted(bytes_of(t)), got(bytes_of(t));
   const dims s = strides_of(t);
-  const auto inside = [&](const dims& at) {
-    const std::int64_t place = extent_of(at, r.along);
-    return r.begin <= place && place < r.end;
-  };
+  const auto inside = [](const interval& i, std::int64_t at) { return i.begin <= at && at < i.end; };
   for (std::int64_t i = 0; i < elements(t.shape); ++i) {
     const dims at{i / (t.shape.c * t.shape.h * t.shape.w), i / (t.shape.h * t.shape.w) % t.shape.c,
                   i / t.shape.w % t.shape.h, i % t.shape.w};
     const auto first = static_cast<std::size_t>(at.n * s.n + at.c * s.c + at.h * s.h + at.w * s.w);
-    for (std::size_t k = 0; k < size_of(t.type); ++k) wanted[first * size_of(t.type) + k] = inside(at);
+    for (std::size_t k = 0; k < size_of(t.type); ++k) {
+      wanted[first * size_of(t.type) + k] =
+          inside(r.batch, at.n) && inside(r.channel, at.c) && inside(r.row, at.h);
+    }
   }
   for (const range& run : runs_of(t, r)) {
     for (byte_count k = 0; k < run.bytes; ++k) {
@@ -303,15 +352,19 @@ void expect_runs(const tensor& t, const region& r) {
       got[run.offset + k] = true;
     }
   }
-  EXPECT_EQ(got, wanted) << to_text(t.order) << " " << to_text(r.along) << " " << r.begin;
+  EXPECT_EQ(got, wanted) << to_text(t.order) << " " << to_text(t.shape, r);
 }
 
 TEST(Region, RunsAreWhereTheOrderPutsThem) {
+  const dims shape{3, 4, 5, 2};
+  const auto ranges_of = [](std::int64_t extent) {
+    return std::vector<interval>{{0, extent}, {0, 1}, {1, extent - 1}, {extent - 1, extent}};
+  };
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
-    for (const dtype type : {dtype::f32, dtype::bf16}) {
-      const tensor t{"x", {3, 4, 5, 2}, type, role::activation, order};
-      for (const axis along : {axis::batch, axis::channel, axis::row}) {
-        for (std::uint32_t part = 0; part < 3; ++part) expect_runs(t, region_of(t.shape, {along, part, 3}));
+    const tensor t{"x", shape, dtype::bf16, role::activation, order};
+    for (const interval& n : ranges_of(shape.n)) {
+      for (const interval& c : ranges_of(shape.c)) {
+        for (const interval& h : ranges_of(shape.h)) expect_runs(t, {n, c, h});
       }
     }
   }
@@ -320,33 +373,38 @@ TEST(Region, RunsAreWhereTheOrderPutsThem) {
 // Neighbours are told of as one: in nhwc a part of the rows is one run an image, in nchw one a channel.
 TEST(Region, RunsAreAsLongAsTheyCanBe) {
   tensor t{"x", {3, 4, 5, 2}, dtype::f32, role::activation, memory_order::nhwc};
-  EXPECT_EQ(runs_of(t, rows(1, 3)), (std::vector<range>{{32, 64}, {192, 64}, {352, 64}}));
-  EXPECT_EQ(runs_of(t, batch_of(1, 3)), (std::vector<range>{{160, 320}}));
-  EXPECT_EQ(runs_of(t, channels(1, 3)).size(), 30U);
+  const auto runs = [&](const box& b) { return runs_of(t, region_of(t.shape, b)); };
+  EXPECT_EQ(runs(rows(1, 3)), (std::vector<range>{{32, 64}, {192, 64}, {352, 64}}));
+  EXPECT_EQ(runs(batch_of(1, 3)), (std::vector<range>{{160, 320}}));
+  EXPECT_EQ(runs(channels(1, 3)).size(), 30U);
+  EXPECT_EQ(runs({{1, 2}, {}, {1, 3}, {}}).size(), 1U);
+  EXPECT_TRUE(is_dense(t, region_of(t.shape, box{{1, 2}, {}, {1, 3}, {}})));
   t.order = memory_order::nchw;
-  EXPECT_EQ(runs_of(t, rows(1, 3)).size(), 12U);
-  EXPECT_EQ(runs_of(t, channels(1, 3)), (std::vector<range>{{40, 80}, {200, 80}, {360, 80}}));
+  EXPECT_EQ(runs(rows(1, 3)).size(), 12U);
+  EXPECT_EQ(runs(channels(1, 3)), (std::vector<range>{{40, 80}, {200, 80}, {360, 80}}));
+  EXPECT_EQ(runs({{1, 2}, {1, 3}, {}, {}}), (std::vector<range>{{200, 80}}));
+  EXPECT_FALSE(is_dense(t, region_of(t.shape, channels(1, 3))));
 }
 
 TEST(Accesses, Softmax) {
   const dims logits{4, 10, 1, 1}, labels{4, 1, 1, 1}, loss{};
   const single forward = operator_over(softmax_cross_entropy{}, {logits, labels, loss, logits}, 2);
-  const auto all = forward.cut(batch_part);
+  const auto all = forward.cut(batch_half);
   expect_regions(all, {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
   EXPECT_EQ(all[2].mode, access_mode::accumulate);
   EXPECT_EQ(all[3].mode, access_mode::write);
   const single backward = operator_over(softmax_cross_entropy_backward{}, {logits, labels, logits}, 2);
-  expect_regions(backward.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(backward.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(2, 4)});
   const single both = operator_over(softmax_cross_entropy_gradient{}, {logits, labels, loss, logits}, 2);
-  expect_regions(both.cut(batch_part), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
-  EXPECT_EQ(both.cut(batch_part)[2].mode, access_mode::accumulate);
+  expect_regions(both.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(0, 1), batch_of(2, 4)});
+  EXPECT_EQ(both.cut(batch_half)[2].mode, access_mode::accumulate);
 }
 
 TEST(Accesses, UpdateIsCutAlongTheFirstExtent) {
   single s = operator_over(sgd_update{}, {w, w}, 2);
   s.g.ops[0].out = {0};
-  expect_regions(s.cut(batch_part), {batch_of(4, 8), batch_of(4, 8), batch_of(4, 8)});
-  EXPECT_EQ(s.cut(batch_part).back().mode, access_mode::write);
+  expect_regions(s.cut(batch_half), {batch_of(4, 8), batch_of(4, 8), batch_of(4, 8)});
+  EXPECT_EQ(s.cut(batch_half).back().mode, access_mode::write);
 }
 
 TEST(Accesses, RefusedCutsNameOperatorAndAxis) {
@@ -362,8 +420,11 @@ TEST(Accesses, RefusedCutsNameOperatorAndAxis) {
       {operator_over(sgd_update{}, {w, w, w}, 2), axis::row}};
   for (const auto& [s, along] : refused) {
     try {
-      s.cut({along, 0, 1});
-      s.cut({along, 0, 2});
+      box part;
+      range_of(part, along) = {0, 1};
+      s.cut(part);
+      range_of(part, along) = {1, 2};
+      s.cut(part);
       ADD_FAILURE() << kind_of(s.o().what) << " let itself be cut along " << to_text(along);
     } catch (const std::invalid_argument& reason) {
       const std::string what = reason.what();
@@ -373,16 +434,75 @@ TEST(Accesses, RefusedCutsNameOperatorAndAxis) {
   }
 }
 
-TEST(Accesses, TooManyPartsNameTheOperator) {
-  try {
-    strided_convolution().cut({axis::row, 0, 10});
-    FAIL();
-  } catch (const std::invalid_argument& reason) {
-    EXPECT_EQ(std::string(reason.what()),
-              "operator op (convolution): part 0 of 10 along row: only 9 elements to cut");
+TEST(Accesses, RangesThatDoNotExistNameTheOperator) {
+  const auto reason = [](const single& s, const box& part) -> std::string {
+    try {
+      s.cut(part);
+    } catch (const std::invalid_argument& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(reason(strided_convolution(), rows(0, 10)),
+            "operator op (convolution): there is no range 0:10 along row, which has 9 elements");
+  EXPECT_NE(reason(strided_convolution(), batch_of(2, 2)), "");
+  EXPECT_NE(reason(strided_convolution(), batch_of(-1, 2)), "");
+  EXPECT_NE(reason(strided_convolution(), box{{}, {}, {}, {2, 4}}), "");
+  convolution rectified = strided;
+  rectified.relu = true;
+  EXPECT_EQ(reason(operator_over(rectified, {x, w, b, y}, 3), box{{}, {}, {}, {0, 1}}),
+            "operator op (convolution) cannot be cut along reduction: its ReLU is of the whole sum");
+}
+
+TEST(Accesses, SeveralAxesAtOnce) {
+  const single s = strided_convolution();
+  expect_regions(s.cut(box{{1, 3}, {2, 5}, {3, 6}, {}}),
+                 {{{1, 3}, {}, {10, 29}, {}}, batch_of(2, 5), channels(2, 5), {{1, 3}, {2, 5}, {3, 6}, {}}});
+  const single filter = strided_backward_filter();
+  const auto both = filter.cut(box{{0, 2}, {}, {3, 6}, {}});
+  expect_regions(both, {{{0, 2}, {}, {10, 29}, {}}, {{0, 2}, {}, {3, 6}, {}}, batch_of(0, 8)});
+  EXPECT_EQ(both[2].mode, access_mode::accumulate) << "only the part at the origin writes";
+  EXPECT_EQ(filter.cut(box{{0, 2}, {}, {0, 3}, {}})[2].mode, access_mode::write);
+}
+
+TEST(Accesses, ReductionIsOverTheChannelsThatAreSummed) {
+  const single forward = strided_convolution();
+  const box later{{}, {}, {}, {1, 3}};
+  expect_regions(forward.cut(later), {channels(1, 3), channels(1, 3), batch_of(0, 1), batch_of(0, 4)});
+  EXPECT_EQ(forward.cut(later)[3].mode, access_mode::accumulate);
+  EXPECT_EQ(forward.cut(box{{}, {}, {}, {0, 1}})[3].mode, access_mode::write);
+  const single data = strided_backward_data();
+  expect_regions(data.cut(box{{}, {}, {}, {2, 6}}), {batch_of(2, 6), channels(2, 6), batch_of(0, 4)});
+  EXPECT_EQ(data.cut(box{{}, {}, {}, {2, 6}})[2].mode, access_mode::accumulate);
+  const single filter = strided_backward_filter();
+  expect_regions(filter.cut(later), {channels(1, 3), batch_of(0, 4), channels(1, 3)});
+  EXPECT_EQ(filter.cut(later)[2].mode, access_mode::write) << "nothing is summed";
+  // Filters and their input channels at once.
+  expect_regions(filter.cut(box{{}, {4, 8}, {}, {1, 3}}),
+                 {channels(1, 3), channels(4, 8), {{4, 8}, {1, 3}, {}, {}}});
+}
+
+// A part with its padding has the windows of the whole: as many rows come out as it has, each at its place.
+TEST(Accesses, PaddingThatRemains) {
+  const single forward = strided_convolution(), data = strided_backward_data();
+  EXPECT_EQ(padding_of(forward.g, forward.o(), box{}), (row_padding{2, 2}));
+  EXPECT_EQ(padding_of(forward.g, forward.o(), rows(0, 3)), (row_padding{2, 0}));
+  EXPECT_EQ(padding_of(forward.g, forward.o(), rows(3, 6)), (row_padding{0, 0}));
+  EXPECT_EQ(padding_of(forward.g, forward.o(), rows(6, 9)), (row_padding{0, 2}));
+  for (std::int64_t begin = 0; begin < y.h; ++begin) {
+    for (std::int64_t end = begin + 1; end <= y.h; ++end) {
+      const region in = forward.cut(rows(begin, end))[0].where;
+      const row_padding left = padding_of(forward.g, forward.o(), rows(begin, end));
+      if (begin == 0 && end == y.h) continue;
+      EXPECT_EQ(in.row.begin - left.above, begin * 4 - 2);
+      EXPECT_EQ(in.row.size() + left.above + left.below, (end - begin - 1) * 4 + 11);
+    }
   }
-  EXPECT_THROW(strided_convolution().cut({axis::row, 3, 3}), std::invalid_argument);
-  EXPECT_THROW(strided_convolution().cut({axis::batch, 1, 1}), std::invalid_argument);
+  for (std::int64_t begin = 0; begin < x.h; ++begin) {
+    const region windows = data.cut(rows(begin, begin + 5 > x.h ? x.h : begin + 5))[1].where;
+    const row_padding left = padding_of(data.g, data.o(), rows(begin, begin + 5 > x.h ? x.h : begin + 5));
+    EXPECT_EQ(begin - left.above, windows.row.begin * 4 - 2) << "the first window";
+  }
 }
 
 TEST(Work, CountsMultiplyAndAdd) {
@@ -403,8 +523,8 @@ TEST(Work, CountsEachOperandOnce) {
   EXPECT_EQ(whole.read, 4U * (4 * 3 * 39 * 39 + 8 * 3 * 11 * 11 + 8));
   EXPECT_EQ(whole.written, 4U * 4 * 8 * 9 * 9);
   const single sum = strided_backward_filter();
-  const work first = work_of(sum.g, sum.o(), {axis::batch, 0, 4});
-  const work second = work_of(sum.g, sum.o(), {axis::batch, 1, 4});
+  const work first = work_of(sum.g, sum.o(), batch_of(0, 1));
+  const work second = work_of(sum.g, sum.o(), batch_of(1, 2));
   EXPECT_EQ(second.read - first.read, bytes_of(sum.g.tensors[2]));
   EXPECT_EQ(second.written, bytes_of(sum.g.tensors[2]));
 }
@@ -414,11 +534,25 @@ TEST(Work, PartsAddUpToTheWhole) {
     for (const slice cut : {slice{axis::batch, 0, 3}, slice{axis::channel, 0, 3}, slice{axis::row, 0, 7}}) {
       std::uint64_t total = 0;
       for (std::uint32_t part = 0; part < cut.of; ++part) {
-        total += work_of(s.g, s.o(), {cut.along, part, cut.of}).flops;
+        total += work_of(s.g, s.o(), s.part({cut.along, part, cut.of})).flops;
       }
       EXPECT_EQ(total, work_of(s.g, s.o()).flops) << kind_of(s.o().what) << " " << to_text(cut.along);
     }
   }
+}
+
+TEST(Work, PartsOfAGridAddUpToTheWhole) {
+  const single s = strided_convolution();
+  std::uint64_t total = 0;
+  for (std::uint32_t n = 0; n < 3; ++n) {
+    for (std::uint32_t k = 0; k < 5; ++k) {
+      for (std::uint32_t c = 0; c < 2; ++c) {
+        const box part{part_of(4, n, 3), part_of(8, k, 5), {}, part_of(3, c, 2)};
+        total += work_of(s.g, s.o(), part).flops;
+      }
+    }
+  }
+  EXPECT_EQ(total, work_of(s.g, s.o()).flops);
 }
 
 TEST(Work, RefusesMoreThan64Bits) {

@@ -72,7 +72,8 @@ TEST_F(lowering, an_eviction_waits_for_the_last_use_and_a_use_for_the_fetch) {
 
 TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
   const execution_plan e = lower(p, swap_y0());
-  const range home = e.steps[2].moves.front().device;
+  const pitched_copy& out_of = e.steps[2].copies.front();
+  const range home{out_of.from.offset, bytes_of(out_of)};
   bool reused = false;
   for (const step& s : e.steps) {
     const auto* c = std::get_if<compute>(&s.what);
@@ -123,30 +124,34 @@ TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
   plan.actions.pop_back();
   for (std::uint32_t q = 0; q < 4; ++q) {
-    plan.actions.emplace_back(prefetch{y0, {axis::batch, q, 4}});
-    plan.actions.emplace_back(compute{5, {axis::batch, q, 4}});
-    plan.actions.emplace_back(evict{y0, {axis::batch, q, 4}});
+    plan.actions.emplace_back(prefetch{y0, batch_part(4, q, 4)});
+    plan.actions.emplace_back(compute{5, batch_part(4, q, 4)});
+    plan.actions.emplace_back(evict{y0, batch_part(4, q, 4)});
   }
   const execution_plan e = lower(p, plan);
   const step& second = e.steps[9];  // fetch of part 1
   ASSERT_TRUE(std::holds_alternative<prefetch>(second.what));
-  ASSERT_EQ(second.moves.size(), 1U);
-  EXPECT_EQ(second.moves.front().device.bytes, chain_bytes / 4);
-  EXPECT_EQ(second.moves.front().pinned_offset, chain_bytes / 4);
+  ASSERT_EQ(second.copies.size(), 1U);
+  EXPECT_EQ(bytes_of(second.copies.front()), chain_bytes / 4);
+  EXPECT_EQ(second.copies.front().from.where, space::pinned);
+  EXPECT_EQ(second.copies.front().from.offset, chain_bytes / 4);
   EXPECT_EQ(e.steps[10].after[on_to_device], 9) << "tile 1 waits for part 1";
   EXPECT_EQ(e.steps[7].after[on_to_device], 6) << "tile 0 waits for part 0 alone";
 }
 
-TEST_F(lowering, row_parts_move_as_strided_runs) {
+TEST_F(lowering, row_parts_move_by_one_pitched_copy) {
   memory_plan plan = in_order(g, residence::device);
   plan.home[y0] = residence::staged;
   plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
-  plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {axis::row, 0, 2}});
-  plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {axis::row, 1, 2}});
+  plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {{}, {}, {0, 16}, {}}});
+  plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {{}, {}, {16, 32}, {}}});
   const execution_plan e = lower(p, plan);
-  EXPECT_EQ(e.steps[6].moves.size(), 4U * 256U) << "one run a plane";
-  EXPECT_EQ(e.steps[6].moves[1].device.bytes, 16U * 8U * 4U);
-  EXPECT_EQ(e.steps[7].moves[0].pinned_offset, 16U * 8U * 4U);
+  ASSERT_EQ(e.steps[6].copies.size(), 1U);
+  const pitched_copy& first = e.steps[6].copies[0];
+  EXPECT_EQ(first.height, 4U * 256U) << "one run a plane";
+  EXPECT_EQ(first.width, 16U * 8U * 4U);
+  EXPECT_EQ(first.from_pitch, 32U * 8U * 4U);
+  EXPECT_EQ(e.steps[7].copies[0].from.offset - first.from.offset, 16U * 8U * 4U);
 }
 
 // Tensors of whole blocks: each chain tensor is 1 MiB, so take a bigger one.
@@ -174,7 +179,7 @@ TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
   memory_plan plan = in_order(g, residence::managed);
   const auto before = managed_layout(p, plan, packer::best_fit);
   for (int i = 0; i < 3; ++i) plan.actions.insert(plan.actions.begin() + 2, prefetch{named(g, "y0"), {}});
-  plan.actions.insert(plan.actions.begin() + 6, evict{named(g, "x"), {axis::batch, 0, 2}});
+  plan.actions.insert(plan.actions.begin() + 6, evict{named(g, "x"), batch_part(8, 0, 2)});
   const auto after = managed_layout(p, plan, packer::best_fit);
   for (std::size_t t = 0; t < before.size(); ++t) EXPECT_EQ(before[t].offset, after[t].offset);
 }
@@ -237,7 +242,7 @@ TEST_F(managed_lowering, only_what_leaves_has_a_twin) {
 TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
   for (const residence home : {residence::managed, residence::twinned}) {
     const tensor_id y0 = named(g, "y0");
-    const slice first{axis::batch, 0, 2}, second{axis::batch, 1, 2};
+    const box first = batch_part(8, 0, 2), second = batch_part(8, 1, 2);
     memory_plan plan = in_order(g, residence::managed);
     plan.home[y0] = home;
     // relu0 in halves: the first leaves while the second gets its room.
@@ -271,7 +276,7 @@ TEST_F(managed_lowering, parts_of_a_twinned_tensor_are_whole_blocks) {
   memory_plan plan = in_order(g, residence::managed);
   plan.home[named(g, "y0")] = residence::twinned;
   plan.actions.insert(plan.actions.begin() + 2, evict{named(g, "y1"), {}});
-  plan.actions[2] = discard{named(g, "y0"), {axis::batch, 0, 8}};  // 1 MiB
+  plan.actions[2] = discard{named(g, "y0"), batch_part(8, 0, 8)};  // 1 MiB
   EXPECT_THROW(lower(under(pressure::none, GiB), plan), std::invalid_argument);
 }
 
@@ -296,7 +301,7 @@ TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
 
 TEST_F(managed_lowering, parts_of_a_tensor_tile_its_blocks) {
   memory_plan plan = in_order(g, residence::managed);
-  for (std::uint32_t q = 0; q < 8; ++q) plan.actions.emplace_back(evict{named(g, "x"), {axis::batch, q, 8}});
+  for (std::uint32_t q = 0; q < 8; ++q) plan.actions.emplace_back(evict{named(g, "x"), batch_part(8, q, 8)});
   const execution_plan e = lower(under(pressure::none, GiB), plan);
   byte_count moved = 0;
   for (const step& s : e.steps) {

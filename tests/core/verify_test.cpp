@@ -9,6 +9,11 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
+// Of a batch of four.
+box half(std::uint32_t part) {
+  return batch_part(4, part, 2);
+}
+
 // Two layers: actions 0 relu0, 1 relu1, 2 back1, 3 back0.
 struct verify : ::testing::Test {
   graph g = chain(2);
@@ -130,45 +135,42 @@ TEST_F(verify, a_recompute_restores_a_discarded_value) {
 
 TEST_F(verify, slices_must_all_run) {
   memory_plan plan = in_order(g, residence::device);
-  plan.actions[0] = compute{0, {axis::batch, 0, 2}};
-  expect_wrong(plan, "tensor y0 (part 1 of 2) holds no value");
-  insert(plan, 1, compute{0, {axis::batch, 1, 2}});
+  plan.actions[0] = compute{0, half(0)};
+  expect_wrong(plan, "tensor y0 [batch 2:4] holds no value");
+  insert(plan, 1, compute{0, half(1)});
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
 }
 
 TEST_F(verify, a_tile_needs_only_its_own_part) {
   memory_plan plan = staged(y0);
-  plan.actions = {compute{0, {}},
-                  compute{1, {}},
-                  evict{y0, {}},
-                  compute{2, {}},
-                  prefetch{y0, {axis::batch, 0, 2}},
-                  compute{3, {axis::batch, 0, 2}},
-                  discard{y0, {axis::batch, 0, 2}},
-                  prefetch{y0, {axis::batch, 1, 2}},
-                  compute{3, {axis::batch, 1, 2}}};
+  plan.actions = {compute{0, {}},       compute{1, {}},        evict{y0, {}},
+                  compute{2, {}},       prefetch{y0, half(0)}, compute{3, half(0)},
+                  discard{y0, half(0)}, prefetch{y0, half(1)}, compute{3, half(1)}};
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   std::swap(plan.actions[7], plan.actions[8]);
-  expect_wrong(plan, "tensor y0 (part 1 of 2) is not resident");
+  expect_wrong(plan, "tensor y0 [batch 2:4] is not resident");
 }
 
-TEST_F(verify, a_tensor_is_cut_along_one_axis_only) {
+TEST_F(verify, a_tensor_may_be_cut_in_several_ways) {
   memory_plan plan = in_order(g, residence::device);
-  plan.actions[0] = compute{0, {axis::batch, 0, 2}};
-  insert(plan, 1, compute{0, {axis::batch, 1, 2}});
-  insert(plan, 2, compute{0, {axis::row, 0, 2}});
-  insert(plan, 3, compute{0, {axis::row, 1, 2}});
-  expect_wrong(plan, "cut along batch and row");
+  plan.actions[0] = compute{0, half(0)};
+  insert(plan, 1, compute{0, {{2, 4}, {}, {0, 3}, {}}});
+  insert(plan, 2, compute{0, {{2, 4}, {}, {3, 32}, {}}});
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  plan.actions[2] = compute{0, {{2, 4}, {}, {4, 32}, {}}};
+  expect_wrong(plan, "tensor y0 [batch 2:4, row 3:4] holds no value");
 }
 
 TEST_F(verify, refuses_ids_and_parts_that_do_not_exist) {
   memory_plan plan = in_order(g, residence::device);
   plan.actions[0] = compute{99, {}};
-  expect_wrong(plan, "no such tensor, operator or part");
-  plan.actions[0] = compute{0, {axis::batch, 2, 2}};
-  expect_wrong(plan, "no such tensor, operator or part");
-  plan.actions[0] = compute{0, {axis::batch, 0, 0}};
-  expect_wrong(plan, "no such tensor, operator or part");
+  expect_wrong(plan, "no such tensor or operator");
+  plan.actions[0] = compute{0, {{4, 5}, {}, {}, {}}};
+  expect_wrong(plan, "there is no range 4:5 along batch");
+  plan.actions[0] = prefetch{0, {{}, {2, 1}, {}, {}}};
+  expect_wrong(plan, "tensor x: there is no range 2:1 along channel");
+  plan.actions[0] = prefetch{0, {{}, {}, {}, {0, 1}}};
+  expect_wrong(plan, "a tensor has no range along reduction");
   plan.home.pop_back();
   expect_wrong(plan, "residences");
 }
@@ -187,19 +189,37 @@ struct summed : ::testing::Test {
 TEST_F(summed, gradients_accumulate_in_part_order) {
   memory_plan plan;
   plan.home.assign(3, residence::device);
-  plan.actions = {compute{0, {axis::batch, 0, 2}}, compute{0, {axis::batch, 1, 2}}};
+  plan.actions = {compute{0, half(0)}, compute{0, half(1)}};
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   std::swap(plan.actions[0], plan.actions[1]);
   const auto wrong = defect_of(g, plan);
   ASSERT_TRUE(wrong.has_value());
-  EXPECT_NE(wrong->find("does not hold the sum of the slices before this one"), std::string::npos) << *wrong;
+  EXPECT_NE(wrong->find("does not hold the sum of parts before this one"), std::string::npos) << *wrong;
+}
+
+TEST_F(summed, a_sum_is_complete_when_its_parts_tile_it) {
+  memory_plan plan;
+  plan.home.assign(3, residence::device);
+  const auto part = [](std::int64_t begin, std::int64_t end) {
+    return compute{0, {{begin, end}, {}, {}, {}}};
+  };
+  plan.actions = {part(0, 1), part(3, 4), part(1, 3)};  // uneven, in any order behind the first
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
+  plan.actions.pop_back();
+  EXPECT_TRUE(defect_of(g, plan).has_value());
+  plan.actions = {part(0, 2), part(1, 4)};
+  const auto wrong = defect_of(g, plan);
+  ASSERT_TRUE(wrong.has_value());
+  EXPECT_NE(wrong->find("holds the sum of parts that meet this one"), std::string::npos) << *wrong;
+  // Again from the start, in other parts.
+  plan.actions = {part(0, 2), part(0, 3), part(3, 4)};
+  EXPECT_EQ(defect_of(g, plan), std::nullopt);
 }
 
 TEST_F(summed, an_unfinished_sum_may_be_moved_but_not_read) {
   memory_plan plan;
   plan.home = {residence::device, residence::device, residence::staged};
-  plan.actions = {compute{0, {axis::batch, 0, 2}}, evict{2, {}}, prefetch{2, {}},
-                  compute{0, {axis::batch, 1, 2}}, evict{2, {}}};
+  plan.actions = {compute{0, half(0)}, evict{2, {}}, prefetch{2, {}}, compute{0, half(1)}, evict{2, {}}};
   EXPECT_EQ(defect_of(g, plan), std::nullopt);
   plan.actions.pop_back();
   EXPECT_TRUE(defect_of(g, plan).has_value()) << "the gradient must be at home at the end";

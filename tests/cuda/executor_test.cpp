@@ -258,9 +258,9 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
   const execution done = executor(gpu(), g, steps).run({.iterations = 2, .timeline = true});
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
-    for (const movement& m : s.moves) {
+    for (const pitched_copy& c : s.copies) {
       if (!s.needed) continue;
-      (std::holds_alternative<prefetch>(s.what) ? in : out) += m.device.bytes;
+      (std::holds_alternative<prefetch>(s.what) ? in : out) += bytes_of(c);
     }
   }
   EXPECT_GT(in, 0U);

@@ -83,7 +83,9 @@ class call {
     for (std::size_t i = 0; i < o_.in.size(); ++i) {
       buffers_[i].set(in_memory(g_.tensors[what_[i]], values[what_[i]]));
     }
-    for (std::uint32_t part = 0; part < how_.parts; ++part) run_slice({axis::batch, part, how_.parts});
+    for (std::uint32_t part = 0; part < how_.parts; ++part) {
+      run_part(batch_part(domain_of(g_, o_).batch.end, part, how_.parts));
+    }
     check(cudaStreamSynchronize(on_.compute().stream));
   }
   std::vector<std::byte> output(std::size_t i) const { return operand(o_.in.size() + i).get(); }
@@ -104,17 +106,17 @@ class call {
  private:
   const guarded_buffer& operand(std::size_t i) const { return buffers_[buffer_of_[i]]; }
 
-  void run_slice(const slice& s) {
-    const std::vector<access> touched = accesses_of(g_, o_, s);
+  void run_part(const box& part) {
+    const std::vector<access> touched = accesses_of(g_, o_, part);
     bound_operands operands;
     std::uintptr_t all = 16;
     for (std::size_t i = 0; i < what_.size(); ++i) {
-      std::byte* const at = operand(i).data() + first_byte_of(g_.tensors[what_[i]], touched[i].where);
+      std::byte* const at = operand(i).data() + pitches_of(g_.tensors[what_[i]], touched[i].where).offset;
       all |= reinterpret_cast<std::uintptr_t>(at);
       operands.data.push_back(at);
     }
     const auto alignment = static_cast<std::uint32_t>(all & (~all + 1));
-    const engine chosen = choose_engine(on_, g_, o_, s, alignment, workspace_cap);
+    const engine chosen = choose_engine(on_, g_, o_, part, alignment, workspace_cap);
     const guarded_buffer workspace(chosen.choice.workspace_bytes, 0);
     operands.workspace = workspace.data();
     chosen.bind(operands)();
@@ -134,7 +136,7 @@ class call {
 
 bool has_slices(const graph& g, const op& o, std::uint32_t parts) {
   try {
-    static_cast<void>(accesses_of(g, o, {axis::batch, 0, parts}));
+    static_cast<void>(accesses_of(g, o, batch_part(domain_of(g, o).batch.end, 0, parts)));
     return true;
   } catch (const std::invalid_argument&) {
     return false;

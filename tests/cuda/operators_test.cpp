@@ -82,8 +82,8 @@ TEST_F(on_gpu, refuses_cuts_along_other_axes) {
   g.tensors = {{"x", {2, 4, 4, 4}, dtype::f32, role::input}, {"y", {2, 4, 4, 4}, dtype::f32, role::output}};
   g.ops = {{"relu", relu{}, {0}, {1}, true, {}}};
   memory_plan plan = everything_on_device(g);
-  plan.actions[0] = compute{0, {axis::channel, 0, 2}};
-  plan.actions.insert(plan.actions.begin() + 1, compute{0, {axis::channel, 1, 2}});
+  plan.actions[0] = compute{0, {{}, {0, 2}, {}, {}}};
+  plan.actions.insert(plan.actions.begin() + 1, compute{0, {{}, {2, 4}, {}, {}}});
   try {
     run(gpu(), g, plan);
     FAIL() << "a channel slice was accepted";

@@ -16,7 +16,7 @@ using namespace um::testing;
 const graph network = small("", "vgg11", 32, {.joined = fusion::fused}).g;
 
 bool adds_up(const graph& g, const compute& c) {
-  for (const um::access& a : accesses_of(g, g.ops[c.what], {axis::batch, 1, 2})) {
+  for (const um::access& a : accesses_of(g, g.ops[c.what], batch_part(32, 1, 2))) {
     if (a.mode == access_mode::accumulate) return true;
   }
   return false;
@@ -24,16 +24,19 @@ bool adds_up(const graph& g, const compute& c) {
 
 TEST(sequence, computes_every_part_of_every_operator_once) {
   for (const byte_count most : {2 * MiB, 32 * MiB, 256 * MiB}) {
-    std::map<op_id, std::map<std::uint32_t, int>> parts;
-    std::map<op_id, std::uint32_t> of;
+    std::map<op_id, std::vector<interval>> parts;
     for (const compute& c : in_slices(network, most)) {
-      ++parts[c.what][c.part.part];
-      of[c.what] = c.part.of;
+      parts[c.what].push_back(resolved(network, network.ops[c.what], c.part).batch);
     }
     ASSERT_EQ(parts.size(), network.ops.size());
-    for (const auto& [o, times] : parts) {
-      EXPECT_EQ(times.size(), of[o]) << network.ops[o].name;
-      for (const auto& [part, count] : times) EXPECT_EQ(count, 1) << network.ops[o].name << " part " << part;
+    for (auto& [o, ranges] : parts) {
+      std::ranges::sort(ranges);
+      std::int64_t next = 0;
+      for (const interval& r : ranges) {
+        EXPECT_EQ(r.begin, next) << network.ops[o].name;
+        next = r.end;
+      }
+      EXPECT_EQ(next, domain_of(network, network.ops[o]).batch.end) << network.ops[o].name;
     }
   }
 }
@@ -46,17 +49,18 @@ TEST(sequence, cuts_the_more_the_less_an_operator_may_take) {
 }
 
 TEST(sequence, cuts_into_no_more_slices_than_there_are_images) {
-  std::uint32_t most = 1;
-  for (const compute& c : in_slices(network, 1)) most = std::max(most, c.part.of);
-  EXPECT_EQ(most, 32U);
+  std::map<op_id, int> slices;
+  int most = 0;
+  for (const compute& c : in_slices(network, 1)) most = std::max(most, ++slices[c.what]);
+  EXPECT_EQ(most, 32);
 }
 
 // What the forward pass makes first the backward pass then needs last: it has the most time to be away.
 TEST(sequence, the_forward_pass_ends_with_the_slice_with_which_the_backward_pass_begins) {
   const std::vector<compute> order = in_slices(network, 128 * MiB);
-  std::map<op_id, std::vector<std::uint32_t>> slices;
+  std::map<op_id, std::vector<std::int64_t>> slices;
   for (const compute& c : order) {
-    if (c.part.of > 1) slices[c.what].push_back(c.part.part);
+    if (!is_whole(c.part)) slices[c.what].push_back(c.part.batch.begin);
   }
   ASSERT_FALSE(slices.empty());
   EXPECT_EQ(slices.begin()->first, 0U) << "the first operator is the largest";

@@ -30,10 +30,27 @@ struct use {
 };
 
 void add_operand(std::vector<use>& all, const graph& g, const operand& o) {
-  for (const range& r : runs_of(g.tensors[o.what.what], o.what.where)) {
-    const byte_count begin = o.at.offset + r.offset;
+  const std::vector<range> runs = runs_of(g.tensors[o.what.what], o.what.where);
+  for (const range& r : runs) {
+    const byte_count begin = o.at.offset + r.offset - runs.front().offset;
     all.push_back({o.at.where, begin, begin + r.bytes, o.what.what, o.what.mode != access_mode::write,
                    o.what.mode != access_mode::read});
+  }
+}
+
+tensor_id moved_by(const action& a) {
+  return std::visit(overloaded{[](const compute&) { return nobody; }, [](const auto& x) { return x.what; }},
+                    a);
+}
+
+void add_copy(std::vector<use>& all, const pitched_copy& c, tensor_id what) {
+  for (byte_count z = 0; z < c.depth; ++z) {
+    for (byte_count y = 0; y < c.height; ++y) {
+      const byte_count from = c.from.offset + z * c.from_slice + y * c.from_pitch;
+      const byte_count to = c.to.offset + z * c.to_slice + y * c.to_pitch;
+      all.push_back({c.from.where, from, from + c.width, what, true, false});
+      all.push_back({c.to.where, to, to + c.width, what, false, true});
+    }
   }
 }
 
@@ -53,6 +70,7 @@ std::vector<use> uses_of(const graph& g, const step& s) {
     }
   };
   if (std::holds_alternative<prefetch>(s.what)) give_room();
+  for (const pitched_copy& c : s.copies) add_copy(all, c, moved_by(s.what));
   for (const movement& m : s.moves) {
     const byte_count there = m.device.offset, home = m.pinned_offset;
     if (s.home == residence::managed || std::holds_alternative<discard>(s.what)) {
@@ -267,9 +285,11 @@ class random_plan {
   void run(op_id o) {
     try {
       if (below(2) == 0) throw std::invalid_argument("whole");
-      static_cast<void>(accesses_of(g_, g_.ops[o], {axis::batch, 0, 2}));
-      plan_.actions.emplace_back(compute{o, {axis::batch, 0, 2}});
-      plan_.actions.emplace_back(compute{o, {axis::batch, 1, 2}});
+      const std::int64_t images = domain_of(g_, g_.ops[o]).batch.end;
+      static_cast<void>(accesses_of(g_, g_.ops[o], batch_part(images, 0, 2)));
+      for (const std::uint32_t half : {0U, 1U}) {
+        plan_.actions.emplace_back(compute{o, batch_part(images, half, 2)});
+      }
     } catch (const std::invalid_argument&) {
       plan_.actions.emplace_back(compute{o, {}});
     }
@@ -278,7 +298,7 @@ class random_plan {
   template <class Move>
   void move(tensor_id t) {
     for (std::uint32_t p = 0; p < parts_[t]; ++p)
-      plan_.actions.emplace_back(Move{t, {axis::batch, p, parts_[t]}});
+      plan_.actions.emplace_back(Move{t, batch_part(g_.tensors[t].shape.n, p, parts_[t])});
     here_[t] = std::is_same_v<Move, prefetch>;
   }
 

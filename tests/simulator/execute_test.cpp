@@ -80,7 +80,7 @@ TEST(execute, every_copy_pays_its_fixed_cost) {
   h.on.copy_ns = 11;
   const tensor_id x = h.add_tensor(10, residence::staged, {space::device, 0});
   h.add_move(prefetch{x, {}}, x);
-  h.plan.steps.back().moves.push_back({{0, 10 * managed_block}, 0});
+  h.plan.steps.back().copies.push_back(h.plan.steps.back().copies.front());
   EXPECT_EQ(h.simulate(1).front().duration, 2 * ms + 22);
 }
 
@@ -227,16 +227,19 @@ TEST(execute, a_slice_takes_its_share_and_touches_its_bytes) {
   h.on.launch_ns = 100;
   const tensor_id x = h.add_tensor(4, residence::managed, managed_at(0), role::input);
   h.add_compute(100 + 1000, {h.whole(x, reads)});
-  for (std::uint32_t p : {0U, 1U, 2U}) {
+  h.network.ops[0].in = h.network.ops[0].out = {x};
+  const dims shape = h.network.tensors[x].shape;
+  for (std::int64_t p : {0, 1, 2}) {
     step s = h.plan.steps.front();
-    s.what = compute{0, {axis::batch, p, 3}};
-    s.operands[0].what.where = {axis::batch, p, p + 1};
+    s.what = compute{0, {{p, p + 1}, {}, {}, {}}};
+    s.operands[0].what.where = region_of(shape, {{p, p + 1}, {}, {}, {}});
+    s.operands[0].at.offset += static_cast<byte_count>(p) * managed_block;
     h.plan.steps.push_back(s);
   }
   h.plan.steps.erase(h.plan.steps.begin());
   const std::vector<trace> all = h.simulate(2);
   EXPECT_EQ(all[0].moved.faults, 3U * 32U) << "the fourth row is not touched";
-  EXPECT_EQ(all[1].duration, 3 * 100 + 1000) << "a launch each, the rest shared without loss";
+  EXPECT_EQ(all[1].duration, 3 * 100 + 750) << "a launch each, and three quarters of the rest";
 }
 
 TEST(execute, regions_across_the_batch_touch_only_their_own_bytes) {
@@ -246,14 +249,16 @@ TEST(execute, regions_across_the_batch_touch_only_their_own_bytes) {
   h.network.tensors[x].shape = {1, 6, floats, 1};  // six channels of one block
   h.plan.managed_arena_bytes = 6 * managed_block;
   operand o = h.whole(x, reads);
-  o.what.where = {axis::channel, 2, 4};
+  o.what.where = {{0, 1}, {2, 4}, {0, floats}};
+  o.at.offset += 2 * managed_block;
   h.add_compute(1, {o});
   managed_memory memory = managed_at_start(h.run());
   run_iteration(h.run(), memory, false);
   for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(memory.state(b).on_device != 0, b == 2 || b == 3) << b;
 
   h.network.tensors[x].shape = {1, 2, 3, floats};  // two channels of three rows of one block
-  h.plan.steps[0].operands[0].what.where = {axis::row, 1, 2};
+  h.plan.steps[0].operands[0].what.where = {{0, 1}, {0, 2}, {1, 2}};
+  h.plan.steps[0].operands[0].at.offset = h.plan.at_start[x].offset + managed_block;
   managed_memory rows = managed_at_start(h.run());
   run_iteration(h.run(), rows, false);
   for (std::uint64_t b = 0; b < 6; ++b) EXPECT_EQ(rows.state(b).on_device != 0, b == 1 || b == 4) << b;

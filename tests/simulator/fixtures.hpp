@@ -62,7 +62,7 @@ class hand_plan {
   }
 
   operand whole(tensor_id t, access_mode mode) const {
-    return {{t, {axis::batch, 0, network.tensors[t].shape.n}, mode}, plan.at_start[t]};
+    return {{t, whole_of(network.tensors[t].shape), mode}, plan.at_start[t]};
   }
 
   std::int32_t add_compute(nanoseconds time, std::vector<operand> operands,
@@ -79,7 +79,14 @@ class hand_plan {
     step s;
     s.what = what;
     s.home = plan.home[t];
-    s.moves = {{{plan.at_start[t].offset, bytes_of(network.tensors[t])}, 0}};
+    const byte_count bytes = bytes_of(network.tensors[t]);
+    if (s.home == residence::staged) {
+      s.copies = {{{}, {}, bytes, 1, 1, bytes, bytes, bytes, bytes}};
+    } else {
+      s.moves = {{{plan.at_start[t].offset, bytes}, 0}};
+    }
+    s.call_bytes = eviction_call_bytes;
+    s.pace_bytes_per_s = std::holds_alternative<prefetch>(what) ? rate_from_twin(on) : rate_to_twin(on);
     const lane where = std::holds_alternative<prefetch>(what) ? lane::to_device
                        : std::holds_alternative<evict>(what)  ? lane::to_host
                                                               : lane::compute;

@@ -67,8 +67,8 @@ plan_file sample_plan() {
   file.placed_by = packer::first_fit;
   const graph g = build(file.network);
   file.plan.home.assign(g.tensors.size(), residence::managed);
-  file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {axis::batch, 1, 2}}};
-  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   return file;
 }
 
@@ -131,6 +131,27 @@ TEST(PlanJson, ReadsBackEqual) {
   EXPECT_EQ(back.placed_by, file.placed_by);
 }
 
+// The text of the only part of an action.
+std::string part_in(const std::string& text) {
+  const std::size_t begin = text.find("\"part\"");
+  return text.substr(begin, text.find('}', begin) + 1 - begin);
+}
+
+// Plans kept from before parts were boxes.
+TEST(PlanJson, ReadsSlices) {
+  const std::string text = to_json(sample_plan());
+  const std::string part = part_in(text);
+  const auto read = [&](const std::string& slice) {
+    const plan_file back = plan_from_json(replaced(text, part, "\"slice\": " + slice), "p.json");
+    return std::get<prefetch>(back.plan.actions[1]).part;
+  };
+  EXPECT_EQ(read(R"({"along": "batch", "part": 1, "of": 2})"), batch_part(4, 1, 2));
+  EXPECT_EQ(read(R"({"along": "channel", "part": 0, "of": 1})"), box{});
+  expect_mentions(refusal([&] { read(R"({"along": "batch", "part": 2, "of": 2})"); }), {"slice.part"});
+  expect_mentions(refusal([&] { read(R"({"along": "batch", "part": 0, "of": 9})"); }),
+                  {"slice", "4 elements"});
+}
+
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
   const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
@@ -143,7 +164,12 @@ TEST(PlanJson, NamesWhatIsWrong) {
       read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 9223372036854775808")),
       {"budget_bytes", "9223372036854775808"});
   expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": 1e400")), {"p.json"});
-  expect_mentions(read(replaced(text, "\"part\": 1", "\"part\": 2")), {"actions[1]", "slice.part"});
+  const std::string part = part_in(text);
+  expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2, 2]}")),
+                  {"actions[1]", "part.batch", "[0, 8]"});
+  expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2]}")), {"actions[1]", "part.batch"});
+  expect_mentions(read(replaced(text, part, "\"part\": {\"columns\": [2, 4]}")), {"actions[1]", "columns"});
+  expect_mentions(read(replaced(text, part, "\"part\": {\"batch\": [2, 5]}")), {"2:5", "4 elements"});
   expect_mentions(read(replaced(text, "\"do\": \"compute\",\n   \"what\": \"" + op_name,
                                 "\"do\": \"compute\",\n   \"what\": \"x" + op_name)),
                   {"actions[2].what", "no operator"});
@@ -162,7 +188,7 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   const graph g = build(file.network);
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions.clear();
-  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   const std::string text = to_json(file);
   const plan_file back = plan_from_json(text, "p.json");
   EXPECT_EQ(back.network.joined, fusion::none);
@@ -179,7 +205,7 @@ TEST(PlanJson, WithoutTheFieldsItIsPlain) {
   const graph g = build(file.network);
   file.plan.home.assign(g.tensors.size(), residence::device);
   file.plan.actions.clear();
-  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   std::string text = to_json(file);
   for (const char* field :
        {"  \"fusion\": \"none\",\n", "  \"precision\": \"fp32\",\n", "  \"memory_order\": \"nchw\",\n"}) {

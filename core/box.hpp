@@ -1,0 +1,104 @@
+// Parts of operators and tensors: a box is ranges along several axes at once as a plan writes them, a
+// region the elements of one tensor that such a box comes down to. A region is itself a small tensor:
+// it has a shape, and lies dense where it has a place of its own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.hpp"
+
+namespace um {
+
+// The first, second and third extent, and what a convolution sums over: the channels that it reads
+// (forward: C, backward_data: K).
+enum class axis : std::uint8_t { batch, channel, row, reduction };
+std::string_view to_text(axis along);
+
+// Elements [begin, end) along an axis.
+struct interval {
+  std::int64_t begin = 0, end = 0;
+  constexpr std::int64_t size() const { return end - begin; }
+  friend bool operator==(const interval&, const interval&) = default;
+  friend auto operator<=>(const interval&, const interval&) = default;
+};
+// As a plan writes it, {0, 0} is all of an axis.
+constexpr bool is_all(const interval& i) {
+  return i == interval{};
+}
+constexpr bool meet(const interval& a, const interval& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+constexpr bool contains(const interval& outer, const interval& inner) {
+  return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
+struct box {
+  interval batch, channel, row, reduction;
+  friend bool operator==(const box&, const box&) = default;
+  friend auto operator<=>(const box&, const box&) = default;
+};
+constexpr bool is_whole(const box& b) {
+  return b == box{};
+}
+// "[batch 0:8, row 0:14]"; nothing for the whole.
+std::string to_text(const box& b);
+
+// Part `part` of `of` along an axis of `extent` elements: [extent * part / of, extent * (part + 1) / of),
+// so sizes differ by one at most and parts of a multiple of `of` nest; all of it where `of` is 1. Throws
+// std::invalid_argument if there is no such part.
+interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t of);
+// The same as a box.
+box batch_part(std::int64_t extent, std::uint32_t part, std::uint32_t of);
+
+// What a box comes down to in one tensor: every range explicit, none empty. Columns are never cut.
+struct region {
+  interval batch, channel, row;
+  friend bool operator==(const region&, const region&) = default;
+  friend auto operator<=>(const region&, const region&) = default;
+};
+region whole_of(const dims& shape);
+// Throws std::invalid_argument, naming the axis, for a range that is empty or leaves the extent, and for a
+// range of reduction: no tensor has one.
+region region_of(const dims& shape, const box& b);
+// The box that comes down to a region; all of an axis is written as nothing.
+box box_of(const dims& shape, const region& r);
+
+bool is_whole(const dims& shape, const region& r);
+bool contains(const region& outer, const region& inner);
+std::optional<region> intersection(const region& a, const region& b);
+std::string to_text(const dims& shape, const region& r);
+
+// `columns`: the last extent of the tensor.
+constexpr dims shape_of(const region& r, std::int64_t columns) {
+  return {r.batch.size(), r.channel.size(), r.row.size(), columns};
+}
+byte_count bytes_of(const tensor& t, const region& r);
+// The part as a tensor of its own, dense, in the same order.
+tensor part_of(const tensor& t, const region& r);
+// `r` as seen from the first element of `within`, which contains it.
+region relative_to(const region& r, const region& within);
+
+// Bytes [offset, offset + bytes) of a tensor or an arena.
+struct range {
+  byte_count offset = 0, bytes = 0;
+  friend bool operator==(const range&, const range&) = default;
+};
+// The contiguous runs of bytes that make up a region, in order, relative to the tensor's first byte.
+std::vector<range> runs_of(const tensor& t, const region& r);
+// The bytes of a part of the batch, which is one run. Throws as region_of() does.
+range batch_range(const tensor& t, const box& part);
+// How those runs lie: `depth` slices of `height` rows of `width` bytes. What one pitched copy takes.
+struct layout_of_runs {
+  byte_count offset = 0;  // of the first run
+  byte_count width = 0, height = 1, depth = 1;
+  byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
+};
+layout_of_runs pitches_of(const tensor& t, const region& r);
+// Whether a region is one run of bytes, so that it is a dense tensor where it lies.
+bool is_dense(const tensor& t, const region& r);
+
+}  // namespace um
