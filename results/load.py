@@ -7,11 +7,11 @@ averaged in a file: the median is taken here, over all iterations but the first,
 
 import json
 import statistics
-import sys
 from collections import namedtuple
 from pathlib import Path
 
-from results import shape
+from results import lines as record_lines
+from results import shape, streams
 
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
@@ -20,7 +20,7 @@ Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
                             "memory_order workspace_cap mode backend device simulated calibrated")
 
 
-class BadInput(Exception):
+class BadInput(streams.Refusal):
     """The file cannot be used; the message names it and the line."""
 
 
@@ -42,32 +42,28 @@ def files_in(folder, pattern):
         raise BadInput(f"{folder}: {error.strerror}") from error
 
 
-def read(path, warn=lambda text: print(f"warning: {text}", file=sys.stderr)):
+def read(path, warn=streams.warn):
     """(environments, records) of a file. A torn last line, which a crash while appending leaves, is
     dropped with a warning; of records with the same key the last one counts."""
+    check_path(path)
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: is no record file of umbench: not text (UTF-8)") from error
-    lines = text.splitlines()
+        with open(path, "rb") as file:
+            data = file.read()
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        found = record_lines.parse(data)
+    except record_lines.Refused as refusal:
+        raise BadInput(f"{path}:{refusal}") from refusal
+    if found.torn:
+        warn(f"{path}:{found.torn}: the last line is torn and left out")
     environments, records = [], {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        torn = number == len(lines) and not text.endswith("\n")
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError as error:
-            if torn:
-                warn(f"{path}:{number}: the last line is torn and left out")
-                continue
-            raise BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
+    for number, entry in found.entries:
         _check(entry, f"{path}:{number}")
         if entry["kind"] == "environment":
             environments.append(entry)
+        elif not environments:
+            raise BadInput(f"{path}:{number}: a record before any environment")
         else:
             records[entry["key"]] = entry
     _fill_devices(records.values())
@@ -87,22 +83,28 @@ def _check(entry, where):
     if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
         raise BadInput(f"{where}: neither an environment nor a record of umbench")
     schema = entry.get("schema")
-    if schema != 1:
-        newer = isinstance(schema, int) and schema > 1
-        raise BadInput(f"{where}: schema {schema!r}{' is from a newer umbench' if newer else ''}; this reader knows 1")
+    if type(schema) is not int or schema != 1:
+        newer = type(schema) is int and schema > 1
+        shown = json.dumps(schema)[:40]
+        raise BadInput(f"{where}: schema {shown}{' is from a newer umbench' if newer else ''}; this reader knows 1")
     misfit = shape.misfit(entry)
     if misfit:
         raise BadInput(f"{where}: {misfit}")
-    if entry.get("outcome") == "ok" and not entry["samples_ns"]:
-        raise BadInput(f"{where}: the record is ok but has no samples_ns")
+
+
+def read_files(paths):
+    """(environments, records) of several files, in order. A cell that stands in several counts once, the last."""
+    environments, records = [], {}
+    for path in paths:
+        found = read(path)
+        environments += found[0]
+        for record in found[1]:
+            records[record["key"], record.get("device")] = record
+    return environments, list(records.values())
 
 
 def read_all(paths):
-    """Records of several files, in order."""
-    records = []
-    for path in paths:
-        records += read(path)[1]
-    return records
+    return read_files(paths)[1]
 
 
 def steady_ns(record):
@@ -248,14 +250,5 @@ def counted(number, what):
 
 
 def report_errors(main, name="error"):
-    """Runs main() and turns the two errors above into one line, which begins with `name`, and an exit code."""
-    try:
-        return main() or 0
-    except KeyboardInterrupt:
-        return 130
-    except BadInput as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except TooLittle as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return EXIT_TOO_LITTLE
+    """Runs main() and turns whatever goes wrong into one line, which begins with `name`, and an exit code."""
+    return streams.run(main, name, {BadInput: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

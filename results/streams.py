@@ -1,37 +1,93 @@
-"""Writing results where they are wanted, so that a full disk, a closed reader or another encoding ends in one line."""
+"""What the scripts say and write, so that a full disk, a closed reader or another encoding ends in one line."""
 
 import os
+import signal
 import sys
 
-from results import load
+
+class Refusal(Exception):
+    """Something cannot be used; the message is one line that names it."""
+
+
+def say(text):
+    """A line to standard error; where there is none it is lost."""
+    try:
+        print(text.replace("\n", "\\n"), file=sys.stderr, flush=True)
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def warn(text):
+    say(f"warning: {text}")
+
+
+def run(main, name, codes):
+    """Exit code of main(); of an exception that `codes` names its code, after a line that begins with `name`."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # names may hold what the terminal's encoding lacks
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = main() or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        _drop_output()
+        return 128 + signal.SIGPIPE
+    except tuple(codes) as error:
+        say(f"{name}: {error}")
+        return next(code for kind, code in codes.items() if isinstance(error, kind))
+    except MemoryError:
+        say(f"{name}: out of memory")
+    except OSError as error:
+        _drop_output()
+        say(f"{name}: {error.filename or 'standard output'}: {error.strerror or error}")
+    except Exception as error:  # noqa: BLE001
+        if os.environ.get("UMBENCH_TRACEBACK"):
+            raise
+        say(f"{name}: cannot make anything of this input ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
+            "UMBENCH_TRACEBACK=1 shows where")
+    return 2
+
+
+def _drop_output():
+    """What is still to be written cannot be; without this Python tries again when it ends, and complains."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError:
+        pass
 
 
 def write(text, out=None):
-    """To the file `out`, whole or not at all, or to standard output. Throws load.BadInput."""
+    """To the file `out`, whole or not at all, or to standard output. Throws Refusal."""
     if out is not None:
-        write_file(text, out)
+        write_file(out, text)
         return
     if sys.stdout is None:
-        raise load.BadInput("standard output is closed")
-    try:
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise load.BadInput(f"standard output: {error.strerror}") from error
+        raise Refusal("standard output is closed")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+    sys.stdout.buffer.flush()
 
 
-def write_file(text, out):
-    """Beside it first, then renamed, since a half-written file may be taken for a whole one; a device or pipe as it is."""
-    load.check_path(out)
-    beside = f"{out}.part" if not os.path.lexists(out) or os.path.isfile(out) else out
+def write_file(out, content, flag="--out "):
+    """Beside it first, then renamed, since a half-written file may be taken for a whole one; a device or a pipe as it is.
+    `content`: text or bytes."""
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    out = os.fspath(out)
+    if not out:
+        raise Refusal(f"{flag}: an empty path names no file; is a variable unset?")
+    plain = not os.path.lexists(out) or os.path.isfile(out)
+    target = os.path.realpath(out) if plain else out
+    beside = target + ".part" if plain else out
     try:
-        with open(beside, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        if beside != out:
-            os.replace(beside, os.path.realpath(out))
-    except OSError as error:
-        if beside != out and os.path.exists(beside):
+        with open(beside, "wb") as file:
+            file.write(data)
+        if plain:
+            os.replace(beside, target)
+    except (OSError, ValueError) as error:
+        if plain and os.path.exists(beside):
             os.unlink(beside)
-        raise load.BadInput(f"--out {out}: {error.strerror}") from error
+        raise Refusal(f"{flag}{out}: {getattr(error, 'strerror', None) or error}") from error

@@ -1,0 +1,90 @@
+"""The bytes of a record file -> its entries, as docs/records.md says. A file that cannot be read whole is refused by the
+number of the line; only a torn last line, which a crash while appending leaves, is left out."""
+
+import json
+from collections import namedtuple
+
+OPENING = '{"kind":"environment"'  # of the first line of every record file
+
+# `entries`: [(number of the line, entry), ...]; `torn`: the number of the last line if that is torn.
+Lines = namedtuple("Lines", "entries torn")
+
+
+class Refused(Exception):
+    """The message begins with the number of the line."""
+
+
+def parse(data):
+    """Throws Refused."""
+    lines = data.split(b"\n")
+    last, torn = lines.pop(), None
+    entries = [(number, _entry(line, number)) for number, line in enumerate(lines, start=1)]
+    if last:
+        number = len(lines) + 1
+        try:
+            entries.append((number, _json(last)))
+        except ValueError as error:
+            if not entries and not _could_be_ours(last):
+                raise Refused(f"{number}: {error}; no record file of umbench") from error
+            torn = number
+    return Lines(entries, torn)
+
+
+def _could_be_ours(torn):
+    text = torn.decode("utf-8", "replace")[:len(OPENING)]
+    return OPENING.startswith(text)
+
+
+def _entry(line, number):
+    try:
+        return _json(line)
+    except ValueError as error:
+        raise Refused(f"{number}: {error}") from error
+
+
+def _json(line):
+    """Throws ValueError with one line."""
+    if not line.strip(b" \t\r"):
+        raise ValueError("the line is empty")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError("not text (UTF-8)") from error
+    try:
+        found = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise ValueError("not JSON: nested too deeply") from error
+    except _Known:
+        raise
+    except ValueError as error:  # more digits than Python makes a number of
+        raise ValueError("not JSON: a number of too many digits") from error
+    if "\\ud" in text or "\\uD" in text:
+        _refuse_halves(found)
+    return found
+
+
+class _Known(ValueError):
+    pass
+
+
+def _object(pairs):
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise _Known(f"names the field {json.dumps(double[:40])} twice")
+    return made
+
+
+def _constant(name):
+    raise _Known(f"not JSON: {name}")
+
+
+def _refuse_halves(found):
+    """Half a surrogate pair is a text that nothing can write down again."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _Known("not text: half a surrogate pair") from error

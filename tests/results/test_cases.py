@@ -1,0 +1,92 @@
+"""One set of record files for all readers: what each has to make of it stands in cases.py."""
+
+import json
+import re
+import subprocess
+
+import cases
+import conftest
+import jsonschema
+import pytest
+from results import load
+
+# Where the reader of umbench itself still takes what docs/records.md refuses, or does not take what it allows.
+OPEN = {"number_without_newline", "no_newline_at_the_end", "environment_without_newline", "byte_order_mark",
+        "nested_deeply_and_closed", "lacks_fusion",
+        "lacks_precision", "old_but_fused", "memory_order_without_launch", "ok_without_samples", "ok_with_reason",
+        "ok_without_ratio", "ok_without_device", "ok_without_calibrated", "simulated_on_cuda", "simulated_engines",
+        "simulated_launch", "ratio_0", "ratio_1e308", "workspace_cap_0", "digest_upper_case", "backend_unknown",
+        "backend_without_name", "memory.budget_bytes_None", "failed_without_reason", "failed_empty_reason",
+        "failed_reason_of_two_lines", "measured_on_sim", "measured_simulated_mode", "engine_flops_alone",
+        "environment_created_yesterday"}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """[(Case, path), ...]"""
+    folder = tmp_path_factory.mktemp("cases")
+    return [(case, folder / case.name) for case in cases.write(folder)]
+
+
+def title(case):
+    return re.sub(r"^\d+_(.*)\.jsonl$", r"\1", case.name)
+
+
+def test_the_set_is_what_it_says(written):
+    assert len(written) > 200 and len({title(case) for case, _ in written}) == len(written)
+    index = json.loads((written[0][1].parent / "index.json").read_text(encoding="utf-8"))
+    assert [case["file"] for case in index["cases"]] == [path.name for _, path in written]
+    assert {case["expect"] for case in index["cases"]} == {"accept", "refuse", "torn"}
+    assert OPEN <= {title(case) for case, _ in written}
+
+
+def test_pythons_reader(written):
+    for case, path in written:
+        warned = []
+        try:
+            _, records = load.read(path, warned.append)
+            found = ("torn" if warned else "accept", len(records))
+        except load.BadInput as refusal:
+            found = ("refuse", None)
+            assert str(refusal).startswith(f"{path}:") and "\n" not in str(refusal)
+        assert found == (case.expect, case.records), f"{case.name}: {case.why}"
+
+
+def test_the_schema_agrees(written):
+    """By a library that knows all of JSON Schema: of files in which every line is JSON and none is torn. Three rules are
+    not of a single line or of JSON Schema: the order of lines, 5.0 is no whole number, and 63 bits."""
+    schema = json.loads((conftest.ROOT / "results/record.schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    own = {"no_environment", "record_before_environment", "sample_5.0", "sample_1e3", "sample_too_large", "ratio_1e308",
+           "number_of_5000_digits", "schema_1.0", "half_a_surrogate", "other_half_of_a_surrogate", "field_twice",
+           "field_twice_alike", "inner_field_twice", "nan", "infinity", "byte_order_mark"}
+    judged = 0
+    for case, path in written:
+        try:
+            entries = [json.loads(line) for line in case.data.decode("utf-8").split("\n") if line.strip()]
+        except (ValueError, RecursionError):
+            continue
+        if b"\n\n" in case.data or case.data.endswith(b" \n") or case.data == b"\n" or title(case) in own:
+            continue
+        fits = all(validator.is_valid(entry) for entry in entries)
+        assert fits == (case.expect == "accept"), case.name
+        judged += 1
+    assert judged > 150
+
+
+def test_umbenchs_own_reader(umbench, written, tmp_path):
+    """By `merge`, which says of files without records that there is nothing to merge."""
+    for number, (case, path) in enumerate(written):
+        if title(case) in OPEN:
+            continue
+        out = tmp_path / f"{number}.jsonl"
+        done = subprocess.run([umbench.program, "merge", path, "--out", out], capture_output=True, check=False)
+        said = (done.stdout + done.stderr).decode("utf-8", "replace")
+        if case.expect == "refuse":
+            assert done.returncode == 2 and path.name in said and "no record;" not in said, f"{case.name}: {said}"
+        elif case.records == 0:
+            assert done.returncode == 2 and "the parts hold no record" in said, f"{case.name}: {said}"
+        else:
+            assert done.returncode == 0, f"{case.name}: {said}"
+            assert out.read_bytes().count(b'{"kind":"record"') == case.records, case.name
+        assert ("torn" in said.replace(path.name, "")) == (case.expect == "torn"), f"{case.name}: {said}"
