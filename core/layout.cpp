@@ -37,52 +37,52 @@ std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
   return computes;
 }
 
-// Lifetimes that share an address are one block from the first's begin to the last's end; the others
-// of such a chain stay empty.
-std::vector<block> blocks_of(const lifetime_table& table) {
-  std::vector<block> blocks(table.all.size());
+// The roots of lifetimes that share an address, from the first's begin to the last's end; the others of
+// such a chain stay empty.
+std::vector<piece> pieces_of(const lifetime_table& table) {
+  std::vector<piece> pieces(table.all.size());
   for (std::uint32_t l = 0; l < table.all.size(); ++l) {
     const lifetime& held = table.all[l];
     const std::uint32_t r = root_of(table, l);
     if (l == r) {
-      blocks[l] = {held.bytes, held.begin, std::max(held.end, blocks[l].end), held.alignment};
+      pieces[l] = {0, held.bytes, held.begin, std::max(held.end, pieces[l].end)};
     } else {
-      blocks[r].end = std::max(blocks[r].end, held.end);
+      pieces[r].end = std::max(pieces[r].end, held.end);
     }
   }
-  return blocks;
+  return pieces;
 }
 
 // Packs one of the arenas; how large it is.
-byte_count pack_arena(bool managed, const std::vector<block>& blocks, const lifetime_table& table,
+byte_count pack_arena(bool managed, const std::vector<piece>& pieces, const lifetime_table& table,
                       const std::vector<std::uint32_t>& computes, packer how,
                       std::vector<byte_count>& offset) {
   std::vector<block> chosen;
   std::vector<std::uint32_t> which;
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+  for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (table.all[l].shares != no_lifetime || table.all[l].managed != managed) continue;
-    block b = blocks[l];
+    piece p = pieces[l];
     if (managed) {
-      b.begin = computes[b.begin];
-      b.end = computes[b.end];
+      p.begin = computes[p.begin];
+      p.end = computes[p.end];
     }
-    chosen.push_back(b);
+    chosen.push_back({{p}, table.all[l].alignment});
     which.push_back(l);
   }
-  const packing placed = pack(chosen, how);
+  const packing placed = how.place(chosen);
   for (std::size_t i = 0; i < which.size(); ++i) offset[which[i]] = placed.offset[i];
   return round_up(placed.bytes, managed ? managed_block : arena_alignment);
 }
 
 // Bytes held at each action.
 template <class Counts>
-std::vector<byte_count> held_bytes(const std::vector<block>& blocks, const lifetime_table& table,
+std::vector<byte_count> held_bytes(const std::vector<piece>& pieces, const lifetime_table& table,
                                    std::size_t actions, const Counts& counts) {
   std::vector<byte_count> held(actions, 0);
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
+  for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (table.all[l].shares != no_lifetime || !counts(table.all[l])) continue;
-    for (std::uint32_t i = blocks[l].begin; i < std::min<std::size_t>(blocks[l].end, actions); ++i) {
-      held[i] += blocks[l].bytes;
+    for (std::uint32_t i = pieces[l].begin; i < std::min<std::size_t>(pieces[l].end, actions); ++i) {
+      held[i] += pieces[l].bytes;
     }
   }
   return held;
@@ -91,14 +91,14 @@ std::vector<byte_count> held_bytes(const std::vector<block>& blocks, const lifet
 constexpr auto in_both_arenas = [](const lifetime&) { return true; };
 
 // Bytes held at each action in the device arena; terms at the peak of both arenas.
-void account(layout& at, const graph& g, const std::vector<block>& blocks, const lifetime_table& table,
+void account(layout& at, const graph& g, const std::vector<piece>& pieces, const lifetime_table& table,
              std::size_t actions) {
-  at.live_device = held_bytes(blocks, table, actions, [](const lifetime& l) { return !l.managed; });
-  const std::vector<byte_count> live = held_bytes(blocks, table, actions, in_both_arenas);
+  at.live_device = held_bytes(pieces, table, actions, [](const lifetime& l) { return !l.managed; });
+  const std::vector<byte_count> live = held_bytes(pieces, table, actions, in_both_arenas);
   const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) {
-    if (table.all[l].shares == no_lifetime && blocks[l].begin <= peak && peak < blocks[l].end) {
-      term_of(at.terms, g, table.all[l]) += blocks[l].bytes;
+  for (std::uint32_t l = 0; l < pieces.size(); ++l) {
+    if (table.all[l].shares == no_lifetime && pieces[l].begin <= peak && peak < pieces[l].end) {
+      term_of(at.terms, g, table.all[l]) += pieces[l].bytes;
     }
   }
   at.terms.total = at.device_bytes + at.managed_bytes;
@@ -109,19 +109,19 @@ void account(layout& at, const graph& g, const std::vector<block>& blocks, const
 
 layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how) {
   const std::vector<std::uint32_t> computes = compute_clock(plan);
-  const std::vector<block> blocks = blocks_of(table);
+  const std::vector<piece> pieces = pieces_of(table);
   layout at;
   at.offset.assign(table.all.size(), 0);
-  at.device_bytes = pack_arena(false, blocks, table, computes, how, at.offset);
-  at.managed_bytes = pack_arena(true, blocks, table, computes, how, at.offset);
-  for (std::uint32_t l = 0; l < blocks.size(); ++l) at.offset[l] = at.offset[root_of(table, l)];
-  account(at, g, blocks, table, plan.actions.size());
+  at.device_bytes = pack_arena(false, pieces, table, computes, how, at.offset);
+  at.managed_bytes = pack_arena(true, pieces, table, computes, how, at.offset);
+  for (std::uint32_t l = 0; l < pieces.size(); ++l) at.offset[l] = at.offset[root_of(table, l)];
+  account(at, g, pieces, table, plan.actions.size());
   return at;
 }
 
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
   const lifetime_table table = lifetimes_of(p.network, p.costs, plan, cells_of(p.network, plan));
-  return held_bytes(blocks_of(table), table, plan.actions.size(), in_both_arenas);
+  return held_bytes(pieces_of(table), table, plan.actions.size(), in_both_arenas);
 }
 
 bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {

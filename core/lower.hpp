@@ -97,13 +97,13 @@ struct execution_plan {
 // `how` places blocks in each arena. Throws std::invalid_argument for a plan that defect_of()
 // would refuse, infeasible if the device arena exceeds the budget, or if `under` is
 // pressure::plan and the managed memory in use ever exceeds what the budget leaves.
-execution_plan lower(const problem& p, const memory_plan& plan, packer how = packer::best_fit);
+execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
 
 // Where each tensor of a resident managed layout lies: the same offsets lower() gives managed
 // tensors, for planners that think in addresses. One entry per tensor; bytes 0 if not managed.
 std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how);
 
 // The footprint: what the plan with everything on the device needs, after packing.
-footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packer::best_fit);
+footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
 }  // namespace um

@@ -1,6 +1,7 @@
 #include "core/pack.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -16,49 +17,120 @@ constexpr byte_count near_enough = 500;
 constexpr byte_count far = 64;
 // By how much an arena may grow on the way to a smaller one (1 part in so many).
 constexpr byte_count most_rise = 60;
-// How many comparisons of two blocks a search may take: some tens of milliseconds.
+// How many comparisons of two pieces a search may take: some tens of milliseconds.
 constexpr std::size_t most_comparisons = 40'000'000;
 // Nor more than so many orders from one start: few blocks have few orders.
 constexpr std::size_t most_tries = 2000;
 // How often a search starts anew from each way of sorting: luck matters more than patience.
 constexpr std::size_t rounds = 4;
 
-// What is to be placed, and above which address.
-struct task {
-  std::vector<block> blocks;
-  byte_count floor = 0;
-  packer how = packer::best_fit;
+enum class rule : std::uint8_t { lowest_gap, tightest_gap };
+
+// A block with what placing asks for.
+struct shape {
+  std::vector<piece> pieces;  // by offset, empty ones left out
+  byte_count extent = 0;      // where the highest one ends
+  std::uint32_t begin = 0, end = 0;
+  std::uint32_t last_begin = 0, first_end = 0;
+  byte_count alignment = arena_alignment;
+  bool is_single = false;  // one piece at offset 0
+  bool is_solid = false;   // no byte of the extent belongs to no piece
 };
 
-bool is_empty(const block& b) {
-  return b.bytes == 0 || b.begin >= b.end;
+bool is_empty(const piece& p) {
+  return p.bytes == 0 || p.begin >= p.end;
 }
 
-// Blocks that have an address, lowest first.
-using placed_blocks = std::vector<std::size_t>;
-
-// The gap for block `b` between the blocks that live at the same time.
-byte_count gap_for(const task& t, const placed_blocks& placed, const std::vector<byte_count>& offset,
-                   const block& b) {
-  byte_count cursor = t.floor, best = 0, best_gap = 0;
-  bool found = false;
-  for (const std::size_t i : placed) {
-    const block& other = t.blocks[i];
-    if (other.begin >= b.end || b.begin >= other.end) continue;
-    const byte_count at = round_up(cursor, b.alignment);
-    if (at + b.bytes <= offset[i]) {
-      const byte_count gap = offset[i] - cursor;
-      if (t.how == packer::first_fit) return at;
-      if (!found || gap < best_gap) {
-        best = at;
-        best_gap = gap;
-        found = true;
-      }
-    }
-    cursor = std::max(cursor, offset[i] + other.bytes);
+shape shape_of(const block& b) {
+  shape s;
+  s.alignment = b.alignment;
+  s.is_solid = true;
+  s.first_end = std::numeric_limits<std::uint32_t>::max();
+  s.begin = s.first_end;
+  std::ranges::remove_copy_if(b.pieces, std::back_inserter(s.pieces), is_empty);
+  std::ranges::stable_sort(s.pieces, {}, &piece::offset);
+  for (const piece& p : s.pieces) {
+    s.is_solid = s.is_solid && p.offset <= s.extent;
+    s.extent = std::max(s.extent, p.offset + p.bytes);
+    s.begin = std::min(s.begin, p.begin);
+    s.end = std::max(s.end, p.end);
+    s.last_begin = std::max(s.last_begin, p.begin);
+    s.first_end = std::min(s.first_end, p.end);
   }
-  return found ? best : round_up(cursor, b.alignment);
+  s.is_single = s.pieces.size() == 1 && s.pieces[0].offset == 0;
+  return s;
 }
+
+// A block does not lie on another one at addresses outside (above, below).
+struct taken {
+  std::int64_t above = 0, below = 0;
+};
+
+std::int64_t signed_of(byte_count bytes) {
+  return static_cast<std::int64_t>(bytes);
+}
+
+// What `b` cannot have beside `other`, as addresses less that of `other`, in order.
+void append_taken(const shape& b, const shape& other, std::vector<taken>& all) {
+  if (other.begin >= b.end || b.begin >= other.end) return;
+  if (b.is_solid && other.is_solid && b.last_begin < other.first_end && other.last_begin < b.first_end) {
+    all.push_back({-signed_of(b.extent), signed_of(other.extent)});
+    return;
+  }
+  const auto start = static_cast<std::ptrdiff_t>(all.size());
+  for (const piece& p : b.pieces) {
+    for (const piece& q : other.pieces) {
+      if (p.begin >= q.end || q.begin >= p.end) continue;
+      all.push_back({signed_of(q.offset) - signed_of(p.offset + p.bytes),
+                     signed_of(q.offset + q.bytes) - signed_of(p.offset)});
+    }
+  }
+  if (all.begin() + start == all.end()) return;
+  std::sort(all.begin() + start, all.end(), [](const taken& x, const taken& y) { return x.above < y.above; });
+  auto last = all.begin() + start;
+  for (auto next = last + 1; next != all.end(); ++next) {
+    if (next->above < last->below) {
+      last->below = std::max(last->below, next->below);
+    } else {
+      *++last = *next;
+    }
+  }
+  all.erase(last + 1, all.end());
+}
+
+// The above for every pair of which one block at least is not single: any number of orders ask for it.
+class conflicts {
+ public:
+  explicit conflicts(std::span<const shape> blocks) : row_(blocks.size()) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      if (blocks[i].is_single) continue;
+      row_[i] = first_.size();
+      for (std::size_t other = 0; other < blocks.size(); ++other) {
+        first_.push_back(all_.size());
+        if (other != i) append_taken(blocks[i], blocks[other], all_);
+      }
+      first_.push_back(all_.size());
+    }
+  }
+
+  // Of block `i`, not single, beside `other`.
+  std::span<const taken> of(std::size_t i, std::size_t other) const {
+    const std::size_t at = row_[i] + other;
+    return std::span(all_).subspan(first_[at], first_[at + 1] - first_[at]);
+  }
+
+ private:
+  std::vector<std::size_t> row_;    // where those of a block begin in first_
+  std::vector<std::size_t> first_;  // where those of a pair begin in all_
+  std::vector<taken> all_;
+};
+
+// What is to be placed, above which address and how.
+struct task {
+  std::vector<shape> blocks;
+  byte_count floor = 0;
+  rule how = rule::tightest_gap;
+};
 
 struct attempt {
   std::vector<std::size_t> order;
@@ -66,34 +138,94 @@ struct attempt {
   byte_count bytes = 0;
 };
 
-// Places blocks one by one. Gives up once the arena is known to exceed `most`.
-std::optional<attempt> pack_in_order(const task& t, std::vector<std::size_t> order, byte_count most) {
-  attempt result{std::move(order), std::vector<byte_count>(t.blocks.size()), t.floor};
-  placed_blocks placed;
-  placed.reserve(t.blocks.size());
-  for (const std::size_t i : result.order) {
-    const byte_count at = gap_for(t, placed, result.offset, t.blocks[i]);
-    if (at + t.blocks[i].bytes > most) return std::nullopt;
-    result.offset[i] = at;
-    result.bytes = std::max(result.bytes, at + t.blocks[i].bytes);
-    const auto after = std::upper_bound(placed.begin(), placed.end(), at,
-                                        [&](byte_count a, std::size_t k) { return a < result.offset[k]; });
-    placed.insert(after, i);
-  }
-  return result;
-}
+// Places the blocks of a task in one order after another.
+class placer {
+ public:
+  explicit placer(const task& t) : t_(t), between_(t.blocks) { placed_.reserve(t.blocks.size()); }
 
-byte_count peak_live(std::span<const block> blocks) {
+  // Gives up once the arena is known to exceed `most`.
+  std::optional<attempt> place(std::vector<std::size_t> order, byte_count most) {
+    attempt result{std::move(order), std::vector<byte_count>(t_.blocks.size()), t_.floor};
+    placed_.clear();
+    for (const std::size_t i : result.order) {
+      const shape& b = t_.blocks[i];
+      find_taken(i);
+      const byte_count at = address_for(b.alignment);
+      if (at + b.extent > most) return std::nullopt;
+      result.offset[i] = at;
+      result.bytes = std::max(result.bytes, at + b.extent);
+      const auto after = std::ranges::upper_bound(placed_, signed_of(at), {}, &spot::at);
+      placed_.insert(after, {signed_of(at), signed_of(at + b.extent), b.begin, b.end, i, b.is_single});
+    }
+    return result;
+  }
+
+ private:
+  struct spot {
+    std::int64_t at, top;
+    std::uint32_t begin, end;
+    std::size_t which;
+    bool is_single;
+  };
+
+  // What block `i` cannot have, in order.
+  void find_taken(std::size_t i) {
+    const shape& b = t_.blocks[i];
+    taken_.clear();
+    bool in_order = true;
+    for (const spot& s : placed_) {
+      if (s.begin >= b.end || b.begin >= s.end) continue;
+      if (b.is_single && s.is_single) {
+        taken_.push_back({s.at - signed_of(b.extent), s.top});
+        continue;
+      }
+      in_order = false;
+      if (b.is_single) {
+        for (const taken& x : between_.of(s.which, i)) taken_.push_back({s.at - x.below, s.at - x.above});
+      } else {
+        for (const taken& x : between_.of(i, s.which)) taken_.push_back({s.at + x.above, s.at + x.below});
+      }
+    }
+    if (!in_order) std::ranges::sort(taken_, {}, &taken::above);
+  }
+
+  // By the rule, beside taken_.
+  byte_count address_for(byte_count alignment) const {
+    constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+    std::int64_t cursor = signed_of(t_.floor), best = 0, best_gap = any;
+    const auto aligned = [&] { return signed_of(round_up(static_cast<byte_count>(cursor), alignment)); };
+    for (const taken& x : taken_) {
+      if (x.above >= cursor && x.above - cursor < best_gap) {
+        const std::int64_t at = aligned();
+        if (at <= x.above) {
+          best = at;
+          best_gap = x.above - cursor;
+          if (t_.how == rule::lowest_gap) break;
+        }
+      }
+      cursor = std::max(cursor, x.below);
+    }
+    return static_cast<byte_count>(best_gap == any ? aligned() : best);
+  }
+
+  const task& t_;
+  const conflicts between_;
+  std::vector<spot> placed_;  // by address
+  std::vector<taken> taken_;
+};
+
+byte_count peak_live(std::span<const shape> blocks) {
   struct change {
     std::uint32_t at;
     bool opens;
     byte_count bytes;
   };
   std::vector<change> changes;
-  for (const block& b : blocks) {
-    if (b.begin >= b.end) continue;
-    changes.push_back({b.begin, true, b.bytes});
-    changes.push_back({b.end, false, b.bytes});
+  for (const shape& b : blocks) {
+    for (const piece& p : b.pieces) {
+      changes.push_back({p.begin, true, p.bytes});
+      changes.push_back({p.end, false, p.bytes});
+    }
   }
   std::sort(changes.begin(), changes.end(),
             [](const change& a, const change& z) { return a.at != z.at ? a.at < z.at : a.opens < z.opens; });
@@ -107,22 +239,34 @@ byte_count peak_live(std::span<const block> blocks) {
 
 // Indices of blocks, heaviest first.
 template <class Weight>
-std::vector<std::size_t> sorted_by(std::span<const block> blocks, const Weight& weight) {
+std::vector<std::size_t> sorted_by(std::span<const shape> blocks, const Weight& weight) {
   std::vector<std::size_t> order(blocks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return weight(blocks[i]); });
   return order;
 }
 
+byte_count bytes_of(const shape& b) {
+  byte_count all = 0;
+  for (const piece& p : b.pieces) all += p.bytes;
+  return all;
+}
+double bytes_times_steps_of(const shape& b) {
+  double all = 0;
+  for (const piece& p : b.pieces) all += static_cast<double>(p.bytes) * (p.end - p.begin);
+  return all;
+}
+std::uint32_t steps_of(const shape& b) {
+  return b.end - b.begin;
+}
+
 // One attempt for each way of sorting, best first.
-std::vector<attempt> sorted_attempts(const task& t) {
-  const auto steps = [](const block& b) { return static_cast<byte_count>(b.end - b.begin); };
+std::vector<attempt> sorted_attempts(const task& t, placer& by) {
   std::vector<attempt> all;
   for (std::vector<std::size_t> order :
-       {sorted_by(t.blocks, [](const block& b) { return b.bytes; }),
-        sorted_by(t.blocks, [&](const block& b) { return b.bytes / arena_alignment * steps(b); }),
-        sorted_by(t.blocks, steps)}) {
-    all.push_back(*pack_in_order(t, std::move(order), std::numeric_limits<byte_count>::max()));
+       {sorted_by(t.blocks, bytes_of), sorted_by(t.blocks, bytes_times_steps_of),
+        sorted_by(t.blocks, steps_of)}) {
+    all.push_back(*by.place(std::move(order), std::numeric_limits<byte_count>::max()));
   }
   std::ranges::stable_sort(all, {}, &attempt::bytes);
   return all;
@@ -137,7 +281,7 @@ std::optional<std::size_t> culprit(const task& t, const attempt& a, byte_count g
   std::vector<std::size_t> all;
   for (std::size_t k = 1; k < a.order.size(); ++k) {
     const std::size_t b = a.order[k];
-    if (a.offset[b] + t.blocks[b].bytes > beyond) all.push_back(k);
+    if (a.offset[b] + t.blocks[b].extent > beyond) all.push_back(k);
   }
   if (all.empty()) return std::nullopt;
   return all[dice() % all.size()];
@@ -145,7 +289,7 @@ std::optional<std::size_t> culprit(const task& t, const attempt& a, byte_count g
 
 // Moves blocks that lie above `goal` to earlier places in the order, one by one. At first an arena
 // that is a little larger is taken, too, later none (threshold accepting, Dueck and Scheuer 1990).
-attempt lowered(attempt now, byte_count goal, const task& t, std::size_t tries, generator& dice) {
+attempt lowered(attempt now, byte_count goal, const task& t, placer& by, std::size_t tries, generator& dice) {
   attempt best = now;
   for (std::size_t i = 0; i < tries && best.bytes > goal; ++i) {
     const auto from = culprit(t, now, goal, dice);
@@ -154,7 +298,7 @@ attempt lowered(attempt now, byte_count goal, const task& t, std::size_t tries, 
     const auto moved = order.begin() + static_cast<std::ptrdiff_t>(*from);
     std::rotate(order.begin() + static_cast<std::ptrdiff_t>(dice() % *from), moved, moved + 1);
     const byte_count tolerance = goal / most_rise * (tries - i) / tries;
-    auto candidate = pack_in_order(t, std::move(order), now.bytes + tolerance);
+    auto candidate = by.place(std::move(order), now.bytes + tolerance);
     if (!candidate) continue;
     now = std::move(*candidate);
     if (now.bytes < best.bytes) best = now;
@@ -164,59 +308,110 @@ attempt lowered(attempt now, byte_count goal, const task& t, std::size_t tries, 
 
 // The same blocks give the same arena: the dice start alike.
 attempt searched(const task& t, byte_count goal) {
-  const std::vector<attempt> all = sorted_attempts(t);
-  const std::size_t count = t.blocks.size();
+  placer by(t);
+  const std::vector<attempt> all = sorted_attempts(t, by);
+  std::size_t count = 0;
+  for (const shape& b : t.blocks) count += b.pieces.size();
   const std::size_t tries =
       std::min(most_comparisons / (count * count + 1) / all.size() / rounds, most_tries);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   attempt best = all[0];
   for (std::size_t i = 0; i < rounds * all.size() && best.bytes > goal; ++i) {
-    attempt candidate = lowered(all[i % all.size()], goal, t, tries, dice);
+    attempt candidate = lowered(all[i % all.size()], goal, t, by, tries, dice);
     if (candidate.bytes < best.bytes) best = std::move(candidate);
   }
   return best;
 }
 
-}  // namespace
-
-packing pack(std::span<const block> blocks, packer how) {
+// Blocks in the order in which they were given, those at the bottom placed.
+struct prepared {
   packing result;
-  result.offset.assign(blocks.size(), 0);
-  result.peak_live = peak_live(blocks);
+  task others;
+  std::vector<std::size_t> which;  // of each block of `others`: its place among all
+};
+
+prepared prepare(std::span<const block> blocks) {
+  prepared p;
+  std::vector<shape> shapes;
+  shapes.reserve(blocks.size());
   std::uint32_t begin = std::numeric_limits<std::uint32_t>::max(), end = 0;
   for (const block& b : blocks) {
-    if (is_empty(b)) continue;
-    begin = std::min(begin, b.begin);
-    end = std::max(end, b.end);
+    shapes.push_back(shape_of(b));
+    begin = std::min(begin, shapes.back().begin);
+    end = std::max(end, shapes.back().end);
   }
-  // Blocks that live all the time lie at the bottom, where they leave no gaps.
-  task others{{}, 0, how};
-  std::vector<std::size_t> which;
-  for (const std::size_t i : sorted_by(blocks, [](const block& b) { return b.alignment; })) {
-    const block& b = blocks[i];
-    if (is_empty(b)) continue;
-    if (b.begin == begin && b.end == end) {
-      result.offset[i] = round_up(others.floor, b.alignment);
-      others.floor = result.offset[i] + b.bytes;
+  p.result.offset.assign(blocks.size(), 0);
+  p.result.peak_live = peak_live(shapes);
+  for (const std::size_t i : sorted_by(shapes, [](const shape& b) { return b.alignment; })) {
+    const shape& b = shapes[i];
+    if (b.pieces.empty()) continue;
+    if (b.last_begin == begin && b.first_end == end) {
+      p.result.offset[i] = round_up(p.others.floor, b.alignment);
+      p.others.floor = p.result.offset[i] + b.extent;
     } else {
-      which.push_back(i);
-      others.blocks.push_back(b);
+      p.which.push_back(i);
     }
   }
-  const byte_count goal = result.peak_live + result.peak_live / near_enough;
-  attempt best = searched(others, goal);
-  if (best.bytes > result.peak_live + result.peak_live / far) {  // which rule does better varies
-    others.how = how == packer::best_fit ? packer::first_fit : packer::best_fit;
-    attempt other = searched(others, goal);
-    if (other.bytes < best.bytes) best = std::move(other);
-  }
-  for (std::size_t k = 0; k < which.size(); ++k) result.offset[which[k]] = best.offset[k];
-  result.bytes = best.bytes;
-  return result;
+  for (const std::size_t i : p.which) p.others.blocks.push_back(std::move(shapes[i]));
+  return p;
 }
 
-std::string_view to_text(packer how) {
-  return how == packer::first_fit ? "first_fit" : "best_fit";
+packing finished(prepared&& p, const attempt& a) {
+  for (std::size_t k = 0; k < p.which.size(); ++k) p.result.offset[p.which[k]] = a.offset[k];
+  p.result.bytes = a.bytes;
+  return std::move(p.result);
+}
+
+// In one order, which is by `weight`, heaviest first.
+template <class Weight>
+packing pack_once(std::span<const block> blocks, rule how, const Weight& weight) {
+  prepared p = prepare(blocks);
+  p.others.how = how;
+  const attempt a =
+      *placer(p.others).place(sorted_by(p.others.blocks, weight), std::numeric_limits<byte_count>::max());
+  return finished(std::move(p), a);
+}
+
+auto earlier_first(const shape& b) {
+  return -static_cast<std::int64_t>(b.begin);
+}
+
+}  // namespace
+
+packing pack_searched(std::span<const block> blocks) {
+  prepared p = prepare(blocks);
+  const byte_count peak = p.result.peak_live, goal = peak + peak / near_enough;
+  attempt best = searched(p.others, goal);
+  if (best.bytes > peak + peak / far) {  // which rule does better varies
+    p.others.how = rule::lowest_gap;
+    attempt other = searched(p.others, goal);
+    if (other.bytes < best.bytes) best = std::move(other);
+  }
+  return finished(std::move(p), best);
+}
+
+packing pack_first_fit(std::span<const block> blocks) {
+  return pack_once(blocks, rule::lowest_gap, earlier_first);
+}
+
+packing pack_best_fit(std::span<const block> blocks) {
+  return pack_once(blocks, rule::tightest_gap, earlier_first);
+}
+
+packing pack_smartpool(std::span<const block> blocks) {
+  return pack_once(blocks, rule::tightest_gap,
+                   [](const shape& b) { return std::pair(bytes_of(b), earlier_first(b)); });
+}
+
+std::span<const packer> all_packers() {
+  static constexpr std::array all{packers::searched, packers::first_fit, packers::best_fit,
+                                  packers::smartpool};
+  return all;
+}
+
+const packer* find_packer(std::string_view name) {
+  const auto at = std::ranges::find(all_packers(), name, &packer::name);
+  return at == all_packers().end() ? nullptr : &*at;
 }
 
 }  // namespace um

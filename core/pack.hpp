@@ -1,4 +1,4 @@
-// Gives lifetimes addresses (SmartPool's problem: dynamic storage allocation, offline).
+// Gives lifetimes addresses (offline dynamic storage allocation).
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,62 @@
 
 namespace um {
 
-// `bytes` that must be held during the half-open interval [begin, end) of steps. Blocks whose
-// intervals meet get disjoint addresses.
-struct block {
-  byte_count bytes = 0;
+// `bytes` bytes from `offset` on, held during the half-open interval [begin, end) of steps. Without
+// bytes or steps it is empty and in nobody's way.
+struct piece {
+  byte_count offset = 0, bytes = 0;
   std::uint32_t begin = 0, end = 0;
-  byte_count alignment = arena_alignment;
 };
 
-// first_fit takes the lowest gap that is wide enough, best_fit the tightest one. Both try several
-// orders of placing (largest first, largest bytes x steps first, longest-lived first), change them by
-// a bounded search while the arena is larger than the lower bound, and keep the smallest arena; where
-// that leaves it much larger, the other one has its turn. Equal blocks give equal packings.
-enum class packer : std::uint8_t { first_fit, best_fit };
+// Pieces that lie at fixed offsets from one address, each with a life of its own: the parts of a
+// tensor that some operator takes as one. What is placed is the address. Pieces of one block are
+// never checked against each other.
+struct block {
+  std::vector<piece> pieces;
+  byte_count alignment = arena_alignment;  // of the address
+};
 
 struct packing {
-  std::vector<byte_count> offset;  // one per block
-  byte_count bytes = 0;            // size of the arena
+  std::vector<byte_count> offset;  // one per block; 0 for a block that is empty
+  byte_count bytes = 0;            // size of the arena: where the highest piece ends
   byte_count peak_live = 0;        // largest sum of sizes live at one step: no packing is smaller
 };
 
-packing pack(std::span<const block> blocks, packer how);
+// A way to pack. Pieces of two blocks whose lives meet get disjoint addresses, and equal blocks give
+// equal packings. Blocks all of whose pieces live from the first step to the last lie at the bottom.
+// Where an order says nothing of two blocks, the one of larger alignment comes first, then the one
+// given first.
+struct packer {
+  std::string_view name;
+  packing (*place)(std::span<const block> blocks) = nullptr;
+  friend bool operator==(const packer& a, const packer& b) { return a.name == b.name; }
+};
 
-std::string_view to_text(packer how);
+// Places blocks in several orders (largest first, largest bytes x steps first, longest-lived first),
+// each in the tightest gap, changes the orders by a bounded search while the arena is larger than the
+// lower bound by more than 1 part in 500, and keeps the smallest arena; where that is still much
+// larger, all this again with the lowest gap.
+packing pack_searched(std::span<const block> blocks);
+// One order, that in which blocks begin, as an allocator meets them; no search. The lowest gap that is
+// wide enough, or the tightest one.
+packing pack_first_fit(std::span<const block> blocks);
+packing pack_best_fit(std::span<const block> blocks);
+// SmartPool (Zhang et al., arXiv 1903.06631): largest first, among equals the earlier one, each in the
+// tightest gap.
+packing pack_smartpool(std::span<const block> blocks);
+
+namespace packers {
+inline constexpr packer searched{"searched", pack_searched};
+inline constexpr packer first_fit{"first_fit", pack_first_fit};
+inline constexpr packer best_fit{"best_fit", pack_best_fit};
+inline constexpr packer smartpool{"smartpool", pack_smartpool};
+}  // namespace packers
+
+std::span<const packer> all_packers();
+// nullptr if there is none of that name.
+const packer* find_packer(std::string_view name);
+constexpr std::string_view to_text(const packer& p) {
+  return p.name;
+}
 
 }  // namespace um

@@ -69,7 +69,7 @@ using planner = std::function<memory_plan(const problem&)>;
 struct strategy {
   std::string name, summary;
   planner plan;
-  packer placed_by = packer::best_fit;
+  packer placed_by = packers::searched;
   std::vector<knob> knobs;
   bool same_bits = true;  // as `device`; false: sums in another order, so equal to rounding only
 };

@@ -124,7 +124,7 @@ hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
 strategy strategy_of(hint_strategy s) {
   const bool cuts = std::ranges::any_of(
       s.rules, [](const hint_rule& r) { return std::holds_alternative<cut_rule>(r.what); });
-  strategy row{s.name, s.summary, nullptr, packer::best_fit, knobs_of(s), !cuts};
+  strategy row{s.name, s.summary, nullptr, packers::searched, knobs_of(s), !cuts};
   row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };
   return row;
 }

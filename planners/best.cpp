@@ -255,7 +255,7 @@ std::optional<found> plan_with(const problem& p, const loops& l, nanoseconds to_
     deciding d(p, order_of(p.network, l), aim, work);
     if (d.computing() >= to_beat || !d.decide() || d.time() >= to_beat) return std::nullopt;
     memory_plan plan = d.plan();
-    const byte_count arena = lower(unlimited, plan, packer::best_fit).device_arena_bytes;
+    const byte_count arena = lower(unlimited, plan, packers::searched).device_arena_bytes;
     if (arena <= p.budget) return found{std::move(plan), d.time()};
     aim -= std::min(aim, (arena - p.budget) + p.budget / 500);
   }

@@ -181,7 +181,12 @@ void read_purpose(fields& f, plan_file& file) {
   file.budget = static_cast<byte_count>(f.integer("budget_bytes", 1));
   file.mode =
       as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
-  file.placed_by = as_choice(f.at("packer"), f.where("packer"), {packer::first_fit, packer::best_fit});
+  if (f.has("packer")) {  // files once named the rule here that the search began with
+    as_one_of(f.at("packer"), f.where("packer"), {"best_fit", "first_fit"});
+    file.placed_by = packers::searched;
+  } else {
+    file.placed_by = as_choice(f.at("placed_by"), f.where("placed_by"), all_packers());
+  }
 }
 
 }  // namespace
@@ -249,7 +254,7 @@ json json_of(const plan_file& file) {
           {"ratio", or_null(file.ratio)},
           {"budget_bytes", file.budget},
           {"mode", to_text(file.mode)},
-          {"packer", to_text(file.placed_by)},
+          {"placed_by", file.placed_by.name},
           {"homes", std::move(homes)},
           {"actions", std::move(actions)}};
 }

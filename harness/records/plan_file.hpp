@@ -25,7 +25,7 @@ struct plan_file {
   std::optional<double> ratio;  // as asked for, if it was
   byte_count budget = 0;
   run_mode mode = run_mode::simulated;
-  packer placed_by = packer::best_fit;
+  packer placed_by = packers::searched;
   memory_plan plan;
 };
 

@@ -177,10 +177,10 @@ TEST_F(managed_lowering, managed_tensors_share_one_arena_in_whole_blocks) {
 TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
   const problem p = under(pressure::driver, GiB);
   memory_plan plan = in_order(g, residence::managed);
-  const auto before = managed_layout(p, plan, packer::best_fit);
+  const auto before = managed_layout(p, plan, packers::searched);
   for (int i = 0; i < 3; ++i) plan.actions.insert(plan.actions.begin() + 2, prefetch{named(g, "y0"), {}});
   plan.actions.insert(plan.actions.begin() + 6, evict{named(g, "x"), batch_part(8, 0, 2)});
-  const auto after = managed_layout(p, plan, packer::best_fit);
+  const auto after = managed_layout(p, plan, packers::searched);
   for (std::size_t t = 0; t < before.size(); ++t) EXPECT_EQ(before[t].offset, after[t].offset);
 }
 
@@ -259,7 +259,7 @@ TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
 
 TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {
   memory_plan plan = in_order(g, residence::managed);
-  const auto where = managed_layout(under(pressure::none, GiB), plan, packer::best_fit);
+  const auto where = managed_layout(under(pressure::none, GiB), plan, packers::searched);
   // Some tensor of the backward pass lies where y2 did.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (g.tensors[t].use != role::activation_gradient || where[t].offset != where[named(g, "y2")].offset)
@@ -283,7 +283,7 @@ TEST_F(managed_lowering, parts_of_a_twinned_tensor_are_whole_blocks) {
 TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
   memory_plan plan = in_order(g, residence::managed);
   const problem p = under(pressure::none, GiB);
-  const auto where = managed_layout(p, plan, packer::best_fit);
+  const auto where = managed_layout(p, plan, packers::searched);
   // After the last action everything but x, dy and d0 is dead; y2's place may have been taken.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) plan.actions.emplace_back(evict{t, {}});
   const execution_plan e = lower(p, plan);

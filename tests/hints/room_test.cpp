@@ -26,7 +26,7 @@ struct room : ::testing::Test {
   }
   problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
   memory_plan made(byte_count budget) {
-    return make_room(with(budget), in_order(g, residence::managed), packer::best_fit, rules);
+    return make_room(with(budget), in_order(g, residence::managed), packers::searched, rules);
   }
   std::vector<std::size_t> uses_of(const memory_plan& plan, tensor_id t) const {
     std::vector<std::size_t> all;

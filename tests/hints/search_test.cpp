@@ -57,7 +57,7 @@ struct search : ::testing::TestWithParam<const char*> {
             std::move(knobs)};
   }
   nanoseconds time(const hint_strategy& s, const problem& p) const {
-    return expected_time(p, plan_hints(s, p), packer::best_fit);
+    return expected_time(p, plan_hints(s, p), packers::searched);
   }
   nanoseconds time_after(std::int64_t trials, double ratio) const {
     const hint_strategy& s = row(GetParam());
@@ -186,9 +186,9 @@ TEST(timing_of_a_network, makes_it_faster) {
   rules.order = evict_order::furthest_use;
   rules.fetch = rules.populate = true;
   rules.discards.assign(g.tensors.size(), true);
-  const memory_plan plan = make_room(p, order, packer::best_fit, rules);
-  const memory_plan after = with_evictions_timed(p, plan, packer::best_fit);
-  EXPECT_LT(expected_time(p, after, packer::best_fit), expected_time(p, plan, packer::best_fit) * 95 / 100);
+  const memory_plan plan = make_room(p, order, packers::searched, rules);
+  const memory_plan after = with_evictions_timed(p, plan, packers::searched);
+  EXPECT_LT(expected_time(p, after, packers::searched), expected_time(p, plan, packers::searched) * 95 / 100);
 }
 
 }  // namespace

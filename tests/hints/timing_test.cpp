@@ -52,10 +52,10 @@ struct timing : ::testing::Test {
     rules.order = evict_order::furthest_use;
     rules.fetch = rules.populate = true;
     rules.discards.assign(g.tensors.size(), true);
-    return make_room(with(budget), twinned(), packer::best_fit, rules);
+    return make_room(with(budget), twinned(), packers::searched, rules);
   }
   memory_plan timed(byte_count budget, const memory_plan& plan) {
-    return with_evictions_timed(with(budget), plan, packer::best_fit);
+    return with_evictions_timed(with(budget), plan, packers::searched);
   }
   std::size_t place(const memory_plan& plan, const std::string& text) const {
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
@@ -148,7 +148,7 @@ TEST_F(timing, prefetches_stay_in_their_order) {
 
 TEST_F(timing, operators_take_longer_beside_copies_but_not_beside_discards) {
   const auto simulated = [&](const memory_plan& plan) {
-    const execution_plan steps = lower(with(GiB), plan, packer::best_fit);
+    const execution_plan steps = lower(with(GiB), plan, packers::searched);
     const simulated_run run{g, steps, m, costs};
     managed_memory memory = managed_at_start(run);
     nanoseconds last = 0;
@@ -156,7 +156,7 @@ TEST_F(timing, operators_take_longer_beside_copies_but_not_beside_discards) {
     return last;
   };
   const auto expected = [&](const memory_plan& plan) {
-    return expected_time(with(GiB), plan, packer::best_fit);
+    return expected_time(with(GiB), plan, packers::searched);
   };
   const tensor_id y0 = named(g, "y0");
   memory_plan discards = twinned(), copies = twinned();

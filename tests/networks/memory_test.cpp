@@ -19,21 +19,23 @@ TEST_P(Footprint, IsCloseToTheLowerBound) {
   for (const pass mode : {pass::train, pass::inference}) {
     for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
       for (const precision arithmetic : {precision::fp32, precision::bf16}) {
-        for (const packer how : {packer::best_fit, packer::first_fit}) {
-          network_spec spec;
-          spec.name = GetParam();
-          spec.batch = 64;
-          spec.mode = mode;
-          spec.joined = joined;
-          spec.arithmetic = arithmetic;
-          const graph g = build(spec);
-          const footprint_terms terms = footprint_of(g, without_workspaces(g), how);
-          const byte_count peak = peak_live_bytes(g);
-          EXPECT_EQ(terms.total - terms.fragmentation, peak);
-          EXPECT_LE(static_cast<double>(terms.total), 1.02 * static_cast<double>(peak))
-              << to_text(joined) << " " << to_text(arithmetic) << " " << to_text(how)
-              << (mode == pass::train ? " train" : " inference");
-        }
+        network_spec spec;
+        spec.name = GetParam();
+        spec.batch = 64;
+        spec.mode = mode;
+        spec.joined = joined;
+        spec.arithmetic = arithmetic;
+        const graph g = build(spec);
+        const byte_count peak = peak_live_bytes(g);
+        SCOPED_TRACE(testing::Message() << to_text(joined) << " " << to_text(arithmetic)
+                                        << (mode == pass::train ? " train" : " inference"));
+        const profile costs = without_workspaces(g);
+        const footprint_terms terms = footprint_of(g, costs, packers::searched);
+        EXPECT_EQ(terms.total - terms.fragmentation, peak);
+        EXPECT_LE(static_cast<double>(terms.total), 1.02 * static_cast<double>(peak));
+        const byte_count by_size = footprint_of(g, costs, packers::smartpool).total;
+        EXPECT_LE(terms.total, by_size);
+        EXPECT_LE(static_cast<double>(by_size), 1.1 * static_cast<double>(peak));
       }
     }
   }

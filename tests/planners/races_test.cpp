@@ -339,7 +339,7 @@ TEST_P(races, random_plans_have_none) {
     const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
     const memory_plan plan = random_plan(g, seed).make();
     ASSERT_EQ(defect_of(g, plan), std::nullopt);
-    const execution_plan e = lower(p, plan, seed % 2 == 0 ? packer::best_fit : packer::first_fit);
+    const execution_plan e = lower(p, plan, seed % 2 == 0 ? packers::searched : packers::first_fit);
     expect_every_read_finds_its_tensor(g, e);
     expect_no_races(g, e);
     if (HasFatalFailure()) return;

@@ -64,7 +64,7 @@ plan_file sample_plan() {
   file.ratio = 1.25;
   file.budget = 123456789;
   file.mode = run_mode::capped;
-  file.placed_by = packer::first_fit;
+  file.placed_by = packers::smartpool;
   const graph g = build(file.network);
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
@@ -152,6 +152,16 @@ TEST(PlanJson, ReadsSlices) {
                   {"slice", "4 elements"});
 }
 
+// Every strategy's plan named best_fit or first_fit then, and both searched.
+TEST(PlanJson, ReadsWhatFilesOnceSaidOfPacking) {
+  const std::string text = to_json(sample_plan());
+  for (const char* was : {"\"packer\": \"best_fit\"", "\"packer\": \"first_fit\""}) {
+    const std::string old = replaced(text, "\"placed_by\": \"smartpool\"", was);
+    EXPECT_EQ(plan_from_json(old, "p.json").placed_by, packers::searched);
+    EXPECT_NE(to_json(plan_from_json(old, "p.json")).find("\"placed_by\": \"searched\""), std::string::npos);
+  }
+}
+
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
   const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
@@ -175,6 +185,8 @@ TEST(PlanJson, NamesWhatIsWrong) {
                   {"actions[2].what", "no operator"});
   expect_mentions(read(replaced(text, "\"schema\": 1", "\"schema\": 2")), {"schema", "reads 1"});
   expect_mentions(read(replaced(text, "\"ratio\": 1.25", "\"ratio\": \"1.25\"")), {"ratio", "not a number"});
+  expect_mentions(read(replaced(text, "\"smartpool\"", "\"smart_pool\"")),
+                  {"placed_by", "did you mean smartpool?"});
   expect_mentions(read(replaced(text, "\"ratio\": 1.25,", "")), {"\"ratio\" is missing"});
   expect_mentions(read(replaced(text, "\"kind\"", "\"extra\": 0, \"kind\"")), {"unknown field \"extra\""});
   expect_mentions(read(replaced(text, "\"kind\"", "\"ratio\": 2, \"kind\"")), {"\"ratio\" is given twice"});
