@@ -76,10 +76,10 @@ constexpr box rows(std::int64_t begin, std::int64_t end) {
 
 // AlexNet's first layer in small: 11 x 11 windows, stride 4, padding 2 over 39 rows: 9 rows out.
 constexpr convolution strided{4, 4, 2, 2};
-constexpr dims x{4, 3, 39, 39}, w{8, 3, 11, 11}, b{1, 8, 1, 1}, y{4, 8, 9, 9};
+constexpr dims x{4, 3, 39, 39}, w{8, 3, 11, 11}, channel_vector{1, 8, 1, 1}, y{4, 8, 9, 9};
 
 single strided_convolution() {
-  return operator_over(strided, {x, w, b, y}, 3);
+  return operator_over(strided, {x, w, channel_vector, y}, 3);
 }
 single strided_backward_data() {
   return operator_over(convolution_backward_data{strided}, {w, y, x}, 2);
@@ -210,7 +210,7 @@ TEST(Accesses, SummedGradientsAccumulateFromTheSecondPartOn) {
 }
 
 TEST(Accesses, BiasBackward) {
-  const single s = operator_over(bias_backward{}, {y, b}, 1);
+  const single s = operator_over(bias_backward{}, {y, channel_vector}, 1);
   expect_regions(s.cut(batch_half), {batch_of(2, 4), batch_of(0, 1)});
   expect_regions(s.cut(channel_half), {channels(4, 8), channels(4, 8)});
   expect_regions(s.cut(row_half), {rows(4, 9), batch_of(0, 1)});
@@ -270,7 +270,7 @@ TEST(Accesses, LinearBackwardFilterWithTheBias) {
 }
 
 TEST(Accesses, ReluBiasBackward) {
-  const single s = operator_over(relu_bias_backward{}, {y, y, y, b}, 2);
+  const single s = operator_over(relu_bias_backward{}, {y, y, y, channel_vector}, 2);
   expect_regions(s.cut(row_half), {rows(4, 9), rows(4, 9), rows(4, 9), batch_of(0, 1)});
   EXPECT_EQ(s.cut(row_half)[2].mode, access_mode::write);
   EXPECT_EQ(s.cut(row_half)[3].mode, access_mode::accumulate);
@@ -297,10 +297,14 @@ TEST(Accesses, MaxPoolWithBiasAndRelu) {
 
 TEST(Accesses, BatchNormIsCutAlongChannelsAlone) {
   const box half = channels(4, 8);
-  const single forward = operator_over(batch_norm{}, {y, b, b, y, y, b, b}, 4);
+  const single forward = operator_over(
+      batch_norm{}, {y, channel_vector, channel_vector, y, y, channel_vector, channel_vector}, 4);
   expect_regions(forward.cut(channel_half), {half, half, half, half, half, half, half});
   const batch_norm_backward both{true, true, true};
-  const single backward = operator_over(both, {y, b, b, b, b, y, y, y, y, b, b, y}, 8);
+  const single backward = operator_over(both,
+                                        {y, channel_vector, channel_vector, channel_vector, channel_vector, y,
+                                         y, y, y, channel_vector, channel_vector, y},
+                                        8);
   expect_regions(backward.cut(channel_half), std::vector<box>(12, half));
   for (const single& s : {forward, backward}) {
     for (const access& a : s.cut(channel_half)) EXPECT_NE(a.mode, access_mode::accumulate);
@@ -310,7 +314,8 @@ TEST(Accesses, BatchNormIsCutAlongChannelsAlone) {
 }
 
 TEST(Accesses, NormalizeIsCutAnywhere) {
-  const single s = operator_over(normalize{}, {y, b, b, b, b, y, y}, 6);
+  const single s = operator_over(
+      normalize{}, {y, channel_vector, channel_vector, channel_vector, channel_vector, y, y}, 6);
   const box all = batch_of(0, 1), half = batch_of(2, 4), lower = rows(4, 9), some = channels(4, 8);
   expect_regions(s.cut(batch_half), {half, all, all, all, all, half, half});
   expect_regions(s.cut(row_half), {lower, all, all, all, all, lower, lower});
@@ -450,7 +455,7 @@ TEST(Accesses, RangesThatDoNotExistNameTheOperator) {
   EXPECT_NE(reason(strided_convolution(), box{{}, {}, {}, {2, 4}}), "");
   convolution rectified = strided;
   rectified.relu = true;
-  EXPECT_EQ(reason(operator_over(rectified, {x, w, b, y}, 3), box{{}, {}, {}, {0, 1}}),
+  EXPECT_EQ(reason(operator_over(rectified, {x, w, channel_vector, y}, 3), box{{}, {}, {}, {0, 1}}),
             "operator op (convolution) cannot be cut along reduction: its ReLU is of the whole sum");
 }
 

@@ -30,7 +30,7 @@ TEST(PlanSummary, TellsWhereRulesPutTensors) {
     e.rules.emplace();
     e.rules->name = e.strategy = "parameters_elsewhere";
     e.rules->rules = {{"parameters", {.roles = {role::parameter}}, residence_rule{where}}};
-    const cell work{completed(e), machine_named(load_machines(std::nullopt), "h200")};
+    const cell work{completed(e), machine_named(load_machines(std::nullopt), "h200"), std::nullopt};
     const planned p = plan_cell(work);
     const auto n = std::ranges::count(p.file.plan.home, where);
     EXPECT_GT(n, 0);
