@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <tuple>
 
@@ -10,6 +11,7 @@
 #include "planners/planners.hpp"
 #include "schedule/orders.hpp"
 #include "schedule/transfers.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -43,6 +45,11 @@ std::vector<gap_class> classes_of(const use_table& uses, const std::vector<gap>&
   return all;
 }
 
+// In events looked at, about 15 million a second: deciding anew where nothing is decided; one of several ways
+// to cut the batch; the best of them.
+constexpr std::size_t most_work_for_a_start = 60'000'000, work_for_each = 2'000'000,
+                      work_for_best = 16'000'000;
+
 struct evaluation {
   prediction said;
   double over = 0;  // bytes beyond the budget, summed over events
@@ -64,16 +71,26 @@ class deciding {
 
   // Whether it fits in the end.
   bool decide() {
-    now_ = evaluate(ways_);
-    while (now_.over > 0) {
-      if (left_ == 0 || !lower_peak()) return false;
+    std::optional<std::pair<std::vector<way>, evaluation>> best;
+    const std::size_t work = left_;
+    for (const bool moves : {true, false}) {
+      left_ = most_work_for_a_start;
+      moves_ = moves;
+      ways_.assign(classes_.size(), way::keep);
+      now_ = evaluate(ways_);
+      if (!make_room()) continue;
+      left_ = work / 4;
+      improve_one_by_one();
+      if (!best || now_.said.time < best->second.said.time) best = {ways_, now_};
     }
-    polish();
+    left_ = work / 2;
+    if (!best) return false;
+    moves_ = true;
+    std::tie(ways_, now_) = *best;
+    improve_by_parts();
     return true;
   }
 
-  void tighten(byte_count budget) { budget_ = budget; }
-  void allow(std::size_t work) { left_ = work; }
   nanoseconds time() const { return now_.said.time; }
   memory_plan plan() const { return plan_of(p_.network, uses_, gaps_, decisions_for(ways_)); }
   nanoseconds computing() const {
@@ -151,14 +168,19 @@ class deciding {
     return sum;
   }
 
-  std::vector<candidate> candidates() const {
+  // Among decisions that are about as good any may be taken, where it is not the first try.
+  double noise() { return varies_ ? 0.3 + static_cast<double>(dice_() % 1000) / 700 : 1; }
+
+  std::vector<candidate> candidates() {
     std::vector<candidate> all;
-    const bool can_swap = p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
+    const bool can_swap =
+        moves_ && p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       const gap_class& x = classes_[c];
       if (!covers(x, now_.at)) continue;
+      const double luck = noise();
       const auto worth = [&](nanoseconds time) {
-        return static_cast<double>(x.bytes) / static_cast<double>(time + 1000);
+        return static_cast<double>(x.bytes) / static_cast<double>(time + 1000) * luck;
       };
       if (x.again && (ways_[c] != way::again)) {
         all.push_back({c, way::again, worth(time_again(x))});
@@ -171,6 +193,13 @@ class deciding {
     }
     std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
     return all;
+  }
+
+  bool make_room() {
+    while (now_.over > 0) {
+      if (left_ == 0 || !lower_peak()) return false;
+    }
+    return true;
   }
 
   // Of what would make room at the peak, that which costs the least time for what it does to the whole.
@@ -187,8 +216,9 @@ class deciding {
       if (gain <= 0) continue;
       const auto cost =
           static_cast<double>(std::max<nanoseconds>(e.said.time - now_.said.time, now_.said.time / 20'000));
-      if (gain / cost <= most) continue;
-      most = gain / cost;
+      const double worth = gain / cost * noise();
+      if (worth <= most) continue;
+      most = worth;
       best = {all[i], e};
     }
     if (!best) return false;
@@ -214,19 +244,48 @@ class deciding {
   }
 
   // One class after the other, as long as something gets better and work is left.
-  void polish() {
+  void improve_one_by_one() {
     for (bool better = true; better && left_ > 0;) {
       better = false;
       for (std::size_t c = 0; c < classes_.size() && left_ > 0; ++c) {
         if (classes_[c].bytes < budget_ / 2000) continue;
         for (const way how : {way::keep, way::swap, way::swap_in_time, way::again, way::again_held}) {
           const bool again = how == way::again || how == way::again_held;
-          if (how == ways_[c] || (again && !classes_[c].again) || left_ == 0) continue;
+          if (how == ways_[c] || (again && !classes_[c].again) || (!again && how != way::keep && !moves_))
+            continue;
+          if (left_ == 0) return;
           std::vector<way> changed = ways_;
           changed[c] = how;
           better = take_if_better(std::move(changed)) || better;
         }
       }
+    }
+  }
+
+  // Forgets some decisions and makes room anew; keeps what takes less time (large neighbourhood search, Shaw
+  // 1998). The dice start alike.
+  void improve_by_parts() {
+    varies_ = true;
+    while (left_ > 0) {
+      std::vector<std::size_t> decided;
+      for (std::size_t c = 0; c < ways_.size(); ++c) {
+        if (ways_[c] != way::keep) decided.push_back(c);
+      }
+      if (decided.empty()) return;
+      const std::vector<way> ways = ways_;
+      const evaluation before = now_;
+      const std::size_t count = 1 + dice_() % std::max<std::size_t>(1, decided.size() / 6);
+      const bool neighbours = dice_() % 2 == 0;
+      const std::size_t first = dice_() % decided.size();
+      for (std::size_t i = 0; i < count; ++i)
+        ways_[decided[(neighbours ? first + i : dice_()) % decided.size()]] = way::keep;
+      moves_ = dice_() % 2 == 0;
+      now_ = evaluate(ways_);
+      if (make_room()) {
+        if (now_.said.time < before.said.time) continue;
+      }
+      ways_ = ways;
+      now_ = before;
     }
   }
 
@@ -239,6 +298,9 @@ class deciding {
   std::size_t left_;  // events that may still be looked at
   std::vector<way> ways_;
   evaluation now_;
+  bool moves_ = true;  // whether swaps may be decided
+  bool varies_ = false;
+  std::mt19937 dice_{1};  // NOLINT(cert-msc51-cpp): repeatable on purpose
 };
 
 struct found {
@@ -255,8 +317,9 @@ std::optional<found> plan_with(const problem& p, const loops& l, nanoseconds to_
     deciding d(p, order_of(p.network, l), aim, work);
     if (d.computing() >= to_beat || !d.decide() || d.time() >= to_beat) return std::nullopt;
     memory_plan plan = d.plan();
-    const byte_count arena = lower(unlimited, plan, packers::searched).device_arena_bytes;
-    if (arena <= p.budget) return found{std::move(plan), d.time()};
+    const execution_plan steps = lower(unlimited, plan, packers::searched);
+    const byte_count arena = steps.device_arena_bytes;
+    if (arena <= p.budget) return found{std::move(plan), simulate(p, steps, 1).front().duration};
     aim -= std::min(aim, (arena - p.budget) + p.budget / 500);
   }
   return std::nullopt;
@@ -269,24 +332,27 @@ memory_plan plan_best(const problem& p) {
   if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
   const bool same_bits = p.knobs.at("bits") == 1;
   std::optional<found> best;
-  const auto consider = [&](const loops& l) {
-    const nanoseconds to_beat = best ? best->time : std::numeric_limits<nanoseconds>::max();
-    auto next = plan_with(p, l, to_beat, 4'000'000);
-    if (next) best = std::move(next);
+  loops chosen;
+  const auto consider = [&](const loops& l, std::size_t work) {
+    auto next = plan_with(p, l, best ? best->time : std::numeric_limits<nanoseconds>::max(), work);
+    if (!next) return;
+    best = std::move(next);
+    chosen = l;
   };
   const std::vector<op_id> late = large_gradients(p.network);
-  consider({1, {}, late});
+  consider({1, {}, late}, work_for_each);
   std::string why;
   for (const std::uint32_t k : {2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U}) {
     if (same_bits) break;
     if (batch_of(p.network) % k != 0) continue;
     try {
-      consider({k, {}, late});
+      consider({k, {}, late}, work_for_each);
     } catch (const infeasible& refused) {
       why = std::string("; ") + refused.what();
       break;
     }
   }
+  if (best) consider(chosen, work_for_best);
   if (!best) {
     throw infeasible("best finds no plan within " + to_text(p.budget) + " of the " +
                      to_text(footprint_of(p.network, p.costs).total) + " that everything takes" + why);

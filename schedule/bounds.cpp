@@ -16,8 +16,8 @@ constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
 struct saved_tensor {
   double bytes = 0;
-  bool given = false;              // it starts at home: nothing is copied out
-  std::size_t made_by = 0;         // else its producer, as an index into forward
+  bool given = false;       // it starts at home: nothing is copied out
+  std::size_t made_by = 0;  // else its producer, as an index into forward
 };
 
 // The two passes of a network, and what lies between them.
@@ -51,7 +51,8 @@ passes passes_of(const problem& p) {
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (saved[t])
-      x.saved.push_back({static_cast<double>(bytes_of(g.tensors[t])), persists(g.tensors[t].use), made_by[t]});
+      x.saved.push_back(
+          {static_cast<double>(bytes_of(g.tensors[t])), persists(g.tensors[t].use), made_by[t]});
   }
   for (op_id o = 0; o < loss; ++o) {
     x.needs.emplace_back();
@@ -157,8 +158,9 @@ time_bounds bounds_of(const problem& p) {
   const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
   const auto a_byte = [](std::uint64_t rate) { return rate == 0 ? 0 : 1e9 / static_cast<double>(rate); };
   const auto with = [&](bool swaps, bool repeats) {
-    return solve(x, {a_byte(p.on.link_to_host_bytes_per_s), a_byte(p.on.link_to_device_bytes_per_s),
-                     swaps && links, repeats},
+    return solve(x,
+                 {a_byte(p.on.link_to_host_bytes_per_s), a_byte(p.on.link_to_device_bytes_per_s),
+                  swaps && links, repeats},
                  static_cast<double>(p.budget));
   };
   found.swap = with(true, false);

@@ -1,5 +1,6 @@
 #include "schedule/simplex.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

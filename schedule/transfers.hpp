@@ -7,9 +7,10 @@
 
 namespace um {
 
-// Sets `leave` and `back` of every swap that is not `in_time`: each leaves right behind its last use and
-// comes back as late as the link allows if all are to be there before their next use, computes taking what
-// the forecaster says, nothing being computed again. Those `in_time` come back right before their next use.
+// Sets `leave` and `back` of every swap. Each keeps its room until its copy can be over, so that nobody
+// waits for it, and comes back as late as the link allows if all are to be there before their next use;
+// computes take what the forecaster says, nothing being computed again. Those `in_time` take the least room:
+// they leave right behind their last use and come back right before the next.
 void place_transfers(const forecaster& costs, const use_table& uses, const std::vector<gap>& gaps,
                      const std::vector<bool>& in_time, std::vector<decision>& decisions);
 

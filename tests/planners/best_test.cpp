@@ -1,0 +1,109 @@
+// The search for the best plan: repeatable, within its class, and no worse than any other planner.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/lower.hpp"
+#include "core/verify.hpp"
+#include "planners/planners.hpp"
+#include "simulator/simulate.hpp"
+#include "tests/schedule/random_decisions.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+
+class best_plans : public ::testing::TestWithParam<std::string> {
+ protected:
+  graph g = build(small_networks().at(GetParam()));
+  machine on = test_machine();
+  profile costs = estimate(g, on);
+  byte_count footprint = footprint_of(g, costs).total;
+
+  problem at(double ratio, const strategy& by, const knob_values& knobs = {}) {
+    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
+    return {g, costs, on, budget, pressure::none, complete(by, knobs), estimate_slices(g, on)};
+  }
+  nanoseconds time_of(double ratio, const std::string& name, const knob_values& knobs = {}) {
+    const strategy& by = *find(planners(), name);
+    const problem p = at(ratio, by, knobs);
+    try {
+      const memory_plan plan = by.plan(p);
+      EXPECT_EQ(defect_of(g, plan), std::nullopt) << name;
+      return simulate(p, lower(p, plan, by.placed_by), 2).back().duration;
+    } catch (const infeasible& refused) {
+      EXPECT_NE(std::string(refused.what()).find("iB"), std::string::npos) << "figures: " << refused.what();
+      return never;
+    }
+  }
+};
+
+TEST_P(best_plans, are_no_worse_than_any_other_planners) {
+  for (const double ratio : {0.5, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 8.0}) {
+    const nanoseconds best = time_of(ratio, "best");
+    for (const strategy& other : planners()) {
+      if (other.name == "best") continue;
+      const nanoseconds its = time_of(ratio, other.name);
+      if (its != never) EXPECT_LE(best, its + its / 100) << other.name << " at " << ratio;
+    }
+  }
+}
+
+TEST_P(best_plans, are_those_of_device_where_it_fits) {
+  const strategy& best = *find(planners(), "best");
+  EXPECT_EQ(best.plan(at(1, best)), plan_resident(at(1, best)));
+}
+
+TEST_P(best_plans, are_the_same_each_time) {
+  const strategy& best = *find(planners(), "best");
+  const problem p = at(1.5, best);
+  try {
+    EXPECT_EQ(best.plan(p), best.plan(p));
+  } catch (const infeasible&) {
+    GTEST_SKIP() << "no plan at that ratio";
+  }
+}
+
+TEST_P(best_plans, take_no_longer_with_more_room) {
+  nanoseconds least = never;
+  for (const double ratio : {4.0, 3.0, 2.0, 1.5, 1.25, 1.1, 1.0}) {
+    const nanoseconds now = time_of(ratio, "best");
+    if (least != never) EXPECT_LE(now, least + least / 50) << "at " << ratio;
+    least = std::min(least, now);
+  }
+}
+
+TEST_P(best_plans, cut_nothing_where_the_bits_are_to_stay) {
+  const strategy& best = *find(planners(), "best");
+  for (const double ratio : {1.2, 1.5, 2.0}) {
+    try {
+      for (const action& a : best.plan(at(ratio, best, {{"bits", 1}})).actions) {
+        if (const auto* c = std::get_if<compute>(&a)) EXPECT_TRUE(is_whole(c->part));
+      }
+    } catch (const infeasible&) {
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(catalogue, best_plans, ::testing::ValuesIn(small_network_labels()),
+                         [](const auto& row) { return row.param; });
+
+TEST(micro_batches, are_as_few_as_fit) {
+  const graph g = small("vgg11", "vgg11", 16, {.joined = fusion::fused}).g;
+  const machine on = test_machine();
+  const profile costs = estimate(g, on);
+  const strategy& by = *find(planners(), "micro_batches");
+  const auto arena = [&](std::int64_t k) {
+    const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", k}}};
+    return lower(p, by.plan(p)).device_arena_bytes;
+  };
+  const problem p{g, costs, on, arena(3), pressure::none, {{"k", 0}}};
+  EXPECT_LT(arena(4), arena(3));
+  EXPECT_EQ(by.plan(p), by.plan({g, costs, on, p.budget, pressure::none, {{"k", 3}}}));
+  EXPECT_THROW(by.plan({g, costs, on, bytes_of(g, role::parameter), pressure::none, {{"k", 0}}}), infeasible);
+}
+
+}  // namespace
