@@ -47,7 +47,7 @@ std::vector<gap_class> classes_of(const use_table& uses, const std::vector<gap>&
 
 // In events looked at, about 15 million a second: deciding anew where nothing is decided; one of several ways
 // to cut the batch; the best of them.
-constexpr std::size_t most_work_for_a_start = 60'000'000, work_for_each = 2'000'000,
+constexpr std::size_t most_work_for_a_start = 12'000'000, work_for_each = 2'000'000,
                       work_for_best = 16'000'000;
 
 struct evaluation {
@@ -73,12 +73,17 @@ class deciding {
   bool decide() {
     std::optional<std::pair<std::vector<way>, evaluation>> best;
     const std::size_t work = left_;
-    for (const bool moves : {true, false}) {
+    const byte_count budget = budget_;
+    for (const start& s : {start{true, 100}, start{false, 100}, start{true, 85}}) {
       left_ = most_work_for_a_start;
-      moves_ = moves;
+      moves_ = s.moves;
+      budget_ = budget / 100 * s.percent;
       ways_.assign(classes_.size(), way::keep);
       now_ = evaluate(ways_);
-      if (!make_room()) continue;
+      const bool fits = make_room();
+      budget_ = budget;
+      now_ = evaluate(ways_);
+      if (!fits && now_.over > 0) continue;
       left_ = work / 4;
       improve_one_by_one();
       if (!best || now_.said.time < best->second.said.time) best = {ways_, now_};
@@ -100,6 +105,12 @@ class deciding {
   }
 
  private:
+  // A first set of decisions: with swaps or without, for all of the budget or less.
+  struct start {
+    bool moves = true;
+    byte_count percent = 100;
+  };
+
   std::vector<decision> decisions_for(const std::vector<way>& ways) const {
     std::vector<decision> all(gaps_.size());
     std::vector<bool> in_time(gaps_.size(), false);
@@ -204,7 +215,7 @@ class deciding {
 
   // Of what would make room at the peak, that which costs the least time for what it does to the whole.
   bool lower_peak() {
-    constexpr std::size_t tried_at_once = 10;
+    const std::size_t tried_at_once = varies_ ? 8 : 10;
     const std::vector<candidate> all = candidates();
     std::optional<std::pair<candidate, evaluation>> best;
     double most = 0;
@@ -266,7 +277,9 @@ class deciding {
   // 1998). The dice start alike.
   void improve_by_parts() {
     varies_ = true;
-    while (left_ > 0) {
+    const nanoseconds least = computing();
+    constexpr int most_in_vain = 150;
+    for (int in_vain = 0; left_ > 0 && in_vain < most_in_vain && now_.said.time > least; ++in_vain) {
       std::vector<std::size_t> decided;
       for (std::size_t c = 0; c < ways_.size(); ++c) {
         if (ways_[c] != way::keep) decided.push_back(c);
@@ -281,8 +294,9 @@ class deciding {
         ways_[decided[(neighbours ? first + i : dice_()) % decided.size()]] = way::keep;
       moves_ = dice_() % 2 == 0;
       now_ = evaluate(ways_);
-      if (make_room()) {
-        if (now_.said.time < before.said.time) continue;
+      if (make_room() && now_.said.time < before.said.time) {
+        in_vain = 0;
+        continue;
       }
       ways_ = ways;
       now_ = before;

@@ -79,7 +79,9 @@ TEST_P(bounds, fall_with_the_budget_to_computing_alone) {
     EXPECT_GE(b.swap, before.swap);
     EXPECT_GE(b.recompute, before.recompute);
     EXPECT_GE(b.both, before.both);
-    if (ratio == 0.5) EXPECT_EQ(b.swap + b.recompute, 2 * b.compute);
+    if (ratio == 0.5) {
+      EXPECT_EQ(b.swap + b.recompute, 2 * b.compute);
+    }
     before = b;
   }
 }
