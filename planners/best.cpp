@@ -74,7 +74,7 @@ class deciding {
     std::optional<std::pair<std::vector<way>, evaluation>> best;
     const std::size_t work = left_;
     const byte_count budget = budget_;
-    for (const start& s : {start{true, 100}, start{false, 100}, start{true, 85}}) {
+    for (const start& s : {start{true, 100}, start{false, 100}, start{true, 85}, start{true, 72}}) {
       left_ = most_work_for_a_start;
       moves_ = s.moves;
       budget_ = budget / 100 * s.percent;
@@ -327,14 +327,15 @@ std::optional<found> plan_with(const problem& p, const loops& l, nanoseconds to_
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();
   byte_count aim = p.budget;
-  for (int tries = 0; tries < 5; ++tries) {
+  for (byte_count tries = 1; tries <= 5; ++tries) {
     deciding d(p, order_of(p.network, l), aim, work);
     if (d.computing() >= to_beat || !d.decide() || d.time() >= to_beat) return std::nullopt;
     memory_plan plan = d.plan();
     const execution_plan steps = lower(unlimited, plan, packers::searched);
     const byte_count arena = steps.device_arena_bytes;
-    if (arena <= p.budget) return found{std::move(plan), simulate(p, steps, 1).front().duration};
-    aim -= std::min(aim, (arena - p.budget) + p.budget / 500);
+    const nanoseconds took = simulate(p, steps, 1).front().duration;
+    if (arena <= p.budget) return took < to_beat ? std::optional(found{std::move(plan), took}) : std::nullopt;
+    aim -= std::min(aim, (arena - p.budget) * tries + p.budget / 500);
   }
   return std::nullopt;
 }
