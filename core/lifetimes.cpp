@@ -120,11 +120,16 @@ class walk {
     table_.all.push_back(w);
   }
 
-  // A part of a filter gradient that adds to what earlier ones wrote may keep its own share apart
-  // first: convolution engines that add by themselves are slower, or there are none.
+  // A part of a convolution or of its gradients that adds to what earlier ones wrote may keep its own share
+  // apart first: engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
     byte_count bytes = round_up(std::min(costs_[x.what].workspace_bytes, x.workspace), arena_alignment);
-    if (!std::holds_alternative<convolution_backward_filter>(g_.ops[x.what].what)) return bytes;
+    const op_attributes& what = g_.ops[x.what].what;
+    if (!std::holds_alternative<convolution>(what) &&
+        !std::holds_alternative<convolution_backward_data>(what) &&
+        !std::holds_alternative<convolution_backward_filter>(what)) {
+      return bytes;
+    }
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
       if (a.mode != access_mode::accumulate) continue;
       bytes += round_up(bytes_of(g_.tensors[a.what], a.where), arena_alignment);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <set>
 #include <utility>
 
+#include "backends/bf16.hpp"
 #include "backends/cuda/convolution_kernels.hpp"
 #include "backends/cuda/convolution_recipes.hpp"
 #include "backends/cuda/engine_trial.hpp"
@@ -48,6 +50,8 @@ class trial_site {
     const auto& data = operands_.data;
     const auto* const b = p.bias ? reinterpret_cast<const float*>(data[3]) : nullptr;
     expected_ = kernels::sampled_results(on.compute(), samples_, data[0], data[1], data[2], b);
+    if (!accumulates_) return;
+    for (double& value : expected_) value += value_of_bytes(samples_.result);
   }
 
   // Time of one call, as trial_time has it; `never` if the recipe cannot run after all or is not
@@ -68,14 +72,19 @@ class trial_site {
     return round_up(static_cast<byte_count>(elements(shape)) * size_of(type), arena_alignment);
   }
 
+  static constexpr int byte_of_some_number = 0x3f;  // 0.747 of four such bytes, 0.746 of two
+  static double value_of_bytes(dtype type) {
+    return type == dtype::bf16 ? from_bf16(0x3f3f) : std::bit_cast<float>(0x3f3f3f3f);
+  }
+
   // Time of a first call, `never` if its result is not accurate. Starts from a result of NaNs, so
-  // that what is not written shows; from zeros if it is added to.
+  // that what is not written shows; from some number if it is added to.
   nanoseconds checked_time(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
     std::byte* const result = operands_.data.at(which);
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
     const byte_count bytes = static_cast<byte_count>(elements(*shapes.at(which))) * size_of(samples_.result);
-    check(cudaMemsetAsync(result, accumulates_ ? 0 : 0xff, bytes, on_.compute().stream));
+    check(cudaMemsetAsync(result, accumulates_ ? byte_of_some_number : 0xff, bytes, on_.compute().stream));
     const nanoseconds time = median_time(on_, call, 0, 1);
     const double difference = kernels::sampled_difference(on_.compute(), samples_, result, expected_);
     return difference <= accuracy_ ? time : never;
@@ -113,6 +122,9 @@ class contest {
   }
 
  private:
+  // The first that is accurate of every method.
+  bool is_brief() const { return on_.options().brief_search; }
+
   nanoseconds enter(const convolution_recipe& recipe) {
     const nanoseconds time = site_.time(recipe, best_time_);
     if (time < best_time_) {
@@ -133,9 +145,9 @@ class contest {
         if (recipe.workspace_bytes > cap_) return true;
         fits = true;
         here = std::min(here, enter(recipe));
-        return true;
+        return here == never || !is_brief();
       });
-      if (fits && here >= before) return;
+      if (fits && (here >= before || is_brief())) return;
       before = std::min(before, here);
     }
   }
@@ -169,7 +181,7 @@ class contest {
       ran.insert(recipe.family);
       if (time / far > best_time_) behind.insert(recipe.family);
       best_time_ < before ? left.gained(now()) : left.in_vain();
-      return left.lasts(now());
+      return !is_brief() && left.lasts(now());
     });
     return ran;
   }
@@ -210,18 +222,15 @@ std::string signature_of(const convolution_problem& p) {
 }
 
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
-  constexpr int recipes = 3;  // counts the versions of what is tried, so that new ones get their chance
-  const std::string key =
-      on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap) + " recipes " +
-                    std::to_string(recipes));
-  const auto known = on.engines().find(key);
-  if (known) {  // by this version of the recipes?
-    const auto recipe = find_recipe(on, problem, *known);
-    if (recipe && recipe->workspace_bytes == known->workspace_bytes) return engine_of(*recipe, *known);
-  }
-  const engine_choice standing = on.engines().store(key, fastest(on, problem, workspace_cap), known);
-  const auto recipe = find_recipe(on, problem, standing);
-  if (!recipe || recipe->workspace_bytes != standing.workspace_bytes) {
+  const std::string version = " recipes 3";  // of what is tried, so that new recipes get their chance
+  std::optional<convolution_recipe> recipe;
+  const auto usable = [&](const engine_choice& choice) {
+    recipe = find_recipe(on, problem, choice);
+    return recipe && recipe->workspace_bytes == choice.workspace_bytes;
+  };
+  const engine_choice standing = standing_choice(on, signature_of(problem), workspace_cap, version, usable,
+                                                 [&] { return fastest(on, problem, workspace_cap); });
+  if (!usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
   return engine_of(*recipe, standing);

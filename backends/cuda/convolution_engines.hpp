@@ -13,12 +13,14 @@
 
 namespace um {
 
+// Operands may be parts of tensors. `how` has the padding above and left of x, which is negative where x
+// begins with rows that no window meets; what is below and right of it follows from the shapes.
 struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;    // with relu: forward alone, y = max(x * w [+ b], 0)
-  bool bias = false;  // forward alone
-  bool accumulate = false;
+  convolution how;                         // with relu: forward alone, y = max(x * w [+ b], 0)
+  bool bias = false;                       // forward alone
+  bool accumulate = false;                 // the result is added to what is there; without bias or relu
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
   memory_order order = memory_order::nchw;
 

@@ -6,14 +6,15 @@
 
 #include "backends/cuda/convolution_kernels.hpp"
 #include "backends/cuda/direct_engines.hpp"
+#include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/library_check.hpp"
 #include "backends/cuda/winograd_engines.hpp"
 
 namespace um {
 namespace {
 
-constexpr std::array<const char*, 6> method_names{
-    "", "fused ", "packed ", "packed fused ", "winograd4x4 ", "direct "};
+constexpr std::array<const char*, 8> method_names{
+    "", "fused ", "packed ", "packed fused ", "winograd4x4 ", "direct ", "padded ", "adding "};
 
 bool is_fused(convolution_method method) {
   return method == convolution_method::fused || method == convolution_method::packed_fused;
@@ -45,6 +46,21 @@ bool is_filter_gradient(const convolution_problem& p) {
 }
 bool has_epilogue(const convolution_problem& p) {
   return p.bias || p.how.relu;
+}
+// Sums that engines leave apart: filter gradients are added up where they are converted.
+bool adds_up(const convolution_problem& p) {
+  return p.accumulate && !is_filter_gradient(p);
+}
+
+std::int64_t rows_of_padding_below(const convolution_problem& p) {
+  return padding_behind(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
+}
+// Padding that a library can be told of, as it is.
+bool padding_is_plain(const convolution_problem& p) {
+  return p.how.pad_h >= 0 && rows_of_padding_below(p) > -p.how.stride_h;
+}
+bool padding_is_even(const convolution_problem& p) {
+  return padding_is_plain(p) && std::max<std::int64_t>(rows_of_padding_below(p), 0) == p.how.pad_h;
 }
 
 dims part_of(dims shape, std::int64_t parts) {
@@ -108,6 +124,7 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
   s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.how};
   s.product.how.relu = p.how.relu && is_fused(method);
   s.product.bias = p.bias && is_fused(method);
+  s.product.add = method == convolution_method::adding;
   s.product.operands = s.product.result = operand_type(p);
   s.product.order = p.order;
   s.product.tensor_cores = p.arithmetic != precision::fp32;
@@ -246,6 +263,106 @@ void visit_cudnn(session& on, const convolution_problem& p, convolution_method m
   }
 }
 
+dims result_shape(const convolution_problem& p) {
+  return p.kind == convolution_kind::forward ? p.y : p.kind == convolution_kind::backward_data ? p.x : p.w;
+}
+
+// What a recipe computes to the workspace's front, then added to the result.
+kernel_call bind_apart(session& on, const convolution_problem& p, const convolution_recipe& inner,
+                       const bound_operands& operands) {
+  const std::size_t which = p.kind == convolution_kind::forward ? 2 : 0;
+  const dims shape = result_shape(p);
+  const dtype type = operand_type(p);
+  std::byte *const result = operands.data.at(which), *const apart = operands.workspace;
+  bound_operands given = operands;
+  given.data[which] = apart;
+  given.workspace += round_up(bytes_of(shape, type), arena_alignment);
+  return [where = on.compute(), call = inner.bind(given), result, apart, count = elements(shape), type] {
+    call();
+    kernels::add(where, result, apart, result, count, type);
+  };
+}
+
+void visit_apart(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
+                 const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+  convolution_problem alone = p;
+  alone.accumulate = false;
+  const byte_count apart = round_up(bytes_of(result_shape(p), operand_type(p)), arena_alignment);
+  visit_recipes(
+      on, alone, method, parts,
+      [&](convolution_recipe recipe) {
+        recipe.workspace_bytes += apart;
+        recipe.bind = [&on, p, inner = recipe](const bound_operands& operands) {
+          return bind_apart(on, p, inner, operands);
+        };
+        return visit(recipe);
+      },
+      first);
+}
+
+// x with its rows of padding, and without rows that no window meets.
+convolution_problem with_padded_rows(const convolution_problem& p) {
+  convolution_problem padded = p;
+  padded.x.h = (p.y.h - 1) * p.how.stride_h + p.w.h;
+  padded.how.pad_h = 0;
+  return padded;
+}
+
+// The rows that a part of x and its padded copy have in common, from the one to the other or back.
+kernels::byte_box common_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
+                              byte_count& at_x, byte_count& at_padded) {
+  const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
+  const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
+  const bool planes = p.order == memory_order::nchw;
+  const byte_count row = bytes_of({1, planes ? 1 : x.c, 1, x.w}, operand_type(p));
+  const auto size = [](std::int64_t value) { return static_cast<byte_count>(value); };
+  at_x = size(first) * row;
+  at_padded = size(first + before) * row;
+  const byte_count of_x = size(x.h) * row, of_padded = size(padded.h) * row;
+  kernels::byte_box box{size(rows) * row, size(planes ? x.n * x.c : x.n)};
+  box.from_pitch = back ? of_padded : of_x;
+  box.to_pitch = back ? of_x : of_padded;
+  return box;
+}
+
+kernel_call bind_padded(session& on, const convolution_problem& p, const convolution_recipe& inner,
+                        const bound_operands& operands) {
+  const dims whole = with_padded_rows(p).x;
+  const bool back = p.kind == convolution_kind::backward_data;
+  bound_operands given = operands;
+  given.data[0] = operands.workspace;
+  given.workspace += round_up(bytes_of(whole, operand_type(p)), arena_alignment);
+  byte_count at_x = 0, at_padded = 0;
+  const kernels::byte_box box = common_rows(p, p.x, whole, back, at_x, at_padded);
+  std::byte *const x = operands.data.at(0), *const padded = operands.workspace;
+  const bool fills = back ? box.width < box.to_pitch : true;
+  const byte_count filled = bytes_of(back ? p.x : whole, operand_type(p));
+  return [stream = on.compute().stream, call = inner.bind(given), x, padded, box, back, fills, filled, at_x,
+          at_padded] {
+    if (fills) check(cudaMemsetAsync(back ? x : padded, 0, filled, stream));
+    if (!back) kernels::copy_box(stream, padded + at_padded, x + at_x, box);
+    call();
+    if (back) kernels::copy_box(stream, x + at_x, padded + at_padded, box);
+  };
+}
+
+// Of cuDNN's engines as they are, on an x of other rows.
+void visit_padded(session& on, const convolution_problem& p, std::int64_t parts,
+                  const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+  const convolution_problem padded = with_padded_rows(p);
+  const byte_count copy = round_up(bytes_of(padded.x, operand_type(p)), arena_alignment);
+  visit_cudnn(
+      on, padded, convolution_method::plain, parts,
+      [&](convolution_recipe recipe) {
+        recipe.workspace_bytes += copy;
+        recipe.bind = [&on, p, inner = recipe](const bound_operands& operands) {
+          return bind_padded(on, p, inner, operands);
+        };
+        return visit(recipe);
+      },
+      first);
+}
+
 }  // namespace
 
 bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
@@ -257,12 +374,15 @@ bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
 
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
   std::vector<convolution_method> all;
+  if (!padding_is_plain(p)) return {convolution_method::padded};
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
   if (direct_applies(p)) all.push_back(convolution_method::direct);
   if (packing_applies(p) && has_epilogue(p)) all.push_back(convolution_method::packed_fused);
   if (packing_applies(p)) all.push_back(convolution_method::packed);
   all.push_back(convolution_method::plain);
   if (has_epilogue(p)) all.push_back(convolution_method::fused);
+  if (!padding_is_even(p)) all.push_back(convolution_method::padded);
+  if (adds_up(p)) all.push_back(convolution_method::adding);
   return all;
 }
 
@@ -283,7 +403,11 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
     recipe.family = name_of(method, 1, recipe.family);
     return visit(recipe);
   };
-  if (method == convolution_method::winograd_4x4) {
+  if (adds_up(p) && method != convolution_method::adding) {
+    visit_apart(on, p, method, parts, visit, first);
+  } else if (method == convolution_method::padded) {
+    visit_padded(on, p, parts, named, first);
+  } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(on, p, parts, named);
   } else if (method == convolution_method::direct) {
     visit_direct(on, p, parts, named);

@@ -21,6 +21,8 @@ enum class convolution_method : std::uint8_t {
   packed_fused,  // "packed fused": both
   winograd_4x4,  // "winograd4x4": tiles of 4 x 4 results, in fp32
   direct,        // "direct": a kernel of ours, in tf32 and bf16
+  padded,        // "padded": cuDNN's engine without padding of rows, which x has in a copy of it
+  adding,        // "adding": cuDNN's engine, which adds to what the result holds
 };
 // Those that can be tried on a problem, in the order of their cost to try.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);

@@ -60,18 +60,32 @@ machine machine_of(int device) {
   return m;
 }
 
-byte_count room_for(const graph& g, const op& o) {
-  byte_count bytes = 0;
-  for (const auto* side : {&o.in, &o.out}) {
-    for (const tensor_id t : *side) bytes += round_up(bytes_of(g.tensors[t]), arena_alignment);
-  }
-  return bytes;
+// The operands of a part of an operator as tensors of their own.
+std::vector<tensor> dense_operands(const graph& g, const op& o, const box& part) {
+  std::vector<tensor> all;
+  for (const access& a : accesses_of(g, o, part)) all.push_back(part_of(g.tensors[a.what], a.where));
+  return all;
 }
 
 // What an operand may hold: numbers of its type; zeros where a number says a class or a position.
 void fill_for_timing(session& on, const tensor& t, std::byte* at, std::uint32_t seed) {
   if (is_floating(t.type)) return kernels::fill(on.compute(), at, elements(t.shape), t.type, seed);
   check(cudaMemsetAsync(at, 0, bytes_of(t), on.compute().stream));
+}
+
+// An engine bound to operands in scratch memory, none of which lies where another does.
+kernel_call bind_for_timing(session& on, const engine& chosen, const std::vector<tensor>& operands) {
+  const auto room_for = [](const tensor& t) { return round_up(bytes_of(t), arena_alignment); };
+  byte_count bytes = 0;
+  for (const tensor& t : operands) bytes += room_for(t);
+  std::byte* at = on.scratch(bytes + chosen.choice.workspace_bytes);
+  bound_operands bound{{}, at + bytes};
+  for (const tensor& t : operands) {
+    fill_for_timing(on, t, at, static_cast<std::uint32_t>(bound.data.size()) + 1);
+    bound.data.push_back(at);
+    at += room_for(t);
+  }
+  return chosen.bind(bound);
 }
 
 class cuda_backend final : public backend {
@@ -91,6 +105,13 @@ class cuda_backend final : public backend {
     return costs;
   }
 
+  std::vector<op_cost> measure(const graph& g, std::span<const compute> what) override {
+    std::vector<op_cost> costs;
+    for (const compute& c : what) costs.push_back(cost_of(g, c));
+    on_.release_scratch();
+    return costs;
+  }
+
   execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
     on_.release_scratch();
     return executor(on_, g, plan).run(how);
@@ -99,18 +120,30 @@ class cuda_backend final : public backend {
  private:
   op_cost measure(const graph& g, const op& o) {
     const engine chosen = choose_engine(on_, g, o, {}, 16, on_.options().workspace_cap);
-    const byte_count workspace = chosen.choice.workspace_bytes;
-    const byte_count operands = room_for(g, o);
-    std::byte* at = on_.scratch(operands + workspace);
-    bound_operands bound{{}, at + operands};
-    for (const auto* side : {&o.in, &o.out}) {
-      for (const tensor_id t : *side) {
-        fill_for_timing(on_, g.tensors[t], at, t + 1);
-        bound.data.push_back(at);
-        at += round_up(bytes_of(g.tensors[t]), arena_alignment);
-      }
-    }
-    return {time_of(on_, chosen.bind(bound)), workspace, chosen.choice.engine, chosen.choice.parts};
+    return cost_of(chosen.choice, time_of(on_, bind_for_timing(on_, chosen, dense_operands(g, o, {}))));
+  }
+
+  // As timed when the engine was chosen, by whichever process.
+  op_cost cost_of(const graph& g, const compute& c) {
+    const op& o = g.ops.at(c.what);
+    const engine chosen =
+        choose_engine(on_, g, o, c.part, 16, std::min(c.workspace, on_.options().workspace_cap));
+    const bool is_own = chosen.choice.time == 0;
+    return cost_of(chosen.choice, is_own ? time_of_own(g, o, c.part, chosen) : chosen.choice.time);
+  }
+
+  static op_cost cost_of(const engine_choice& choice, nanoseconds time) {
+    return {time, choice.workspace_bytes, choice.engine, choice.parts};
+  }
+
+  // Kernels of our own are not chosen, but timed and kept like what is.
+  nanoseconds time_of_own(const graph& g, const op& o, const box& part, const engine& chosen) {
+    const std::string key = on_.engine_key(signature_of(g, o, part));
+    if (const auto known = on_.engines().find(key)) return known->time;
+    constexpr int before = 1, counted = 5;
+    engine_choice timed = chosen.choice;
+    timed.time = median_time(on_, bind_for_timing(on_, chosen, dense_operands(g, o, part)), before, counted);
+    return on_.engines().store(key, timed).time;
   }
 
   session on_;

@@ -15,6 +15,9 @@ struct cuda_options {
   // Where the chosen engines are kept, so that every process runs the same ones and results are
   // equal to the bit. Empty: $XDG_CACHE_HOME/umbench/engines.json, or ~/.cache in its place.
   std::filesystem::path engine_cache;
+  // Look at few candidates for each operator: engines are there sooner, and may be slower ones. Keep those
+  // apart in an engine cache of their own.
+  bool brief_search = false;
   // Let managed memory exceed what the budget leaves, with a ballast in the way, so that the
   // driver evicts. Driver defects can hang a GPU there; off unless a user asks for it by name.
   bool allow_native_oversubscription = false;

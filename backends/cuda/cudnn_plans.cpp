@@ -40,8 +40,15 @@ fe::Tensor describe(const dims& shape, std::int64_t id, dtype type, const cudnn_
       .build();
 }
 
-fe::ConvDesc describe(const convolution& how) {
+fe::ConvDesc describe_convolution(const cudnn_convolution& p) {
+  const convolution& how = p.how;
+  const auto behind = [](std::int64_t extent, std::int64_t before, std::int64_t taps, std::int64_t stride,
+                         std::int64_t results) {
+    return std::max<std::int64_t>(padding_behind(extent, before, taps, stride, results), 0);
+  };
   const std::array<std::int64_t, 2> pad{how.pad_h, how.pad_w};
+  const std::array<std::int64_t, 2> pad_behind{behind(p.x.h, how.pad_h, p.w.h, how.stride_h, p.y.h),
+                                               behind(p.x.w, how.pad_w, p.w.w, how.stride_w, p.y.w)};
   const std::array<std::int64_t, 2> stride{how.stride_h, how.stride_w};
   const std::array<std::int64_t, 2> dilation{1, 1};
   return fe::ConvDescBuilder()
@@ -50,7 +57,7 @@ fe::ConvDesc describe(const convolution& how) {
       .setSpatialDimCount(2)
       .setSpatialStride(2, stride.data())
       .setPrePadding(2, pad.data())
-      .setPostPadding(2, pad.data())
+      .setPostPadding(2, pad_behind.data())
       .setDilation(2, dilation.data())
       .build();
 }
@@ -69,7 +76,7 @@ fe::Operation describe_product(const cudnn_convolution& p, const fe::Tensor& y) 
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                                      fe_type::OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR};
   fe::OperationBuilder made(types.at(static_cast<std::size_t>(p.kind)));
-  made.setcDesc(describe(p.how)).setAlpha(1.0F).setBeta(0.0F);
+  made.setcDesc(describe_convolution(p)).setAlpha(1.0F).setBeta(p.add ? 1.0F : 0.0F);
   switch (p.kind) {
     case kind::forward:
       return made.setxDesc(x).setwDesc(w).setyDesc(y).build();

@@ -15,16 +15,25 @@ namespace um {
 
 enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
 
+// Rows (or columns) of padding behind `extent` elements, given those before: as many, where they give
+// `results`, else the fewest that do; negative if elements are left over behind the last window.
+constexpr std::int64_t padding_behind(std::int64_t extent, std::int64_t before, std::int64_t taps,
+                                      std::int64_t stride, std::int64_t results) {
+  const std::int64_t fewest = (results - 1) * stride + taps - extent - before;
+  return fewest <= before && before < fewest + stride ? before : fewest;
+}
+
 // One product as cuDNN is asked for it. With bias or relu, product and epilogue are one operation
 // graph, y = max(x * w + b, 0) without a tensor in between; forward alone.
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;  // how.relu is the epilogue's
+  convolution how;  // how.relu is the epilogue's; pads are those before, what is behind follows
   bool bias = false;
   dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, of what is written
   memory_order order = memory_order::nchw;
   bool tensor_cores = false;  // f32 operands may be rounded to TF32
+  bool add = false;           // to what the result holds
 
   friend bool operator==(const cudnn_convolution&, const cudnn_convolution&) = default;
 };

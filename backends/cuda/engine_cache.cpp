@@ -13,6 +13,7 @@ namespace um {
 namespace {
 
 constexpr int schema = 1;
+constexpr const char* cap_text = " workspace ";
 
 std::map<std::string, engine_choice> read(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -97,6 +98,24 @@ std::optional<engine_choice> engine_cache::find(const std::string& key) const {
   const auto found = engines_.find(key);
   if (found == engines_.end()) return {};
   return found->second;
+}
+
+std::vector<engine_choice> engine_cache::find_within(const std::string& problem, byte_count workspace_cap,
+                                                     const std::string& version) const {
+  std::vector<engine_choice> all;
+  const std::string front = problem + cap_text;
+  for (auto at = engines_.lower_bound(front); at != engines_.end() && at->first.starts_with(front); ++at) {
+    const char* const digits = at->first.c_str() + front.size();
+    char* end = nullptr;
+    const byte_count made_within = std::strtoull(digits, &end, 10);
+    if (end == digits || version != end || made_within < workspace_cap) continue;
+    if (at->second.workspace_bytes <= workspace_cap) all.push_back(at->second);
+  }
+  return all;
+}
+
+std::string engine_key(const std::string& problem, byte_count workspace_cap, const std::string& version) {
+  return problem + cap_text + std::to_string(workspace_cap) + version;
 }
 
 engine_choice engine_cache::store(const std::string& key, const engine_choice& choice,

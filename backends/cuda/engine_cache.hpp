@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/units.hpp"
 
@@ -29,12 +30,19 @@ struct engine_choice {
 // $XDG_CACHE_HOME/umbench/engines.json, else ~/.cache/umbench/engines.json.
 std::filesystem::path standard_engine_cache();
 
+// The key of what is chosen for `problem` within a workspace, by a version of the search.
+std::string engine_key(const std::string& problem, byte_count workspace_cap, const std::string& version);
+
 class engine_cache {
  public:
   // A file that is missing, or that is not such an object, counts as empty.
   explicit engine_cache(std::filesystem::path file);
 
   std::optional<engine_choice> find(const std::string& key) const;
+  // What was chosen for `problem` within at least `workspace_cap` and fits it, by the text of the keys: the
+  // fastest within more is so within less.
+  std::vector<engine_choice> find_within(const std::string& problem, byte_count workspace_cap,
+                                         const std::string& version) const;
 
   // Stores the choice on disk unless another process stored one meanwhile; returns the one that
   // stands. `stale` is an earlier choice that no longer works and may be replaced.

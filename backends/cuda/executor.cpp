@@ -1,7 +1,5 @@
 #include "backends/cuda/executor.hpp"
 
-#include <driver_functions.h>
-
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "backends/ballast.hpp"
+#include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/operators.hpp"
 #include "um_allocators/managed_range.hpp"
 
@@ -52,13 +51,9 @@ executor::executor(session& on, const graph& g, const execution_plan& plan)
   }
   choose_engines();
   allocate();
-  find_pace();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const step& s = plan.steps[i];
-    if (!std::holds_alternative<compute>(s.what)) continue;
-    bound_operands operands{{}, device_.data() + s.workspace_offset};
-    for (const operand& o : s.operands) operands.data.push_back(address_of(o));
-    work_[i].call = engines_[i].bind(operands);
+    if (std::holds_alternative<compute>(s.what)) work_[i].call = bound_call(s, engines_[i]);
   }
 }
 
@@ -71,8 +66,7 @@ void executor::choose_engines() {
     const auto* const c = std::get_if<compute>(&s.what);
     if (c == nullptr) continue;
     const op& o = g_.ops[c->what];
-    const byte_count cap = is_whole(c->part) ? on_.options().workspace_cap : s.workspace_bytes;
-    engines_[i] = choose_engine(on_, g_, o, c->part, alignment_of(s), cap);
+    engines_[i] = choose_engine(on_, g_, o, c->part, alignment_of(s), s.workspace_bytes);
     if (engines_[i].choice.workspace_bytes > s.workspace_bytes) {
       throw std::invalid_argument("operator " + o.name + " needs " +
                                   to_text(engines_[i].choice.workspace_bytes) +
@@ -153,6 +147,7 @@ execution executor::run(const execution_request& how) {
       if (record_operators()) result.launched = launch_way::operator_graphs;
     } else {
       all = record(on_.compute().stream, [this] { issue_in_list_order(); });
+      moved_by_recording_ = take_moved();
     }
     if (all) {
       result.launched = launch_way::cuda_graph;
@@ -246,7 +241,7 @@ void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool tim
 void executor::keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
                           const watcher& watch, std::uint32_t done) {
   try {
-    traces.push_back(trace_of(duration, timeline));
+    traces.push_back(trace_of(duration, take_moved(), timeline));
     if (watch) watch(done);
   } catch (...) {
     lanes_[index_of(lane::compute)].failure = std::current_exception();
@@ -335,25 +330,47 @@ void executor::wait_until_issued(lane_work& mine, lane other, std::int32_t index
 void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration) {
   if (work.call) return work.call();
   if (!s.needed) return;
-  if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) return move_twin(s, on);
-  const bool managed = is_managed(s.home);
-  for (const pitched_copy& c : s.copies) copy(c, on);
+  moved_bytes& moved = lanes_[index_of(s.where)].moved;
+  if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) return move_twin(s, on, moved);
+  for (const pitched_copy& c : s.copies) {
+    copy(c, on);
+    (s.where == lane::to_device ? moved.to_device : moved.to_host) += bytes_of(c);
+  }
   for (const movement& m : s.moves) {
+    if (!is_managed(s.home)) break;
     const managed_range there{managed_.data() + m.device.offset, m.device.bytes};
     std::visit(overloaded{[&](const prefetch&) {
-                            if (managed) prefetch_to_device(there, on_.device(), on);
+                            prefetch_to_device(there, on_.device(), on);
+                            moved.prefetched += there.bytes;
                           },
-                          [&](const evict&) {
-                            if (managed) evict_in_pieces(there, on);
-                          },
+                          [&](const evict&) { evict_in_calls(there, s.call_bytes, on, moved); },
                           [](const discard&) {},  // by the keeper of room
                           [&](const advise& a) {  // in force for the whole run: said once
-                            if (managed && iteration == 0) advise_range(there, a.hint, on_.device());
+                            if (iteration == 0) advise_range(there, a.hint, on_.device());
                           },
                           [](const compute&) {}},
                s.what);
   }
   if (poisons_) poison(s, on);
+}
+
+// Between arenas, or within the device's.
+void executor::copy(const pitched_copy& c, cudaStream_t on) const {
+  kernels::copy_box(on, base_of(c.to.where) + c.to.offset, base_of(c.from.where) + c.from.offset,
+                    {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
+}
+
+// An engine's call, with what is gathered for it and scattered behind it.
+kernel_call executor::bound_call(const step& s, const engine& chosen) const {
+  bound_operands operands{{}, device_.data() + s.workspace_offset};
+  for (const operand& o : s.operands) operands.data.push_back(base_of(o.at.where) + o.at.offset);
+  kernel_call call = chosen.bind(operands);
+  if (s.gathers.empty() && s.scatters.empty()) return call;
+  return [this, &s, call = std::move(call), on = on_.compute().stream] {
+    for (const pitched_copy& c : s.gathers) copy(c, on);
+    call();
+    for (const pitched_copy& c : s.scatters) copy(c, on);
+  };
 }
 
 std::byte* executor::base_of(space where) const {
@@ -366,25 +383,6 @@ std::byte* executor::base_of(space where) const {
       return pinned_.data();
   }
   return nullptr;
-}
-
-std::byte* executor::address_of(const operand& o) const {
-  return base_of(o.at.where) + o.at.offset;
-}
-
-void executor::copy(const pitched_copy& c, cudaStream_t on) const {
-  std::byte* const from = base_of(c.from.where) + c.from.offset;
-  std::byte* const to = base_of(c.to.where) + c.to.offset;
-  if (c.height * c.depth == 1) {
-    check(cudaMemcpyAsync(to, from, c.width, cudaMemcpyDefault, on));
-    return;
-  }
-  cudaMemcpy3DParms how{};
-  how.srcPtr = make_cudaPitchedPtr(from, c.from_pitch, c.width, c.from_slice / c.from_pitch);
-  how.dstPtr = make_cudaPitchedPtr(to, c.to_pitch, c.width, c.to_slice / c.to_pitch);
-  how.extent = make_cudaExtent(c.width, c.height, c.depth);
-  how.kind = cudaMemcpyDefault;
-  check(cudaMemcpy3DAsync(&how, on));
 }
 
 // The largest of 16, 4, 2 and 1 bytes that every operand's address is a multiple of.

@@ -14,7 +14,7 @@
 // or an engine cannot be recorded, all iterations are issued.
 //
 // While a thread is in a call that migrates managed memory, the calls of all others wait, launches too, and
-// whoever migrates next is seldom one that waited. So an eviction is made in pieces of eviction_call_bytes,
+// whoever migrates next is seldom one that waited. So an eviction is made in pieces of the step's call size,
 // and before each the lanes that have something to issue go first.
 //
 // A discard of managed memory takes its time on the CPU, and on a stream that is busy it was seen to take
@@ -58,8 +58,15 @@ class executor {
   std::vector<std::byte> value_of(tensor_id what) const;
 
  private:
+  // Counted by a lane's thread as it issues the copies of an iteration.
+  struct moved_bytes {
+    byte_count to_device = 0, to_host = 0;   // copies of staged and twinned tensors
+    byte_count prefetched = 0, evicted = 0;  // managed: asked for, of which some may be in place already
+    moved_bytes& operator+=(const moved_bytes& other);
+  };
   struct lane_work {
     cudaStream_t stream = nullptr;
+    moved_bytes moved;
     std::vector<std::uint32_t> steps;
     std::atomic<std::int32_t> issued{no_step};   // last step that others may wait for by its event
     std::atomic<std::int32_t> handed{no_step};   // last step handed to the keeper of room
@@ -91,28 +98,28 @@ class executor {
   void let_go(lane which);
   void run_keeper();
   void give_up_room(const step& s);
-  void evict_in_pieces(managed_range what, cudaStream_t on);
+  void evict_in_calls(managed_range what, byte_count call_bytes, cudaStream_t on, moved_bytes& moved);
   bool others_call() const;
-  void move_twin(const step& s, cudaStream_t on);
-  void find_pace();
+  void move_twin(const step& s, cudaStream_t on, moved_bytes& moved);
   void poison(const step& s, cudaStream_t on);
   void poison_arenas();
   bool wait_for_others(const step& s, lane which);
   void wait_until_issued(lane_work& mine, lane other, std::int32_t index);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
+  void copy(const pitched_copy& c, cudaStream_t on) const;
+  kernel_call bound_call(const step& s, const engine& chosen) const;
   void issue_in_list_order();
   bool record_operators();
   void launch_iterations(const recording& all, std::uint32_t count, std::vector<trace>& traces);
+  moved_bytes take_moved();
   void linger(const execution_request& how, const recording& all, nanoseconds each);
   void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
                   const watcher& watch, std::uint32_t done);
-  trace trace_of(std::chrono::nanoseconds duration, bool timeline) const;
+  trace trace_of(std::chrono::nanoseconds duration, const moved_bytes& moved, bool timeline) const;
   void fill_timeline(trace& t) const;
-  void fill_counters(counters& moved) const;
+  void fill_counters(counters& to, const moved_bytes& moved) const;
 
   std::byte* base_of(space where) const;
-  std::byte* address_of(const operand& o) const;
-  void copy(const pitched_copy& c, cudaStream_t on) const;
   std::uint32_t alignment_of(const step& s) const;
   void read(address from, byte_count offset, std::span<std::byte> to) const;
   void write_values(const std::filesystem::path& folder) const;
@@ -130,7 +137,7 @@ class executor {
   std::vector<step_work> work_;  // one per step
   bool keeps_room_ = false;      // some step gives room back to the driver by a discard
   bool poisons_ = false;
-  std::uint64_t pace_ = 0;  // of copies to and from twins, bytes / s
+  moved_bytes moved_by_recording_;  // by every launch of it
   std::atomic<bool> keeper_calls_{false};
   std::atomic<bool> failed_{false};
 };

@@ -43,7 +43,8 @@ void executor::launch_iterations(const recording& all, std::uint32_t count, std:
     float ms = 0;
     check(cudaEventElapsedTime(&ms, marks[i - 1].get(), marks[i].get()));
     const std::chrono::duration<double, std::milli> took(ms);
-    traces.push_back(trace_of(std::chrono::duration_cast<std::chrono::nanoseconds>(took), false));
+    traces.push_back(
+        trace_of(std::chrono::duration_cast<std::chrono::nanoseconds>(took), moved_by_recording_, false));
   }
 }
 

@@ -1,7 +1,6 @@
 // Twinned tensors, and room given back to the driver.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <thread>
 
 #include "backends/cuda/executor.hpp"
@@ -60,12 +59,16 @@ bool executor::others_call() const {
 
 // Others may be in a call for long, as when a stream takes no more launches: they are waited for, not
 // depended on.
-void executor::evict_in_pieces(managed_range what, cudaStream_t on) {
+void executor::evict_in_calls(managed_range what, byte_count call_bytes, cudaStream_t on,
+                              moved_bytes& moved) {
   constexpr std::chrono::milliseconds most(1);
-  for (byte_count at = 0; at < what.bytes; at += eviction_call_bytes) {
+  const byte_count each = call_bytes == 0 ? what.bytes : call_bytes;
+  for (byte_count at = 0; at < what.bytes; at += each) {
     const auto until = std::chrono::steady_clock::now() + most;
     while (others_call() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    prefetch_to_host({what.data + at, std::min(eviction_call_bytes, what.bytes - at)}, on);
+    const byte_count bytes = std::min(each, what.bytes - at);
+    prefetch_to_host({what.data + at, bytes}, on);
+    moved.evicted += bytes;
   }
 }
 
@@ -80,31 +83,8 @@ void executor::give_up_room(const step& s) {
   for (const movement& m : s.moves) give_up(m.device);
 }
 
-// Copies to twins that take all of the link delay the discards behind them, which free the room they are for.
-// So they leave a little of it: of what a copy reaches here by itself. Before the arenas have any values.
-void executor::find_pace() {
-  const byte_count bytes =
-      std::min<byte_count>({64 * MiB, managed_.bytes(), pinned_.bytes()}) / managed_block * managed_block;
-  const bool any = std::ranges::any_of(plan_.home, [](residence r) { return r == residence::twinned; });
-  if (!any || bytes == 0) return;
-  const cudaStream_t on = to_host_.get();
-  const event begin = make_event(event_use::timing), end = make_event(event_use::timing);
-  prefetch_to_device({managed_.data(), bytes}, on_.device(), on);
-  float least = std::numeric_limits<float>::max();
-  for (int i = 0; i < 3; ++i) {
-    check(cudaEventRecord(begin.get(), on));
-    kernels::copy_over_link({on, on_.compute().multiprocessors}, managed_.data(), pinned_.data(), bytes, 0);
-    check(cudaEventRecord(end.get(), on));
-    check(cudaStreamSynchronize(on));
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin.get(), end.get()));
-    least = std::min(least, ms);
-  }
-  pace_ = static_cast<std::uint64_t>(static_cast<double>(bytes) / (least / 1e3)) * twin_copy_percent / 100;
-}
-
 // To the host: the copies; the keeper discards behind them. To the device: room first.
-void executor::move_twin(const step& s, cudaStream_t on) {
+void executor::move_twin(const step& s, cudaStream_t on, moved_bytes& moved) {
   const kernels::launch_site site{on, on_.compute().multiprocessors};
   const bool in = std::holds_alternative<prefetch>(s.what);
   if (in) {
@@ -118,7 +98,8 @@ void executor::move_twin(const step& s, cudaStream_t on) {
     std::byte* const here = managed_.data() + m.device.offset;
     std::byte* const home = pinned_.data() + m.pinned_offset;
     if (std::holds_alternative<discard>(s.what)) break;
-    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, pace_);
+    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, s.pace_bytes_per_s);
+    (in ? moved.to_device : moved.to_host) += m.device.bytes;
   }
   if (poisons_) poison(s, on);
 }

@@ -1,14 +1,30 @@
 // What an iteration is known to have done.
 #include <algorithm>
+#include <utility>
 
 #include "backends/cuda/executor.hpp"
 
 namespace um {
 
-trace executor::trace_of(std::chrono::nanoseconds duration, bool timeline) const {
+executor::moved_bytes& executor::moved_bytes::operator+=(const moved_bytes& other) {
+  to_device += other.to_device;
+  to_host += other.to_host;
+  prefetched += other.prefetched;
+  evicted += other.evicted;
+  return *this;
+}
+
+// What all lanes have counted since the last call; they are idle.
+executor::moved_bytes executor::take_moved() {
+  moved_bytes all;
+  for (lane_work& l : lanes_) all += std::exchange(l.moved, {});
+  return all;
+}
+
+trace executor::trace_of(std::chrono::nanoseconds duration, const moved_bytes& moved, bool timeline) const {
   trace t;
   t.duration = duration.count();
-  fill_counters(t.moved);
+  fill_counters(t.moved, moved);
   if (timeline) fill_timeline(t);
   return t;
 }
@@ -28,30 +44,20 @@ void executor::fill_timeline(trace& t) const {
                    [](const resident_sample& a, const resident_sample& b) { return a.at < b.at; });
 }
 
-// Copies and evictions are as the plan has them. A prefetch of managed memory may find some of it
+// Copies and evictions are counted where they are issued. A prefetch of managed memory may find some of it
 // in place or nowhere yet, so what it moved goes unobserved here.
-void executor::fill_counters(counters& moved) const {
-  byte_count copied_in = 0, copied_out = 0, prefetched = 0, evicted = 0;
-  for (const step& s : plan_.steps) {
-    if (!s.needed) continue;
-    byte_count bytes = 0;
-    for (const movement& m : s.moves) bytes += m.device.bytes;
-    for (const pitched_copy& c : s.copies) bytes += bytes_of(c);
-    const bool managed = s.home == residence::managed;
-    if (std::holds_alternative<prefetch>(s.what)) (managed ? prefetched : copied_in) += bytes;
-    if (std::holds_alternative<evict>(s.what)) (managed ? evicted : copied_out) += bytes;
-  }
-  moved.copy_to_device_bytes = copied_in;
-  moved.copy_to_host_bytes = copied_out;
-  if (prefetched == 0) moved.prefetch_to_device_bytes = 0;
-  moved.plan_evict_bytes = evicted;
+void executor::fill_counters(counters& to, const moved_bytes& moved) const {
+  to.copy_to_device_bytes = moved.to_device;
+  to.copy_to_host_bytes = moved.to_host;
+  if (moved.prefetched == 0) to.prefetch_to_device_bytes = 0;
+  to.plan_evict_bytes = moved.evicted;
   if (plan_.managed_arena_bytes > 0) return;  // faults and the driver's evictions go unobserved
-  moved.faults = 0;
-  moved.fault_batches = 0;
-  if (std::ranges::find(plan_.home, residence::host) == plan_.home.end()) moved.remote_bytes = 0;
-  moved.fault_to_device_bytes = 0;
-  moved.driver_evict_bytes = 0;
-  moved.evicted_blocks = 0;
+  to.faults = 0;
+  to.fault_batches = 0;
+  if (std::ranges::find(plan_.home, residence::host) == plan_.home.end()) to.remote_bytes = 0;
+  to.fault_to_device_bytes = 0;
+  to.driver_evict_bytes = 0;
+  to.evicted_blocks = 0;
 }
 
 }  // namespace um

@@ -55,6 +55,7 @@ struct pool_problem {
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
   int index_bytes = 1;
+  int pad_above = how.pad;  // rows of padding above x; others where x is a part of a tensor's rows
 };
 // b may be null. With how.relu, y = max(maximum + b, 0).
 void max_pool_forward(launch_site where, const void* x, const float* b, void* y, void* index,

@@ -239,16 +239,12 @@ std::string signature_of(const matrix_problem& p) {
 }
 
 engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap) {
-  const std::string key =
-      on.engine_key(signature_of(problem) + " workspace " + std::to_string(workspace_cap));
-  auto choice = on.engines().find(key);
-  if (!choice || !parse_algorithm(choice->engine)) {
-    choice = on.engines().store(key, fastest(on, problem, workspace_cap), choice);
-  }
-  const auto how = parse_algorithm(choice->engine);
-  if (!how) throw unsupported("algorithm " + choice->engine + " of the engine cache cannot be read");
-  return {*choice,
-          [&on, problem, how = *how, bytes = choice->workspace_bytes](const bound_operands& operands) {
+  const auto usable = [](const engine_choice& choice) { return parse_algorithm(choice.engine).has_value(); };
+  const engine_choice choice = standing_choice(on, signature_of(problem), workspace_cap, {}, usable,
+                                               [&] { return fastest(on, problem, workspace_cap); });
+  const auto how = parse_algorithm(choice.engine);
+  if (!how) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
+  return {choice, [&on, problem, how = *how, bytes = choice.workspace_bytes](const bound_operands& operands) {
             return bind_all(on, problem, how, bytes, operands);
           }};
 }

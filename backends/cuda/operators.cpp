@@ -30,12 +30,16 @@ struct site {
   session& on;
   const graph& g;
   const op& o;
+  const box& part;
   std::vector<access> touched;
   std::uint32_t alignment;
   byte_count workspace_cap;
 
   const tensor& whole(std::size_t operand) const { return g.tensors[touched[operand].what]; }
   dims shape(std::size_t operand) const { return shape_of(touched[operand].where, whole(operand).shape.w); }
+  // Rows of padding above the part of x, which begins with rows above its first window where that is
+  // negative.
+  std::int32_t padding_above() const { return static_cast<std::int32_t>(padding_of(g, o, part).above); }
   kernels::form form_of(std::size_t operand) const {
     return {shape(operand), whole(operand).type, whole(operand).order};
   }
@@ -58,6 +62,7 @@ convolution_problem problem_of(const site& at, convolution_kind kind, const conv
   problem.w = at.shape(w);
   problem.y = at.shape(y);
   problem.how = how;
+  problem.how.pad_h = at.padding_above();
   problem.arithmetic = at.g.arithmetic;
   problem.order = order_of(at.whole(x), at.whole(y));
   return problem;
@@ -82,7 +87,8 @@ kernels::pool_problem problem_of(const site& at, const max_pool& how, std::size_
           how,
           at.whole(x).type,
           order_of(at.whole(x), at.whole(y)),
-          static_cast<int>(size_of(at.whole(index).type))};
+          static_cast<int>(size_of(at.whole(index).type)),
+          at.padding_above()};
 }
 
 // `order[i]` is the operator's operand that the engine takes as its i-th.
@@ -101,13 +107,15 @@ struct chooser {
   engine operator()(const convolution& how) const {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
-    problem.bias = at.inputs() > 2;
+    problem.accumulate = at.accumulates(y);
+    problem.bias = at.inputs() > 2 && !problem.accumulate;  // added once, by the slice that writes
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
     return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), std::move(order));
   }
   engine operator()(const convolution_backward_data& how) const {  // w, dy -> dx
-    const auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
+    auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
+    problem.accumulate = at.accumulates(2);
     return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), {2, 0, 1});
   }
   engine operator()(const convolution_backward_filter& how) const {  // x, dy -> dw
@@ -165,14 +173,16 @@ struct chooser {
   engine operator()(const linear& how) const {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, matrix_kind::forward, 0, 1);
-    problem.bias = at.inputs() > 2;
+    problem.accumulate = at.accumulates(y);
+    problem.bias = at.inputs() > 2 && !problem.accumulate;
     problem.relu = how.relu;
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
     return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
   }
   engine operator()(const linear_backward_data&) const {  // w, dy -> dx
-    const auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
+    auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
+    problem.accumulate = at.accumulates(2);
     return reordered(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
   }
   engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
@@ -286,12 +296,35 @@ struct chooser {
 
 engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
-  if (part != box{part.batch, {}, {}, {}}) {
-    throw unsupported("operator " + o.name + ": the CUDA backend cuts along the batch only, not as in " +
-                      to_text(part));
-  }
-  const site at{on, g, o, accesses_of(g, o, part), alignment, workspace_cap};
+  const site at{on, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
   return std::visit(chooser{at}, o.what);
+}
+
+std::string signature_of(const graph& g, const op& o, const box& part) {
+  const auto flags = [](std::initializer_list<bool> all) {
+    std::string text = " ";
+    for (const bool flag : all) text += flag ? '1' : '0';
+    return text;
+  };
+  const auto pool = [&](const max_pool& a) {
+    return " window " + std::to_string(a.window) + " stride " + std::to_string(a.stride) + " pad " +
+           std::to_string(a.pad) + ',' + std::to_string(padding_of(g, o, part).above) + flags({a.relu});
+  };
+  const std::string attributes = std::visit(
+      overloaded{[&](const max_pool& a) { return pool(a); },
+                 [&](const max_pool_backward& a) { return pool(a.forward); },
+                 [&](const batch_norm& a) { return flags({a.relu}); },
+                 [&](const normalize& a) { return flags({a.relu}); },
+                 [&](const batch_norm_backward& a) { return flags({a.relu, a.residual, a.two_gradients}); },
+                 [](const auto&) { return std::string(); }},
+      o.what);
+  std::string text = std::string(kind_of(o.what)) + attributes;
+  for (const access& a : accesses_of(g, o, part)) {
+    const tensor& t = g.tensors[a.what];
+    text += ' ' + to_text(shape_of(a.where, t.shape.w)) + ' ' + std::string(to_text(t.type)) + ' ' +
+            std::string(to_text(t.order)) + (a.mode == access_mode::accumulate ? " added" : "");
+  }
+  return text;
 }
 
 bool same_work(const graph& g, const op& a, const op& b) {

@@ -89,6 +89,19 @@ std::byte* session::scratch(byte_count bytes, dtype type) {
   return scratch_.data();
 }
 
+engine_choice standing_choice(session& on, const std::string& signature, byte_count workspace_cap,
+                              const std::string& version,
+                              const std::function<bool(const engine_choice&)>& usable,
+                              const std::function<engine_choice()>& search) {
+  const std::string problem = on.engine_key(signature), key = engine_key(problem, workspace_cap, version);
+  const auto known = on.engines().find(key);
+  if (known && usable(*known)) return *known;
+  for (const engine_choice& other : on.engines().find_within(problem, workspace_cap, version)) {
+    if (usable(other)) return on.engines().store(key, other, known);
+  }
+  return on.engines().store(key, search(), known);
+}
+
 nanoseconds median_time(session& on, const std::function<void()>& call, int before, int counted) {
   for (int i = 0; i < before; ++i) call();
   return median_of_calls(on, call, counted);

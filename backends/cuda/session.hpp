@@ -30,7 +30,7 @@ class session {
   cudnnHandle_t cudnn() const { return cudnn_.get(); }  // bound to the compute stream
   cublasLtHandle_t cublas() const { return cublas_.get(); }
 
-  // `signature` as a key of the engine cache: with GPU and library versions in front.
+  // `signature` as it stands in the engine cache: with GPU and library versions in front.
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
 
@@ -50,6 +50,13 @@ class session {
   engine_cache engines_;
   arena scratch_;
 };
+
+// The choice for `signature` within `workspace_cap` that the engine cache has, or that it has of a larger cap
+// and fits; else what `search` finds. It is stored as the choice within that cap, and stands from then on.
+engine_choice standing_choice(session& on, const std::string& signature, byte_count workspace_cap,
+                              const std::string& version,
+                              const std::function<bool(const engine_choice&)>& usable,
+                              const std::function<engine_choice()>& search);
 
 // Median time of one call, after a first call that does not count; between 3 and 20 calls within
 // about 50 ms.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "backends/cuda/recording.hpp"
@@ -43,6 +44,25 @@ memory_plan staged_throughout(const graph& g) {
     for (const tensor_id t : touched) plan.actions.emplace_back(evict{t, {}});
   }
   return plan;
+}
+
+// What that moves: every operator's inputs in, and what it writes out; what it has only read is at home
+// still.
+struct traffic {
+  byte_count in = 0, out = 0;
+};
+traffic traffic_of_staged_throughout(const graph& g) {
+  traffic all;
+  const auto sum = [&](const std::vector<tensor_id>& of) {
+    byte_count bytes = 0;
+    for (const tensor_id t : std::set(of.begin(), of.end())) bytes += bytes_of(g.tensors[t]);
+    return bytes;
+  };
+  for (const op& o : g.ops) {
+    all.in += sum(o.in);
+    all.out += sum(o.out);
+  }
+  return all;
 }
 
 // As above with managed memory; tensors below a block cannot be moved alone and stay.
@@ -110,6 +130,7 @@ TEST_F(executors, replay_a_recording_to_the_same_bits) {
     for (const trace& t : out.iterations) {
       EXPECT_GT(t.duration, 0);
       EXPECT_EQ(t.moved.copy_to_device_bytes, expected.iterations[0].moved.copy_to_device_bytes);
+      EXPECT_EQ(t.moved.copy_to_host_bytes, expected.iterations[0].moved.copy_to_host_bytes);
     }
   }
 }
@@ -256,17 +277,10 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
   const memory_plan plan = staged_throughout(g);
   const execution_plan steps = lowered(g, workspaces_of(gpu(), g), plan);
   const execution done = executor(gpu(), g, steps).run({.iterations = 2, .timeline = true});
-  byte_count in = 0, out = 0;
-  for (const step& s : steps.steps) {
-    for (const pitched_copy& c : s.copies) {
-      if (!s.needed) continue;
-      (std::holds_alternative<prefetch>(s.what) ? in : out) += bytes_of(c);
-    }
-  }
-  EXPECT_GT(in, 0U);
+  const traffic moved = traffic_of_staged_throughout(g);
   for (const trace& t : done.iterations) {
-    EXPECT_EQ(t.moved.copy_to_device_bytes, in);
-    EXPECT_EQ(t.moved.copy_to_host_bytes, out);
+    EXPECT_EQ(t.moved.copy_to_device_bytes, moved.in);
+    EXPECT_EQ(t.moved.copy_to_host_bytes, moved.out);
     EXPECT_EQ(t.moved.faults, 0U);
     ASSERT_EQ(t.spans.size(), steps.steps.size());
     EXPECT_EQ(t.resident.size(), steps.steps.size());
@@ -279,6 +293,36 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
         EXPECT_LE(t.spans[static_cast<std::size_t>(other)].end, s.end + 1000);
       }
     }
+  }
+}
+
+// Every launch of a recording counts what its recording held; a first iteration that is issued, its own.
+TEST_F(executors, counts_copies_of_recordings_too) {
+  const graph g = small_network(true);
+  const execution done = execute(g, staged_throughout(g), {.iterations = 4});
+  ASSERT_EQ(done.launched, launch_way::cuda_graph);
+  ASSERT_EQ(done.iterations.size(), 4U);
+  const traffic moved = traffic_of_staged_throughout(g);
+  for (const trace& t : done.iterations) {
+    EXPECT_EQ(t.moved.copy_to_device_bytes, moved.in);
+    EXPECT_EQ(t.moved.copy_to_host_bytes, moved.out);
+  }
+}
+
+// Twins are copied by kernels; what goes out is what the plan evicts and has been written since it came.
+TEST_F(executors, counts_copies_of_twins) {
+  graph g;
+  const dims shape{1, 1, 1024, 1024};  // two managed blocks
+  g.tensors = {{"x", shape, dtype::f32, role::input}, {"y", shape, dtype::f32, role::output}};
+  g.ops = {{"relu", relu{}, {0}, {1}, true, {}}};
+  memory_plan plan = everything_on_device(g);
+  plan.home = {residence::twinned, residence::twinned};
+  plan.actions = {prefetch{0, {}}, compute{0, {}}, evict{0, {}}, evict{1, {}}};
+  const execution done = execute(g, plan, {.iterations = 2});
+  for (const trace& t : done.iterations) {
+    EXPECT_EQ(t.moved.copy_to_device_bytes, 4 * MiB);
+    EXPECT_EQ(t.moved.copy_to_host_bytes, 4 * MiB);
+    EXPECT_EQ(t.moved.plan_evict_bytes, 0U);
   }
 }
 
@@ -330,12 +374,37 @@ TEST_F(executors, natively_a_ballast_leaves_what_the_budget_does) {
   EXPECT_EQ(execute(g, everything(g, residence::device), {.iterations = 2, .digest = true}).digest, digest);
 }
 
+// Kernels of ours take what they take; engines are chosen anew within less.
 TEST_F(executors, refuses_workspaces_of_another_machine) {
   const graph g = small_network();
   profile costs = workspaces_of(gpu(), g);
-  for (op_cost& c : costs) c.workspace_bytes = 0;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    if (std::holds_alternative<softmax_cross_entropy>(g.ops[o].what) ||
+        std::holds_alternative<softmax_cross_entropy_gradient>(g.ops[o].what)) {
+      ASSERT_GT(costs[o].workspace_bytes, 0U);
+      costs[o].workspace_bytes = 0;
+    }
+  }
   const execution_plan steps = lowered(g, costs, everything_on_device(g));
   EXPECT_THROW(executor(gpu(), g, steps), std::invalid_argument);
+}
+
+TEST_F(executors, keeps_whole_operators_to_the_workspace_of_the_plan) {
+  const graph g = small_network();
+  profile costs = workspaces_of(gpu(), g);
+  int held_back = 0;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    const bool convolves = std::holds_alternative<convolution>(g.ops[o].what) ||
+                           std::holds_alternative<convolution_backward_data>(g.ops[o].what);
+    if (!convolves || costs[o].workspace_bytes <= MiB) continue;
+    costs[o].workspace_bytes = MiB;
+    ++held_back;
+  }
+  ASSERT_GT(held_back, 0) << "or the test shows nothing";
+  const execution_plan tight = lowered(g, costs, everything_on_device(g)),
+                       roomy = lowered(g, workspaces_of(gpu(), g), everything_on_device(g));
+  const double expected = executor(gpu(), g, roomy).run({}).loss.value();
+  EXPECT_NEAR(executor(gpu(), g, tight).run({}).loss.value(), expected, 1e-4 * expected);
 }
 
 }  // namespace

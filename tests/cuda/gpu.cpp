@@ -23,6 +23,7 @@ struct opened {
 opened open_once() {
   cuda_options options;
   options.workspace_cap = workspace_cap;
+  options.brief_search = true;
   options.engine_cache =
       std::filesystem::temp_directory_path() / ("umbench_engines_" + std::to_string(getpid()) + ".json");
   try {
@@ -70,9 +71,9 @@ memory_plan cut_into(const graph& g, std::uint32_t of) {
   memory_plan plan;
   plan.home.assign(g.tensors.size(), residence::device);
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const std::int64_t images = domain_of(g, g.ops[o]).batch.end;
+    const std::int64_t extent = domain_of(g, g.ops[o]).batch.end;
     for (std::uint32_t part = 0; part < of; ++part) {
-      plan.actions.emplace_back(compute{o, batch_part(images, part, of)});
+      plan.actions.emplace_back(compute{o, batch_part(extent, part, of)});
     }
   }
   return plan;

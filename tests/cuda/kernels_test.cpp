@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "backends/bf16.hpp"
 #include "backends/cuda/kernels/link_copy.hpp"
+#include "backends/cuda/kernels/pitched_copy.hpp"
 #include "tests/cuda/gpu.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"
@@ -33,6 +35,53 @@ arena uploaded(const std::vector<Value>& values) {
 }
 float* floats(const arena& of) {
   return reinterpret_cast<float*>(of.data());
+}
+
+using box_copies = on_gpu;
+
+// Runs of one byte and of many, at odd and at even addresses, side by side and apart, one slice and several;
+// on the device, and between it and pinned memory. What lies between the runs stays.
+TEST_F(box_copies, move_runs_and_nothing_else) {
+  constexpr byte_count room = 256 * KiB;
+  const arena here = device_arena(room), there = device_arena(room), home = pinned_arena(room);
+  std::vector<std::byte> values(room);
+  for (std::size_t i = 0; i < room; ++i) values[i] = static_cast<std::byte>(i * 2654435761U >> 13U);
+  const cudaStream_t on = gpu().compute().stream;
+  const std::vector<kernels::byte_box> boxes{{1, 7, 3, 5, 100, 9, 77},
+                                             {12, 50, 4, 20, 1200, 12, 600},
+                                             {28, 30, 5, 56, 1680, 28, 840},
+                                             {64, 100, 1, 256, 0, 64, 0},
+                                             {96, 9, 11, 96, 864, 128, 1152},
+                                             {512, 8, 6, 1024, 9000, 512, 4096},
+                                             {4096, 1, 1, 0, 0, 0, 0},
+                                             {36, 1, 40, 0, 100, 0, 36},
+                                             {2048, 16, 2, 2048, 32768, 2048, 32768},
+                                             {16, 200, 3, 64, 12800, 16, 3200}};
+  for (const kernels::byte_box& box : boxes) {
+    for (const auto& [from, to] : {std::pair{&here, &there}, {&home, &there}, {&here, &home}}) {
+      for (const byte_count offset : {0U, 3U, 4U}) {
+        for (const auto& copy :
+             {kernels::copy_box, kernels::copy_box_by_kernel, kernels::copy_box_by_engine}) {
+          check(cudaMemcpy(from->data(), values.data(), room, cudaMemcpyDefault));
+          check(cudaMemset(to->data(), 0xee, room));
+          check(cudaDeviceSynchronize());
+          copy(on, to->data() + offset, from->data() + 2 * offset, box);
+          check(cudaStreamSynchronize(on));
+          std::vector<std::byte> out(room), expected(room, std::byte{0xee});
+          check(cudaMemcpy(out.data(), to->data(), room, cudaMemcpyDefault));
+          for (byte_count d = 0; d < box.depth; ++d) {
+            for (byte_count h = 0; h < box.height; ++h) {
+              const byte_count at = 2 * offset + d * box.from_slice + h * box.from_pitch;
+              std::copy_n(values.data() + at, box.width,
+                          expected.data() + offset + d * box.to_slice + h * box.to_pitch);
+            }
+          }
+          EXPECT_EQ(out, expected) << box.width << " bytes, " << box.height << " x " << box.depth
+                                   << ", offset " << offset;
+        }
+      }
+    }
+  }
 }
 
 using kernels_at_limits = on_gpu;

@@ -4,16 +4,27 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/session.hpp"
-#include "core/graph.hpp"
+#include "core/access.hpp"
 #include "tests/reference/reference.hpp"
 
 namespace um::gpu_tests {
 
+// In how many parts an operator is cut along each axis, as evenly as it goes, at most one for each element.
+struct cutting {
+  std::uint32_t batch = 1, channel = 1, row = 1, reduction = 1;
+  friend bool operator==(const cutting&, const cutting&) = default;
+};
+std::string name_of(const cutting& c);
+// The parts, in an order in which those that begin a sum come before those that add to it. Nothing if the
+// operator cannot be cut so.
+std::vector<box> parts_of(const graph& g, const op& o, const cutting& c);
+
 // How operators are called.
 struct calling {
-  std::uint32_t parts = 1;  // slices along the batch
+  cutting cut = {};
   bool in_place = false;    // outputs lie where op.alias says
   bool misaligned = false;  // every operand starts one element behind a multiple of 256 bytes
 };
@@ -22,11 +33,12 @@ struct calling {
 // rounded to its tensor's type before it is read.
 std::vector<reference::values> values_of(const graph& g, std::uint64_t seed);
 
-// Runs every operator of `g` by itself on the values above. Expects, for each: results within
-// `tolerance` by ||out - reference|| / ||reference||, whole numbers exactly; every element written;
-// inputs, and what lies around operands and the workspace, as before; the same bits a second time.
-// `label` goes in front of failures.
-void expect_operators_right(session& on, const graph& g, const calling& how, double tolerance,
-                            const std::string& label);
+// Runs every operator of `g` that can be cut so by itself on the values above, every part of an operand dense
+// in a buffer of its own. Expects, for each: results within `tolerance` by ||out - reference|| /
+// ||reference||, whole numbers exactly; every element written; inputs, and what lies around operands and the
+// workspace, as before; the same bits a second time, and those of the whole operator where no sum is made of
+// other parts. `label` goes in front of failures. Returns how many operators it ran.
+std::size_t expect_operators_right(session& on, const graph& g, const calling& how, double tolerance,
+                                   const std::string& label);
 
 }  // namespace um::gpu_tests

@@ -203,9 +203,9 @@ std::vector<operator_group> operator_groups() {
   return {
       libraries("convolutions",
                 {convolutions({3, 5, 17, 13}, 7, 3, 1, 1), convolutions({4, 3, 67, 67}, 16, 11, 4, 2),
-                 convolutions({5, 16, 15, 15}, 24, 5, 1, 2), convolutions({2, 6, 9, 12}, 10, 1, 1, 0),
-                 convolutions({3, 8, 20, 11}, 16, 3, 2, 1), convolutions({4, 64, 28, 28}, 64, 3, 1, 1),
-                 convolutions({2, 256, 14, 14}, 128, 3, 1, 1)}),
+                 convolutions({2, 3, 31, 19}, 16, 11, 4, 2), convolutions({5, 16, 15, 15}, 24, 5, 1, 2),
+                 convolutions({2, 6, 9, 12}, 10, 1, 1, 0), convolutions({3, 8, 20, 11}, 16, 3, 2, 1),
+                 convolutions({4, 64, 28, 28}, 64, 3, 1, 1), convolutions({2, 256, 14, 14}, 128, 3, 1, 1)}),
       libraries("linears",
                 {linears({5, 7, 3, 3}, 11), linears({8, 256, 6, 6}, 512), linears({3, 1000, 1, 1}, 10)}),
       ours("pools", {pools({3, 5, 12, 16}, 6, 8, {2, 2, 0}), pools({2, 16, 12, 18}, 6, 9, {2, 2, 0}),

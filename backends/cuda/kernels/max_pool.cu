@@ -73,7 +73,7 @@ class window_column {
   };
 
   __device__ window_column(const T* x, const pool_extents& e, const strip& s, std::int64_t channel)
-      : left_(s.column * e.stride - e.pad), height_(e.x_h) {
+      : left_(s.column * e.stride - e.pad_left), height_(e.x_h) {
     const plane_view<Layout> view(e.channels, e.x_h, e.x_w, s.sample, channel);
     from_ = x + view.base;
     row_ = view.row;
@@ -125,9 +125,9 @@ __device__ void pool_strip(const pool_operands<typename Layout::value, Index>& d
   const column x(data.x, e, s, channel);
   const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
   largest<N> carried;
-  if (shared == 1) carried = x.largest_of(x.load_row(s.begin * stride - e.pad));
+  if (shared == 1) carried = x.largest_of(x.load_row(s.begin * stride - e.pad_above));
   for (int row = s.begin; row < s.end; ++row) {
-    const int top = row * stride - e.pad;
+    const int top = row * stride - e.pad_above;
     typename column::row rows[Window];
 #pragma unroll
     for (int i = shared; i < Window; ++i) rows[i] = x.load_row(top + i);
@@ -153,7 +153,7 @@ __device__ void pool_any(const pool_operands<typename Layout::value, Index>& dat
   constexpr int N = Layout::vector;
   const plane_view<Layout> x(e.channels, e.x_h, e.x_w, s.sample, channel);
   const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
-  const int top = s.begin * e.stride - e.pad, left = s.column * e.stride - e.pad;
+  const int top = s.begin * e.stride - e.pad_above, left = s.column * e.stride - e.pad_left;
   const int h_begin = max(top, 0), h_end = min(top + e.window, e.x_h);
   const int w_begin = max(left, 0), w_end = min(left + e.window, e.x_w);
   largest<N> best;

@@ -76,7 +76,7 @@ class gathering_strip {
         e_(e),
         x_(e.channels, e.x_h, e.x_w, s.sample, channel),
         y_(e.channels, e.y_h, e.y_w, s.sample, channel),
-        column_(s.column * width - e.pad) {
+        column_(s.column * width - e.pad_left) {
     const int b = s.column * width / 2;
     odd_ = width == 1 ? s.column % 2 : 0;
     has_own_ = b < e.y_w;
@@ -96,9 +96,9 @@ class gathering_strip {
       unpack_windows<Masked>(own, inside && has_own_, g_own_, at_own_);
       if (Window == 3) unpack_windows<Masked>(before, inside && has_before_, g_before_, at_before_);
       if (a >= begin) {
-        write_row(2 * a - e_.pad, 0);
+        write_row(2 * a - e_.pad_above, 0);
         clear();
-        write_row(2 * a + 1 - e_.pad, Window);
+        write_row(2 * a + 1 - e_.pad_above, Window);
         if (odd_ == 0) count(db);
       }
       clear();
@@ -184,7 +184,7 @@ __device__ void gather_element(const gradient_operands<typename Layout::value, I
   using T = typename Layout::value;
   constexpr int N = Layout::vector;
   const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
-  const int h = s.begin + e.pad, w = s.column + e.pad;
+  const int h = s.begin + e.pad_above, w = s.column + e.pad_left;
   const int first_row = h < e.window ? 0 : (h - e.window) / e.stride + 1;
   const int first_column = w < e.window ? 0 : (w - e.window) / e.stride + 1;
   const int last_row = min(h / e.stride, e.y_h - 1), last_column = min(w / e.stride, e.y_w - 1);
@@ -192,7 +192,7 @@ __device__ void gather_element(const gradient_operands<typename Layout::value, I
   for (int row = first_row; row <= last_row; ++row) {
     for (int column = first_column; column <= last_column; ++column) {
       const int top = row * e.stride, left = column * e.stride;
-      const bool counts = h == max(top, e.pad) && w == max(left, e.pad);
+      const bool counts = h == max(top, e.pad_above) && w == max(left, e.pad_left);
       const auto here = read<Masked, N>(data, y(row, column));
       float g[N];
       int at[N];
@@ -290,7 +290,7 @@ way way_of(const pool_problem& p, bool aligned) {
 strips strips_of(const pool_problem& p, way how, bool planes) {
   if (how == way::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
   if (how == way::elements) return {p.x.n, p.x.h, p.x.w, 1};
-  const std::int64_t rows = std::max(divide_up(p.x.h + p.how.pad, 2), p.y.h);
+  const std::int64_t rows = std::max(divide_up(p.x.h + p.pad_above, 2), p.y.h);
   const std::int64_t columns = std::max(divide_up(p.x.w + p.how.pad, 2), p.y.w);
   return {p.x.n, rows, planes ? 2 * columns : columns, p.how.window == 3 ? 8 : 4};
 }

@@ -7,7 +7,7 @@ namespace um::kernels {
 
 struct pool_extents {
   std::int64_t channels;
-  int x_h, x_w, y_h, y_w, window, stride, pad;
+  int x_h, x_w, y_h, y_w, window, stride, pad_above, pad_left;
 };
 
 inline pool_extents pool_extents_of(const pool_problem& p) {
@@ -18,6 +18,7 @@ inline pool_extents pool_extents_of(const pool_problem& p) {
           static_cast<int>(p.y.w),
           p.how.window,
           p.how.stride,
+          p.pad_above,
           p.how.pad};
 }
 
@@ -97,7 +98,7 @@ void with_column_layout(const pool_problem& p, bool aligned, Launch launch) {
 inline bool tiles_by_two(const pool_problem& p) {
   const std::int64_t vector = p.type == dtype::bf16 ? vector_of<bf16> : vector_of<float>;
   return p.order == memory_order::nchw && p.how.window == 2 && p.how.stride == 2 && p.how.pad == 0 &&
-         p.x.w % vector == 0 && p.x.w == 2 * p.y.w && p.x.h == 2 * p.y.h;
+         p.pad_above == 0 && p.x.w % vector == 0 && p.x.w == 2 * p.y.w && p.x.h == 2 * p.y.h;
 }
 
 // Calls launch(Index{}) with the type of the window positions.

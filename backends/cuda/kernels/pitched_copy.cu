@@ -1,0 +1,122 @@
+#include "backends/cuda/kernels/launch.cuh"
+#include "backends/cuda/kernels/pitched_copy.hpp"
+
+namespace um::kernels {
+namespace {
+
+// Runs below this are copied by a kernel: an engine takes each by itself.
+constexpr std::uint64_t short_run = 64;
+
+// What is the same for all runs of a launch; runs count through the slices.
+struct runs_of_box {
+  byte_box box;
+  divisor by_chunk, by_row;
+};
+
+template <class Vector>
+__global__ void __launch_bounds__(block_threads)
+    copy_runs(const std::byte* from, std::byte* to, runs_of_box runs, std::uint32_t first_run,
+              std::uint32_t count) {
+  for (auto i = thread_index<std::uint32_t>(); i < count; i += grid_stride<std::uint32_t>()) {
+    std::uint32_t slice = i;
+    const std::uint32_t chunk = runs.by_chunk.split(slice);
+    slice += first_run;
+    const std::uint32_t row = runs.by_row.split(slice);
+    const byte_box& b = runs.box;
+    const std::uint64_t in_run = std::uint64_t{chunk} * sizeof(Vector);
+    const auto* const source = from + slice * b.from_slice + row * b.from_pitch + in_run;
+    auto* const target = to + slice * b.to_slice + row * b.to_pitch + in_run;
+    *reinterpret_cast<Vector*>(target) = *reinterpret_cast<const Vector*>(source);
+  }
+}
+
+template <class Vector>
+void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box) {
+  constexpr std::uint64_t index_limit = (std::uint64_t{1} << 31) - 1;
+  const std::uint64_t chunks = box.width / sizeof(Vector), runs = box.height * box.depth;
+  const std::uint64_t at_once = std::max<std::uint64_t>(index_limit / chunks, 1);
+  const runs_of_box all{box, divisor(static_cast<std::int64_t>(chunks)),
+                        divisor(static_cast<std::int64_t>(box.height))};
+  for (std::uint64_t first = 0; first < runs; first += at_once) {
+    const std::uint64_t count = std::min(at_once, runs - first) * chunks;
+    constexpr std::uint64_t most_blocks = 2048;
+    const auto blocks = static_cast<unsigned>(
+        std::min<std::uint64_t>((count + block_threads - 1) / block_threads, most_blocks));
+    copy_runs<Vector><<<blocks, block_threads, 0, on>>>(from, to, all, static_cast<std::uint32_t>(first),
+                                                        static_cast<std::uint32_t>(count));
+    check(cudaGetLastError());
+  }
+}
+
+bool is_empty(const byte_box& box) {
+  return box.width == 0 || box.height == 0 || box.depth == 0;
+}
+
+// With distances that are of no account set as though runs and slices lay side by side, and what does lie
+// side by side on both sides joined.
+byte_box joined(byte_box box) {
+  for (int axis = 0; axis < 2; ++axis) {
+    if (box.height == 1) box.from_pitch = box.to_pitch = box.width;
+    if (box.from_pitch != box.width || box.to_pitch != box.width) break;
+    box.width *= box.height;
+    box.height = box.depth;
+    box.from_pitch = box.from_slice;
+    box.to_pitch = box.to_slice;
+    box.depth = 1;
+  }
+  if (box.height == 1) box.from_pitch = box.to_pitch = box.width;
+  if (box.from_slice == box.from_pitch * box.height && box.to_slice == box.to_pitch * box.height) {
+    box.height *= box.depth;
+    box.depth = 1;
+  }
+  if (box.depth == 1) {
+    box.from_slice = box.from_pitch * box.height;
+    box.to_slice = box.to_pitch * box.height;
+  }
+  return box;
+}
+
+cudaPitchedPtr pitched(const std::byte* at, std::uint64_t pitch, std::uint64_t slice, const byte_box& box) {
+  return {const_cast<std::byte*>(at), pitch, box.width, slice / pitch};
+}
+
+}  // namespace
+
+void copy_box_by_kernel(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& given) {
+  if (is_empty(given)) return;
+  const byte_box box = joined(given);
+  const std::uint64_t all = box.width | box.from_pitch | box.from_slice | box.to_pitch | box.to_slice |
+                            reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
+  if (all % 16 == 0) return launch_runs<uint4>(on, to, from, box);
+  if (all % 8 == 0) return launch_runs<uint2>(on, to, from, box);
+  if (all % 4 == 0) return launch_runs<std::uint32_t>(on, to, from, box);
+  if (all % 2 == 0) return launch_runs<std::uint16_t>(on, to, from, box);
+  launch_runs<std::uint8_t>(on, to, from, box);
+}
+
+void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& given) {
+  if (is_empty(given)) return;
+  const byte_box box = joined(given);
+  if (box.height == 1 && box.depth == 1) {
+    return check(cudaMemcpyAsync(to, from, box.width, cudaMemcpyDefault, on));
+  }
+  if (box.from_slice % box.from_pitch == 0 && box.to_slice % box.to_pitch == 0) {
+    cudaMemcpy3DParms how{};
+    how.srcPtr = pitched(from, box.from_pitch, box.from_slice, box);
+    how.dstPtr = pitched(to, box.to_pitch, box.to_slice, box);
+    how.extent = {box.width, box.height, box.depth};
+    how.kind = cudaMemcpyDefault;
+    return check(cudaMemcpy3DAsync(&how, on));
+  }
+  for (std::uint64_t d = 0; d < box.depth; ++d) {
+    check(cudaMemcpy2DAsync(to + d * box.to_slice, box.to_pitch, from + d * box.from_slice, box.from_pitch,
+                            box.width, box.height, cudaMemcpyDefault, on));
+  }
+}
+
+void copy_box(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box) {
+  if (joined(box).width < short_run) return copy_box_by_kernel(on, to, from, box);
+  copy_box_by_engine(on, to, from, box);
+}
+
+}  // namespace um::kernels
