@@ -60,14 +60,22 @@ struct execution {
   std::vector<slice_cost> slices;  // of operators that the plan cuts, in its order
 };
 
+// A backend is called by the thread that opened it, one call after the other; `watch` is called by that
+// thread too, and calls no backend. Backends of one process know nothing of each other, nor of what others
+// hold of a GPU.
+//
+// After an error (unsupported, out_of_memory, std::invalid_argument, or what `watch` threw) what the call had
+// allocated is freed, the iterations done so far are lost with it, and the backend may be called again. After
+// an error of CUDA itself the device may be in any state, and the process is of no more use to it.
 class backend {
  public:
   virtual ~backend() = default;
   virtual machine describe() = 0;
   // Time and workspace of every operator with everything resident.
   virtual profile measure(const graph& g) = 0;
-  // The same for operators and parts of them, one cost for each of `what`: what planners ask for. Here a part
-  // takes one launch and its share of the rest of the whole operator's time.
+  // The same for operators and parts of them, one cost for each of `what`: what planners ask for. Of the
+  // fastest engine within compute.workspace; throws unsupported where there is none. Here a part takes one
+  // launch and its share of the rest of the whole operator's time.
   virtual std::vector<op_cost> measure(const graph& g, std::span<const compute> what);
   // Runs `plan` that many times from its initial state (inputs and parameters on the host for
   // staged and managed tensors). Memory is allocated before the first step; a recording of the steps

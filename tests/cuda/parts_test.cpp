@@ -1,0 +1,149 @@
+// Plans that cut a network's operators along every axis: the same values as whole, wherever tensors live and
+// however they are moved.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/cuda_backend.hpp"
+#include "networks/catalogue.hpp"
+#include "tests/cuda/elements.hpp"
+#include "tests/cuda/gpu.hpp"
+#include "tests/cuda/one_operator.hpp"
+
+namespace um::gpu_tests {
+namespace {
+
+network_spec small_vgg(precision arithmetic, memory_order order, fusion joined) {
+  network_spec spec{.name = "vgg11", .batch = 4, .knobs = {{"insize", 32}}};
+  spec.arithmetic = arithmetic;
+  spec.order = order;
+  spec.joined = joined;
+  return spec;
+}
+
+// What a part of an operator touches is fetched before it, and stored and given up after it.
+void move_around(const graph& g, const compute& c, memory_plan& plan) {
+  const std::vector<access> touched = accesses_of(g, g.ops[c.what], c.part);
+  const auto part = [&](const access& a) { return box_of(g.tensors[a.what].shape, a.where); };
+  std::vector<access> once;
+  for (const access& a : touched) {
+    const bool seen = std::ranges::any_of(
+        once, [&](const access& other) { return other.what == a.what && other.where == a.where; });
+    if (!seen) once.push_back(a);
+    if (!seen && a.mode != access_mode::write) plan.actions.emplace_back(prefetch{a.what, part(a)});
+  }
+  plan.actions.emplace_back(c);
+  for (const access& a : once) plan.actions.emplace_back(evict{a.what, part(a)});
+}
+
+// Every operator that can be cut so, the others whole.
+memory_plan cut_by(const graph& g, const cutting& how, residence home, std::size_t& cut) {
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), home);
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    std::vector<box> parts = parts_of(g, g.ops[o], how);
+    if (parts.empty()) {
+      parts = {box{}};
+    } else {
+      ++cut;
+    }
+    for (const box& part : parts) {
+      const compute c{o, part};
+      if (home == residence::staged) {
+        move_around(g, c, plan);
+      } else {
+        plan.actions.emplace_back(c);
+      }
+    }
+  }
+  return plan;
+}
+
+struct way {
+  precision arithmetic;
+  memory_order order;
+  double tolerance;  // of a network's gradients: rounding tips a few ReLUs
+};
+constexpr way ways[] = {{precision::fp32, memory_order::nchw, 1e-3},
+                        {precision::fp32, memory_order::nhwc, 1e-3},
+                        {precision::tf32, memory_order::nhwc, 3e-2},
+                        {precision::bf16, memory_order::nhwc, 2e-1}};
+
+class parts_of_networks : public on_gpu {
+ protected:
+  void expect_agreement(const way& how, const cutting& cut, residence home) {
+    const graph g = build(small_vgg(how.arithmetic, how.order, fusion::none));
+    std::size_t count = 0;
+    const memory_plan plan = cut_by(g, cut, home, count);
+    ASSERT_GT(count, 0U) << name_of(cut);
+    const bytes_by_tensor whole = run(gpu(), g, everything_on_device(g)), out = run(gpu(), g, plan);
+    EXPECT_EQ(out, run(gpu(), g, plan)) << name_of(cut) << ": other bits a second time";
+    for (const auto& [id, bytes] : whole) {
+      const tensor& t = g.tensors[id];
+      if (!is_floating(t.type)) continue;
+      const double error = relative_error(from_memory(t, out.at(id)), from_memory(t, bytes));
+      EXPECT_LE(error, how.tolerance) << to_text(how.arithmetic) << name_of(cut) << ": " << t.name;
+      EXPECT_FALSE(std::isnan(error)) << to_text(how.arithmetic) << name_of(cut) << ": " << t.name;
+    }
+  }
+};
+
+constexpr cutting one_axis[] = {{.batch = 3}, {.channel = 3}, {.row = 3}, {.reduction = 2}};
+constexpr cutting more_axes[] = {
+    {.batch = 2, .row = 2}, {.channel = 2, .row = 2}, {.batch = 2, .channel = 2, .row = 2, .reduction = 2}};
+
+TEST_F(parts_of_networks, agree_along_one_axis) {
+  for (const way& how : ways) {
+    for (const cutting& cut : one_axis) expect_agreement(how, cut, residence::device);
+  }
+}
+
+TEST_F(parts_of_networks, agree_along_several_axes) {
+  for (const cutting& cut : more_axes) expect_agreement(ways[0], cut, residence::device);
+}
+
+TEST_F(parts_of_networks, agree_where_every_part_is_moved) {
+  for (const cutting& cut : one_axis) expect_agreement(ways[0], cut, residence::staged);
+  for (const cutting& cut : one_axis) expect_agreement(ways[1], cut, residence::staged);
+  for (const cutting& cut : more_axes) expect_agreement(ways[0], cut, residence::staged);
+}
+
+TEST_F(parts_of_networks, agree_where_kernels_reach_to_the_host) {
+  for (const cutting& cut : one_axis) expect_agreement(ways[0], cut, residence::host);
+}
+
+// Timed once, whoever asks; within less workspace, of an engine that needs less.
+TEST_F(parts_of_networks, have_costs_that_are_kept) {
+  const graph g = build(small_vgg(precision::fp32, memory_order::nchw, fusion::none));
+  std::vector<compute> asked;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    asked.push_back({o, {}});
+    for (const cutting& cut : {cutting{.batch = 2}, cutting{.row = 2}}) {
+      for (const box& part : parts_of(g, g.ops[o], cut)) asked.push_back({o, part});
+    }
+  }
+  const std::vector<op_cost> costs = open_cuda(gpu().device(), gpu().options())->measure(g, asked);
+  const std::vector<op_cost> again = open_cuda(gpu().device(), gpu().options())->measure(g, asked);
+  ASSERT_EQ(costs.size(), asked.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_GT(costs[i].time, 0) << to_text(g, asked[i]);
+    EXPECT_EQ(costs[i].time, again[i].time) << to_text(g, asked[i]);
+    EXPECT_EQ(costs[i].engine, again[i].engine) << to_text(g, asked[i]);
+    EXPECT_LE(costs[i].workspace_bytes, gpu().options().workspace_cap) << to_text(g, asked[i]);
+  }
+  int held_back = 0;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (!std::holds_alternative<convolution>(g.ops[asked[i].what].what) || costs[i].workspace_bytes <= MiB) {
+      continue;
+    }
+    const compute within{asked[i].what, asked[i].part, MiB};
+    const op_cost less = open_cuda(gpu().device(), gpu().options())->measure(g, {&within, 1}).front();
+    EXPECT_LE(less.workspace_bytes, MiB) << to_text(g, within);
+    ++held_back;
+  }
+  EXPECT_GT(held_back, 0) << "or the test shows nothing";
+}
+
+}  // namespace
+}  // namespace um::gpu_tests
