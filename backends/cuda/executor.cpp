@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "backends/ballast.hpp"
-#include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/operators.hpp"
 #include "um_allocators/managed_range.hpp"
 
@@ -333,7 +332,7 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
   moved_bytes& moved = lanes_[index_of(s.where)].moved;
   if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) return move_twin(s, on, moved);
   for (const pitched_copy& c : s.copies) {
-    copy(c, on);
+    copy(c, on, kernels::copy_box);
     (s.where == lane::to_device ? moved.to_device : moved.to_host) += bytes_of(c);
   }
   for (const movement& m : s.moves) {
@@ -354,22 +353,22 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
   if (poisons_) poison(s, on);
 }
 
-// Between arenas, or within the device's.
-void executor::copy(const pitched_copy& c, cudaStream_t on) const {
-  kernels::copy_box(on, base_of(c.to.where) + c.to.offset, base_of(c.from.where) + c.from.offset,
-                    {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
+void executor::copy(const pitched_copy& c, cudaStream_t on, copying how) const {
+  how(on, base_of(c.to.where) + c.to.offset, base_of(c.from.where) + c.from.offset,
+      {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
 }
 
-// An engine's call, with what is gathered for it and scattered behind it.
+// An engine's call, with what is gathered for it and scattered behind it: by kernels, which reach managed and
+// pinned memory as the engine does.
 kernel_call executor::bound_call(const step& s, const engine& chosen) const {
   bound_operands operands{{}, device_.data() + s.workspace_offset};
   for (const operand& o : s.operands) operands.data.push_back(base_of(o.at.where) + o.at.offset);
   kernel_call call = chosen.bind(operands);
   if (s.gathers.empty() && s.scatters.empty()) return call;
   return [this, &s, call = std::move(call), on = on_.compute().stream] {
-    for (const pitched_copy& c : s.gathers) copy(c, on);
+    for (const pitched_copy& c : s.gathers) copy(c, on, kernels::copy_box_by_kernel);
     call();
-    for (const pitched_copy& c : s.scatters) copy(c, on);
+    for (const pitched_copy& c : s.scatters) copy(c, on, kernels::copy_box_by_kernel);
   };
 }
 

@@ -39,6 +39,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/cuda/engine.hpp"
+#include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/recording.hpp"
 #include "backends/cuda/session.hpp"
 #include "um_allocators/managed_range.hpp"
@@ -106,7 +107,8 @@ class executor {
   bool wait_for_others(const step& s, lane which);
   void wait_until_issued(lane_work& mine, lane other, std::int32_t index);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
-  void copy(const pitched_copy& c, cudaStream_t on) const;
+  using copying = void (*)(cudaStream_t, std::byte*, const std::byte*, const kernels::byte_box&);
+  void copy(const pitched_copy& c, cudaStream_t on, copying how) const;
   kernel_call bound_call(const step& s, const engine& chosen) const;
   void issue_in_list_order();
   bool record_operators();
