@@ -204,10 +204,13 @@ class lowering {
   // --- steps ---
 
   void emit() {
+    last_steps joined = nobody, latest = nobody;
+    auto join = plan_.joins.begin();
     for (now_ = 0; now_ < static_cast<std::int32_t>(plan_.actions.size()); ++now_) {
+      for (; join != plan_.joins.end() && *join <= index(); ++join) joined = latest;
       step s;
       s.what = plan_.actions[static_cast<std::size_t>(now_)];
-      wait_ = nobody;
+      wait_ = joined;
       std::visit([&](const auto& x) { lower_action(s, x); }, s.what);
       const std::int32_t giver = giver_of_room(now_);
       if (giver != no_step) {
@@ -220,6 +223,7 @@ class lowering {
       }
       s.after = wait_;
       s.after[static_cast<std::size_t>(s.where)] = no_step;
+      latest[static_cast<std::size_t>(s.where)] = now_;
       s.resident_bytes = in_use(static_cast<std::size_t>(now_));
       out_.steps.push_back(std::move(s));
     }

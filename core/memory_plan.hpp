@@ -83,6 +83,9 @@ constexpr std::string_view verb_of(const action& a) {
 struct memory_plan {
   std::vector<residence> home;  // one per tensor
   std::vector<action> actions;
+  // Indices into `actions`, ascending: there the lanes join. Whatever is listed from there on begins when
+  // everything listed before has ended. Most plans have none: data alone say who waits for whom.
+  std::vector<std::uint32_t> joins = {};
   friend bool operator==(const memory_plan&, const memory_plan&) = default;
 };
 

@@ -298,6 +298,11 @@ std::optional<std::string> out_of_bounds(const graph& g, const memory_plan& plan
                                  a);
     if (!good) return to_text(g, a) + ": no such tensor or operator";
   }
+  if (!std::is_sorted(plan.joins.begin(), plan.joins.end()) ||
+      (!plan.joins.empty() && plan.joins.back() > plan.actions.size())) {
+    return "joins do not ascend, or lie beyond the plan's " + std::to_string(plan.actions.size()) +
+           " actions";
+  }
   return {};
 }
 

@@ -36,4 +36,51 @@ memory_plan plan_micro_batches(const problem& p);
 // (docs/best.md). The same problem gives the same plan. Throws infeasible where it finds none.
 memory_plan plan_best(const problem& p);
 
+// vDNN (Rhu et al., MICRO 2016). The input of every layer before the first fully connected one (vdnn_all), or
+// of every convolution (vdnn_conv), leaves once its last reader in the forward pass has run, if the backward
+// pass needs it. There each layer fetches what the nearest earlier layer offloaded, looking no further than
+// the next convolution. Both streams wait for each other where a layer ends (memory_plan::joins). A layer is
+// the operators of one name in one pass. `fastest` 0: convolutions without workspace, 1: the fastest.
+// vdnn_dyn tries, as the paper's profiling passes do, what offloads nothing, then convolutions, then all,
+// each with the fastest; then lets convolutions, one after the other, take less workspace where the budget is
+// exceeded, and at last all without any. None of them moves weights, gradients or the classifier's maps, cuts
+// anything, computes anything again or adapts to the budget otherwise: infeasible where that does not fit.
+// On a simulated machine operators have no workspace, so that `fastest` changes nothing.
+memory_plan plan_vdnn_all(const problem& p);
+memory_plan plan_vdnn_conv(const problem& p);
+memory_plan plan_vdnn_dyn(const problem& p);
+
+// PoocH (Ito et al., arXiv 1907.05013, and its code). Every map that the backward pass reads is kept, swapped
+// or computed again, as forecasts of the iteration say. 0 switches a phase off: `keep` (1: from all swapped
+// to what need not be), `recompute` (2: where that costs less than the copies), `schedule` (0: copies come
+// back when they are needed; 1: as early as there is room; 2: as late as they hide, phase 3). Phase 2 works
+// out ratios anew only for the best. What the paper does at run time, to wait for the oldest copy when memory
+// is full, is planned. Weights and gradients stay; nothing is cut. Without a link, maps are computed again,
+// the cheapest for their bytes first, until the rest fits.
+memory_plan plan_pooch(const problem& p);
+
+// SuperNeurons (Wang et al., PPoPP 2018), as PoocH compares with it. The last maps stay as long as there is
+// room; of the others those that convolutions and fully connected layers made are swapped, and come back at
+// the convolution before; the rest is computed again, a run at once if it is no larger than the largest
+// operator's operands, else one by one. Choosing the workspace of each step is left to the backend.
+memory_plan plan_superneurons(const problem& p);
+
+// Capuchin (Peng et al., ASPLOS 2020). While too much lives at the peak: the map that stays unused longest
+// beyond its copies is swapped if they hide; else the swap that shows least or the recomputation that saves
+// most bytes a second, whichever takes less. Accesses are known from the graph instead of a first iteration,
+// and copies come back as late as the link lets all be in time, which the paper finds by feedback.
+memory_plan plan_capuchin(const problem& p);
+
+// Checkmate's problem (Jain et al., MLSys 2020): the least time if nothing moves and maps may be computed
+// again. Solved by trying, not by its integer program: at the peak, that which costs least for the bytes it
+// saves, until it fits; then what need not be given up is kept. So it can miss plans that exist.
+memory_plan plan_checkmate(const problem& p);
+
+// AutoSwap (Zhang et al., arXiv 1903.06631). Tensors of 1 MiB and more that are not used at the peak leave in
+// the order of `score` until the load keeps within the budget: 0 duration of absence, 1 times bytes, 2 area
+// under the load, 3 the same of what is left, 4 the best of 44 weighted sums, which stand for the paper's
+// Bayesian optimisation. One absence a tensor, over the peak only; nothing is cut or computed again, so that
+// below its least load it is infeasible. A clean weight leaves without a copy here.
+memory_plan plan_autoswap(const problem& p);
+
 }  // namespace um

@@ -57,7 +57,8 @@ void merge(std::array<std::int32_t, lane_count>& into, const std::array<std::int
 
 }  // namespace
 
-forecaster::forecaster(const problem& p, const use_table& uses) : p_(p), uses_(uses) {
+forecaster::forecaster(const problem& p, const use_table& uses)
+    : p_(p), uses_(uses), free_(uses.parts.size(), false) {
   for (position at = 0; at < uses.end(); ++at) {
     const op_cost cost = cost_of(p, uses.order[static_cast<std::size_t>(at)]);
     time_.push_back(cost.time);
@@ -244,7 +245,7 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       if (!in && at_home[e.which]) continue;
       where = in ? lane::to_device : lane::to_host;
       (in ? found.to_device : found.to_host) += bytes;
-      s.alone = time_of_copy(bytes, where);
+      s.alone = free_[e.which] ? 0 : time_of_copy(bytes, where);
       reads(in ? home[e.which] : device[e.which], where);
       writes(in ? device[e.which] : home[e.which], where);
       at_home[e.which] = true;

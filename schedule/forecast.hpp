@@ -37,6 +37,9 @@ class forecaster {
   nanoseconds time_of(position at) const { return time_[static_cast<std::size_t>(at)]; }
   nanoseconds time_of_copy(byte_count bytes, lane where) const;
 
+  // From now on copies of a part take no time, or what they take: what a transfer costs is the difference.
+  void let_travel_free(part_id p, bool free) { free_[p] = free; }
+
  private:
   using last_events = std::array<std::int32_t, lane_count>;
   struct stay {  // of a part on the device: events [begin, end)
@@ -68,6 +71,7 @@ class forecaster {
   std::vector<byte_count> workspace_;
   std::vector<std::pair<part_id, part_id>> in_place_;  // the same twice: nothing is computed in place
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;      // thousandths, while copies go both ways
+  std::vector<bool> free_;  // per part
   std::vector<stay> stays_;
   std::vector<takeover> takeovers_;
   std::vector<std::uint32_t> open_;          // per part: its stay, or none

@@ -173,6 +173,13 @@ void read_actions(fields& f, const graph& g, memory_plan& plan) {
   }
 }
 
+void read_joins(fields& f, memory_plan& plan) {
+  if (!f.has("joins")) return;
+  const auto most = static_cast<std::int64_t>(plan.actions.size());
+  for (const auto& [value, at] : f.list("joins"))
+    plan.joins.push_back(static_cast<std::uint32_t>(as_integer(*value, at, 0, most)));
+}
+
 void read_purpose(fields& f, plan_file& file) {
   file.strategy = f.text("strategy");
   if (!is_strategy_name(file.strategy)) refuse(f.where("strategy"), "use lower-case letters, digits and '_'");
@@ -246,7 +253,7 @@ json json_of(const plan_file& file) {
   json homes = json::object(), actions = json::array();
   for (std::size_t t = 0; t < g.tensors.size(); ++t) homes[g.tensors[t].name] = to_text(file.plan.home[t]);
   for (const action& a : file.plan.actions) actions.push_back(json_of(g, a));
-  return {{"schema", 1},
+  json out{{"schema", 1},
           {"kind", "plan"},
           {"network", network_json(file.network)},
           {"strategy", file.strategy},
@@ -257,6 +264,8 @@ json json_of(const plan_file& file) {
           {"placed_by", file.placed_by.name},
           {"homes", std::move(homes)},
           {"actions", std::move(actions)}};
+  if (!file.plan.joins.empty()) out["joins"] = file.plan.joins;
+  return out;
 }
 
 plan_file plan_file_from(const json& value, const place& at) {
@@ -269,6 +278,7 @@ plan_file plan_file_from(const json& value, const place& at) {
   const graph g = build(file.network);
   read_homes(f, g, file.plan);
   read_actions(f, g, file.plan);
+  read_joins(f, file.plan);
   f.finish();
   if (const auto defect = defect_of(g, file.plan)) {
     refuse(at, fmt::format("the plan is wrong: {}", one_line(*defect)));

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "core/verify.hpp"
 #include "tests/core/chain.hpp"
 
 namespace {
@@ -86,6 +87,18 @@ TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
     }
   }
   EXPECT_TRUE(reused || e.device_arena_bytes == footprint_of(g, costs).total);
+}
+
+TEST_F(lowering, where_lanes_join_everything_before_has_ended) {
+  memory_plan plan = swap_y0();  // relu0, relu1, evict, relu2, back2, prefetch, back1, back0
+  EXPECT_EQ(lower(p, plan).steps[6].after[on_to_device], no_step) << "back1 does not need y0";
+  plan.joins = {6};
+  const execution_plan e = lower(p, plan);
+  EXPECT_EQ(e.steps[6].after[on_to_device], 5);
+  EXPECT_EQ(e.steps[6].after[on_to_host], 2);
+  EXPECT_EQ(e.steps[5].after, lower(p, swap_y0()).steps[5].after);
+  plan.joins = {6, 5};
+  EXPECT_NE(defect_of(g, plan), std::nullopt);
 }
 
 TEST_F(lowering, a_clean_eviction_moves_nothing) {

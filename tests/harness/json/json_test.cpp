@@ -69,6 +69,7 @@ plan_file sample_plan() {
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
+  file.plan.joins = {1, 2};
   return file;
 }
 

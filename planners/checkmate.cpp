@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <optional>
+
+#include "planners/feature_maps.hpp"
+#include "planners/planners.hpp"
+#include "planners/within.hpp"
+
+namespace um {
+namespace {
+
+// `held`: stays once it is back; `dropped`: is computed again for whoever needs it.
+enum class retention : std::uint8_t { keep, held, dropped };
+
+class rematerializing {
+ public:
+  explicit rematerializing(const problem& p) : p_(p), on_(p) {}
+
+  memory_plan plan(byte_count room) {
+    room_ = room;
+    ways_.assign(on_.maps().size(), retention::keep);
+    now_ = evaluate(ways_);
+    while (now_.over > 0) {
+      if (!lower_peak()) throw infeasible(too_small(p_, "checkmate", now_.said.peak));
+    }
+    spare();
+    return on_.plan(decisions_for(ways_));
+  }
+
+ private:
+  struct evaluation {
+    prediction said;
+    double over = 0;  // bytes beyond the room, summed over positions
+    position at = 0;  // the position at the peak
+  };
+
+  std::vector<decision> decisions_for(const std::vector<retention>& ways) const {
+    std::vector<decision> all(on_.gaps().size());
+    for (std::size_t m = 0; m < ways.size(); ++m) {
+      const gap& e = on_.gaps()[on_.maps()[m].gap];
+      if (ways[m] == retention::keep) continue;
+      all[on_.maps()[m].gap] = {choice::again, e.last, ways[m] == retention::held ? e.last : e.next};
+    }
+    return all;
+  }
+
+  evaluation evaluate(const std::vector<retention>& ways) {
+    const std::vector<event> events = events_of(p_.network, on_.uses(), on_.gaps(), decisions_for(ways));
+    evaluation e;
+    e.said = on_.costs().of(events, std::vector<bool>(p_.network.tensors.size(), false));
+    const std::vector<byte_count> live = live_at_positions(on_.uses(), events, on_.costs().live());
+    e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
+    for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
+    return e;
+  }
+
+  struct candidate {
+    std::size_t map = 0;
+    retention how = retention::held;
+    double worth = 0;
+  };
+
+  // Of what is given up at the peak, that which costs the least time for what it does to the whole.
+  bool lower_peak() {
+    std::vector<candidate> all;
+    for (std::size_t m = 0; m < ways_.size(); ++m) {
+      const feature_map& f = on_.maps()[m];
+      const gap& e = on_.gaps()[f.gap];
+      if (!f.again || e.last >= now_.at || now_.at >= e.next) continue;
+      const double worth =
+          static_cast<double>(f.bytes) / static_cast<double>(on_.costs().time_of(e.producer) + 1000);
+      for (const retention how : {retention::held, retention::dropped}) {
+        if (how > ways_[m]) all.push_back({m, how, how == retention::held ? worth : worth * 0.9});
+      }
+    }
+    std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
+    constexpr std::size_t tried_at_once = 4;
+    std::optional<std::pair<candidate, evaluation>> best;
+    double most = 0;
+    for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
+      std::vector<retention> changed = ways_;
+      changed[all[i].map] = all[i].how;
+      const evaluation e = evaluate(changed);
+      const double gain = (now_.over - e.over) /
+                          static_cast<double>(std::max<nanoseconds>(e.said.again - now_.said.again, 1000));
+      if (gain <= most) continue;
+      most = gain;
+      best = {all[i], e};
+    }
+    if (!best) return false;
+    ways_[best->first.map] = best->first.how;
+    now_ = best->second;
+    return true;
+  }
+
+  // What was given up early and need not be, the dearest first.
+  void spare() {
+    std::vector<std::size_t> given_up;
+    for (std::size_t m = 0; m < ways_.size(); ++m) {
+      if (ways_[m] != retention::keep) given_up.push_back(m);
+    }
+    const auto time = [&](std::size_t m) {
+      return on_.costs().time_of(on_.gaps()[on_.maps()[m].gap].producer);
+    };
+    std::ranges::stable_sort(given_up, std::ranges::greater{}, time);
+    for (const std::size_t m : given_up) {
+      for (const retention how : {retention::keep, retention::held}) {
+        std::vector<retention> changed = ways_;
+        changed[m] = how;
+        const evaluation e = evaluate(changed);
+        if (e.over > 0 || e.said.time >= now_.said.time) continue;
+        ways_ = std::move(changed);
+        now_ = e;
+        break;
+      }
+    }
+  }
+
+  const problem& p_;
+  labelling on_;
+  byte_count room_ = 0;
+  std::vector<retention> ways_;
+  evaluation now_;
+};
+
+}  // namespace
+
+memory_plan plan_checkmate(const problem& p) {
+  rematerializing r(p);
+  return plan_within(p, packers::searched, "checkmate", [&](byte_count room) { return r.plan(room); });
+}
+
+}  // namespace um

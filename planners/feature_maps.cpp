@@ -1,0 +1,92 @@
+#include "planners/feature_maps.hpp"
+
+#include <algorithm>
+
+#include "schedule/orders.hpp"
+#include "schedule/transfers.hpp"
+
+namespace um {
+namespace {
+
+bool is_product(const op& o) {
+  return std::holds_alternative<convolution>(o.what) || std::holds_alternative<linear>(o.what);
+}
+
+}  // namespace
+
+labelling::labelling(const problem& p)
+    : p_(p),
+      uses_(uses_of(p.network, in_order(p.network))),
+      gaps_(gaps_of(p.network, uses_)),
+      costs_(p, uses_) {
+  const graph& g = p.network;
+  std::vector<bool> is_map(uses_.parts.size(), false);
+  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
+    const gap& e = gaps_[x];
+    const tensor& t = g.tensors[uses_.parts[e.part].what];
+    if (t.use != role::activation || elements(t.shape) <= t.shape.c || !crosses_loss(g, uses_, e)) continue;
+    maps_.push_back({x, e.part, uses_.parts[e.part].bytes, e.again, false});
+    is_map[e.part] = true;
+  }
+  std::ranges::stable_sort(maps_, {}, [&](const feature_map& m) { return gaps_[m.gap].producer; });
+  // Parts whose computing again takes a product.
+  std::vector<bool> by_product(uses_.parts.size(), false);
+  for (position at = 0; at < uses_.end(); ++at) {
+    const std::vector<touched_part>& here = uses_.of_position[static_cast<std::size_t>(at)];
+    bool product = is_product(g.ops[uses_.order[static_cast<std::size_t>(at)].what]);
+    for (const touched_part& x : here)
+      product = product || (x.mode == access_mode::read && by_product[x.which] && !is_map[x.which]);
+    for (const touched_part& x : here) {
+      if (x.mode != access_mode::read) by_product[x.which] = product;
+    }
+  }
+  for (feature_map& m : maps_) m.of_convolution = by_product[m.part];
+}
+
+bool labelling::can_move() const {
+  return p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
+}
+
+std::vector<decision> labelling::decisions_for(const std::vector<choice>& labels, arrival when) const {
+  std::vector<decision> all(gaps_.size());
+  for (std::size_t m = 0; m < maps_.size(); ++m) {
+    const std::uint32_t x = maps_[m].gap;
+    all[x] = {labels[m], gaps_[x].last, labels[m] == choice::swap ? gaps_[x].next : gaps_[x].last};
+  }
+  if (when == arrival::just_in_time || !can_move()) return all;
+  if (when == arrival::late)
+    place_transfers(costs_, uses_, gaps_, std::vector<bool>(gaps_.size(), false), all);
+  for (decision& d : all) {
+    if (d.what == choice::swap) d.back = std::max(when == arrival::late ? d.back : 0, uses_.loss);
+  }
+  return all;
+}
+
+byte_count labelling::peak_of(const std::vector<choice>& labels) {
+  std::vector<decision> decisions = decisions_for(labels, arrival::just_in_time);
+  return fit_transfers(p_.network, uses_, gaps_, costs_, 0, decisions).peak;
+}
+
+labelling::outcome labelling::place(std::vector<decision> decisions, byte_count room) {
+  outcome o;
+  o.room = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
+  o.events = events_of(p_.network, uses_, gaps_, decisions);
+  o.said = costs_.of(o.events, staged_tensors(uses_, gaps_, decisions));
+  o.decisions = std::move(decisions);
+  return o;
+}
+
+void labelling::keep_latest(std::vector<choice>& labels, byte_count room) {
+  for (std::size_t m = labels.size(); m-- > 0;) {
+    const choice before = labels[m];
+    labels[m] = choice::keep;
+    if (before != choice::keep && peak_of(labels) > room) labels[m] = before;
+  }
+}
+
+std::string too_small(const problem& p, const std::string& strategy, byte_count need) {
+  return strategy + " needs " + to_text(need) + ", the budget is " + to_text(p.budget) +
+         " (weights, gradients and one operator's operands stay resident)";
+}
+
+}  // namespace um

@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <map>
+
+#include "planners/feature_maps.hpp"
+#include "planners/planners.hpp"
+#include "planners/within.hpp"
+
+namespace um {
+namespace {
+
+class classifying {
+ public:
+  explicit classifying(const problem& p) : p_(p), on_(p), labels_(on_.maps().size(), choice::swap) {}
+
+  memory_plan plan(byte_count room) {
+    if (!on_.can_move()) return recompute_only(room);
+    labels_.assign(labels_.size(), choice::swap);
+    const byte_count least = on_.peak_of(labels_);
+    if (least > room) throw infeasible(too_small(p_, "pooch", least));
+    if (p_.knobs.at("keep") == 1) keep(room);
+    if (p_.knobs.at("recompute") == 1) recompute(room);
+    return on_.plan(on_.place(labels_, when(), room).decisions);
+  }
+
+ private:
+  arrival when() const {
+    const std::int64_t schedule = p_.knobs.at("schedule");
+    return schedule == 0 ? arrival::just_in_time : schedule == 1 ? arrival::early : arrival::late;
+  }
+
+  // The cheapest for their bytes first, until it fits.
+  memory_plan recompute_only(byte_count room) {
+    labels_.assign(labels_.size(), choice::keep);
+    std::vector<std::size_t> order;
+    for (std::size_t m = 0; m < labels_.size(); ++m) {
+      if (on_.maps()[m].again) order.push_back(m);
+    }
+    const auto time_of_a_byte = [&](std::size_t m) {
+      const feature_map& f = on_.maps()[m];
+      return static_cast<double>(on_.costs().time_of(on_.gaps()[f.gap].producer)) /
+             static_cast<double>(f.bytes);
+    };
+    std::ranges::stable_sort(order, {}, time_of_a_byte);
+    byte_count need = on_.peak_of(labels_);
+    for (std::size_t i = 0; need > room && i < order.size(); ++i) {
+      labels_[order[i]] = choice::again;
+      const byte_count with = on_.peak_of(labels_);
+      if (with > need) labels_[order[i]] = choice::keep;
+      need = std::min(need, with);
+    }
+    if (need > room) throw infeasible(too_small(p_, "pooch", need));
+    return on_.plan(on_.decisions_for(labels_, arrival::just_in_time));
+  }
+
+  // Phase 1: what the forward pass waits for, the last first, until one does not fit; then whatever fits.
+  void keep(byte_count room) {
+    const std::vector<std::uint32_t> stalled = on_.place(labels_, when(), room).room.stalled;
+    for (std::size_t i = stalled.size(); i-- > 0;) {
+      const auto m = std::ranges::find(on_.maps(), stalled[i], &feature_map::gap) - on_.maps().begin();
+      choice& label = labels_[static_cast<std::size_t>(m)];
+      label = choice::keep;
+      if (on_.peak_of(labels_) <= room) continue;
+      label = choice::swap;
+      break;
+    }
+    on_.keep_latest(labels_, room);
+  }
+
+  // Phase 2: the map whose computing costs least of what its copies cost is computed again, until none is
+  // worth it. A ratio is worked out anew only when it would be the least.
+  void recompute(byte_count room) {
+    labelling::outcome now = on_.place(labels_, when(), room);
+    struct candidate {
+      std::size_t map = 0;
+      int round = -1;
+    };
+    std::multimap<double, candidate> by_ratio;
+    for (std::size_t m = 0; m < labels_.size(); ++m) {
+      if (labels_[m] == choice::swap && on_.maps()[m].again) by_ratio.emplace(-1.0, candidate{m, -1});
+    }
+    for (int round = 0; !by_ratio.empty();) {
+      candidate c = by_ratio.begin()->second;
+      by_ratio.erase(by_ratio.begin());
+      if (c.round == round) {
+        labels_[c.map] = choice::again;
+        now = on_.place(labels_, when(), room);
+        ++round;
+        continue;
+      }
+      const double r = ratio(c.map, now, room);
+      c.round = round;
+      if (r < 1) by_ratio.emplace(r, c);
+    }
+  }
+
+  // 1 and more: not worth it, or it does not fit.
+  double ratio(std::size_t m, const labelling::outcome& now, byte_count room) {
+    const part_id part = on_.maps()[m].part;
+    on_.costs().let_travel_free(part, true);
+    const nanoseconds swapping = now.said.time - on_.time_of(now);
+    on_.costs().let_travel_free(part, false);
+    if (swapping <= 0) return 1;
+    std::vector<choice> changed = labels_;
+    changed[m] = choice::again;
+    const labelling::outcome other = on_.place(changed, when(), room);
+    if (other.room.peak > room) return 1;
+    return static_cast<double>(other.said.again - now.said.again) / static_cast<double>(swapping);
+  }
+
+  const problem& p_;
+  labelling on_;
+  std::vector<choice> labels_;
+};
+
+}  // namespace
+
+memory_plan plan_pooch(const problem& p) {
+  classifying c(p);
+  return plan_within(p, packers::searched, "pooch", [&](byte_count room) { return c.plan(room); });
+}
+
+}  // namespace um

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/layout.hpp"
+#include "core/lower.hpp"
+#include "planners/feature_maps.hpp"
+#include "planners/planners.hpp"
+#include "schedule/orders.hpp"
+
+namespace um {
+namespace {
+
+enum class offload : std::uint8_t { convolutions, all };
+
+// A layer's operators in one pass: those whose names say so, next to one another.
+struct layer {
+  std::string name;  // of its forward operator
+  position begin = 0, end = 0;
+};
+
+std::vector<layer> layers_of(const graph& g, const std::vector<compute>& order) {
+  std::vector<layer> all;
+  for (position at = 0; at < static_cast<position>(order.size()); ++at) {
+    const std::string& full = g.ops[order[static_cast<std::size_t>(at)].what].name;
+    std::string name = full.substr(0, full.find(".backward"));
+    if (all.empty() || all.back().name != name) all.push_back({std::move(name), at, at});
+    all.back().end = at + 1;
+  }
+  return all;
+}
+
+class vdnn {
+ public:
+  vdnn(const problem& p, std::vector<compute> order)
+      : g_(p.network),
+        uses_(uses_of(g_, std::move(order))),
+        gaps_(gaps_of(g_, uses_)),
+        layers_(layers_of(g_, uses_.order)) {
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      if (layers_[l].begin < uses_.loss) forward_.emplace(layers_[l].name, l);
+    }
+  }
+
+  memory_plan plan(offload what) {
+    std::vector<decision> decisions(gaps_.size());
+    std::vector<std::vector<std::uint32_t>> offloaded(layers_.size());
+    for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
+      if (!is_layer_input(gaps_[x], what)) continue;
+      decisions[x] = {choice::swap, gaps_[x].last, gaps_[x].next};
+      offloaded[layer_at(gaps_[x].last)].push_back(x);
+    }
+    for (const layer& l : layers_) {
+      const auto forward = forward_.find(l.name);
+      if (l.begin < uses_.loss || forward == forward_.end()) continue;
+      for (const std::uint32_t x : take_before(forward->second, offloaded))
+        decisions[x].back = std::min(decisions[x].back, l.begin);
+    }
+    memory_plan plan = plan_of(g_, uses_, gaps_, decisions);
+    join(plan);
+    return plan;
+  }
+
+ private:
+  std::size_t layer_at(position at) const {
+    return static_cast<std::size_t>(std::ranges::upper_bound(layers_, at, {}, &layer::begin) -
+                                    layers_.begin()) -
+           1;
+  }
+  const op& op_at(position at) const { return g_.ops[uses_.order[static_cast<std::size_t>(at)].what]; }
+
+  // What the last layer that reads it in the forward pass offloads, if that comes before the classifier.
+  bool is_layer_input(const gap& e, offload what) const {
+    const tensor& t = g_.tensors[uses_.parts[e.part].what];
+    if (t.use != role::activation && t.use != role::input) return false;
+    if (elements(t.shape) <= t.shape.c || !crosses_loss(g_, uses_, e) || e.producer == e.last) return false;
+    for (position at = 0; at <= e.last; ++at) {
+      if (std::holds_alternative<linear>(op_at(at).what)) return false;
+    }
+    return what == offload::all || std::holds_alternative<convolution>(op_at(e.last).what);
+  }
+
+  // findPrefetchLayer: the nearest earlier layer that offloaded and has not been fetched; no further than the
+  // next convolution.
+  std::vector<std::uint32_t> take_before(std::size_t l,
+                                         std::vector<std::vector<std::uint32_t>>& offloaded) const {
+    while (l-- > 0) {
+      if (!offloaded[l].empty()) return std::exchange(offloaded[l], {});
+      if (std::holds_alternative<convolution>(op_at(layers_[l].begin).what)) return {};
+    }
+    return {};
+  }
+
+  // Where a layer ends, both streams wait for each other.
+  void join(memory_plan& plan) const {
+    std::size_t now = 0;
+    position next = 0;
+    for (std::uint32_t i = 0; i < plan.actions.size(); ++i) {
+      const action& a = plan.actions[i];
+      if (next == uses_.end()) break;
+      const bool begins = std::holds_alternative<compute>(a) || std::holds_alternative<prefetch>(a);
+      if (begins && layer_at(next) != now) {
+        now = layer_at(next);
+        plan.joins.push_back(i);
+      }
+      next += std::holds_alternative<compute>(a) ? 1 : 0;
+    }
+  }
+
+  const graph& g_;
+  use_table uses_;
+  std::vector<gap> gaps_;
+  std::vector<layer> layers_;
+  std::map<std::string, std::size_t> forward_;  // by name
+};
+
+bool is_convolution(const graph& g, const compute& c) {
+  const op_attributes& what = g.ops[c.what].what;
+  return std::holds_alternative<convolution>(what) ||
+         std::holds_alternative<convolution_backward_data>(what) ||
+         std::holds_alternative<convolution_backward_filter>(what);
+}
+
+std::vector<compute> order_with(const problem& p, bool fastest) {
+  std::vector<compute> order = in_order(p.network);
+  for (compute& c : order) {
+    if (!fastest && is_convolution(p.network, c)) c.workspace = 0;
+  }
+  return order;
+}
+
+byte_count arena_of(const problem& p, const memory_plan& plan) {
+  problem unlimited = p;
+  unlimited.budget = std::numeric_limits<byte_count>::max();
+  return lower(unlimited, plan).device_arena_bytes;
+}
+
+memory_plan plan_vdnn(const problem& p, const std::string& name, offload what) {
+  memory_plan plan = vdnn(p, order_with(p, p.knobs.at("fastest") == 1)).plan(what);
+  const byte_count need = arena_of(p, plan);
+  if (need > p.budget) throw infeasible(too_small(p, name, need));
+  return plan;
+}
+
+// Walks the convolutions: where the budget overflows, the next algorithm with less workspace, until it fits
+// or there is none.
+std::vector<compute> with_less_workspace(const problem& p, const memory_plan& plan) {
+  const std::vector<byte_count> live = live_bytes(p, plan);
+  std::vector<compute> order;
+  for (std::size_t i = 0; i < plan.actions.size(); ++i) {
+    const auto* c = std::get_if<compute>(&plan.actions[i]);
+    if (c == nullptr) continue;
+    compute& chosen = order.emplace_back(*c);
+    const byte_count over = live[i] - std::min(live[i], p.budget);
+    const byte_count first = cost_of(p, chosen).workspace_bytes;
+    byte_count now = first;
+    while (is_convolution(p.network, chosen) && now > 0 && first - now < over) {
+      chosen.workspace = now - 1;
+      now = cost_of(p, chosen).workspace_bytes;
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+memory_plan plan_vdnn_all(const problem& p) {
+  return plan_vdnn(p, "vdnn_all", offload::all);
+}
+
+memory_plan plan_vdnn_conv(const problem& p) {
+  return plan_vdnn(p, "vdnn_conv", offload::convolutions);
+}
+
+memory_plan plan_vdnn_dyn(const problem& p) {
+  memory_plan resident = plan_resident(p);
+  memory_plan least = vdnn(p, order_with(p, false)).plan(offload::all);
+  const byte_count need = arena_of(p, least);
+  if (arena_of(p, resident) <= p.budget) return resident;
+  if (need > p.budget) throw infeasible(too_small(p, "vdnn_dyn", need));
+  for (const offload what : {offload::convolutions, offload::all}) {
+    memory_plan fastest = vdnn(p, order_with(p, true)).plan(what);
+    if (arena_of(p, fastest) <= p.budget) return fastest;
+  }
+  for (const offload what : {offload::convolutions, offload::all}) {
+    memory_plan fastest = vdnn(p, order_with(p, true)).plan(what);
+    memory_plan less = vdnn(p, with_less_workspace(p, fastest)).plan(what);
+    if (arena_of(p, less) <= p.budget) return less;
+  }
+  return least;
+}
+
+}  // namespace um

@@ -1,0 +1,229 @@
+// What the papers' planners have in common, and what each of them must come to where its method leaves no
+// choice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "backends/simulator_backend.hpp"
+#include "core/verify.hpp"
+#include "planners/planners.hpp"
+#include "tests/planners/small_networks.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+machine slow_link() {
+  machine m;
+  m.name = "test";
+  m.device_bytes = 64 * GiB;
+  m.host_bytes = 64 * GiB;
+  m.fp32_flops_per_s = 10'000'000'000'000;
+  m.tf32_flops_per_s = m.bf16_flops_per_s = 40'000'000'000'000;
+  m.device_bytes_per_s = 500'000'000'000;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
+  m.link_both_bytes_per_s = 20'000'000'000;
+  m.launch_ns = 4000;
+  m.copy_ns = 10'000;
+  return m;
+}
+
+const std::vector<std::string> names{"vdnn_all",     "vdnn_conv", "vdnn_dyn",  "pooch",
+                                     "superneurons", "capuchin",  "checkmate", "autoswap"};
+bool keeps_what_fits(const std::string& name) {
+  return name != "vdnn_all" && name != "vdnn_conv";
+}
+
+struct setting {
+  explicit setting(const network_spec& spec, const machine& m = slow_link())
+      : g(build(spec)), on(m), costs(open_simulator(m)->measure(g)) {}
+  problem at(const std::string& name, double ratio, const knob_values& knobs = {}) const {
+    const strategy& by = *find(planners(), name);
+    const byte_count footprint = footprint_of(g, costs, by.placed_by).total;
+    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
+    return {g, costs, on, budget, pressure::none, complete(by, knobs)};
+  }
+  memory_plan plan(const std::string& name, double ratio, const knob_values& knobs = {}) const {
+    return find(planners(), name)->plan(at(name, ratio, knobs));
+  }
+
+  graph g;
+  machine on;
+  profile costs;
+};
+
+template <class Action>
+std::ptrdiff_t count(const memory_plan& plan) {
+  return std::ranges::count_if(plan.actions,
+                               [](const action& a) { return std::holds_alternative<Action>(a); });
+}
+
+class every_paper : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Whether there is a plan.
+  bool is_sound(const std::string& name, double ratio) {
+    const problem p = s.at(name, ratio);
+    const strategy& by = *find(planners(), name);
+    try {
+      const memory_plan plan = by.plan(p);
+      EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
+      EXPECT_LE(lower(p, plan, by.placed_by).device_arena_bytes, p.budget);
+      EXPECT_EQ(by.plan(p), plan) << "the same problem gives the same plan";
+      if (ratio <= 1 && keeps_what_fits(name)) {
+        EXPECT_EQ(plan, plan_resident(p));
+      }
+      return true;
+    } catch (const infeasible& refused) {
+      EXPECT_NE(std::string(refused.what()).find("the budget is " + to_text(p.budget)), std::string::npos)
+          << refused.what();
+      return false;
+    }
+  }
+
+  setting s{small_networks().at(GetParam())};
+};
+
+TEST_P(every_paper, plans_within_the_budget_or_says_why_not) {
+  for (const std::string& name : names) {
+    for (const double ratio : {0.5, 1.0, 1.25, 2.0, 3.0, 5.0, 8.0}) {
+      SCOPED_TRACE(name + " at " + std::to_string(ratio));
+      const bool solved = is_sound(name, ratio);
+      EXPECT_TRUE(solved || ratio > 1);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(catalogue, every_paper, ::testing::ValuesIn(small_network_labels()),
+                         [](const auto& row) { return row.param; });
+
+TEST(autoswap, with_its_limit_at_the_peak_nothing_moves) {
+  const setting s(small_spec("vgg16_cifar", 100, {.joined = fusion::none}));
+  for (std::int64_t score = 0; score <= 4; ++score)
+    EXPECT_EQ(s.plan("autoswap", 1, {{"score", score}}), s.plan("device", 1)) << score;
+  EXPECT_GT(count<evict>(s.plan("autoswap", 1.25)), 0);
+}
+
+TEST(autoswap, the_best_of_all_weights_is_no_slower_than_each_score) {
+  const setting s(small_spec("vgg16_cifar", 100, {.joined = fusion::none}));
+  const auto time = [&](std::int64_t score) {
+    const problem p = s.at("autoswap", 1.6, {{"score", score}});
+    const memory_plan plan = s.plan("autoswap", 1.6, {{"score", score}});
+    return open_simulator(s.on)->execute(s.g, lower(p, plan), {1, false, false}).iterations[0].duration;
+  };
+  const nanoseconds best = time(4);
+  for (std::int64_t score = 0; score < 4; ++score) EXPECT_LE(best, time(score) * 102 / 100) << score;
+}
+
+TEST(pooch, with_a_link_that_costs_nothing_it_computes_nothing_again) {
+  machine m = slow_link();
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = m.link_both_bytes_per_s = 1'000'000'000'000'000;
+  m.copy_ns = 0;
+  const setting s(small_spec("resnet20_cifar", 64), m);
+  const memory_plan plan = s.plan("pooch", 1.8);
+  EXPECT_EQ(count<compute>(plan), static_cast<std::ptrdiff_t>(s.g.ops.size()));
+  EXPECT_GT(count<evict>(plan), 0);
+}
+
+TEST(pooch, without_a_link_it_only_computes_again) {
+  machine m = slow_link();
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = m.link_both_bytes_per_s = 0;
+  const setting s(small_spec("resnet20_cifar", 64), m);
+  const memory_plan plan = s.plan("pooch", 1.25);
+  EXPECT_EQ(count<evict>(plan) + count<prefetch>(plan), 0);
+  EXPECT_GT(count<compute>(plan), static_cast<std::ptrdiff_t>(s.g.ops.size()));
+}
+
+TEST(pooch, each_phase_takes_time_off) {
+  const setting s(small_spec("resnet18_cifar", 100, {.joined = fusion::none}));
+  const auto time = [&](const knob_values& knobs) {
+    const memory_plan plan = s.plan("pooch", 1.6, knobs);
+    return open_simulator(s.on)
+        ->execute(s.g, lower(s.at("pooch", 1.6, knobs), plan), {1, false, false})
+        .iterations[0]
+        .duration;
+  };
+  const nanoseconds all = time({}), swapping = time({{"recompute", 0}});
+  const nanoseconds swap_all = time({{"recompute", 0}, {"keep", 0}});
+  const nanoseconds unscheduled = time({{"recompute", 0}, {"keep", 0}, {"schedule", 0}});
+  EXPECT_LT(all, swapping);
+  EXPECT_LT(swapping, swap_all);
+  EXPECT_LT(swap_all, unscheduled);
+}
+
+// Tensors that a layer before the classifier reads, and the backward pass too.
+std::ptrdiff_t extractor_inputs(const graph& g, bool of_convolutions) {
+  std::ptrdiff_t found = 0;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    const role use = g.tensors[t].use;
+    if (use != role::activation && use != role::input) continue;
+    const op* last = nullptr;
+    bool backward = false, classifier = false, late = false;
+    for (const op& o : g.ops) {
+      classifier = classifier || std::holds_alternative<linear>(o.what);
+      if (std::ranges::find(o.in, t) == o.in.end()) continue;
+      const bool is_backward = o.name.find(".backward") != std::string::npos;
+      backward = backward || is_backward;
+      if (is_backward) continue;
+      last = &o;
+      late = classifier;
+    }
+    if (last == nullptr || late || !backward) continue;
+    found += !of_convolutions || std::holds_alternative<convolution>(last->what) ? 1 : 0;
+  }
+  return found;
+}
+
+// Tensors that leave; each once before the backward pass brings it back.
+std::ptrdiff_t evicted(const memory_plan& plan) {
+  std::vector<tensor_id> all, back;
+  for (const action& a : plan.actions) {
+    if (const auto* f = std::get_if<prefetch>(&a)) back.push_back(f->what);
+    if (const auto* e = std::get_if<evict>(&a)) {
+      const bool ends = std::ranges::count(back, e->what) > 0 && std::ranges::count(all, e->what) > 0;
+      if (!ends) all.push_back(e->what);  // at the end, what began at home is only dropped
+    }
+  }
+  return static_cast<std::ptrdiff_t>(all.size());
+}
+
+TEST(vdnn, evicts_once_for_each_input_of_the_feature_extractor) {
+  for (const fusion joined : {fusion::none, fusion::fused}) {
+    const setting s(small_spec("vgg16", 4, {.joined = joined}));
+    EXPECT_EQ(evicted(s.plan("vdnn_all", 1)), extractor_inputs(s.g, false));
+    EXPECT_EQ(evicted(s.plan("vdnn_conv", 1)), extractor_inputs(s.g, true));
+    EXPECT_GT(extractor_inputs(s.g, true), 0);
+  }
+}
+
+TEST(vdnn, nothing_overlaps_the_end_of_a_layer) {
+  const setting s(small_spec("vgg11", 8, {.joined = fusion::none}));
+  const memory_plan plan = s.plan("vdnn_all", 1);
+  const execution_plan e = lower(s.at("vdnn_all", 1), plan);
+  const trace t = open_simulator(s.on)->execute(s.g, e, {1, true, false}).iterations[0];
+  ASSERT_GT(plan.joins.size(), 20U);
+  for (const std::uint32_t at : plan.joins) {
+    nanoseconds ended = 0, begun = t.duration;
+    for (const um::span& x : t.spans) {
+      if (x.step < at) ended = std::max(ended, x.end);
+      if (x.step >= at) begun = std::min(begun, x.begin);
+    }
+    EXPECT_LE(ended, begun);
+  }
+}
+
+TEST(vdnn, dyn_gives_up_workspace_only_where_the_budget_asks_for_it) {
+  setting s(small_spec("vgg11", 8, {.joined = fusion::none}));
+  for (std::size_t o = 0; o < s.g.ops.size(); ++o) {
+    if (std::holds_alternative<convolution>(s.g.ops[o].what)) s.costs[o].workspace_bytes = 400 * MiB;
+  }
+  const memory_plan least = s.plan("vdnn_all", 1, {{"fastest", 0}});
+  problem p = s.at("vdnn_dyn", 1);
+  p.budget = lower(s.at("vdnn_all", 0.1), least).device_arena_bytes;
+  const memory_plan plan = plan_vdnn_dyn(p);
+  EXPECT_LE(lower(p, plan).device_arena_bytes, p.budget);
+  EXPECT_EQ(s.plan("vdnn_dyn", 1), s.plan("device", 1));
+}
+
+}  // namespace
