@@ -34,8 +34,8 @@ def main():
     parser.add_argument("--machine", required=True, metavar="FILE.json", help="machine file with the link's rate")
     parser.add_argument("--markdown", action="store_true")
     wanted = parser.parse_args()
-    graphs = [json.loads(Path(path).read_text(encoding="utf-8")) for path in wanted.graph]
-    machine = json.loads(Path(wanted.machine).read_text(encoding="utf-8"))
+    graphs = [_json("--graph", path) for path in wanted.graph]
+    machine = _json("--machine", wanted.machine)
     timed = load.read_all([wanted.device]) if wanted.device else []
     tables = []
     for group, cells in load.groups(load.read_all(wanted.files)).items():
@@ -45,6 +45,14 @@ def main():
     if not any(tables):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no hint strategy finished well above ratio 1")
     print("\n\n".join(filter(None, tables)))
+
+
+def _json(option, path):
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or f"not JSON: {error}"
+        raise load.BadInput(f"{option} {path}: {reason}") from error
 
 
 def _graph_for(graphs, cell):

@@ -65,6 +65,7 @@ def use_style():
         "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
         "axes.grid": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7, "axes.axisbelow": True,
         "lines.linewidth": 1.5, "hatch.linewidth": 0.5, "svg.fonttype": "none",
+        "text.parse_math": False,  # names hold what they hold
         "svg.hashsalt": "umbench", "figure.dpi": 100, "savefig.dpi": 150,
     })
 
@@ -77,6 +78,7 @@ METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
 def save(figure, folder, name, kinds=("png", "svg")):
     """Writes folder/name.png and so on, says so on standard output and closes the figure. The same
     records give the same bytes: no date is written."""
+    load.check_path(folder)
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

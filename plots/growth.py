@@ -33,12 +33,12 @@ def main():
 def panels_of(records):
     """{(axis, Group without that axis): {strategy: records by rising value}}"""
     found = {}
-    for record in records:
+    for record, label in zip(records, load.strategy_labels(records)):
         if record["ratio"] is None or not record.get("compute_ns") or not load.steady_ns(record):
             continue
         group = load.group_of(record)
         for axis, same in (("batch", group._replace(batch=0)), ("insize", group._replace(knobs=()))):
-            found.setdefault((axis, same), {}).setdefault(load.strategy_label(record, records), []).append(record)
+            found.setdefault((axis, same), {}).setdefault(label, []).append(record)
     return {panel: {label: sorted(cells, key=AXES[panel[0]]) for label, cells in lines.items()}
             for panel, lines in found.items() if any(_varies(panel[0], cells) for cells in lines.values())}
 

@@ -11,9 +11,11 @@ from common import load, save, use_style
 
 import report_figures
 import report_page
+from results import streams
 from results.arguments import Parser
 
 KINDS = ("png", "svg", "pdf")
+MANY = 500  # records from which on it says how far it is
 
 
 def main():
@@ -23,23 +25,19 @@ def main():
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for index.html and the figures")
     parser.add_argument("--title", default="Memory management under oversubscription")
     wanted = parser.parse_args()
-    environments, records = read(wanted.files)
+    load.check_path(wanted.out)
+    environments, records = load.read_files(wanted.files)
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to report")
     use_style()
     out = Path(wanted.out)
-    sections = [write_section(out, section) for section in report_figures.sections(records)]
+    sections = []
+    for section in report_figures.sections(records):
+        if len(records) >= MANY:
+            streams.say(f"{section.title}, {load.counted(len(records), 'record')}")
+        sections.append(write_section(out, section))
     write(out / "index.html", report_page.page(wanted.title, wanted.files, environments, records, sections))
     print(out / "index.html")
-
-
-def read(paths):
-    environments, records = [], []
-    for path in paths:
-        found = load.read(path)
-        environments += found[0]
-        records += found[1]
-    return environments, records
 
 
 def write_section(out, section):
@@ -49,7 +47,7 @@ def write_section(out, section):
     save(section.figure, out, section.name, KINDS)
     text = [section.columns, *section.rows]
     try:
-        with open(out / f"{section.name}.csv", "w", encoding="utf-8", newline="") as file:
+        with open(out / f"{section.name}.csv", "w", encoding="utf-8", newline="", errors="backslashreplace") as file:
             csv.writer(file, lineterminator="\n").writerows(text)
         return section._replace(figure=(out / f"{section.name}.png").read_bytes())
     except OSError as error:
@@ -59,9 +57,9 @@ def write_section(out, section):
 def write(path, text):
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise load.BadInput(f"{path}: {error.strerror}") from error
+        raise load.BadInput(f"--out {path.parent}: {error.strerror}") from error
+    streams.write_file(path, text)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,31 @@ Section = namedtuple("Section", "name title text figure columns rows")
 
 GROUP_COLUMNS = ["work", "machine"]
 MOST_TIMELINES = 4
+MOST_PANELS = 12  # of a figure, and
+MOST_BARS = 80    # of a panel, which can still be read
 
 
 def sections(records):
+    """One after the other, so that whoever draws them can tell how far it is. Of many groups the figures show some,
+    the rows all."""
     groups = {group: cells for group, cells in load.groups(records).items() if any(map(load.steady_ns, cells))}
-    made = [_slowdown(records), _heat_map(groups, records), _time(groups), _traffic(groups), _series(groups),
-            *_timelines(records), _prediction(records)]
-    return [section for section in made if section]
+    for make in (_slowdown, _heat_map, _time, _traffic, _series):
+        section = make(groups, records)
+        if section:
+            yield section
+    yield from _timelines(records)
+    yield _prediction(records)
+
+
+def _drawn(groups):
+    """Those with most cells that ended well, in their order."""
+    best = set(sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS])
+    return [group for group in groups if group in best]
+
+
+def _shown(text, groups):
+    return text + (f" Drawn are the {MOST_PANELS} of {len(groups)} groups with most cells; the CSV has all."
+                   if len(groups) > MOST_PANELS else "")
 
 
 def _names(group):
@@ -41,10 +59,10 @@ def _panels(groups, height=3.0, width=5.2):
     return figure, dict(zip(groups, axes.flat))
 
 
-def _slowdown(records):
-    rows = []
-    for group, cells in load.groups(records).items():
-        baseline = load.baseline_ns(group, records)
+def _slowdown(_, records):
+    rows, groups, baselines = [], load.groups(records), load.baselines(records)
+    for group, cells in groups.items():
+        baseline = load.baseline_of(group, baselines)
         for label, line in load.lines(cells).items():
             for record in line:
                 time = load.steady_ns(record)
@@ -52,27 +70,31 @@ def _slowdown(records):
                              time / baseline if time and baseline else None])
     text = ("Time of an iteration over the time with everything on the device, against the ratio of what the run would "
             "need to what it may use. Each iteration's median leaves the first one out.")
-    return Section("slowdown", "Slowdown by ratio", text, slowdown.figure_of(records),
+    drawn = {group: groups[group] for group in _drawn(groups)}
+    return Section("slowdown", "Slowdown by ratio", _shown(text, groups), slowdown.figure_of(drawn, baselines),
                    [*GROUP_COLUMNS, "strategy", "ratio", "outcome", "median_ns", "slowdown"], rows)
 
 
 def _heat_map(groups, records):
-    relative = {group: load.baseline_ns(group, records) for group in groups}
+    baselines = load.baselines(records)
+    relative = {group: load.baseline_of(group, baselines) for group in groups}
     relative = {group: baseline for group, baseline in relative.items() if baseline}
     if not relative:
         return None
-    figure, panels = _panels(relative, height=2.4)
+    figure, panels = _panels(_drawn({group: groups[group] for group in relative}), height=2.4)
     rows = []
-    for group, panel in panels.items():
+    for group in relative:
         lines = load.lines(groups[group])
         ratios = sorted({record["ratio"] for line in lines.values() for record in line})
         times = {(label, record["ratio"]): record for label, line in lines.items() for record in line}
         grid = [[_over(times.get((label, ratio)), relative[group]) for ratio in ratios] for label in lines]
         rows += [[*_names(group), label, ratio, value] for label, line in zip(lines, grid)
                  for ratio, value in zip(ratios, line)]
-        _draw_grid(panel, grid, ratios, list(lines), times)
+        if group in panels:
+            _draw_grid(panels[group], grid, ratios, list(lines), times)
     figure.tight_layout()
-    return Section("heat_map", "Strategies by ratio", "Slowdown as a number; what has none did not fit or failed.", figure,
+    text = _shown("Slowdown as a number; what has none did not fit or failed.", relative)
+    return Section("heat_map", "Strategies by ratio", text, figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "slowdown"], rows)
 
 
@@ -98,27 +120,17 @@ def _draw_grid(panel, grid, ratios, labels, records):
                        color="white" if dark else "black")
 
 
-def _time(groups):
-    figure, panels = _panels(groups, height=3.4, width=6)
-    rows, used = [], set()
-    for group, panel in panels.items():
-        bars = [(label, record) for label, line in load.lines(groups[group]).items() for record in line
-                if load.steady_ns(record)]
+def _time(groups, _):
+    figure, panels = _panels(_drawn(groups), height=3.4, width=6)
+    rows, used, cut = [], set(), False
+    for group, cells in groups.items():
+        bars = [(label, record) for label, line in load.lines(cells).items() for record in line if load.steady_ns(record)]
         parts = [time_parts(record) for _, record in bars]
-        names = [f"{label} {record['ratio']:g}" for label, record in bars]
-        below = [0.0] * len(bars)
-        for name, (colour, hatch) in TIME_PARTS.items():
-            values = [part.get(name, 0) / 1e6 for part in parts]
-            if any(values):
-                used.add(name)
-                panel.bar(range(len(bars)), values, 0.8, below, label=name, color=colour, hatch=hatch,
-                          edgecolor="#303030", linewidth=0.3)
-                below = [low + value for low, value in zip(below, values)]
-        panel.set_xticks(range(len(bars)), names, rotation=90, fontsize=6)
-        panel.set_ylabel("ms per iteration")
-        panel.grid(axis="x", visible=False)
         rows += [[*_names(group), label, record["ratio"], name, part.get(name, 0)] for (label, record), part
                  in zip(bars, parts) for name in TIME_PARTS if name in part]
+        if group in panels:
+            used |= _draw_bars(panels[group], bars[:MOST_BARS], parts[:MOST_BARS])
+            cut = cut or len(bars) > MOST_BARS
     handles = {label: handle for panel in panels.values() for handle, label in zip(*panel.get_legend_handles_labels())}
     figure.tight_layout(rect=(0, 0.25 / figure.get_figheight(), 1, 1))
     figure.legend([handles[name] for name in TIME_PARTS if name in used], [name for name in TIME_PARTS if name in used],
@@ -126,26 +138,48 @@ def _time(groups):
     text = ("What an iteration's time went into. Cells that ran with a timeline are told apart: compute, and where the "
             "compute lane was idle, waiting for copies to the GPU or to the CPU; stalls are what kernels took longer than "
             "with everything resident, and what no lane explains. For others the waiting is one.")
+    text = _shown(text + (f" A panel shows {MOST_BARS} cells at most; the CSV has all." if cut else ""), groups)
     return Section("time", "Where the time goes", text, figure, [*GROUP_COLUMNS, "strategy", "ratio", "part", "ns"], rows)
 
 
-def _traffic(groups):
+def _draw_bars(panel, bars, parts):
+    """The names of the parts that it drew."""
+    used, below = set(), [0.0] * len(bars)
+    for name, (colour, hatch) in TIME_PARTS.items():
+        values = [part.get(name, 0) / 1e6 for part in parts]
+        if any(values):
+            used.add(name)
+            panel.bar(range(len(bars)), values, 0.8, below, label=name, color=colour, hatch=hatch,
+                      edgecolor="#303030", linewidth=0.3)
+            below = [low + value for low, value in zip(below, values)]
+    names = [f"{label} {record['ratio']:g}" for label, record in bars]
+    panel.set_xticks(range(len(bars)), names, rotation=90, fontsize=6)
+    panel.set_ylabel("ms per iteration")
+    panel.grid(axis="x", visible=False)
+    return used
+
+
+def _traffic(groups, _):
     seen = {group: [record for record in cells if moved(record)] for group, cells in groups.items()}
     seen = {group: cells for group, cells in seen.items() if cells}
     if not seen:
         return Section("traffic", "Migrated bytes", "No cell of these files observed what crossed the link.", None, [], [])
-    figure, panels = _panels(seen)
+    figure, panels = _panels(_drawn(seen))
     rows = []
-    for group, panel in panels.items():
-        lines = load.lines(seen[group])
+    for group, cells in seen.items():
+        lines, panel = load.lines(cells), panels.get(group)
         look = looks(list(lines))
         for label, line in lines.items():
             ratios, both = [record["ratio"] for record in line], [moved(record) for record in line]
+            rows += [[*_names(group), label, ratio, *pair] for ratio, pair in zip(ratios, both)]
+            if panel is None:
+                continue
             panel.plot(ratios, [to_device / GIB for to_device, _ in both], color=look[label].colour, linestyle="-",
                        marker=look[label].marker, markersize=4, label=label)
             panel.plot(ratios, [to_host / GIB for _, to_host in both], color=look[label].colour, linestyle=":",
                        marker=look[label].marker, markersize=4, markerfacecolor="white")
-            rows += [[*_names(group), label, ratio, *pair] for ratio, pair in zip(ratios, both)]
+        if panel is None:
+            continue
         footprints = [record["memory"]["footprint_bytes"] for record in seen[group] if record["memory"]["footprint_bytes"]]
         if footprints:
             panel.axhline(max(footprints) / GIB, color="#555555", linewidth=1, linestyle=(0, (4, 3)))
@@ -155,14 +189,15 @@ def _traffic(groups):
     figure.tight_layout()
     text = ("What crossed the link in the last iteration: solid to the GPU, dotted to the CPU. The dashed line is the "
             "footprint: above it, data goes to and fro more than once.")
-    return Section("traffic", "Migrated bytes by ratio", text, figure,
+    return Section("traffic", "Migrated bytes by ratio", _shown(text, seen), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "to_device_bytes", "to_host_bytes"], rows)
 
 
-def _series(groups):
-    figure, panels = _panels(groups)
+def _series(groups, _):
+    figure, panels = _panels(_drawn(groups))
     rows = []
-    for group, panel in panels.items():
+    for group in groups:
+        panel = panels.get(group)
         ratio = _telling_ratio(groups[group])
         lines = {label: [record for record in line if record["ratio"] == ratio and load.steady_ns(record)]
                  for label, line in load.lines(groups[group]).items()}
@@ -170,9 +205,13 @@ def _series(groups):
         for label, line in lines.items():
             for record in line:
                 samples = record["samples_ns"]
+                rows += [[*_names(group), label, ratio, number, sample] for number, sample in enumerate(samples, 1)]
+                if panel is None:
+                    continue
                 panel.plot(range(1, len(samples) + 1), [sample / 1e6 for sample in samples], color=look[label].colour,
                            marker=look[label].marker, linestyle=look[label].dash, markersize=4, label=label)
-                rows += [[*_names(group), label, ratio, number, sample] for number, sample in enumerate(samples, 1)]
+        if panel is None:
+            continue
         panel.set_xlabel(f"iteration, at ratio {ratio:g}")
         panel.set_ylabel("ms")
         panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
@@ -181,21 +220,21 @@ def _series(groups):
     figure.tight_layout()
     text = ("Every iteration as it was timed, at the highest ratio at which most strategies ran. The first one touches all "
             "data for the first time; medians leave it out.")
-    return Section("series", "Iterations one by one", text, figure,
+    return Section("series", "Iterations one by one", _shown(text, groups), figure,
                    [*GROUP_COLUMNS, "strategy", "ratio", "iteration", "ns"], rows)
 
 
 def _telling_ratio(cells):
     ran = {}
-    for record in cells:
+    for record, label in zip(cells, load.strategy_labels(cells)):
         if load.steady_ns(record) and record["ratio"] is not None:
-            ran.setdefault(record["ratio"], set()).add(load.strategy_label(record, cells))
+            ran.setdefault(record["ratio"], set()).add(label)
     most = max(len(labels) for ratio, labels in ran.items() if ratio > 1) if any(r > 1 for r in ran) else 0
     return max(ratio for ratio, labels in ran.items() if len(labels) >= most)
 
 
 def _timelines(records):
-    drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
+    drawn = [record for record in records if timeline.drawable(record)]
     found = []
     for number, record in enumerate(drawn[:MOST_TIMELINES], 1):
         rows = [["span", span["lane"], span["name"], span["begin_ns"], span["end_ns"], None]

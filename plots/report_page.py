@@ -50,9 +50,9 @@ def _heading(group):
 
 
 def _verdicts(groups, records):
-    parts = []
+    parts, baselines = [], load.baselines(records)
     for group, cells in groups.items():
-        sentences = verdict(group, cells, load.baseline_ns(group, records))
+        sentences = verdict(group, cells, load.baseline_of(group, baselines))
         parts.append(_heading(group) + f"<p>{escape(' '.join(sentences))}</p>")
     return "<div class='verdict'>" + "\n".join(parts) + "</div>"
 
@@ -70,8 +70,9 @@ def _section(section):
 def _tables(groups, records):
     parts = ["<h2>All cells</h2>", "<p>Slowdown by ratio; milliseconds where there is no cell with everything on the device."
              "</p>"]
+    baselines = load.baselines(records)
     for group, cells in groups.items():
-        baseline = load.baseline_ns(group, records)
+        baseline = load.baseline_of(group, baselines)
         lines = load.lines(cells)
         ratios = sorted({record["ratio"] for line in lines.values() for record in line})
         head = "".join(f"<th>{ratio:g}</th>" for ratio in ratios)

@@ -26,11 +26,11 @@ def main():
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to draw")
     use_style()
-    save(figure_of(records), wanted.out, wanted.name)
+    save(figure_of(load.groups(records), load.baselines(records)), wanted.out, wanted.name)
 
 
-def figure_of(records):
-    groups = load.groups(records)
+def figure_of(groups, baselines):
+    """`groups`: {load.Group: records}; `baselines`: load.baselines of all records."""
     places = _places(groups)
     rows, columns = (1 + max(place[axis] for place in places.values()) for axis in (0, 1))
     labels = _unique(label for cells in groups.values() for label in load.lines(cells))
@@ -44,7 +44,7 @@ def figure_of(records):
         panel = axes[places[group]]
         panel.set_visible(True)
         works.setdefault(_work(group), []).append(panel)
-        marks |= _draw_panel(panel, group, cells, load.baseline_ns(group, records), look)
+        marks |= _draw_panel(panel, group, cells, load.baseline_of(group, baselines), look)
     for panels in works.values():
         _same_height(panels)
     _legend(figure, labels, look, marks, height)

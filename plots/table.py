@@ -28,7 +28,8 @@ def main():
     link = read_link(wanted.link) if wanted.link else None
     if not records:
         raise load.TooLittle(f"{', '.join(wanted.files)}: no record, no table")
-    print("\n\n".join(table(group, cells, load.baseline_ns(group, records), wanted.markdown, link)
+    baselines = load.baselines(records)
+    print("\n\n".join(table(group, cells, load.baseline_of(group, baselines), wanted.markdown, link)
                       for group, cells in load.groups(records).items()))
 
 
@@ -40,7 +41,7 @@ def read_link(path):
         return machine["name"], machine["link_to_device_bytes_per_s"], machine["link_to_host_bytes_per_s"]
     except (OSError, UnicodeDecodeError) as error:
         raise load.BadInput(f"--link {path}: {getattr(error, 'strerror', None) or error}") from error
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise load.BadInput(f"--link {path}: no machine file of umbench ({error})") from error
 
 

@@ -30,7 +30,7 @@ def main():
 
 
 def chosen(path, records, key, everything):
-    drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
+    drawn = [record for record in records if drawable(record)]
     if key is not None:
         match = [record for record in records if record["key"] == key]
         if not match:
@@ -43,6 +43,12 @@ def chosen(path, records, key, everything):
     if len(drawn) > 1 and not everything:
         raise load.BadInput(f"{path}: several records have a timeline; give --all or one --key" + _listed(drawn))
     return drawn
+
+
+def drawable(record):
+    """One of no length cannot be drawn."""
+    spans = (record.get("timeline") or {}).get("spans") or ()
+    return max((span["end_ns"] for span in spans), default=0) > 0
 
 
 def _listed(drawn):

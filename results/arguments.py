@@ -5,14 +5,14 @@ import math
 import re
 import sys
 
-from results import load
+from results import load, streams
 
 UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        print(f"umbench: {message}; see {self.prog} --help", file=sys.stderr)
+        streams.say(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
 
 

@@ -14,18 +14,20 @@ from results import needs  # noqa: E402
 
 needs.require("numpy", "scipy")
 
-from results import arguments, comparison, load, pairs, print_comparison  # noqa: E402
+from results import arguments, comparison, load, pairs, print_comparison, streams  # noqa: E402
 
 EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # the worst last
 
 
 def main():
     wanted = arguments.compare(__doc__)
-    warn = lambda text: print(f"umbench: warning: {text}", file=sys.stderr)  # noqa: E731
+    if wanted.out and any(Path(wanted.out).exists() and Path(side).exists() and Path(wanted.out).samefile(side)
+                          for side in (wanted.base, wanted.head)):
+        raise load.BadInput(f"--out {wanted.out}: is what is compared; choose another")
+    warn = lambda text: streams.say(f"umbench: warning: {text}")  # noqa: E731
     if wanted.pairs:
         found = pairs.compare(wanted, warn)
-        print_comparison.write_text(pairs.as_markdown(found) if wanted.format == "markdown" else pairs.as_text(found),
-                                    wanted.out)
+        streams.write(pairs.as_markdown(found) if wanted.format == "markdown" else pairs.as_text(found), wanted.out)
         return max((pair.exit_code for pair in found), key=EXIT_CODES.index)
     found = comparison.compare(wanted, warn)
     print_comparison.write(found, wanted)

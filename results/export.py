@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from results import arguments, export_formats, load  # noqa: E402
+from results import arguments, export_formats, load, streams  # noqa: E402
 
 
 def main():
@@ -22,13 +22,9 @@ def main():
     if not records:
         raise load.TooLittle(f"{wanted.file}: no record, nothing to write")
     text = export_formats.FORMATS[wanted.format](environments, records)
-    if not wanted.out:
-        sys.stdout.write(text)
-        return
-    try:
-        Path(wanted.out).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise load.BadInput(f"--out {wanted.out}: {error.strerror}") from error
+    if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
+        raise load.BadInput(f"--out {wanted.out}: is the record file itself; choose another")
+    streams.write(text, wanted.out)
 
 
 if __name__ == "__main__":

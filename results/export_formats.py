@@ -4,6 +4,7 @@ so in their names or labels, since none of these formats has a field for it."""
 import csv
 import io
 import json
+import re
 import statistics
 import xml.etree.ElementTree as xml
 
@@ -45,19 +46,24 @@ def _benchmark_entries(family, record):
         reason = f"{record['outcome']}: {record['reason']}"
         return [common | {"repetitions": 1, "repetition_index": 0, "error_occurred": True, "error_message": reason,
                           "iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "time_unit": "ns"}]
-    times = steady_samples(record)
+    times, cpu = steady_samples(record), _cpu_time(record)
     entries = [common | {"repetitions": len(times), "repetition_index": index, "iterations": 1, "real_time": time,
-                         "cpu_time": time, "time_unit": "ns"} for index, time in enumerate(times)]
-    return entries + _aggregates(common, times)
+                         "cpu_time": cpu, "time_unit": "ns"} for index, time in enumerate(times)]
+    return entries + _aggregates(common, times, cpu)
 
 
-def _aggregates(common, times):
+def _cpu_time(record):
+    """The processor's, an average over all iterations; 0 where it was not observed."""
+    return (record.get("observed") or {}).get("host_cpu_ns") or 0.0
+
+
+def _aggregates(common, times, cpu):
     if len(times) < 2:
         return []
     figures = {"mean": statistics.mean(times), "median": statistics.median(times), "stddev": statistics.stdev(times)}
     return [common | {"name": f"{common['run_name']}_{name}", "run_type": "aggregate", "aggregate_name": name,
                       "aggregate_unit": "time", "repetitions": len(times), "iterations": len(times),
-                      "real_time": value, "cpu_time": value, "time_unit": "ns"} for name, value in figures.items()]
+                      "real_time": value, "cpu_time": 0.0 if name == "stddev" else cpu, "time_unit": "ns"} for name, value in figures.items()]
 
 
 # --- continuous integration ---
@@ -78,10 +84,19 @@ def bencher(_, records):
         times = steady_samples(record)
         latency = {"value": load.steady_ns(record), "lower_value": min(times), "upper_value": max(times)}
         found[_name(record)] = {"latency": latency}
-        footprint = (record.get("memory") or {}).get("peak_device_bytes")
-        if footprint is not None:
-            found[_name(record)]["peak-device-bytes"] = {"value": footprint}
+        memory, observed = record.get("memory") or {}, record.get("observed") or {}
+        last = (record.get("counters") or {}).get("last") or {}
+        measures = {"peak-device-bytes": memory.get("peak_device_bytes"), "footprint-bytes": memory.get("footprint_bytes"),
+                    "link-bytes": _link_bytes(last), "faults": last.get("faults"),
+                    "host-cpu": observed.get("host_cpu_ns"), "energy": observed.get("energy_uj")}
+        found[_name(record)] |= {name: {"value": value} for name, value in measures.items() if value is not None}
     return json.dumps(found, indent=1) + "\n"
+
+
+def _link_bytes(counted):
+    """Moved and copied, both ways; None where a part of it was not counted."""
+    parts = [counted.get(name) for name in load.TO_DEVICE + load.TO_HOST]
+    return None if None in parts else sum(parts)
 
 
 def _name(record):
@@ -95,37 +110,54 @@ def junit(_, records):
                         skipped=str(sum(record["outcome"] == "infeasible" for record in records)),
                         time=f"{sum(times.values()):.9f}")
     for record in records:
-        case = xml.SubElement(suite, "testcase", name=_name(record), classname=f"umbench.{record['network']}",
+        case = xml.SubElement(suite, "testcase", name=_legal(_name(record)), classname=_legal(f"umbench.{record['network']}"),
                               time=f"{times[record['key']]:.9f}")
         if record["outcome"] == "infeasible":
-            xml.SubElement(case, "skipped", message=f"infeasible: {record['reason']}")
+            xml.SubElement(case, "skipped", message=_legal(f"infeasible: {record['reason']}"))
         elif record["outcome"] != "ok":
-            xml.SubElement(case, "failure", type=record["outcome"], message=record["reason"] or "")
+            xml.SubElement(case, "failure", type=record["outcome"], message=_legal(record["reason"] or ""))
     return xml.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _legal(text):
+    """What XML 1.0 cannot hold, even escaped, is shown as JSON would."""
+    return re.sub("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 # --- CSV ---
 
-COLUMNS = ["key", "network", "batch", "pass", "fusion", "precision", "strategy", "ratio", "mode", "backend", "device",
-           "simulated", "calibrated", "outcome", "reason", "first_ns", "median_ns", "iterations"]
+COLUMNS = ["key", "network", "batch", "insize", "network_knobs", "pass", "sgd", "fusion", "precision", "memory_order",
+           "workspace_cap_bytes", "strategy", "strategy_knobs", "ratio", "mode", "backend", "device", "simulated", "calibrated",
+           "launch", "outcome", "reason", "first_ns", "median_ns", "iterations", "compute_ns", "digest", "loss", "commit"]
 OBSERVED = ["host_cpu_ns", "energy_uj"]
 MEMORY = ["footprint_bytes", "budget_bytes", "peak_device_bytes", "touched_bytes"]
 COUNTERS = ["faults", "fault_batches", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes",
             "driver_evict_bytes", "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks", "remote_bytes", "amplification"]
 
 
-def as_csv(_, records):
+def as_csv(environments, records):
+    """`commit` is of the build that made the file; where it holds environments of several builds, of which is not known."""
+    builds = {environment["umbench"] for environment in environments}
+    commit = builds.pop() if len(builds) == 1 else None
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS + OBSERVED + MEMORY + [f"last_{name}" for name in COUNTERS])
     for record in records:
         last = (record.get("counters") or {}).get("last") or {}
-        facts = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record)}
+        facts = record | {"first_ns": (record["samples_ns"] or [None])[0], "median_ns": load.steady_ns(record),
+                          "insize": record["network_knobs"].get("insize"), "commit": commit,
+                          "network_knobs": _knobs_text(record["network_knobs"]),
+                          "strategy_knobs": _knobs_text(record["strategy_knobs"])}
         writer.writerow([facts.get(name) for name in COLUMNS]
                         + [(record.get("observed") or {}).get(name) for name in OBSERVED]
                         + [(record.get("memory") or {}).get(name) for name in MEMORY]
                         + [last.get(name) for name in COUNTERS])
     return text.getvalue()
+
+
+def _knobs_text(knobs):
+    """ahead=2 gap=32"""
+    return " ".join(f"{name}={knobs[name]}" for name in sorted(knobs))
 
 
 FORMATS = {"google-benchmark": google_benchmark, "github-action": github_action, "bencher": bencher, "junit": junit,

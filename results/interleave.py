@@ -14,11 +14,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from results import needs  # noqa: E402
-
-needs.require("numpy", "scipy")
-
-from results import arguments, load  # noqa: E402
+from results import arguments, load, streams  # noqa: E402
 
 
 def main():
@@ -27,14 +23,18 @@ def main():
     cells = count_cells(programs["head"], wanted)
     for side in programs:
         folder(wanted.out, side)
-    failed = 0
+    failed = {}
     for number in range(1, wanted.rounds + 1):
         sides = ("base", "head") if number % 2 else ("head", "base")
         for cell in range(1, cells + 1):
             for side in sides:
-                failed += run_cell(programs[side], wanted, Path(wanted.out) / side / f"{number}.jsonl", cell, cells)
-        print(f"round {number} of {wanted.rounds} done", file=sys.stderr)
-    print(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head")
+                out = Path(wanted.out) / side / f"{number}.jsonl"
+                run_cell(programs[side], wanted, out, cell, cells)
+                failed |= {(side, number, key): text for key, text in failures(out).items()}
+        streams.say(f"round {number} of {wanted.rounds} done")
+    for (side, number, key), text in failed.items():
+        streams.say(f"umbench: round {number} of {side}: {key}: {text}")
+    streams.write(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head\n")
     return 1 if failed else 0
 
 
@@ -46,6 +46,7 @@ def program(path):
 
 
 def folder(out, side):
+    load.check_path(out)
     try:
         (Path(out) / side).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,7 +57,11 @@ def sweep(path, wanted, *more):
     command = [path, "sweep", wanted.spec, *more]
     if wanted.machines:
         command += ["--machines", wanted.machines]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    try:
+        return subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              encoding="utf-8", errors="backslashreplace", check=False)
+    except OSError as error:  # of another architecture, say
+        raise load.BadInput(f"{path}: cannot be run: {error.strerror}") from error
 
 
 def count_cells(path, wanted):
@@ -68,11 +73,27 @@ def count_cells(path, wanted):
 
 
 def run_cell(path, wanted, out, cell, cells):
-    """True if the cell failed, which its record says; raises if there is no record."""
+    """Raises unless the file then has a record of it, whatever that says."""
     done = sweep(path, wanted, "--out", out, "--resume", "--shard", f"{cell}/{cells}")
     if done.returncode not in (0, 1):
-        raise load.BadInput(f"{path}: {last_line(done.stderr)}")
-    return done.returncode == 1
+        raise load.BadInput(f"{path}: {last_line(done.stderr) or ended(done.returncode)}")
+    if len(records(out)) < cell:
+        reason = last_line(done.stderr)
+        raise load.BadInput(f"{path}: wrote no record of cell {cell} to {out}" + (f": {reason}" if reason else ""))
+
+
+def ended(code):
+    return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}, without a word"
+
+
+def records(out):
+    return load.read(out, lambda text: None)[1] if out.exists() else []
+
+
+def failures(out):
+    """{key: what happened} of a file's cells that did not work."""
+    return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records(out)
+            if record["outcome"] not in ("ok", "infeasible")}
 
 
 def last_line(text):

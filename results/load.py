@@ -150,34 +150,52 @@ def link_share(record, to_device_per_s, to_host_per_s):
     return max(there / to_device_per_s, back / to_host_per_s) / seconds
 
 
-def baseline_ns(group, records):
-    """Time of an iteration with everything on the device (at whichever ratio it fits), or None. `records`
-    may hold other groups; the mode does not matter, since nothing is moved."""
+def baselines(records):
+    """{group of any mode: time of an iteration with everything on the device}, at whichever ratio it fits. The mode does
+    not matter, since nothing is moved: ask by baseline_of."""
+    found = {}
     for record in records:
-        if record["strategy"] == "device" and group_of(record)._replace(mode=group.mode) == group:
-            time = steady_ns(record)
-            if time:
-                return time
-    return None
+        if record["strategy"] == "device" and (time := steady_ns(record)):
+            found.setdefault(group_of(record)._replace(mode=None), time)
+    return found
+
+
+def baseline_of(group, found):
+    return found.get(group._replace(mode=None))
+
+
+def baseline_ns(group, records):
+    """Time of an iteration with everything on the device, or None. `records` may hold other groups."""
+    return baseline_of(group, baselines(records))
+
+
+def strategy_labels(records):
+    """Of each record the strategy's name, with the knobs that vary among the records of that strategy."""
+    seen = {}  # strategy: {knob: values}, None where it is absent
+    for record in records:
+        seen.setdefault(record["strategy"], []).append(record.get("strategy_knobs") or {})
+    varying = {strategy: {name for name in set().union(*knobs) if len({each.get(name) for each in knobs}) > 1}
+               for strategy, knobs in seen.items()}
+    labels = []
+    for record in records:
+        mine = record.get("strategy_knobs") or {}
+        told = [f"{name} {mine[name]}" for name in sorted(mine) if name in varying[record["strategy"]]]
+        labels.append(record["strategy"] + (f" ({', '.join(told)})" if told else ""))
+    return labels
 
 
 def strategy_label(record, records):
-    """The strategy's name, with the knobs that vary among `records` of that strategy."""
-    same = [r.get("strategy_knobs") or {} for r in records if r["strategy"] == record["strategy"]]
-    mine = record.get("strategy_knobs") or {}
-    varying = [name for name in sorted(mine) if any(knobs.get(name) != mine[name] for knobs in same)]
-    if not varying:
-        return record["strategy"]
-    return f"{record['strategy']} ({', '.join(f'{name} {mine[name]}' for name in varying)})"
+    """The label of one of `records`."""
+    return strategy_labels([*records, record])[-1]
 
 
 def lines(records):
     """{label: records by rising ratio} of one group, in order of first appearance. Cells without a
     ratio (the footprint was never known) are left out."""
     found = {}
-    for record in records:
+    for record, label in zip(records, strategy_labels(records)):
         if record["ratio"] is not None:
-            found.setdefault(strategy_label(record, records), []).append(record)
+            found.setdefault(label, []).append(record)
     return {label: sorted(cells, key=lambda r: r["ratio"]) for label, cells in found.items()}
 
 
@@ -251,4 +269,4 @@ def counted(number, what):
 
 def report_errors(main, name="error"):
     """Runs main() and turns whatever goes wrong into one line, which begins with `name`, and an exit code."""
-    return streams.run(main, name, {BadInput: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})
+    return streams.run(main, name, {streams.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

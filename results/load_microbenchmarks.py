@@ -26,8 +26,8 @@ def read(path):
             document = json.load(file)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise BadInput(f"{path}: not JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: not JSON: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         raise BadInput(f"{path}: not what um_microbenchmarks writes with --benchmark_out")
     rows = [row for row in document["benchmarks"] if row.get("run_type") == "iteration"]

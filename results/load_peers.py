@@ -2,9 +2,8 @@
 row counts. docs/peers.md names the fields, results/peer.schema.json is their schema."""
 
 import json
-import sys
 
-from results import load
+from results import load, streams
 
 
 def key_of(row):
@@ -16,7 +15,7 @@ def read(path):
     leaves, is left out with a warning."""
     try:
         with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
+            lines = file.read().rstrip("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise load.BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     rows = {}
@@ -27,7 +26,7 @@ def read(path):
             row = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines):
-                print(f"warning: {path}:{number}: the last line is torn and left out", file=sys.stderr)
+                streams.warn(f"{path}:{number}: the last line is torn and left out")
                 continue
             raise load.BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
         _check(row, f"{path}:{number}")

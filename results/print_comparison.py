@@ -11,11 +11,8 @@ MOST_ROWS = 50  # of Markdown, which a page shows whole
 
 
 def write(found, wanted):
-    write_text({"text": as_text, "markdown": as_markdown, "json": as_json}[wanted.format](found, wanted.all), wanted.out)
-
-
-def write_text(text, out):
-    streams.write(text, out)
+    as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[wanted.format]
+    streams.write(as_wanted(found, wanted.all), wanted.out)
 
 
 def counts(found):

@@ -41,6 +41,32 @@ def test_workflows_call_what_there_is(umbench, path):
             assert side == "base", "what the base does not know yet it cannot run"
 
 
+@pytest.mark.parametrize("code", [0, 1, 2, 3])
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "github").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_workflow_ends_as_the_comparison_did(path, code, tmp_path):
+    """GitHub runs a step by bash -e; after bad input there is no summary."""
+    script = next(script for script in steps(path) if "compare" in script and "status" in script)
+    for program in ("head/build/cuda/umbench", "head/build/ci/umbench"):
+        fake = tmp_path / program
+        fake.parent.mkdir(parents=True)
+        fake.write_text("#!/bin/sh\n[ $1 = compare ] || exit 0\n" + ("" if code == 2 else "echo text >summary.md\n")
+                        + f"exit {code}\n", encoding="utf-8")
+        fake.chmod(0o755)
+    done = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, check=False,
+                          env=os.environ | {"GITHUB_STEP_SUMMARY": str(tmp_path / "step")})
+    assert done.returncode == code, done.stderr
+    assert (tmp_path / "step").exists() == (code != 2)
+
+
+def test_workflows_do_not_run_studies_and_leave_forks_out():
+    gpu = (EXAMPLES / "github/gpu.yml").read_text(encoding="utf-8")
+    assert "./quickstart --build-only" in gpu and "head.repo.full_name == github.repository" in gpu
+    said = subprocess.run([conftest.ROOT / "quickstart", "--help"], capture_output=True, text=True, check=False)
+    assert said.returncode == 0 and "--build-only" in said.stdout
+    for arguments in (["--build"], ["--build-only", "x"]):
+        assert subprocess.run([conftest.ROOT / "quickstart", *arguments], capture_output=True, check=False).returncode == 2
+
+
 @pytest.fixture
 def study(tmp_path):
     path = tmp_path / "study.json"

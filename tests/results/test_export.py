@@ -41,6 +41,8 @@ def test_google_benchmark(export):
     assert [entry["real_time"] for entry in first if entry["run_type"] == "iteration"] == export.records[0]["samples_ns"][1:]
     assert [entry["aggregate_name"] for entry in first if entry["run_type"] == "aggregate"] == ["mean", "median", "stddev"]
     assert {entry["label"] for entry in first} == {"simulated, estimated rates"}
+    assert {entry["cpu_time"] for entry in first} == {0}
+    assert {entry["cpu_time"] for entry in by_name[export.records[2]["key"]] if entry["run_type"] == "iteration"} == {5000}
     failed = by_name[export.records[3]["key"]]
     assert failed[0]["error_occurred"] and failed[0]["error_message"] == "crashed: made up"
 
@@ -79,7 +81,9 @@ def test_bencher(export):
     for metrics in found.values():
         latency = metrics["latency"]
         assert latency["lower_value"] <= latency["value"] <= latency["upper_value"]
-        assert metrics["peak-device-bytes"]["value"] > 0
+        assert metrics["peak-device-bytes"]["value"] > 0 and metrics["footprint-bytes"]["value"] > 0
+    measured = found[export.records[2]["key"]]
+    assert measured["host-cpu"]["value"] == 5000 and measured["energy"]["value"] == 70000 and "link-bytes" not in measured
 
 
 def test_junit(export):
@@ -94,6 +98,9 @@ def test_junit(export):
 def test_csv(export):
     rows = list(csv.DictReader(io.StringIO(export("csv"))))
     assert [row["key"] for row in rows] == [record["key"] for record in export.records]
+    assert {(row["insize"], row["commit"], row["memory_order"], row["network_knobs"]) for row in rows} == {
+        ("224", "0.1.0+unknown", "nchw", "insize=224")}
+    assert [row["workspace_cap_bytes"] for row in rows] == ["", "", str(2 * 2**30), str(2 * 2**30)]
     assert [row["outcome"] for row in rows] == ["ok", "infeasible", "ok", "crashed"]
     assert [row["simulated"] for row in rows] == ["True", "True", "False", "False"]
     assert float(rows[0]["median_ns"]) == synthetic.slow("managed", 1.5) + 1.5 and rows[1]["median_ns"] == ""

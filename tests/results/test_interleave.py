@@ -58,6 +58,29 @@ def test_a_failed_cell_is_told(umbench, spec):
     done = umbench("interleave", spec, "--base", umbench.program, "--head", umbench.program, "--rounds", "1", "--out",
                    "ab", UMBENCH_TEST_CELL="abort:managed/x1.50")
     assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if "managed/x1.50" in line]
+    assert [line.split(": ")[1] for line in told] == ["round 1 of base", "round 1 of head"] and "crashed" in told[0]
+
+
+def script(path, text):
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_programs_that_are_none(umbench, spec, tmp_path):
+    """Of another architecture; one that lists cells but writes nothing; one that speaks no UTF-8; one that is killed."""
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(57))
+    foreign.chmod(0o755)
+    silent = script(tmp_path / "silent", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; esac\n")
+    full = script(tmp_path / "full", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) echo no space left >&2; exit 1;; esac\n")
+    odd = script(tmp_path / "odd", "#!/bin/sh\nprintf '\\377\\n' >&2; exit 2\n")
+    killed = script(tmp_path / "killed", "#!/bin/sh\ncase \"$*\" in *--list*) echo 4 cells;; *) kill -9 $$;; esac\n")
+    for program, words in ((foreign, "cannot be run"), (silent, "wrote no record of cell 1"), (full, "no space left"),
+                           (odd, "\\xff"), (killed, "was killed by signal 9")):
+        done = umbench("interleave", spec, "--base", umbench.program, "--head", program, "--out", f"out_{program.name}")
+        assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def test_bad_input(umbench, spec, tmp_path):

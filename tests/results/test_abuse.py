@@ -1,0 +1,135 @@
+"""The scripts end in a line and an exit code, whatever their input, encoding, streams or packages."""
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+import conftest
+import pytest
+import synthetic
+
+SCRIPTS = {"compare": "results/compare.py", "export": "results/export.py", "interleave": "results/interleave.py",
+           "report": "plots/report.py", "slowdown": "plots/slowdown.py", "table": "plots/table.py"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A script as umbench would start it; bytes are told as they are."""
+
+    def start(name, *arguments, python=(sys.executable,), shell="", **environment):
+        command = [*python, str(conftest.ROOT / SCRIPTS[name]), *map(os.fsdecode, arguments)]
+        if shell:
+            command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
+        return subprocess.run(command, capture_output=True, cwd=tmp_path, check=False, timeout=600,
+                              env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment)
+
+    return start
+
+
+@pytest.fixture
+def study(write):
+    return write("study.jsonl", [synthetic.environment(), synthetic.record(), synthetic.record(strategy="device", ratio=0.5)])
+
+
+def one_line(done, code=2):
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count(b"\n") == 1 and b"Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("shell, code", [(">/dev/full", 2), (">&-", 2), ("| true; exit ${PIPESTATUS[0]}", None)])
+def test_streams_that_take_nothing(run, study, shell, code):
+    for arguments in (("export", study, "--format", "csv"), ("compare", study, study), ("table", study)):
+        done = run(*arguments, shell=shell)
+        if code is None:
+            assert done.returncode in (0, 141) and done.stderr == b""
+        elif arguments[0] == "table" and shell == ">&-":
+            assert b"Traceback" not in done.stderr  # print() to nowhere is no error
+        else:
+            one_line(done, code)
+
+
+def test_a_closed_standard_error_loses_only_what_it_would_have_said(run, study):
+    assert run("export", study, "--format", "csv", shell="2>&-").returncode == 0
+    assert run("export", "absent", "--format", "csv", shell="2>&-").returncode == 2
+    assert run("export", "absent", "--format", "csv", shell="2>/dev/full").returncode == 2
+
+
+def test_encodings(run, write, study, tmp_path):
+    one_line(run("export", b"\xff.jsonl", "--format", "csv"))
+    done = run("compare", study, study, "--format", "markdown", "--all", PYTHONIOENCODING="latin-1")
+    assert done.returncode == 0 and "✅".encode() in done.stdout
+    done = run("compare", study, study, LC_ALL="C", PYTHONUTF8="0")
+    assert done.returncode == 0
+    odd = write("odd.jsonl", [synthetic.environment(), synthetic.record(device="a\u2028b $\\bad$ größer")])
+    odd.write_text("".join(json.dumps(json.loads(line), ensure_ascii=False) + "\n" for line in
+                           odd.read_text(encoding="utf-8").splitlines()), encoding="utf-8")
+    assert run("export", odd, "--format", "csv").returncode == 0
+    done = run("slowdown", odd, "--out", "drawn")
+    assert done.returncode == 0, done.stderr
+    done = run("report", odd, "--out", "page", "--title", b"\xff")
+    assert done.returncode == 0 and (tmp_path / "page/index.html").exists(), done.stderr
+
+
+def test_empty_paths(run, study, tmp_path):
+    for arguments in (("compare", "", study), ("export", "", "--format", "csv"), ("report", study, "--out", ""),
+                      ("slowdown", study, "--out", ""), ("export", study, "--format", "csv", "--out", ""),
+                      ("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "")):
+        one_line(run(*arguments))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl"]
+
+
+def test_a_file_is_not_written_over_itself_or_by_half(run, study, tmp_path):
+    before = study.read_bytes()
+    one_line(run("export", study, "--format", "csv", "--out", study))
+    one_line(run("compare", study, study, "--out", study))
+    assert study.read_bytes() == before
+    one_line(run("export", study, "--format", "csv", "--out", "nowhere/x.csv"))
+    assert run("export", study, "--format", "csv", "--out", "/dev/null").returncode == 0
+    assert run("export", study, "--format", "csv", "--out", "x.csv").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl", "x.csv"]
+
+
+def test_packages_that_are_not_there(run, study):
+    bare = (sys.executable, "-E", "-S")  # sees no packages but Python's own
+    for arguments in (("compare", study, study), ("report", study, "--out", "x"), ("slowdown", study, "--out", "x")):
+        one_line(run(*arguments, python=bare))
+    assert run("export", study, "--format", "csv", python=bare).returncode == 0
+    assert run("table", study, python=bare).returncode == 0
+    one_line(run("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "x", python=bare))
+
+
+def test_cells_at_the_edge(run, write, tmp_path):
+    """A time of 0 and a timeline without length."""
+    still = synthetic.timeline()
+    for span in still["spans"]:
+        span["begin_ns"] = span["end_ns"] = 0
+    cells = [synthetic.record(backend=backend, strategy=strategy, samples_ns=[0, 0, 0], timeline=still, compute_ns=0)
+             for backend in ("sim:h200", "cuda:0") for strategy in ("device", "managed")]
+    path = write("edge.jsonl", [synthetic.environment(), *cells, synthetic.record(ratio=2.0)])
+    for arguments in (("compare", path, path), ("report", path, "--out", "page"), ("slowdown", path, "--out", "drawn")):
+        done = run(*arguments)
+        assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr
+
+
+def test_junit_of_what_xml_cannot_hold(run, write):
+    path = write("odd.jsonl", [synthetic.environment(), synthetic.record(outcome="crashed", reason="a\x01b\x1b[0m\ufffe")])
+    done = run("export", path, "--format", "junit")
+    assert done.returncode == 0
+    assert xml.fromstring(done.stdout)[0][0].get("message") == "a\\u0001b\\u001b[0m\\ufffe"
+
+
+def test_a_cell_of_several_files_counts_once(run, write, tmp_path):
+    path = write("a.jsonl", [synthetic.environment(), synthetic.record(), synthetic.record(ratio=3.0, outcome="crashed")])
+    assert run("report", path, path, "--out", "page").returncode == 0
+    assert "1 of 2 cells failed" in (tmp_path / "page/index.html").read_text(encoding="utf-8")
+
+
+def test_a_report_of_many_groups_draws_some_and_tells_how_far_it_is(run, write, tmp_path):
+    cells = [synthetic.record(strategy=strategy, ratio=ratio, batch=batch, key=f"{batch}/{strategy}/{ratio}")
+             for batch in range(1, 64) for strategy in ("device", "managed") for ratio in (0.5, 1.0, 2.0, 4.0)]
+    done = run("report", write("many.jsonl", [synthetic.environment(), *cells]), "--out", "page")
+    assert done.returncode == 0 and b"Slowdown by ratio, 504 records" in done.stderr, done.stderr
+    assert "Drawn are the 12 of 63 groups" in (tmp_path / "page/index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "page/slowdown.csv").read_text(encoding="utf-8").count("\n") == 505
