@@ -1,6 +1,8 @@
 #include "core/box.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <stdexcept>
 
 namespace um {
@@ -122,51 +124,68 @@ region relative_to(const region& r, const region& within) {
           shifted(r.row, within.row.begin)};
 }
 
-// Three nested loops in memory order; where an inner one covers its whole extent, it joins the next.
-layout_of_runs pitches_of(const tensor& t, const region& r) {
-  struct level {
-    byte_count begin, size, extent;
-  };
-  const auto number = [](std::int64_t value) { return static_cast<byte_count>(value); };
-  const auto cut = [&](const interval& i, std::int64_t extent) {
+namespace {
+
+// One of three nested loops over a region in memory order; bytes for the innermost.
+struct level {
+  byte_count begin = 0, size = 0, extent = 0;
+};
+
+std::array<level, 3> levels_of(const tensor& t, const region& r) {
+  const auto cut = [](const interval& i, std::int64_t extent, byte_count each) {
+    const auto number = [&](std::int64_t value) { return static_cast<byte_count>(value) * each; };
     return level{number(i.begin), number(i.size()), number(extent)};
   };
-  const byte_count columns = number(t.shape.w), element = size_of(t.type);
-  const auto scaled = [](level l, byte_count by) { return level{l.begin * by, l.size * by, l.extent * by}; };
-  level outer = cut(r.batch, t.shape.n), middle, inner;
+  const byte_count columns = static_cast<byte_count>(t.shape.w), element = size_of(t.type);
+  const level batch = cut(r.batch, t.shape.n, 1);
   if (t.order == memory_order::nchw) {
-    middle = cut(r.channel, t.shape.c);
-    inner = scaled(cut(r.row, t.shape.h), columns * element);
-  } else {
-    middle = scaled(cut(r.row, t.shape.h), columns);
-    inner = scaled(cut(r.channel, t.shape.c), element);
+    return {cut(r.row, t.shape.h, columns * element), cut(r.channel, t.shape.c, 1), batch};
   }
-  const byte_count pitch = inner.extent, slice = inner.extent * middle.extent;
-  layout_of_runs runs{inner.begin + middle.begin * pitch + outer.begin * slice,
-                      inner.size,
-                      middle.size,
-                      outer.size,
-                      pitch,
-                      slice};
-  if (runs.width == pitch || runs.height == 1) {  // rows of a slice are one
-    if (runs.width == pitch) {
-      runs.width *= runs.height;
-      runs.height = 1;
+  return {cut(r.channel, t.shape.c, element), cut(r.row, t.shape.h, columns), batch};
+}
+
+layout_of_runs nested(const std::array<level, 3>& l) {
+  const byte_count pitch = l[0].extent, slice = l[0].extent * l[1].extent;
+  return {
+      l[0].begin + l[1].begin * pitch + l[2].begin * slice, l[0].size, l[1].size, l[2].size, pitch, slice};
+}
+
+// Rows of a slice become one where they follow one another on every side, slices rows likewise.
+void shorten(std::span<layout_of_runs> sides) {
+  const auto everywhere = [&](auto&& holds) { return std::ranges::all_of(sides, holds); };
+  const byte_count height = sides[0].height, depth = sides[0].depth;
+  if (height == 1 || everywhere([](const layout_of_runs& s) { return s.width == s.pitch; })) {
+    const bool one =
+        depth == 1 || everywhere([&](const layout_of_runs& s) { return s.width * height == s.slice; });
+    for (layout_of_runs& s : sides) {
+      s.width *= one ? height * depth : height;
+      s.height = one ? 1 : depth;
+      s.pitch = one ? s.width : s.slice;
+      s.depth = 1;
+      s.slice = s.pitch * s.height;
     }
-    if (runs.width == slice || runs.depth == 1) {
-      runs.width *= runs.depth;
-    } else {
-      runs.height = runs.depth;
+  } else if (everywhere([](const layout_of_runs& s) { return s.height * s.pitch == s.slice; })) {
+    for (layout_of_runs& s : sides) {
+      s.height *= depth;
+      s.depth = 1;
+      s.slice = s.pitch * s.height;
     }
-    runs.depth = 1;
-    runs.pitch = runs.height == 1 ? runs.width : slice;
-    runs.slice = runs.pitch * runs.height;
-  } else if (runs.height * pitch == slice) {  // slices follow one another at the rows' pitch
-    runs.height *= runs.depth;
-    runs.depth = 1;
-    runs.slice = runs.pitch * runs.height;
   }
+}
+
+}  // namespace
+
+layout_of_runs pitches_of(const tensor& t, const region& r) {
+  layout_of_runs runs = nested(levels_of(t, r));
+  shorten({&runs, 1});
   return runs;
+}
+
+std::pair<layout_of_runs, layout_of_runs> pitches_of(const tensor& a, const region& in_a, const tensor& b,
+                                                     const region& in_b) {
+  std::array<layout_of_runs, 2> sides{nested(levels_of(a, in_a)), nested(levels_of(b, in_b))};
+  shorten(sides);
+  return {sides[0], sides[1]};
 }
 
 std::vector<range> runs_of(const tensor& t, const region& r) {

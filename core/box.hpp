@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.hpp"
@@ -98,6 +99,9 @@ struct layout_of_runs {
   byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
 };
 layout_of_runs pitches_of(const tensor& t, const region& r);
+// The same of a region of one shape in two tensors of one order: runs that are as long as both allow.
+std::pair<layout_of_runs, layout_of_runs> pitches_of(const tensor& a, const region& in_a, const tensor& b,
+                                                     const region& in_b);
 // Whether a region is one run of bytes, so that it is a dense tensor where it lies.
 bool is_dense(const tensor& t, const region& r);
 

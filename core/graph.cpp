@@ -29,9 +29,15 @@ constexpr arity exactly(std::size_t in, std::size_t out) {
 
 arity arity_of(const op_attributes& what) {
   return std::visit(
-      overloaded{[](const convolution&) { return arity{2, 3, 1, 1}; },
-                 [](const linear&) { return arity{2, 3, 1, 1}; },
-                 [](const linear_backward_filter&) { return arity{2, 2, 1, 2}; },
+      overloaded{[](const convolution&) {
+                   return arity{2, 3, 1, 1};
+                 },
+                 [](const linear&) {
+                   return arity{2, 3, 1, 1};
+                 },
+                 [](const linear_backward_filter&) {
+                   return arity{2, 2, 1, 2};
+                 },
                  [](const bias_backward&) { return exactly(1, 1); },
                  [](const relu&) { return exactly(1, 1); }, [](const cast&) { return exactly(1, 1); },
                  [](const global_average_pool&) { return exactly(1, 1); },
@@ -42,8 +48,12 @@ arity arity_of(const op_attributes& what) {
                    const std::size_t in = a.forward.relu ? 3 : 2;
                    return arity{in, in, 1, 2};
                  },
-                 [](const batch_norm&) { return arity{3, 4, 3, 3}; },
-                 [](const normalize&) { return arity{5, 6, 1, 1}; },
+                 [](const batch_norm&) {
+                   return arity{3, 4, 3, 3};
+                 },
+                 [](const normalize&) {
+                   return arity{5, 6, 1, 1};
+                 },
                  [](const batch_norm_backward& a) {
                    return exactly(6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
                                   a.residual ? 4 : 3);
@@ -282,39 +292,39 @@ defect update_defect(const operands& of) {
 
 defect operands_defect(const operands& of) {
   return std::visit(
-      overloaded{[&](const convolution& a) {
-                   return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
-                 },
-                 [&](const convolution_backward_data& a) {
-                   return first_of(
-                       {no_relu(a.forward), convolution_defect(a.forward, of.out(0), of.in(0), of.in(1))});
-                 },
-                 [&](const convolution_backward_filter& a) {
-                   return first_of(
-                       {no_relu(a.forward), filter_defect(a.forward, of.in(0), of.out(0), of.in(1))});
-                 },
-                 [&](const bias_backward&) { return bias_backward_defect(of); },
-                 [&](const relu&) { return pointwise_defect(of); },
-                 [&](const relu_backward&) { return pointwise_defect(of); },
-                 [&](const relu_bias_backward&) { return relu_bias_defect(of); },
-                 [&](const max_pool& a) { return pool_forward_defect(a, of); },
-                 [&](const max_pool_backward& a) { return pool_backward_defect(a, of); },
-                 [&](const linear&) {
-                   return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
-                 },
-                 [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
-                 [&](const linear_backward_filter&) { return linear_filter_defect(of); },
-                 [&](const batch_norm&) { return batch_norm_defect(of); },
-                 [&](const normalize&) { return normalize_defect(of); },
-                 [&](const batch_norm_backward&) { return batch_norm_backward_defect(of); },
-                 [&](const add&) { return pointwise_defect(of); },
-                 [&](const global_average_pool&) { return average_defect(of.in(0), of.out(0)); },
-                 [&](const global_average_pool_backward&) { return average_defect(of.out(0), of.in(0)); },
-                 [&](const cast&) { return cast_defect(of); },
-                 [&](const softmax_cross_entropy&) { return softmax_defect(of); },
-                 [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
-                 [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
-                 [&](const sgd_update&) { return update_defect(of); }},
+      overloaded{
+          [&](const convolution& a) {
+            return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+          },
+          [&](const convolution_backward_data& a) {
+            return first_of(
+                {no_relu(a.forward), convolution_defect(a.forward, of.out(0), of.in(0), of.in(1))});
+          },
+          [&](const convolution_backward_filter& a) {
+            return first_of({no_relu(a.forward), filter_defect(a.forward, of.in(0), of.out(0), of.in(1))});
+          },
+          [&](const bias_backward&) { return bias_backward_defect(of); },
+          [&](const relu&) { return pointwise_defect(of); },
+          [&](const relu_backward&) { return pointwise_defect(of); },
+          [&](const relu_bias_backward&) { return relu_bias_defect(of); },
+          [&](const max_pool& a) { return pool_forward_defect(a, of); },
+          [&](const max_pool_backward& a) { return pool_backward_defect(a, of); },
+          [&](const linear&) {
+            return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+          },
+          [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
+          [&](const linear_backward_filter&) { return linear_filter_defect(of); },
+          [&](const batch_norm&) { return batch_norm_defect(of); },
+          [&](const normalize&) { return normalize_defect(of); },
+          [&](const batch_norm_backward&) { return batch_norm_backward_defect(of); },
+          [&](const add&) { return pointwise_defect(of); },
+          [&](const global_average_pool&) { return average_defect(of.in(0), of.out(0)); },
+          [&](const global_average_pool_backward&) { return average_defect(of.out(0), of.in(0)); },
+          [&](const cast&) { return cast_defect(of); },
+          [&](const softmax_cross_entropy&) { return softmax_defect(of); },
+          [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
+          [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
+          [&](const sgd_update&) { return update_defect(of); }},
       of.o.what);
 }
 

@@ -5,10 +5,23 @@
 #include <vector>
 
 #include "core/lifetimes.hpp"
-#include "core/lower.hpp"
 #include "core/pack.hpp"
 
 namespace um {
+
+enum class space : std::uint8_t { device, managed, pinned };
+
+struct address {
+  space where = space::device;
+  byte_count offset = 0;
+};
+
+// Peak-time composition of the footprint, for the record. Parts add up to `total`.
+struct footprint_terms {
+  byte_count parameters = 0, parameter_gradients = 0, activations = 0, activation_gradients = 0;
+  byte_count inputs = 0, workspace = 0, fragmentation = 0;
+  byte_count total = 0;
+};
 
 struct layout {
   std::vector<byte_count> offset;  // one per lifetime, in the device arena or the managed arena
@@ -25,6 +38,13 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
 // Bytes that hold something in either arena at each action of a plan, workspaces included: the lower
 // bound of what packing needs.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
+
+// Where each tensor of a resident managed layout lies: the same offsets lower() gives managed
+// tensors, for planners that think in addresses. One entry per tensor; bytes 0 if not managed.
+std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how);
+
+// The footprint: what the plan with everything on the device needs, after packing.
+footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
 // Do two lifetimes overlap in the addresses of one arena?
 bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b);

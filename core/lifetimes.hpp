@@ -1,54 +1,68 @@
-// When each tensor needs an address: the intervals of a plan during which bytes must be held in
-// the device arena or the managed arena. Input of packing, and of the hazards lower() finds.
+// When each part of each tensor needs an address: what a plan holds in the device arena and the managed
+// arena, and what every action uses of it. Input of packing, and of the hazards lower() finds.
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <vector>
 
-#include "core/memory_plan.hpp"
+#include "core/copies.hpp"
 #include "core/planner.hpp"
 
 namespace um {
 
 inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
 
-// Cells [begin, end) along the batch.
-struct part_run {
-  std::uint32_t begin = 0, end = 1;
-};
-
-// Cells [parts.begin, parts.end) along a tensor's batch, all of the other axes (or the workspace of one
-// compute: tensor == no_lifetime) held during actions [begin, end). A staged tensor has one lifetime per
-// residency.
+// A segment of a strip (or the workspace of one compute: what == no_lifetime) held during actions
+// [begin, end). A staged tensor has one for each time it is resident.
 struct lifetime {
   tensor_id what = no_lifetime;
-  part_run parts;
+  std::uint32_t strip = 0, segment = 0;
   bool managed = false;  // in the managed arena, else in the device arena
   std::uint32_t begin = 0, end = 0;
+  std::uint32_t gives_place = 0;  // `end`, or the action whose output takes its place before
   byte_count bytes = 0;
   byte_count alignment = arena_alignment;
-  byte_count first_byte = 0;           // of parts.begin inside the tensor
-  std::uint32_t shares = no_lifetime;  // index of the lifetime whose address it takes over in place
+  byte_count first_byte = 0;  // inside the strip
+  // Lifetimes that some action takes together, and those whose place another one takes over, lie at fixed
+  // distances: in one block of the packing.
+  std::uint32_t block = 0;
+  byte_count offset = 0;  // inside the block
+};
+
+// A region in a strip, and the lifetimes that hold it, along the outer axis. None for what lies on the host.
+struct strip_use {
+  part_of_strip what;
+  std::vector<std::uint32_t> held;
+};
+
+// Where an operand of a compute lies: dense in a strip, or in a part of the workspace of its own.
+struct operand_use {
+  std::vector<strip_use> from;  // what is read; one, unless it has to be gathered
+  std::vector<strip_use> to;    // what is written: one, or none
+  bool in_scratch = false;
+  byte_count scratch_offset = 0;  // in the workspace
+};
+
+struct action_use {
+  std::vector<operand_use> operands;  // compute
+  std::uint32_t workspace = no_lifetime;
+  byte_count workspace_bytes = 0;    // of the operator; what is gathered lies behind
+  strip_use moved;                   // prefetch and evict of staged tensors
+  std::vector<std::uint32_t> cells;  // prefetch and evict: of which a copy is to be made
 };
 
 struct lifetime_table {
+  std::vector<strip_layout> strips;  // per tensor
   std::vector<lifetime> all;
   std::vector<std::vector<std::uint32_t>> of_tensor;  // indices into all, by begin
-  std::vector<std::uint32_t> workspace_of_action;     // index into all, or no_lifetime
-
-  // The lifetime of a part of the batch that holds at an action; no_lifetime if there is none.
-  std::uint32_t at(tensor_id what, std::uint32_t part, std::uint32_t now) const;
+  std::vector<action_use> actions;
+  std::uint32_t blocks = 0;
 };
 
 // `plan` has passed defect_of(). Lifetimes of managed tensors follow from the computes alone:
-// movements do not change their addresses.
-lifetime_table lifetimes_of(const graph& g, const profile& costs, const memory_plan& plan,
-                            const std::vector<cell_grid>& cells);
-
-// Offset of the first byte of a part of the batch.
-byte_count first_byte_of(const tensor& t, const cell_grid& cells, std::uint32_t part);
-// The parts of the batch that a region touches.
-part_run parts_of(const cell_grid& cells, const region& r);
+// movements do not change their addresses. Throws std::invalid_argument for movements of twinned tensors that
+// the part cannot make.
+lifetime_table lifetimes_of(const problem& p, const memory_plan& plan);
 
 }  // namespace um

@@ -7,19 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/memory_plan.hpp"
-#include "core/pack.hpp"
-#include "core/planner.hpp"
+#include "core/hazards.hpp"
+#include "core/layout.hpp"
 #include "core/trace.hpp"
 
 namespace um {
-
-enum class space : std::uint8_t { device, managed, pinned };
-
-struct address {
-  space where = space::device;
-  byte_count offset = 0;
-};
 
 // One operand of a compute: the region touched, and where it lies as a dense tensor of that region's shape.
 struct operand {
@@ -44,11 +36,10 @@ struct pitched_copy {
 constexpr byte_count bytes_of(const pitched_copy& c) {
   return c.width * c.height * c.depth;
 }
-// `from` and `to` say how a region lies on either side; the bases are those of the two tensors.
-pitched_copy copy_of(const address& from_base, const layout_of_runs& from, const address& to_base,
-                     const layout_of_runs& to);
-
-inline constexpr std::int32_t no_step = -1;
+// Of a region from where it lies in one dense tensor to where it lies in another of the same order; the bases
+// are those of the tensors.
+pitched_copy copy_of(const address& from_base, const tensor& from, const region& in_from,
+                     const address& to_base, const tensor& to, const region& in_to);
 
 struct step {
   action what;
@@ -71,13 +62,6 @@ struct step {
   byte_count resident_bytes = 0;       // device memory in use after this step, in list order
 };
 
-// Peak-time composition of the footprint, for the record. Parts add up to `total`.
-struct footprint_terms {
-  byte_count parameters = 0, parameter_gradients = 0, activations = 0, activation_gradients = 0;
-  byte_count inputs = 0, workspace = 0, fragmentation = 0;
-  byte_count total = 0;
-};
-
 struct execution_plan {
   std::vector<step> steps;
   std::vector<residence> home;    // one per tensor
@@ -98,12 +82,5 @@ struct execution_plan {
 // would refuse, infeasible if the device arena exceeds the budget, or if `under` is
 // pressure::plan and the managed memory in use ever exceeds what the budget leaves.
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
-
-// Where each tensor of a resident managed layout lies: the same offsets lower() gives managed
-// tensors, for planners that think in addresses. One entry per tensor; bytes 0 if not managed.
-std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how);
-
-// The footprint: what the plan with everything on the device needs, after packing.
-footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
 }  // namespace um

@@ -1,5 +1,6 @@
 #include "core/managed_map.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -23,39 +24,44 @@ std::vector<range> without(const std::vector<range>& from, byte_count begin, byt
 
 }  // namespace
 
-managed_map::managed_map(const graph& g, const memory_plan& plan, const std::vector<cell_grid>& cells,
-                         const lifetime_table& table, const layout& at)
-    : g_(g), cells_(cells), table_(table), at_(at), takers_(g.tensors.size()) {
+managed_map::managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table,
+                         const layout& at)
+    : g_(g), table_(table), at_(at), takers_(g.tensors.size()) {
   for (const residence home : plan.home) twinned_.push_back(home == residence::twinned);
-  for (std::uint32_t a = 0; a < table.all.size(); ++a) {
-    if (!table.all[a].managed) continue;
-    for (std::uint32_t b = 0; b < table.all.size(); ++b) {
-      if (a != b && meet(table, at, a, b)) takers_[table.all[a].what].push_back(b);
+  std::vector<std::uint32_t> by_offset;
+  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
+    if (table.all[l].managed) by_offset.push_back(l);
+  }
+  std::ranges::sort(by_offset, {}, [&](std::uint32_t l) { return at.offset[l]; });
+  for (std::size_t i = 0; i < by_offset.size(); ++i) {
+    const std::uint32_t a = by_offset[i];
+    const byte_count end = at.offset[a] + table.all[a].bytes;
+    for (std::size_t k = i + 1; k < by_offset.size() && at.offset[by_offset[k]] < end; ++k) {
+      takers_[table.all[a].what].push_back(by_offset[k]);
+      takers_[table.all[by_offset[k]].what].push_back(a);
     }
   }
+  for (std::vector<std::uint32_t>& of_one : takers_) std::ranges::sort(of_one);
 }
 
 range managed_map::range_of(tensor_id t, const box& part) const {
   if (table_.of_tensor[t].empty()) return {};
   const tensor& what = g_.tensors[t];
-  if (!is_whole(box{{}, part.channel, part.row, part.reduction})) {
+  if (part != box{part.batch, {}, {}, {}}) {
     throw std::invalid_argument("tensor " + what.name +
                                 " is managed and can be moved by parts of its batch axis only");
   }
   const lifetime& l = lifetime_of(t);
-  const part_run run = parts_of(cells_[t], region_of(what.shape, part));
-  const std::uint32_t last = cells_[t].batch_parts();
-  const byte_count unit = l.bytes < managed_block ? 1 : managed_block;
-  const bool on_blocks = first_byte_of(what, cells_[t], run.begin) % unit == 0 &&
-                         (run.end == last || first_byte_of(what, cells_[t], run.end) % unit == 0);
-  if (twinned_[t] && !on_blocks) {
+  const range only = batch_range(what, part);
+  const byte_count end = only.offset + only.bytes, unit = l.bytes < managed_block ? 1 : managed_block;
+  const bool is_last = end == bytes_of(what);
+  if (twinned_[t] && (only.offset % unit != 0 || (!is_last && end % unit != 0))) {
     throw std::invalid_argument("tensor " + what.name +
                                 " is twinned and moves by parts that are whole blocks of " +
                                 to_text(managed_block) + " only; cut it otherwise, or move it whole");
   }
-  const byte_count from = round_down(first_byte_of(what, cells_[t], run.begin), unit);
-  const byte_count to = run.end == last ? l.bytes : round_down(first_byte_of(what, cells_[t], run.end), unit);
-  return {offset_of(t) + from, to - from};
+  const byte_count from = round_down(only.offset, unit);
+  return {offset_of(t) + from, (is_last ? l.bytes : round_down(end, unit)) - from};
 }
 
 // Lists are cyclic: before its own lifetime begins, a tensor is what the last iteration left of it.
@@ -65,7 +71,21 @@ bool managed_map::took_over(std::uint32_t taker, tensor_id t, std::uint32_t now)
 }
 
 std::vector<range> managed_map::owned(tensor_id t, const box& part, std::uint32_t now) const {
-  const range whole = range_of(t, part);
+  return owned_of(t, range_of(t, part), now);
+}
+
+std::vector<range> managed_map::owned_alone(tensor_id t, const box& part, std::uint32_t now) const {
+  range r = range_of(t, part);
+  if (r.bytes == 0) return {};
+  const byte_count first = offset_of(t) + batch_range(g_.tensors[t], part).offset;
+  if (first > r.offset) {
+    const byte_count shared = std::min(r.bytes, managed_block);
+    r = {r.offset + shared, r.bytes - shared};
+  }
+  return owned_of(t, r, now);
+}
+
+std::vector<range> managed_map::owned_of(tensor_id t, const range& whole, std::uint32_t now) const {
   if (whole.bytes == 0 || lifetime_of(t).bytes < managed_block) return {};
   std::vector<range> left{whole};
   for (const std::uint32_t k : takers_[t]) {

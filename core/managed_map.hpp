@@ -12,11 +12,13 @@ namespace um {
 class managed_map {
  public:
   // Keeps references, but none to the plan: the rest must outlive the map.
-  managed_map(const graph& g, const memory_plan& plan, const std::vector<cell_grid>& cells,
-              const lifetime_table& table, const layout& at);
+  managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
 
   // Where a managed tensor that some compute touches lies.
   byte_count offset_of(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
+
+  // Lifetimes whose addresses meet those of a tensor.
+  const std::vector<std::uint32_t>& takers(tensor_id t) const { return takers_[t]; }
 
   // The range that a part of a tensor covers; empty if no compute touches the tensor. Inner borders
   // are rounded down to whole blocks, so that the parts of a tensor tile its blocks. Throws
@@ -27,13 +29,16 @@ class managed_map {
   // What of that range the tensor owns at action `now`. Tensors below one block share blocks and are
   // never given up alone: they own nothing.
   std::vector<range> owned(tensor_id t, const box& part, std::uint32_t now) const;
+  // The same of what can be discarded: blocks that a part shares with the one before it are not.
+  std::vector<range> owned_alone(tensor_id t, const box& part, std::uint32_t now) const;
 
  private:
   const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
+  std::vector<range> owned_of(tensor_id t, const range& r, std::uint32_t now) const;
   bool took_over(std::uint32_t taker, tensor_id t, std::uint32_t now) const;
 
   const graph& g_;
-  const std::vector<cell_grid>& cells_;
+
   const lifetime_table& table_;
   const layout& at_;
   std::vector<bool> twinned_;                       // per tensor

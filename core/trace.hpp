@@ -38,7 +38,7 @@ struct counters {
 
 struct counter_field {
   const char* name;  // in records
-  std::optional<std::uint64_t> counters::* member;
+  std::optional<std::uint64_t> counters::*member;
 };
 inline constexpr std::array<counter_field, 10> counter_fields{{
     {"faults", &counters::faults},

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/copies.hpp"
+
 namespace um {
 namespace {
 
@@ -83,77 +85,41 @@ bool cover(const std::vector<box>& boxes, const box& all) {
   return rest.empty();
 }
 
-struct copies {
-  token device = 0, host = 0;
-};
-
 class symbolic_machine {
  public:
-  symbolic_machine(const graph& g, const memory_plan& plan)
-      : g_(g), plan_(plan), cells_(um::cells_of(g, plan)), e_(expect(g)) {
+  symbolic_machine(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
+      : g_(g), plan_(plan), copies_(g, plan, strips), e_(expect(g)) {
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-      const token value = e_.initial[t];
-      const bool on_device = plan.home[t] == residence::device;
-      parts_.emplace_back(cells_[t].count(), on_device ? copies{value, 0} : copies{0, value});
+      values_.emplace_back(strips[t].cells.count(), e_.initial[t]);
     }
+    computed_.resize(g.ops.size());
   }
 
   std::optional<std::string> run() {
-    computed_.assign(g_.ops.size(), {});
     for (const action& a : plan_.actions) {
-      if (auto wrong = std::visit([&](const auto& x) { return apply(x); }, a))
+      if (auto wrong = std::visit([&](const auto& x) { return apply(x); }, a)) {
         return to_text(g_, a) + ": " + *wrong;
+      }
     }
     return end_iteration();
   }
 
  private:
-  using finding = std::optional<std::string>;
+  using finding = copies::finding;
 
   finding apply(const advise& x) {
-    if (!is_managed(plan_.home[x.what])) return not_movable(x.what, "advised");
-    return {};
+    if (is_managed(plan_.home[x.what])) return {};
+    return "tensor " + g_.tensors[x.what].name + " has residence " +
+           std::string(to_text(plan_.home[x.what])) + " and cannot be advised";
   }
-
-  finding apply(const prefetch& x) {
-    const residence home = plan_.home[x.what];
-    if (!is_copied(home) && !is_managed(home)) return not_movable(x.what, "prefetched");
-    return for_parts(x.what, x.part, [&](copies& c) -> finding {
-      if (home == residence::managed) {
-        if (c.device == 0) c = {c.host, 0};
-        return {};
-      }
-      if (home == residence::twinned && (c.device != 0 || c.host == 0)) return {};  // room alone
-      if (c.device != 0) return "it is resident already";
-      if (c.host == 0) return "its home holds no value";
-      c.device = c.host;
-      return {};
-    });
-  }
-
-  finding apply(const evict& x) {
-    const residence home = plan_.home[x.what];
-    if (!is_copied(home) && !is_managed(home)) return not_movable(x.what, "evicted");
-    return for_parts(x.what, x.part, [&](copies& c) -> finding {
-      if (home == residence::managed) {
-        if (c.device != 0) c = {0, c.device};
-        return {};
-      }
-      if (c.device == 0 && home == residence::twinned) return {};  // room alone
-      if (c.device == 0) return "it is not resident";
-      c = {0, c.device};
-      return {};
-    });
-  }
-
-  // Managed memory may hold what an earlier iteration left.
+  finding apply(const prefetch& x) { return copies_.apply(x); }
+  finding apply(const evict& x) { return copies_.apply(x); }
   finding apply(const discard& x) {
-    return for_parts(x.what, x.part, [&](copies& c) -> finding {
-      if (c.device == 0 && c.host == 0 && !is_managed(plan_.home[x.what]))
-        return "it holds no value to discard";
-      c = {};
-      return {};
-    });
+    if (auto wrong = copies_.apply(x)) return wrong;
+    for (const std::uint32_t c : copies_.cells_in(x.what, region_of(g_.tensors[x.what].shape, x.part))) {
+      values_[x.what][c] = 0;
+    }
+    return {};
   }
 
   finding apply(const compute& x) {
@@ -169,46 +135,44 @@ class symbolic_machine {
     return {};
   }
 
-  finding read(const access& a, token wanted) {
-    for (const std::uint32_t p : cells_of(a.what, a.where)) {
-      copies& c = parts_[a.what][p];
-      if (plan_.home[a.what] == residence::managed && c.device == 0) c = {c.host, 0};
-      const token have = plan_.home[a.what] == residence::host ? c.host : c.device;
-      if (have == wanted) continue;
-      const std::string which = describe(a.what, p);
-      if (have != 0) return which + " holds a stale or unfinished value";
-      return which + (c.host != 0 ? " is not resident" : " holds no value (never written, or discarded)");
+  finding read(const access& a, token wanted) const {
+    for (const std::uint32_t c : copies_.cells_in(a.what, a.where)) {
+      if (!copies_.is_in_reach(a.what, c)) {
+        const bool stale = copies_.is_stale(a.what, c);
+        return copies_.describe(a.what, c) + (stale ? " holds a stale or unfinished value"
+                                              : copies_.is_at_home(a.what, c)
+                                                  ? " is not resident"
+                                                  : " holds no value (never written, or discarded)");
+      }
+      if (values_[a.what][c] != wanted) {
+        return copies_.describe(a.what, c) + (values_[a.what][c] == 0
+                                                  ? " holds no value (never written, or discarded)"
+                                                  : " holds a stale or unfinished value");
+      }
     }
     return {};
   }
 
-  // The box of the sum that a part adds to an output, and all of the sum.
-  struct summand {
-    box part, all;
-  };
-
   finding write(const access& a, const compute& x, std::size_t output) {
     const op& o = g_.ops[x.what];
-    const summand s{summed_part(g_, o, output, x.part), domain_of(g_, o)};
-    for (const std::uint32_t p : cells_of(a.what, a.where)) {
-      copies& c = parts_[a.what][p];
-      token& place = plan_.home[a.what] == residence::host ? c.host : c.device;
-      if (plan_.home[a.what] == residence::managed && c.device == 0) c = {c.host, 0};
+    const box part = summed_part(g_, o, output, x.part), all = domain_of(g_, o);
+    for (const std::uint32_t c : copies_.cells_in(a.what, a.where)) {
+      token& value = values_[a.what][c];
       partial_sum sum{x.what, output, {}};
       if (a.mode == access_mode::accumulate) {
-        const partial_sum* const before = sum_at(place);
+        const partial_sum* const before = copies_.is_in_reach(a.what, c) ? sum_at(value) : nullptr;
         if (before == nullptr || before->of != x.what || before->output != output) {
-          return describe(a.what, p) + " does not hold the sum of parts before this one";
+          return copies_.describe(a.what, c) + " does not hold the sum of parts before this one";
         }
         sum = *before;
-        if (std::ranges::any_of(sum.added, [&](const box& b) { return meet(b, s.part); })) {
-          return describe(a.what, p) + " holds the sum of parts that meet this one";
+        if (std::ranges::any_of(sum.added, [&](const box& b) { return meet(b, part); })) {
+          return copies_.describe(a.what, c) + " holds the sum of parts that meet this one";
         }
       }
-      sum.added.insert(std::ranges::upper_bound(sum.added, s.part), s.part);
-      c = {};
-      place = token_of(std::move(sum), s.all);
+      sum.added.insert(std::ranges::upper_bound(sum.added, part), part);
+      value = token_of(std::move(sum), all);
     }
+    copies_.write(a.what, a.where);
     return {};
   }
 
@@ -226,61 +190,35 @@ class symbolic_machine {
     return is_partial | at->second;
   }
 
-  finding end_iteration() {
+  finding end_iteration() const {
     for (op_id o = 0; o < g_.ops.size(); ++o) {
       if (!cover(computed_[o], domain_of(g_, g_.ops[o]))) {
         return "operator " + g_.ops[o].name + " is not computed, or not all of its parts are";
       }
     }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-      for (std::uint32_t p = 0; p < parts_[t].size(); ++p) {
-        if (auto wrong = end_part(t, p)) return wrong;
+      if (!survives(g_.tensors[t].use)) continue;
+      for (std::uint32_t c = 0; c < values_[t].size(); ++c) {
+        if (auto wrong = end_cell(t, c)) return wrong;
       }
     }
     return {};
   }
 
   // What must be left: then the next iteration starts as this one did.
-  finding end_part(tensor_id t, std::uint32_t p) const {
-    const copies& c = parts_[t][p];
-    const residence home = plan_.home[t];
-    const bool at_home = is_pinned(home);
-    const token left = home == residence::managed ? std::max(c.device, c.host) : at_home ? c.host : c.device;
-    if (survives(g_.tensors[t].use) && left != e_.final[t]) {
-      return "at the end of the iteration " + describe(t, p) + " does not hold its final value" +
-             (at_home ? " at home" : "");
-    }
-    return {};
-  }
-
-  template <class F>
-  finding for_parts(tensor_id t, const box& part, F&& f) {
-    for (const std::uint32_t p : cells_of(t, region_of(g_.tensors[t].shape, part))) {
-      if (finding wrong = f(parts_[t][p])) return describe(t, p) + ": " + *wrong;
-    }
-    return {};
-  }
-
-  std::vector<std::uint32_t> cells_of(tensor_id t, const region& r) const {
-    return numbers_of(cells_[t], cells_in(cells_[t], r));
-  }
-
-  finding not_movable(tensor_id t, std::string_view verb) const {
-    return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.home[t])) +
-           " and cannot be " + std::string(verb);
-  }
-
-  std::string describe(tensor_id t, std::uint32_t p) const {
-    std::string text = "tensor " + g_.tensors[t].name;
-    if (!cells_[t].is_whole()) text += " " + to_text(g_.tensors[t].shape, region_of(cells_[t], p));
-    return text;
+  finding end_cell(tensor_id t, std::uint32_t c) const {
+    const bool at_home = is_pinned(plan_.home[t]);
+    const bool there = at_home ? copies_.is_at_home(t, c) : copies_.is_in_reach(t, c);
+    if (there && values_[t][c] == e_.final[t]) return {};
+    return "at the end of the iteration " + copies_.describe(t, c) + " does not hold its final value" +
+           (at_home ? " at home" : "");
   }
 
   const graph& g_;
   const memory_plan& plan_;
-  std::vector<cell_grid> cells_;
+  copies copies_;
   expectation e_;
-  std::vector<std::vector<copies>> parts_;  // per tensor, per cell
+  std::vector<std::vector<token>> values_;  // per tensor, per cell
   std::vector<std::vector<box>> computed_;  // per operator
   std::map<partial_sum, std::size_t> tokens_;
   std::vector<const partial_sum*> sums_;  // by the number in their token
@@ -311,7 +249,8 @@ std::optional<std::string> out_of_bounds(const graph& g, const memory_plan& plan
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan) {
   if (auto wrong = out_of_bounds(g, plan)) return wrong;
   try {
-    return symbolic_machine(g, plan).run();
+    const std::vector<strip_layout> strips = strips_of(g, plan);
+    return symbolic_machine(g, plan, strips).run();
   } catch (const std::invalid_argument& refused) {
     return refused.what();
   }

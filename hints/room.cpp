@@ -27,12 +27,9 @@ struct run_of_blocks {
   std::size_t begin = 0, end = 0;
 };
 
-// An operand of a compute as runs of parts and blocks.
-struct touched {
-  tensor_id what = 0;
-  part_run parts;
-  run_of_blocks blocks;
-  bool writes = false;
+// Parts [begin, end) of a batch.
+struct part_run {
+  std::uint32_t begin = 0, end = 0;
 };
 
 // Which of `of` parts of a batch a range of it meets.
@@ -42,6 +39,14 @@ part_run parts_in(std::int64_t images, std::uint32_t of, const interval& range) 
   while (run.end > run.begin + 1 && part_of(images, run.end - 1, of).begin >= range.end) --run.end;
   return run;
 }
+
+// An operand of a compute as runs of parts and blocks.
+struct touched {
+  tensor_id what = 0;
+  part_run parts;
+  run_of_blocks blocks;
+  bool writes = false;
+};
 
 class room_maker {
  public:

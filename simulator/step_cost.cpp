@@ -34,10 +34,47 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
   return cost_of(run.network, run.costs, run.on, run.cost_of_slice, c).time;
 }
 
+// Copies on the device before and behind a kernel: a launch each, and what they read and write. One from or
+// to managed memory touches it, one from or to the host goes over the link.
+nanoseconds time_of_copies(const simulated_run& run, const std::vector<pitched_copy>& copies,
+                           managed_memory& memory, managed_traffic& traffic) {
+  nanoseconds time = 0;
+  const auto touch = [&](const address& at, const pitched_copy& c, byte_count pitch, byte_count slice,
+                         access_mode mode) {
+    if (at.where != space::managed) return;
+    for (byte_count z = 0; z < c.depth; ++z) {
+      for (byte_count y = 0; y < c.height; ++y) {
+        traffic += memory.touch({at.offset + z * slice + y * pitch, c.width}, mode);
+      }
+    }
+  };
+  for (const pitched_copy& c : copies) {
+    const bool linked = c.from.where == space::pinned || c.to.where == space::pinned;
+    touch(c.from, c, c.from_pitch, c.from_slice, access_mode::read);
+    touch(c.to, c, c.to_pitch, c.to_slice, access_mode::write);
+    time += run.on.launch_ns;
+    if (linked) {
+      const bool in = c.from.where == space::pinned;
+      time +=
+          time_for(bytes_of(c), in ? run.on.uvm.remote_read_bytes_per_s : run.on.uvm.remote_write_bytes_per_s,
+                   run.on, in ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s");
+      traffic.remote_bytes += bytes_of(c);
+    } else {
+      time += time_for(2 * bytes_of(c), run.on.device_bytes_per_s, run.on, "device_bytes_per_s");
+    }
+  }
+  return time;
+}
+
 step_cost run_compute(const simulated_run& run, const step& s, managed_memory& memory, counters& moved) {
-  const managed_traffic traffic = touch_operands(run, s, memory);
+  managed_traffic copied;
+  const nanoseconds gathering = time_of_copies(run, s.gathers, memory, copied);
+  managed_traffic traffic = touch_operands(run, s, memory);
+  const nanoseconds scattering = time_of_copies(run, s.scatters, memory, copied);
+  traffic += copied;
   count(traffic, moved);
-  return {time_of(run, std::get<compute>(s.what)) + traffic.time, 0, false, traffic.time, 0};
+  return {time_of(run, std::get<compute>(s.what)) + gathering + scattering + traffic.time, 0, false,
+          traffic.time, 0};
 }
 
 step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {

@@ -1,0 +1,154 @@
+#include "core/blocks.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace um {
+namespace {
+
+// Lifetimes in groups, each at a distance from its group's first one.
+class rigid_groups {
+ public:
+  explicit rigid_groups(std::size_t count) : group_(count), at_(count, 0), members_(count) {
+    std::iota(group_.begin(), group_.end(), 0U);
+    for (std::uint32_t i = 0; i < count; ++i) members_[i] = {i};
+  }
+
+  std::uint32_t group_of(std::uint32_t i) const { return group_[i]; }
+  std::int64_t at(std::uint32_t i) const { return at_[i]; }
+  const std::vector<std::uint32_t>& members_with(std::uint32_t i) const { return members_[group_[i]]; }
+
+  // From then on b lies `distance` behind a. They are of different groups.
+  void join(std::uint32_t a, std::uint32_t b, std::int64_t distance) {
+    std::uint32_t into = group_[a], from = group_[b];
+    std::int64_t shift = at_[a] + distance - at_[b];
+    if (members_[into].size() < members_[from].size()) {
+      std::swap(into, from);
+      shift = -shift;
+    }
+    for (const std::uint32_t m : members_[from]) {
+      at_[m] += shift;
+      group_[m] = into;
+    }
+    members_[into].insert(members_[into].end(), members_[from].begin(), members_[from].end());
+    members_[from].clear();
+  }
+
+ private:
+  std::vector<std::uint32_t> group_;
+  std::vector<std::int64_t> at_;
+  std::vector<std::vector<std::uint32_t>> members_;
+};
+
+class joining {
+ public:
+  joining(const graph& g, const memory_plan& plan, lifetime_table& table)
+      : g_(g), plan_(plan), table_(table), groups_(table.all.size()) {}
+
+  void run() {
+    for (const action_use& a : table_.actions) {
+      for (const operand_use& o : a.operands) {
+        for (const strip_use& u : o.from) lay_side_by_side(u);
+        for (const strip_use& u : o.to) lay_side_by_side(u);
+      }
+      lay_side_by_side(a.moved);
+    }
+    for (std::uint32_t i = 0; i < plan_.actions.size(); ++i) share_in_place(i);
+    number();
+  }
+
+ private:
+  const lifetime& of(std::uint32_t l) const { return table_.all[l]; }
+
+  void lay_side_by_side(const strip_use& u) {
+    for (std::size_t i = 1; i < u.held.size(); ++i) {
+      const std::uint32_t a = u.held[i - 1], b = u.held[i];
+      if (groups_.group_of(a) == groups_.group_of(b)) continue;
+      groups_.join(a, b,
+                   static_cast<std::int64_t>(of(b).first_byte) - static_cast<std::int64_t>(of(a).first_byte));
+    }
+  }
+
+  // An output that may take the place of an input does so where the input's lifetime ends there.
+  void share_in_place(std::uint32_t now) {
+    const compute* c = std::get_if<compute>(&plan_.actions[now]);
+    if (c == nullptr || !g_.ops[c->what].alias) return;
+    const op& o = g_.ops[c->what];
+    const std::size_t in = o.alias->input, out = o.in.size() + o.alias->output;
+    const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
+    const operand_use &giver = table_.actions[now].operands[in], &heir = table_.actions[now].operands[out];
+    if (from == to || survives(g_.tensors[from].use) || giver.in_scratch || heir.in_scratch) return;
+    const std::vector<std::uint32_t>&old = giver.from.front().held, &fresh = heir.to.front().held;
+    if (old.empty() || fresh.empty() || of(old.front()).managed != of(fresh.front()).managed) return;
+    if (!std::ranges::all_of(old, [&](std::uint32_t l) { return of(l).end == now + 1; })) return;
+    if (!std::ranges::all_of(fresh, [&](std::uint32_t l) { return of(l).begin == now; })) return;
+    if (bytes_in(old) != bytes_in(fresh)) return;
+    take_place(old, fresh, now);
+  }
+
+  byte_count bytes_in(const std::vector<std::uint32_t>& held) const {
+    return of(held.back()).first_byte + of(held.back()).bytes - of(held.front()).first_byte;
+  }
+
+  void take_place(const std::vector<std::uint32_t>& old, const std::vector<std::uint32_t>& fresh,
+                  std::uint32_t now) {
+    const std::uint32_t a = old.front(), b = fresh.front();
+    if (groups_.group_of(a) == groups_.group_of(b)) return;
+    const std::int64_t shift = groups_.at(a) - groups_.at(b);
+    if (shift % static_cast<std::int64_t>(std::max(of(a).alignment, of(b).alignment)) != 0) return;
+    for (const std::uint32_t l : old) table_.all[l].gives_place = now;
+    for (const std::uint32_t x : groups_.members_with(a)) {
+      for (const std::uint32_t y : groups_.members_with(b)) {
+        if (!collide(x, groups_.at(x), y, groups_.at(y) + shift)) continue;
+        for (const std::uint32_t l : old) table_.all[l].gives_place = of(l).end;
+        return;
+      }
+    }
+    groups_.join(a, b, 0);
+  }
+
+  bool collide(std::uint32_t x, std::int64_t x_at, std::uint32_t y, std::int64_t y_at) const {
+    return of(x).begin < of(y).gives_place && of(y).begin < of(x).gives_place &&
+           x_at < y_at + static_cast<std::int64_t>(of(y).bytes) &&
+           y_at < x_at + static_cast<std::int64_t>(of(x).bytes);
+  }
+
+  void number() {
+    for (std::uint32_t l = 0; l < table_.all.size(); ++l) {
+      if (groups_.group_of(l) != l) continue;
+      const auto& members = groups_.members_with(l);
+      std::int64_t first = groups_.at(l);
+      for (const std::uint32_t m : members) first = std::min(first, groups_.at(m));
+      for (const std::uint32_t m : members) {
+        table_.all[m].block = table_.blocks;
+        table_.all[m].offset = static_cast<byte_count>(groups_.at(m) - first);
+      }
+      ++table_.blocks;
+    }
+  }
+
+  const graph& g_;
+  const memory_plan& plan_;
+  lifetime_table& table_;
+  rigid_groups groups_;
+};
+
+}  // namespace
+
+void join_blocks(const graph& g, const memory_plan& plan, lifetime_table& table) {
+  joining(g, plan, table).run();
+}
+
+std::vector<piece> pieces_of(const lifetime_table& table) {
+  std::vector<byte_count> end(table.blocks, 0);
+  for (const lifetime& l : table.all) end[l.block] = std::max(end[l.block], l.offset + l.bytes);
+  std::vector<piece> pieces;
+  for (const lifetime& l : table.all) {
+    const byte_count last = l.offset + l.bytes;
+    const byte_count bytes = last == end[l.block] ? round_up(last, arena_alignment) - l.offset : l.bytes;
+    pieces.push_back({l.offset, bytes, l.begin, l.gives_place});
+  }
+  return pieces;
+}
+
+}  // namespace um

@@ -1,0 +1,187 @@
+#include "core/copies.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace um {
+namespace {
+
+region moved_by(const graph& g, const auto& x) {
+  return region_of(g.tensors[x.what].shape, x.part);
+}
+
+bool is_dense_in(const tensor& t, const region& strip, const region& r) {
+  return contains(strip, r) && is_dense(part_of(t, strip), relative_to(r, strip));
+}
+
+}  // namespace
+
+copies::copies(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
+    : g_(g), plan_(plan), strips_(strips) {
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    const bool given = persists(g.tensors[t].use), at_home = is_pinned(plan.home[t]);
+    const std::uint32_t cells = strips[t].cells.count();
+    home_.emplace_back(cells, given && at_home);
+    here_.emplace_back(strips[t].strips.size(),
+                       std::vector<state>(cells, given && !at_home ? state::valid : state::absent));
+  }
+}
+
+std::vector<std::uint32_t> copies::cells_in(tensor_id t, const region& r) const {
+  return numbers_of(strips_[t].cells, um::cells_in(strips_[t].cells, r));
+}
+
+std::string copies::describe(tensor_id t, std::uint32_t cell) const {
+  std::string text = "tensor " + g_.tensors[t].name;
+  if (!strips_[t].cells.is_whole()) {
+    text += " " + to_text(g_.tensors[t].shape, region_of(strips_[t].cells, cell));
+  }
+  return text;
+}
+
+template <class F>
+copies::finding copies::for_cells(tensor_id t, const region& r, F&& f) {
+  for (const std::uint32_t c : cells_in(t, r)) {
+    if (const char* const wrong = f(c)) return describe(t, c) + ": " + wrong;
+  }
+  return {};
+}
+
+copies::finding copies::not_movable(tensor_id t, const char* verb) const {
+  if (is_copied(plan_.home[t]) || is_managed(plan_.home[t])) return {};
+  return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.home[t])) +
+         " and cannot be " + verb;
+}
+
+copies::finding copies::strip_of(tensor_id t, const region& r, std::uint32_t& strip) const {
+  try {
+    strip = strips_[t].strip_of(r);
+    return {};
+  } catch (const std::invalid_argument& none) {
+    return "tensor " + g_.tensors[t].name + " " + to_text(g_.tensors[t].shape, r) + ": " + none.what();
+  }
+}
+
+copies::finding copies::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
+  if (auto wrong = not_movable(x.what, "prefetched")) return wrong;
+  const residence home = plan_.home[x.what];
+  if (home == residence::managed) return {};
+  const region r = moved_by(g_, x);
+  std::uint32_t strip = 0;
+  if (auto wrong = strip_of(x.what, r, strip)) return wrong;
+  return for_cells(x.what, r, [&](std::uint32_t c) -> const char* {
+    state& here = here_[x.what][strip][c];
+    if (home == residence::twinned && (here != state::absent || !home_[x.what][c])) return nullptr;
+    if (here != state::absent) return "it is resident already";
+    if (!home_[x.what][c]) return "its home holds no value";
+    here = state::valid;
+    if (cells != nullptr) cells->push_back(c);
+    return nullptr;
+  });
+}
+
+copies::finding copies::apply(const evict& x, std::vector<std::uint32_t>* cells) {
+  if (auto wrong = not_movable(x.what, "evicted")) return wrong;
+  const residence home = plan_.home[x.what];
+  if (home == residence::managed) return {};
+  const region r = moved_by(g_, x);
+  std::uint32_t strip = 0;
+  if (auto wrong = strip_of(x.what, r, strip)) return wrong;
+  return for_cells(x.what, r, [&](std::uint32_t c) -> const char* {
+    state& here = here_[x.what][strip][c];
+    if (here == state::absent) return home == residence::twinned ? nullptr : "it is not resident";
+    if (here == state::stale) return "it holds a stale value there";
+    if (!home_[x.what][c] && cells != nullptr) cells->push_back(c);
+    home_[x.what][c] = true;
+    here = state::absent;
+    return nullptr;
+  });
+}
+
+copies::finding copies::apply(const discard& x) {
+  const bool managed = is_managed(plan_.home[x.what]);
+  return for_cells(x.what, moved_by(g_, x), [&](std::uint32_t c) -> const char* {
+    bool held = home_[x.what][c];
+    home_[x.what][c] = false;
+    for (std::vector<state>& strip : here_[x.what]) {
+      held = held || strip[c] != state::absent;
+      strip[c] = state::absent;
+    }
+    // Managed memory may hold what an earlier iteration left.
+    return held || managed ? nullptr : "it holds no value to discard";
+  });
+}
+
+bool copies::holds(tensor_id t, std::uint32_t strip, const region& r) const {
+  return std::ranges::all_of(cells_in(t, r),
+                             [&](std::uint32_t c) { return here_[t][strip][c] == state::valid; });
+}
+
+bool copies::holds_any(tensor_id t, std::uint32_t strip, const region& r) const {
+  return std::ranges::any_of(cells_in(t, r),
+                             [&](std::uint32_t c) { return here_[t][strip][c] != state::absent; });
+}
+
+bool copies::is_in_reach(tensor_id t, std::uint32_t cell) const {
+  if (plan_.home[t] == residence::host) return home_[t][cell];
+  return std::ranges::any_of(here_[t], [&](const auto& strip) { return strip[cell] == state::valid; });
+}
+
+bool copies::is_stale(tensor_id t, std::uint32_t cell) const {
+  return std::ranges::any_of(here_[t], [&](const auto& strip) { return strip[cell] == state::stale; });
+}
+
+std::vector<part_of_strip> copies::sources_of(tensor_id t, const region& r) const {
+  const std::vector<region>& strips = strips_[t].strips;
+  if (plan_.home[t] == residence::host) {
+    for (const std::uint32_t c : cells_in(t, r)) {
+      if (!home_[t][c]) return {};
+    }
+    return {{0, r}};
+  }
+  std::optional<part_of_strip> whole;
+  for (std::uint32_t s = 0; s < strips.size(); ++s) {
+    if (!contains(strips[s], r) || !holds(t, s, r)) continue;
+    if (is_dense_in(g_.tensors[t], strips[s], r)) return {{s, r}};
+    if (!whole) whole = {s, r};
+  }
+  if (whole) return {*whole};
+  std::vector<std::uint32_t> missing = cells_in(t, r);
+  std::vector<part_of_strip> parts;
+  for (std::uint32_t s = 0; s < strips.size() && !missing.empty(); ++s) {
+    const auto met = intersection(r, strips[s]);
+    if (!met) continue;
+    const auto is_here = [&](std::uint32_t c) {
+      return contains(strips[s], region_of(strips_[t].cells, c)) && here_[t][s][c] == state::valid;
+    };
+    if (std::ranges::none_of(missing, is_here)) continue;
+    if (holds(t, s, *met)) {
+      parts.push_back({s, *met});
+    } else {
+      for (const std::uint32_t c : missing) {
+        if (is_here(c)) parts.push_back({s, *intersection(r, region_of(strips_[t].cells, c))});
+      }
+    }
+    std::erase_if(missing, is_here);
+  }
+  return missing.empty() ? parts : std::vector<part_of_strip>{};
+}
+
+part_of_strip copies::write(tensor_id t, const region& r) {
+  const std::uint32_t strip = strips_[t].strip_of(r);
+  const bool on_host = plan_.home[t] == residence::host;
+  for (const std::uint32_t c : cells_in(t, r)) {
+    home_[t][c] = on_host;
+    for (std::uint32_t s = 0; s < here_[t].size(); ++s) {
+      state& here = here_[t][s][c];
+      if (s == strip) {
+        here = on_host ? state::absent : state::valid;
+      } else if (here == state::valid) {
+        here = state::stale;
+      }
+    }
+  }
+  return {strip, r};
+}
+
+}  // namespace um

@@ -1,0 +1,66 @@
+// Which copies of each part of each tensor hold its value, as the actions of a plan go by: the account that
+// verify, lifetimes and lower share. A cell has one value; a home and any number of strips may hold it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/strips.hpp"
+
+namespace um {
+
+// A region as it lies in one strip.
+struct part_of_strip {
+  std::uint32_t strip = 0;
+  region where;
+};
+
+class copies {
+ public:
+  using finding = std::optional<std::string>;  // what is wrong with an action, or nothing
+
+  // References are kept. Tensors that persist hold their value where the plan has them at the start.
+  copies(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips);
+
+  // Each says first what is wrong; then, or with ids that do not exist, the account is not changed as it
+  // should be. `cells`: those that a copy has to be made of, if it is not null.
+  finding apply(const prefetch& x, std::vector<std::uint32_t>* cells = nullptr);
+  finding apply(const evict& x, std::vector<std::uint32_t>* cells = nullptr);
+  finding apply(const discard& x);
+
+  // Where a compute finds a region: one part where one strip holds all of it, else the parts that cover it.
+  // Empty if the value is not, or not all, where kernels reach it.
+  std::vector<part_of_strip> sources_of(tensor_id t, const region& r) const;
+  // Where it writes it: from then on no other copy holds the value.
+  part_of_strip write(tensor_id t, const region& r);
+
+  bool is_at_home(tensor_id t, std::uint32_t cell) const { return home_[t][cell]; }
+  // Anywhere that a kernel, or for tensors on the host the link, reaches.
+  bool is_in_reach(tensor_id t, std::uint32_t cell) const;
+  // Is any cell of a strip that a region meets held, valid or not?
+  bool holds_any(tensor_id t, std::uint32_t strip, const region& r) const;
+  // Is there a copy that later writes have left behind?
+  bool is_stale(tensor_id t, std::uint32_t cell) const;
+
+  std::vector<std::uint32_t> cells_in(tensor_id t, const region& r) const;
+  std::string describe(tensor_id t, std::uint32_t cell) const;
+
+ private:
+  enum class state : std::uint8_t { absent, stale, valid };
+
+  template <class F>
+  finding for_cells(tensor_id t, const region& r, F&& f);
+  finding not_movable(tensor_id t, const char* verb) const;
+  bool holds(tensor_id t, std::uint32_t strip, const region& r) const;
+  finding strip_of(tensor_id t, const region& r, std::uint32_t& strip) const;
+
+  const graph& g_;
+  const memory_plan& plan_;
+  const std::vector<strip_layout>& strips_;
+  std::vector<std::vector<bool>> home_;                // per tensor, per cell
+  std::vector<std::vector<std::vector<state>>> here_;  // per tensor, per strip, per cell
+};
+
+}  // namespace um

@@ -1,0 +1,62 @@
+// Who waits for whom: the last steps of each lane that used the parts of tensors and the bytes of arenas.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/box.hpp"
+#include "core/strips.hpp"
+#include "core/trace.hpp"
+
+namespace um {
+
+inline constexpr std::int32_t no_step = -1;
+using last_steps = std::array<std::int32_t, lane_count>;
+inline constexpr last_steps nobody{no_step, no_step, no_step};
+
+// For each byte of an arena, the last step of each lane that used it.
+class address_users {
+ public:
+  last_steps of(const range& r) const;
+  void add(const range& r, lane where, std::int32_t step);
+
+ private:
+  std::map<byte_count, last_steps>::iterator split(byte_count at);
+  std::map<byte_count, last_steps> from_;  // until the next entry
+};
+
+// Steps are told one by one, in list order. Cells of one strip, or of a home, are used one after the other as
+// values are: readers wait for the writer, a writer for readers and the writer.
+class hazards {
+ public:
+  explicit hazards(const std::vector<strip_layout>& strips);
+
+  void begin(std::int32_t step, lane where);
+  void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
+  void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
+  void read_home(tensor_id t, const std::vector<std::uint32_t>& cells);
+  void write_home(tensor_id t, const std::vector<std::uint32_t>& cells);
+  // A use of bytes, which waits for the users before its tenant: they may be others for each lane.
+  void use(address_users& arena, const range& r, const last_steps& before);
+  void wait_for(const last_steps& others);
+  void wait_for(lane where, std::int32_t step);
+  // All that the step waits for, in other lanes than its own.
+  last_steps waits() const;
+
+ private:
+  struct uses {
+    last_steps read = nobody, write = nobody;
+  };
+  void read(uses& u);
+  void write(uses& u);
+
+  std::vector<std::vector<std::vector<uses>>> here_;  // per tensor, strip, cell
+  std::vector<std::vector<uses>> home_;               // per tensor, cell
+  last_steps wait_ = nobody;
+  std::int32_t now_ = no_step;
+  lane lane_ = lane::compute;
+};
+
+}  // namespace um

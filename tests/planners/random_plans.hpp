@@ -1,0 +1,256 @@
+// Right plans made by throwing dice: operators whole or in 1 to 8 uneven parts along several axes, tensors
+// that move in other parts than they are computed in, values that are computed again.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "core/memory_plan.hpp"
+
+namespace um::testing {
+
+enum class cuts : std::uint8_t { of_the_batch, of_all_axes };
+
+class random_plan {
+ public:
+  random_plan(const graph& g, std::uint32_t seed, cuts how) : g_(g), dice_(seed), how_(how) {
+    lasts_ = last_uses();
+    for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+      plan_.home.push_back(std::array{residence::device, residence::staged, residence::staged,
+                                      residence::staged, residence::managed, residence::twinned,
+                                      residence::host}[below(7)]);
+      // Smaller ones share their blocks with others.
+      const bool alone = lasts_[t] != never && bytes_of(g.tensors[t]) >= managed_block;
+      if (plan_.home[t] == residence::twinned && !alone) plan_.home[t] = residence::managed;
+      tensors_.push_back({{whole_of(g.tensors[t].shape)}, {false}, persists(g.tensors[t].use)});
+    }
+    producer_.assign(g.tensors.size(), never);
+    for (op_id o = 0; o < g.ops.size(); ++o) {
+      for (const tensor_id t : g.ops[o].out) producer_[t] = o;
+    }
+  }
+
+  memory_plan make() {
+    for (op_id o = 0; o < g_.ops.size(); ++o) {
+      for (const tensor_id t : g_.ops[o].in) maybe_again(t, o);
+      run(o);
+      for (tensor_id t = 0; t < g_.tensors.size(); ++t) after(o, t);
+    }
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+      if (survives(g_.tensors[t].use) && is_copied(plan_.home[t])) send_home(t);
+    }
+    return plan_;
+  }
+
+ private:
+  static constexpr std::uint32_t most_ = 8;  // parts along an axis
+  static constexpr op_id never = std::numeric_limits<op_id>::max();
+
+  // How a copied tensor lies now: boxes that tile it, and which of them are on the device.
+  struct whereabouts {
+    std::vector<region> boxes;
+    std::vector<bool> here;
+    bool alive = false;  // has its final value, or the one before an update
+    bool updated = false;
+  };
+
+  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(dice_() % n); }
+
+  std::vector<op_id> last_uses() const {
+    std::vector<op_id> last(g_.tensors.size(), never);
+    for (op_id o = 0; o < g_.ops.size(); ++o) {
+      for (const tensor_id t : g_.ops[o].in) last[t] = o;
+      for (const tensor_id t : g_.ops[o].out) last[t] = o;
+    }
+    return last;
+  }
+
+  // Uneven parts of an extent, in order.
+  std::vector<interval> cut(std::int64_t extent, std::uint32_t parts) {
+    std::vector<std::int64_t> borders{0, extent};
+    for (std::uint32_t p = 1; p < parts; ++p) {
+      borders.push_back(static_cast<std::int64_t>(below(static_cast<std::uint32_t>(extent))));
+    }
+    std::ranges::sort(borders);
+    borders.erase(std::ranges::unique(borders).begin(), borders.end());
+    std::vector<interval> all;
+    for (std::size_t i = 0; i + 1 < borders.size(); ++i) all.push_back({borders[i], borders[i + 1]});
+    return all;
+  }
+
+  // Whole, or cut along some of the axes that the operator allows.
+  std::vector<box> parts_of(const op& o) {
+    std::vector<box> parts{{}};
+    if (below(3) == 0) return parts;
+    const box all = domain_of(g_, o);
+    for (interval box::*along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
+      if (below(2) == 0 || (how_ == cuts::of_the_batch && along != &box::batch)) continue;
+      box first;
+      first.*along = {0, 1};
+      try {
+        static_cast<void>(resolved(g_, o, first));
+      } catch (const std::invalid_argument&) {
+        continue;
+      }
+      const std::vector<interval> ranges = cut((all.*along).end, 1 + below(most_));
+      std::vector<box> finer;
+      for (const box& b : parts) {
+        for (const interval& i : ranges) {
+          finer.push_back(b);
+          finer.back().*along = i;
+        }
+      }
+      parts = std::move(finer);
+      if (parts.size() > most_) break;
+    }
+    return parts;
+  }
+
+  void run(op_id at) {
+    const op& o = g_.ops[at];
+    const std::vector<box> parts = parts_of(o);
+    writing_ = o.out;
+    for (const tensor_id t : o.out) {
+      if (!is_copied(plan_.home[t])) continue;
+      send_home(t);
+      if (plan_.home[t] == residence::staged) lie_as_written(at, t, parts);
+    }
+    for (const box& part : parts) {
+      for (const access& a : accesses_of(g_, o, part)) {
+        if (a.mode != access_mode::write) fetch(a.what, a.where);
+      }
+      plan_.actions.emplace_back(compute{at, part});
+      for (const access& a : accesses_of(g_, o, part)) {
+        if (a.mode != access_mode::read) written(a.what, a.where);
+      }
+      for (const access& a : accesses_of(g_, o, part)) {
+        if (below(4) == 0) let_go_some(a.what, part == parts.back());
+      }
+    }
+    for (const tensor_id t : o.out) {
+      tensors_[t].updated = tensors_[t].alive && std::ranges::find(o.in, t) != o.in.end();
+      tensors_[t].alive = true;
+    }
+  }
+
+  // From now on in the parts that an operator writes.
+  void lie_as_written(op_id o, tensor_id t, const std::vector<box>& parts) {
+    whereabouts& w = tensors_[t];
+    w.boxes.clear();
+    for (const box& part : parts) {
+      for (const access& a : accesses_of(g_, g_.ops[o], part)) {
+        if (a.what == t && a.mode != access_mode::read &&
+            std::ranges::find(w.boxes, a.where) == w.boxes.end())
+          w.boxes.push_back(a.where);
+      }
+    }
+    w.here.assign(w.boxes.size(), false);
+  }
+
+  void written(tensor_id t, const region& r) {
+    if (!is_copied(plan_.home[t])) return;
+    whereabouts& w = tensors_[t];
+    for (std::size_t i = 0; i < w.boxes.size(); ++i) {
+      if (intersection(w.boxes[i], r)) w.here[i] = true;
+    }
+  }
+
+  box box_in(tensor_id t, const region& r) const { return box_of(g_.tensors[t].shape, r); }
+
+  // What of a copied tensor a region needs; of a managed one perhaps.
+  void fetch(tensor_id t, const region& r) {
+    if (plan_.home[t] == residence::managed && below(3) == 0) {
+      plan_.actions.emplace_back(prefetch{t, box{box_in(t, r).batch, {}, {}, {}}});
+    }
+    if (!is_copied(plan_.home[t])) return;
+    whereabouts& w = tensors_[t];
+    const bool away = std::ranges::find(w.here, true) == w.here.end();
+    // In other parts than those in which it left.
+    const bool kept = std::ranges::find(writing_, t) == writing_.end();
+    if (away && kept && w.alive && plan_.home[t] == residence::staged && below(2) == 0) cut_anew(t);
+    for (std::size_t i = 0; i < w.boxes.size(); ++i) {
+      if (w.here[i] || !intersection(w.boxes[i], r)) continue;
+      plan_.actions.emplace_back(prefetch{t, box_in(t, w.boxes[i])});
+      w.here[i] = true;
+    }
+  }
+
+  std::uint32_t inner() { return how_ == cuts::of_all_axes && below(3) == 0 ? 1 + below(3) : 1; }
+
+  void cut_anew(tensor_id t) {
+    const dims& shape = g_.tensors[t].shape;
+    whereabouts& w = tensors_[t];
+    w.boxes.clear();
+    for (const interval& n : cut(shape.n, 1 + below(most_))) {
+      for (const interval& c : cut(shape.c, inner())) {
+        for (const interval& h : cut(shape.h, inner())) w.boxes.push_back({n, c, h});
+      }
+    }
+    w.here.assign(w.boxes.size(), false);
+  }
+
+  // Parts of sums that are not complete may leave, too.
+  void let_go_some(tensor_id t, bool all_written) {
+    whereabouts& w = tensors_[t];
+    if (plan_.home[t] == residence::managed) {
+      plan_.actions.emplace_back(evict{t, {}});
+      return;
+    }
+    if (plan_.home[t] == residence::twinned && !all_written) return;
+    if (!is_copied(plan_.home[t])) return;
+    for (std::size_t i = 0; i < w.boxes.size(); ++i) {
+      if (!w.here[i] || below(2) == 0) continue;
+      plan_.actions.emplace_back(evict{t, box_in(t, w.boxes[i])});
+      w.here[i] = false;
+    }
+  }
+
+  void send_home(tensor_id t) {
+    whereabouts& w = tensors_[t];
+    for (std::size_t i = 0; i < w.boxes.size(); ++i) {
+      if (w.here[i]) plan_.actions.emplace_back(evict{t, box_in(t, w.boxes[i])});
+      w.here[i] = false;
+    }
+  }
+
+  // Forgets a value and computes it again from what there still is.
+  void maybe_again(tensor_id t, op_id now) {
+    const op_id o = producer_[t];
+    if (o >= now || below(8) != 0 || !g_.ops[o].repeatable || persists(g_.tensors[t].use)) return;
+    const auto there = [&](tensor_id x) { return tensors_[x].alive && !tensors_[x].updated; };
+    if (!std::ranges::all_of(g_.ops[o].in, there) || !std::ranges::all_of(g_.ops[o].out, there)) return;
+    for (const tensor_id x : g_.ops[o].out) drop(x);
+    run(o);
+  }
+
+  void drop(tensor_id t) {
+    const auto parts = cut(g_.tensors[t].shape.n, 1 + below(3));
+    for (const interval& n : parts) {
+      region r = whole_of(g_.tensors[t].shape);
+      r.batch = n;
+      // Of a twinned one only whole blocks can go.
+      plan_.actions.emplace_back(discard{t, plan_.home[t] == residence::twinned ? box{} : box_in(t, r)});
+      if (plan_.home[t] == residence::twinned) break;
+    }
+    tensors_[t].here.assign(tensors_[t].boxes.size(), false);
+    tensors_[t].alive = false;
+  }
+
+  void after(op_id o, tensor_id t) {
+    if (lasts_[t] != o || survives(g_.tensors[t].use) || !tensors_[t].alive) return;
+    if (below(2) == 0) drop(t);
+  }
+
+  const graph& g_;
+  std::mt19937 dice_;
+  cuts how_;
+  memory_plan plan_;
+  std::vector<whereabouts> tensors_;
+  std::vector<op_id> lasts_, producer_;
+  std::vector<tensor_id> writing_;  // by the operator that is computed
+};
+
+}  // namespace um::testing
