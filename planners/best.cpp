@@ -65,6 +65,7 @@ class deciding {
         gaps_(gaps_of(p.network, uses_)),
         classes_(classes_of(uses_, gaps_)),
         forecast_(p, uses_),
+        links_(p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0),
         budget_(budget),
         left_(work),
         ways_(classes_.size(), way::keep) {}
@@ -76,7 +77,7 @@ class deciding {
     const byte_count budget = budget_;
     for (const start& s : {start{true, 100}, start{false, 100}, start{true, 85}, start{true, 72}}) {
       left_ = most_work_for_a_start;
-      moves_ = s.moves;
+      moves_ = s.moves && links_;
       budget_ = budget / 100 * s.percent;
       ways_.assign(classes_.size(), way::keep);
       now_ = evaluate(ways_);
@@ -90,13 +91,14 @@ class deciding {
     }
     left_ = work / 2;
     if (!best) return false;
-    moves_ = true;
+    moves_ = links_;
     std::tie(ways_, now_) = *best;
     improve_by_parts();
     return true;
   }
 
   nanoseconds time() const { return now_.said.time; }
+  bool moves() const { return links_; }
   memory_plan plan() const { return plan_of(p_.network, uses_, gaps_, decisions_for(ways_)); }
   nanoseconds computing() const {
     nanoseconds sum = 0;
@@ -184,8 +186,6 @@ class deciding {
 
   std::vector<candidate> candidates() {
     std::vector<candidate> all;
-    const bool can_swap =
-        moves_ && p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
     for (std::size_t c = 0; c < classes_.size(); ++c) {
       const gap_class& x = classes_[c];
       if (!covers(x, now_.at)) continue;
@@ -197,7 +197,7 @@ class deciding {
         all.push_back({c, way::again, worth(time_again(x))});
         if (ways_[c] != way::again_held) all.push_back({c, way::again_held, 0.9 * worth(time_again(x))});
       }
-      if (!can_swap) continue;
+      if (!moves_) continue;
       if (ways_[c] == way::keep) all.push_back({c, way::swap, worth(time_moving(x) / 4)});
       if (ways_[c] == way::keep || ways_[c] == way::swap)
         all.push_back({c, way::swap_in_time, worth(time_moving(x) / 2)});
@@ -292,7 +292,7 @@ class deciding {
       const std::size_t first = dice_() % decided.size();
       for (std::size_t i = 0; i < count; ++i)
         ways_[decided[(neighbours ? first + i : dice_()) % decided.size()]] = way::keep;
-      moves_ = dice_() % 2 == 0;
+      moves_ = links_ && dice_() % 2 == 0;
       now_ = evaluate(ways_);
       if (make_room() && now_.said.time < before.said.time) {
         in_vain = 0;
@@ -308,6 +308,7 @@ class deciding {
   std::vector<gap> gaps_;
   std::vector<gap_class> classes_;
   forecaster forecast_;
+  bool links_;  // the machine has some: else nothing moves
   byte_count budget_;
   std::size_t left_;  // events that may still be looked at
   std::vector<way> ways_;
@@ -333,7 +334,8 @@ std::optional<found> plan_with(const problem& p, const loops& l, nanoseconds to_
     memory_plan plan = d.plan();
     const execution_plan steps = lower(unlimited, plan, packers::searched);
     const byte_count arena = steps.device_arena_bytes;
-    const nanoseconds took = simulate(p, steps, 1).front().duration;
+    // The simulator asks for the link's rates even where nothing moves.
+    const nanoseconds took = d.moves() ? simulate(p, steps, 1).front().duration : d.time();
     if (arena <= p.budget) return took < to_beat ? std::optional(found{std::move(plan), took}) : std::nullopt;
     aim -= std::min(aim, (arena - p.budget) * tries + p.budget / 500);
   }

@@ -12,8 +12,6 @@
 namespace um {
 namespace {
 
-constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-
 struct saved_tensor {
   double bytes = 0;
   bool given = false;       // it starts at home: nothing is copied out
@@ -114,7 +112,7 @@ nanoseconds solve(const passes& x, const rates& r, double budget) {
   for (const prices& at : {prices{1, 0, 0, 0}, prices{0, 1, 1, 1}, prices{1e9, 1e-9, 1e-9, 1e-9}})
     columns.push_back(cheapest(x, r, at).first);
   const double least = std::ranges::min_element(columns, {}, &column::kept)->kept;
-  if (least > budget) return never;
+  if (least > budget) return no_bound;
   double best = unit;
   constexpr int most_columns = 400;
   for (int i = 0; i < most_columns; ++i) {

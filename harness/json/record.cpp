@@ -48,7 +48,7 @@ counters counters_from(const json& value, const place& at) {
 
 struct term_row {
   const char* name;
-  byte_count footprint_terms::* member;
+  byte_count footprint_terms::*member;
 };
 constexpr std::array<term_row, 7> term_rows{{
     {"parameters_bytes", &footprint_terms::parameters},
@@ -206,6 +206,26 @@ void read_identity(fields& f, record& r) {
   r.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
 }
 
+// Where no plan of a class exists its bound is null.
+json json_of(const time_bounds& b) {
+  const auto of = [](nanoseconds ns) { return ns == no_bound ? json(nullptr) : json(ns); };
+  return {{"swap_ns", of(b.swap)}, {"recompute_ns", of(b.recompute)}, {"both_ns", of(b.both)}};
+}
+
+time_bounds bounds_from(const json& value, const place& where) {
+  fields f(value, where);
+  time_bounds b;
+  for (const auto& [name, member] :
+       {std::pair{"swap_ns", &time_bounds::swap}, std::pair{"recompute_ns", &time_bounds::recompute},
+        std::pair{"both_ns", &time_bounds::both}}) {
+    b.*member = unless_null<nanoseconds>(f, name, [](auto& v, auto at) {
+                  return as_integer(v, at);
+                }).value_or(no_bound);
+  }
+  f.finish();
+  return b;
+}
+
 void write_result(json& out, const record& r) {
   out["outcome"] = to_text(r.result);
   out["reason"] = or_null(r.reason);
@@ -217,6 +237,7 @@ void write_result(json& out, const record& r) {
   out["observed"] = json_of(r.observed);
   out["memory"] = json_of(r.memory);
   out["compute_ns"] = or_null(r.compute);
+  out["bounds"] = r.bounds ? json_of(*r.bounds) : json(nullptr);
   out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
   out["loss"] = or_null(r.loss);
 }
@@ -235,6 +256,7 @@ void read_result(fields& f, record& r) {
   if (f.has("observed")) r.observed = observation_from(f.at("observed"), f.where("observed"));
   r.memory = memory_from(f.at("memory"), f.where("memory"));
   r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
+  if (f.has("bounds")) r.bounds = unless_null<time_bounds>(f, "bounds", bounds_from);
   r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);
   constexpr double most = std::numeric_limits<double>::max();
   r.loss = unless_null<double>(f, "loss", [](auto& v, auto at) { return as_number(v, at, -most, most); });

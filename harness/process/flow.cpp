@@ -18,6 +18,7 @@
 #include "harness/process/run_plan.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -150,6 +151,7 @@ void fill(record& r, const cell& work, const std::function<void(const record&)>&
   check_storage_holds(s.network, s.on);
 
   const problem p = problem_of(e, s, budget);
+  r.bounds = bounds_of(p);
   const plan_file made = work.plan ? *work.plan : plan_for(e, p);
   const execution_plan plan = lower(p, made.plan, made.placed_by);
   note_memory(r, plan);
@@ -212,7 +214,10 @@ planned plan_cell(const cell& work) {
   plan_file file = plan_for(e, p);
   execution_plan steps = lower(p, file.plan, file.placed_by);
   check_host_holds(steps, s.on);
-  return {std::move(file), std::move(s.network), std::move(steps)};
+  const time_bounds bounds = bounds_of(p);
+  std::optional<nanoseconds> expected;
+  if (steps.managed_arena_bytes == 0) expected = simulate(p, steps, 2).back().duration;
+  return {std::move(file), std::move(s.network), std::move(steps), bounds, expected};
 }
 
 }  // namespace um

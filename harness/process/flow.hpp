@@ -22,6 +22,8 @@ struct planned {
   plan_file file;
   graph network;
   execution_plan steps;
+  time_bounds bounds;
+  std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
 };
 planned plan_cell(const cell& work);
 

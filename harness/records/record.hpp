@@ -14,6 +14,7 @@
 #include "core/trace.hpp"
 #include "harness/process/observer.hpp"
 #include "harness/records/experiment.hpp"
+#include "schedule/bounds.hpp"
 
 namespace um {
 
@@ -84,6 +85,7 @@ struct record {
   observation observed;
   memory_figures memory;
   std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
+  std::optional<time_bounds> bounds;   // within the budget; files written earlier lack it
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
