@@ -17,7 +17,8 @@ constexpr byte_count near_enough = 500;
 constexpr byte_count far = 64;
 // By how much an arena may grow on the way to a smaller one (1 part in so many).
 constexpr byte_count most_rise = 60;
-// How many comparisons of two pieces a search may take: some tens of milliseconds.
+// How many comparisons of a block with the pieces of all blocks a search may take: some tens of
+// milliseconds.
 constexpr std::size_t most_comparisons = 40'000'000;
 // Nor more than so many orders from one start: few blocks have few orders.
 constexpr std::size_t most_tries = 2000;
@@ -130,52 +131,130 @@ struct task {
   std::vector<shape> blocks;
   byte_count floor = 0;
   rule how = rule::tightest_gap;
+  bool all_single = true;
+};
+
+// Which gap to take, by the rule of a task, while what is taken is told in order.
+class gap_finder {
+ public:
+  gap_finder(const task& t, byte_count alignment)
+      : how_(t.how), alignment_(alignment), cursor_(signed_of(t.floor)) {}
+
+  // False once no more can change the answer.
+  bool add(taken x) {
+    if (x.above >= cursor_ && x.above - cursor_ < best_gap_) {
+      const std::int64_t at = aligned();
+      if (at <= x.above) {
+        best_ = at;
+        best_gap_ = x.above - cursor_;
+        if (how_ == rule::lowest_gap) return false;
+      }
+    }
+    cursor_ = std::max(cursor_, x.below);
+    return true;
+  }
+
+  std::int64_t address() const { return best_gap_ == none ? aligned() : best_; }
+
+ private:
+  static constexpr std::int64_t none = std::numeric_limits<std::int64_t>::max();
+  std::int64_t aligned() const { return signed_of(round_up(static_cast<byte_count>(cursor_), alignment_)); }
+
+  rule how_;
+  byte_count alignment_;
+  std::int64_t cursor_, best_ = 0, best_gap_ = none;
+};
+
+// A block that has an address, and its hull.
+struct spot {
+  std::int64_t at = 0, top = 0;
+  std::uint32_t begin = 0, end = 0, which = 0;
 };
 
 struct attempt {
   std::vector<std::size_t> order;
-  std::vector<byte_count> offset;
+  std::vector<spot> placed;  // by address
   byte_count bytes = 0;
 };
 
 // Places the blocks of a task in one order after another.
 class placer {
  public:
-  explicit placer(const task& t) : t_(t), between_(t.blocks) { placed_.reserve(t.blocks.size()); }
+  explicit placer(const task& t)
+      : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size()) {}
 
   // Gives up once the arena is known to exceed `most`.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most) {
-    attempt result{std::move(order), std::vector<byte_count>(t_.blocks.size()), t_.floor};
-    placed_.clear();
-    for (const std::size_t i : result.order) {
-      const shape& b = t_.blocks[i];
-      find_taken(i);
-      const byte_count at = address_for(b.alignment);
-      if (at + b.extent > most) return std::nullopt;
-      result.offset[i] = at;
-      result.bytes = std::max(result.bytes, at + b.extent);
-      const auto after = std::ranges::upper_bound(placed_, signed_of(at), {}, &spot::at);
-      placed_.insert(after, {signed_of(at), signed_of(at + b.extent), b.begin, b.end, i, b.is_single});
+    attempt a{std::move(order), {}, t_.floor};
+    a.placed.reserve(t_.blocks.size());
+    return place_after(0, std::move(a), most);
+  }
+
+  // As place(), for an order whose first `kept` blocks are those of `before`.
+  std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
+                               std::size_t kept) {
+    attempt a{std::move(order), {}, t_.floor};
+    a.placed.reserve(t_.blocks.size());
+    is_kept_.assign(t_.blocks.size(), 0);
+    for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
+    for (const spot& s : before.placed) {
+      if (is_kept_[s.which] == 0) continue;
+      a.placed.push_back(s);
+      a.bytes = std::max(a.bytes, static_cast<byte_count>(s.top));
     }
-    return result;
+    return place_after(kept, std::move(a), most);
   }
 
  private:
-  struct spot {
-    std::int64_t at, top;
-    std::uint32_t begin, end;
-    std::size_t which;
-    bool is_single;
-  };
+  std::optional<attempt> place_after(std::size_t kept, attempt&& a, byte_count most) {
+    for (std::size_t k = kept; k < a.order.size(); ++k) {
+      const std::size_t i = a.order[k];
+      const shape& b = t_.blocks[i];
+      const std::int64_t at = address_for(i, a.placed), top = at + signed_of(b.extent);
+      if (static_cast<byte_count>(top) > most) return std::nullopt;
+      a.bytes = std::max(a.bytes, static_cast<byte_count>(top));
+      const auto after = std::ranges::upper_bound(a.placed, at, {}, &spot::at);
+      a.placed.insert(after, {at, top, b.begin, b.end, static_cast<std::uint32_t>(i)});
+    }
+    return std::move(a);
+  }
+
+  // Indices of those that meet `b` in time.
+  std::span<const std::uint32_t> meeting(const shape& b, std::span<const spot> placed) {
+    std::size_t count = 0;
+    for (std::uint32_t k = 0; k < placed.size(); ++k) {  // no branch: it would often be guessed wrong
+      meeting_[count] = k;
+      const bool ends_before = placed[k].end <= b.begin, begins_after = placed[k].begin >= b.end;
+      count += static_cast<std::size_t>(!(ends_before | begins_after));
+    }
+    return std::span(meeting_).first(count);
+  }
+
+  // By the rule, beside what is placed.
+  std::int64_t address_for(std::size_t i, std::span<const spot> placed) {
+    const shape& b = t_.blocks[i];
+    gap_finder found(t_, b.alignment);
+    if (t_.all_single) {
+      for (const std::uint32_t k : meeting(b, placed)) {
+        if (!found.add({placed[k].at - signed_of(b.extent), placed[k].top})) break;
+      }
+    } else {
+      find_taken(i, placed);
+      for (const taken& x : taken_) {
+        if (!found.add(x)) break;
+      }
+    }
+    return found.address();
+  }
 
   // What block `i` cannot have, in order.
-  void find_taken(std::size_t i) {
+  void find_taken(std::size_t i, std::span<const spot> placed) {
     const shape& b = t_.blocks[i];
     taken_.clear();
     bool in_order = true;
-    for (const spot& s : placed_) {
-      if (s.begin >= b.end || b.begin >= s.end) continue;
-      if (b.is_single && s.is_single) {
+    for (const std::uint32_t k : meeting(b, placed)) {
+      const spot& s = placed[k];
+      if (b.is_single && t_.blocks[s.which].is_single) {
         taken_.push_back({s.at - signed_of(b.extent), s.top});
         continue;
       }
@@ -189,28 +268,10 @@ class placer {
     if (!in_order) std::ranges::sort(taken_, {}, &taken::above);
   }
 
-  // By the rule, beside taken_.
-  byte_count address_for(byte_count alignment) const {
-    constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-    std::int64_t cursor = signed_of(t_.floor), best = 0, best_gap = any;
-    const auto aligned = [&] { return signed_of(round_up(static_cast<byte_count>(cursor), alignment)); };
-    for (const taken& x : taken_) {
-      if (x.above >= cursor && x.above - cursor < best_gap) {
-        const std::int64_t at = aligned();
-        if (at <= x.above) {
-          best = at;
-          best_gap = x.above - cursor;
-          if (t_.how == rule::lowest_gap) break;
-        }
-      }
-      cursor = std::max(cursor, x.below);
-    }
-    return static_cast<byte_count>(best_gap == any ? aligned() : best);
-  }
-
   const task& t_;
   const conflicts between_;
-  std::vector<spot> placed_;  // by address
+  std::vector<char> is_kept_;  // per block
+  std::vector<std::uint32_t> meeting_;
   std::vector<taken> taken_;
 };
 
@@ -276,12 +337,13 @@ using generator = std::mt19937;
 
 // A place in the order whose block lies above `goal`; every other time one that ends the arena.
 // Nothing if no such block has one placed before it.
-std::optional<std::size_t> culprit(const task& t, const attempt& a, byte_count goal, generator& dice) {
+std::optional<std::size_t> culprit(const attempt& a, std::vector<byte_count>& top, byte_count goal,
+                                   generator& dice) {
   const byte_count beyond = dice() % 2 == 0 ? a.bytes - 1 : goal;
+  for (const spot& s : a.placed) top[s.which] = static_cast<byte_count>(s.top);
   std::vector<std::size_t> all;
   for (std::size_t k = 1; k < a.order.size(); ++k) {
-    const std::size_t b = a.order[k];
-    if (a.offset[b] + t.blocks[b].extent > beyond) all.push_back(k);
+    if (top[a.order[k]] > beyond) all.push_back(k);
   }
   if (all.empty()) return std::nullopt;
   return all[dice() % all.size()];
@@ -289,16 +351,18 @@ std::optional<std::size_t> culprit(const task& t, const attempt& a, byte_count g
 
 // Moves blocks that lie above `goal` to earlier places in the order, one by one. At first an arena
 // that is a little larger is taken, too, later none (threshold accepting, Dueck and Scheuer 1990).
-attempt lowered(attempt now, byte_count goal, const task& t, placer& by, std::size_t tries, generator& dice) {
+attempt lowered(attempt now, byte_count goal, placer& by, std::size_t tries, generator& dice) {
   attempt best = now;
+  std::vector<byte_count> top(now.order.size());
   for (std::size_t i = 0; i < tries && best.bytes > goal; ++i) {
-    const auto from = culprit(t, now, goal, dice);
+    const auto from = culprit(now, top, goal, dice);
     if (!from) continue;
+    const std::size_t to = dice() % *from;
     std::vector<std::size_t> order = now.order;
     const auto moved = order.begin() + static_cast<std::ptrdiff_t>(*from);
-    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(dice() % *from), moved, moved + 1);
+    std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
     const byte_count tolerance = goal / most_rise * (tries - i) / tries;
-    auto candidate = by.place(std::move(order), now.bytes + tolerance);
+    auto candidate = by.place(std::move(order), now.bytes + tolerance, now, to);
     if (!candidate) continue;
     now = std::move(*candidate);
     if (now.bytes < best.bytes) best = now;
@@ -310,14 +374,14 @@ attempt lowered(attempt now, byte_count goal, const task& t, placer& by, std::si
 attempt searched(const task& t, byte_count goal) {
   placer by(t);
   const std::vector<attempt> all = sorted_attempts(t, by);
-  std::size_t count = 0;
-  for (const shape& b : t.blocks) count += b.pieces.size();
+  std::size_t pieces = 0;
+  for (const shape& b : t.blocks) pieces += b.pieces.size();
   const std::size_t tries =
-      std::min(most_comparisons / (count * count + 1) / all.size() / rounds, most_tries);
+      std::min(most_comparisons / (pieces * t.blocks.size() + 1) / all.size() / rounds, most_tries);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   attempt best = all[0];
   for (std::size_t i = 0; i < rounds * all.size() && best.bytes > goal; ++i) {
-    attempt candidate = lowered(all[i % all.size()], goal, t, by, tries, dice);
+    attempt candidate = lowered(all[i % all.size()], goal, by, tries, dice);
     if (candidate.bytes < best.bytes) best = std::move(candidate);
   }
   return best;
@@ -352,12 +416,15 @@ prepared prepare(std::span<const block> blocks) {
       p.which.push_back(i);
     }
   }
-  for (const std::size_t i : p.which) p.others.blocks.push_back(std::move(shapes[i]));
+  for (const std::size_t i : p.which) {
+    p.others.all_single = p.others.all_single && shapes[i].is_single;
+    p.others.blocks.push_back(std::move(shapes[i]));
+  }
   return p;
 }
 
 packing finished(prepared&& p, const attempt& a) {
-  for (std::size_t k = 0; k < p.which.size(); ++k) p.result.offset[p.which[k]] = a.offset[k];
+  for (const spot& s : a.placed) p.result.offset[p.which[s.which]] = static_cast<byte_count>(s.at);
   p.result.bytes = a.bytes;
   return std::move(p.result);
 }
