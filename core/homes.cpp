@@ -19,10 +19,10 @@ homes homes_of(const graph& g, const memory_plan& plan, const lifetime_table& ta
       all.pinned[t] = all.pinned_bytes;
       all.pinned_bytes += round_up(bytes_of(g.tensors[t]), arena_alignment);
     }
-    const auto place = [&](std::uint32_t action) -> address {
+    const auto place = [&](std::uint32_t now) -> address {
       if (pinned) return {space::pinned, all.pinned[t]};
       const auto l = std::ranges::find_if(table.of_tensor[t], [&](std::uint32_t i) {
-        return table.all[i].begin <= action && action < table.all[i].end;
+        return table.all[i].begin <= now && now < table.all[i].end;
       });
       if (l == table.of_tensor[t].end()) return {};
       return {home == residence::managed ? space::managed : space::device, at.offset[*l]};

@@ -89,10 +89,10 @@ std::uint64_t residency::most_blocks() const {
   return resident_blocks.empty() ? 0 : *std::ranges::max_element(resident_blocks);
 }
 
-std::int32_t residency::giver_of_room(std::size_t action, std::uint64_t capacity) const {
-  if (changes[action].fresh.empty() || resident_blocks[action] > capacity) return -1;
-  std::uint64_t spare = capacity - resident_blocks[action];
-  for (std::size_t k = action; k-- > 0;) {
+std::int32_t residency::giver_of_room(std::size_t at, std::uint64_t capacity) const {
+  if (changes[at].fresh.empty() || resident_blocks[at] > capacity) return -1;
+  std::uint64_t spare = capacity - resident_blocks[at];
+  for (std::size_t k = at; k-- > 0;) {
     if (changes[k].freed > spare) return static_cast<std::int32_t>(k);
     spare -= changes[k].freed;
   }
