@@ -15,7 +15,7 @@ def script():
 
     def run(name, *arguments):
         return subprocess.run([sys.executable, str(ROOT / "plots" / name), *map(str, arguments)],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True)
 
     return run
 
@@ -28,6 +28,6 @@ def umbench():
         pytest.skip("UMBENCH does not name a binary")
 
     def run(*arguments):
-        return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+        return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True)
 
     return run

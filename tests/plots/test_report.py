@@ -39,7 +39,7 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     path = synthetic.write(folder / "study.jsonl", mixed_study())
     done = subprocess.run(["/usr/bin/python3", conftest.ROOT / "plots/report.py", path, "--out", folder / "out"],
-                          capture_output=True, text=True, timeout=240, check=False)
+                          capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "out", (folder / "out/index.html").read_text(encoding="utf-8")
 
@@ -202,7 +202,7 @@ def test_a_browser_without_a_network_shows_it(report, tmp_path):
     def rows_in_colour(page):
         shot = page.with_suffix(".png")
         done = subprocess.run([*command, "--window-size=1200,6000", f"--screenshot={shot}", page.as_uri()],
-                              capture_output=True, text=True, timeout=120, check=False)
+                              capture_output=True, text=True, check=False)
         assert done.returncode == 0 and "ERR_" not in done.stderr, done.stderr
         pixels = matplotlib.image.imread(shot)[:, :, :3]
         assert pixels.shape[:2] == (6000, 1200)

@@ -22,7 +22,7 @@ def run(tmp_path):
         command = [*python, str(conftest.ROOT / SCRIPTS[name]), *map(os.fsdecode, arguments)]
         if shell:
             command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
-        return subprocess.run(command, capture_output=True, cwd=tmp_path, check=False, timeout=600,
+        return subprocess.run(command, capture_output=True, cwd=tmp_path, check=False,
                               env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | environment)
 
     return start
