@@ -94,7 +94,7 @@ class lowering {
     s.home = plan_.home[x.what];
     const std::vector<std::uint32_t> cells = cells_of(x.what, x.part);
     if (s.home == residence::managed) {
-      s.call_bytes = eviction_call_bytes;
+      s.call_bytes = p_.on.uvm.eviction_call_bytes;
       for (const range& r : managed_.owned(x.what, x.part, index())) s.moves.push_back({r, 0});
       s.needed = !s.moves.empty();
       if (!s.needed) return;

@@ -1,6 +1,7 @@
 #include "core/planner.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace um {
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
@@ -17,6 +18,11 @@ op_cost cost_of(const graph& g, const profile& costs, const machine& on, const s
 
 op_cost cost_of(const problem& p, const compute& c) {
   return cost_of(p.network, p.costs, p.on, p.cost_of_slice, c);
+}
+
+std::string_view to_text(family f) {
+  constexpr std::array<std::string_view, 3> names{"device", "explicit", "managed"};
+  return names.at(static_cast<std::size_t>(f));
 }
 
 const strategy* find(std::span<const strategy> table, std::string_view name) {

@@ -66,12 +66,23 @@ struct knob {
 
 using planner = std::function<memory_plan(const problem&)>;
 
+// How a strategy keeps data that the device has no room for.
+//   device     nothing ever leaves the device
+//   explicit_  in pinned host memory, moved by copies that the plan makes
+//   managed    in managed memory, moved by the driver, with or without hints
+enum class family : std::uint8_t { device, explicit_, managed };
+std::string_view to_text(family f);
+
+// All that anybody asks about a strategy.
 struct strategy {
   std::string name, summary;
-  planner plan;
+  planner plan = {};
   packer placed_by = packers::searched;
-  std::vector<knob> knobs;
+  std::vector<knob> knobs = {};
   bool same_bits = true;  // as `device`; false: sums in another order, so equal to rounding only
+  family kind = family::explicit_;
+  bool keeps_budget = true;  // refuses where it cannot; false: lowering refuses its plan there
+  std::string source = {};   // the paper that it follows; "": none
 };
 
 // nullptr if there is no such row.

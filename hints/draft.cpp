@@ -10,6 +10,10 @@
 namespace um {
 namespace {
 
+// Of the budget: policy, the same on every machine. An input is worth a twin from a twentieth on; what slices
+// must move as a whole may take a tenth.
+constexpr byte_count share_of_large_input = 20, share_moved_whole = 10;
+
 std::vector<tensor_id> operands_of(const op& o) {
   std::vector<tensor_id> all = o.in;
   all.insert(all.end(), o.out.begin(), o.out.end());
@@ -122,14 +126,14 @@ class drafter {
     });
     return used && fills_blocks(g_.tensors[t]) && moves_in_parts(t) &&
            (use == role::activation || use == role::activation_gradient ||
-            (use == role::input && (!which.roles.empty() || um::bytes_of(g_.tensors[t]) > p_.budget / 20)));
+            (use == role::input && (!which.roles.empty() || um::bytes_of(g_.tensors[t]) > p_.budget / share_of_large_input)));
   }
 
   // What slices go over moves as a whole for each of them where no parts of it are whole blocks: that much
   // room there must be.
   bool moves_in_parts(tensor_id t) const {
     const std::uint32_t slices = cells_[t].count();
-    return slices == 1 || um::bytes_of(g_.tensors[t]) <= p_.budget / 10 ||
+    return slices == 1 || um::bytes_of(g_.tensors[t]) <= p_.budget / share_moved_whole ||
            parts_to_leave(g_.tensors[t], residence::twinned, slices, managed_block) > 1;
   }
 

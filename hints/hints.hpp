@@ -18,4 +18,7 @@ std::span<const strategy> hints();
 // Throws infeasible if an operator's operands exceed that.
 memory_plan plan_hints(const hint_strategy& s, const problem& p);
 
+// A row for tables of strategies, which holds the rules.
+strategy strategy_of(hint_strategy s);
+
 }  // namespace um

@@ -18,7 +18,7 @@ constexpr packer placed_by = packers::searched;
 // Of the time before, for a number to be changed: less is within what such times are off by.
 constexpr nanoseconds worth_permille = 995;
 
-// The numbers that a search changes.
+// The numbers that a search changes. Where it begins and what it tries is policy, not what some machine takes.
 struct setting {
   byte_count part_bytes = 64 * MiB;
   std::int64_t cut_percent = 25;     // of the budget that one operator's activations may take

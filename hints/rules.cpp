@@ -4,8 +4,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "hints/hints.hpp"
-
 namespace um {
 namespace {
 
@@ -40,7 +38,7 @@ std::optional<std::string> defect_of(const hint_rule& r) {
 
 // The value that all rules with this member share; nothing if they differ or there are none.
 template <class Rule, class Counts>
-std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::* member, Counts&& counts) {
+std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::*member, Counts&& counts) {
   std::optional<std::int64_t> value;
   for (const hint_rule& r : s.rules) {
     const auto* one = std::get_if<Rule>(&r.what);
@@ -119,14 +117,6 @@ hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
     if (auto* t = std::get_if<search_rule>(&r.what); t && trials != knobs.end()) t->trials = trials->second;
   }
   return s;
-}
-
-strategy strategy_of(hint_strategy s) {
-  const bool cuts = std::ranges::any_of(
-      s.rules, [](const hint_rule& r) { return std::holds_alternative<cut_rule>(r.what); });
-  strategy row{s.name, s.summary, nullptr, packers::searched, knobs_of(s), !cuts};
-  row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };
-  return row;
 }
 
 std::string_view to_text(tensor_use use) {

@@ -128,9 +128,6 @@ hint_strategy without(hint_strategy s, std::string_view rule);
 std::vector<knob> knobs_of(const hint_strategy& s);
 hint_strategy with_knobs(hint_strategy s, const knob_values& knobs);
 
-// A row for tables of strategies, which holds the rules.
-strategy strategy_of(hint_strategy s);
-
 std::string_view to_text(tensor_use use);
 std::string_view to_text(operand_side side);
 std::string_view to_text(look_ahead unit);

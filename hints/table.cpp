@@ -1,4 +1,5 @@
 // The named strategies: what each of them is, as rules.
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -135,6 +136,18 @@ std::span<const strategy> hints() {
     return all;
   }();
   return rows;
+}
+
+strategy strategy_of(hint_strategy s) {
+  const bool cuts = std::ranges::any_of(
+      s.rules, [](const hint_rule& r) { return std::holds_alternative<cut_rule>(r.what); });
+  strategy row{.name = s.name,
+               .summary = s.summary,
+               .knobs = knobs_of(s),
+               .same_bits = !cuts,
+               .kind = family::managed};
+  row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };
+  return row;
 }
 
 }  // namespace um

@@ -249,11 +249,6 @@ class timetable {
   std::uint64_t held_ = 0, capacity_ = 0;
 };
 
-// What the simulator leaves out. With these, plans for VGG-16, batch 256, fp32, on an H200, of 404 to 1376
-// slices and 5 to 15 GB of copies, come out within 4 % of what they took (docs/hints.md).
-constexpr nanoseconds slice_ns = 20'000;  // beyond a launch; each part that a twin copies pays it too
-constexpr nanoseconds toll_percent = 3;
-
 nanoseconds time_of_copies(const machine& on, const execution_plan& steps) {
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
@@ -268,7 +263,8 @@ profile beside_copies(const problem& p, nanoseconds copies) {
   nanoseconds all = 0;
   for (const op_cost& c : p.costs) all += c.time;
   profile slower = p.costs;
-  const nanoseconds per_million = all == 0 ? 0 : copies * toll_percent * 10'000 / all;
+  const auto percent = static_cast<nanoseconds>(p.on.beside_copy_percent);
+  const nanoseconds per_million = all == 0 ? 0 : copies * percent * 10'000 / all;
   for (op_cost& c : slower) c.time += c.time * per_million / 1'000'000;
   return slower;
 }
@@ -282,7 +278,7 @@ memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, pack
 nanoseconds expected_time(const problem& p, const memory_plan& plan, packer how) {
   const execution_plan steps = lower(p, plan, how);
   machine on = p.on;
-  on.launch_ns += slice_ns;
+  on.launch_ns += on.slice_ns;
   const profile costs = beside_copies(p, time_of_copies(p.on, steps));
   return simulate({p.network, steps, on, costs}, 3, false).back().duration;
 }

@@ -62,10 +62,4 @@ repetition timed_on(cudaStream_t stream, const std::function<void()>& issue);
 // "64KiB": for names.
 std::string in_name(byte_count bytes);
 
-struct family {
-  std::string_view name, summary;
-  std::vector<measurement> (*cases)(const device_facts&);
-};
-std::span<const family> families();
-
 }  // namespace um::measure

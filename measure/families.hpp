@@ -3,6 +3,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/graph.hpp"
@@ -10,6 +12,13 @@
 #include "measure/cases.hpp"
 
 namespace um::measure {
+
+// Cases that are told and measured together.
+struct family {
+  std::string_view name, summary;
+  std::vector<measurement> (*cases)(const device_facts&);
+};
+std::span<const family> families();
 
 std::vector<measurement> allocation_cases(const device_facts& on);
 std::vector<measurement> link_cases(const device_facts& on);

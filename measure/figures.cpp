@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "core/machine.hpp"
 #include "measure/calibration_sizes.hpp"
 
 namespace um::measure {
@@ -15,10 +16,12 @@ namespace {
 constexpr double of(byte_count n) {
   return static_cast<double>(n);
 }
-// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count]. CUPTI counts on an H200:
-// 1024 pages, each asked for by one thread, take 8 to 11 batches; and where one page of every granule
-// of a block is asked for, 18 of 32 come by that and the others along with them.
-constexpr double full_batch = 256, faults_of_page = 2, most_asked_of_block = 17, granules_in_block = 32;
+// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
+constexpr double full_batch = 256, granules_in_block = 32;
+// What no measurement here tells is as in a machine whose file does not say (core/machine.hpp).
+constexpr uvm_costs fitted{};
+constexpr double faults_of_page = static_cast<double>(fitted.faults_of_page);
+constexpr double most_asked_of_block = static_cast<double>(fitted.sparse_granules);
 
 constexpr double blocks_in(byte_count bytes) {
   return of(bytes / managed_block);

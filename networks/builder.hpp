@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "networks/catalogue.hpp"
+#include "networks/spec.hpp"
 
 namespace um {
 

@@ -2,7 +2,7 @@
 // and whose knobs are complete and in range.
 #pragma once
 
-#include "networks/catalogue.hpp"
+#include "networks/spec.hpp"
 
 namespace um {
 

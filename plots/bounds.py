@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from results import load  # noqa: E402
 from table import as_markdown, as_text  # noqa: E402
 
-EXPLICIT = ("device", "device_sliced", "swap_all")
 BYTES = {"f32": 4, "bf16": 2, "u8": 1, "i32": 4}
 
 
@@ -111,7 +110,7 @@ def table(group, cells, limits, markdown):
     for ratio in sorted({cell["ratio"] for cell in cells if cell["ratio"] and cell["ratio"] > 1}):
         here = [cell for cell in cells if cell["ratio"] == ratio]
         timed = [(load.steady_ns(cell), cell["strategy"], cell) for cell in here
-                 if load.steady_ns(cell) and cell["strategy"] not in EXPLICIT]
+                 if load.steady_ns(cell) and load.family_of(cell) == "managed"]
         if timed:
             time, name, best = min(timed, key=lambda each: each[:2])
             rows.append(_row(ratio, time, name, best, dict((n, t) for t, n, _ in timed).get("managed"), limits))

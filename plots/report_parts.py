@@ -99,7 +99,9 @@ def verdict(group, cells, baseline):
     tight = [ratio for ratio in sorted(at) if ratio > 1]
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
         sentences.append(_at_ratio(ratio, at[ratio]))
-    sentences += _harm({ratio: at[ratio] for ratio in tight})
+    hints = {label for label, line in found.items() if load.family_of(line[0]) == "managed"} - {"managed"}
+    sentences += _harm({ratio: {label: at[ratio][label] for label in hints & set(at[ratio])} for ratio in tight},
+                       {ratio: at[ratio].get("managed") for ratio in tight})
     beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(at))
     beyond = [ratio for ratio in beyond if ratio > max([1, *at])]
     if beyond:
@@ -132,13 +134,13 @@ def _at_ratio(ratio, over):
     return text + "."
 
 
-def _harm(at):
-    """Of {ratio: {label: slowdown}}: which hints make plain managed memory slower, where and by how much."""
+def _harm(at, plain):
+    """Of {ratio: {label: slowdown}} of hints and {ratio: slowdown} of none: which make it slower, where and by how much."""
     found = {}
     for ratio, over in at.items():
         for label in over:
-            if label.startswith("managed_") and over[label] > LITTLE * over.get("managed", float("inf")):
-                found.setdefault(label, {})[ratio] = over[label] / over["managed"]
+            if over[label] > LITTLE * (plain[ratio] or float("inf")):
+                found.setdefault(label, {})[ratio] = over[label] / plain[ratio]
     return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listed([f'{ratio:g}' for ratio in times])}: "
             f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
             for label, times in sorted(found.items())]

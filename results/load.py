@@ -115,6 +115,14 @@ def steady_ns(record):
     return statistics.median(samples[1:] or samples)
 
 
+def family_of(record):
+    """"device", "explicit" or "managed": how its strategy keeps what the device has no room for. Files written before
+    records said so tell it by their managed memory."""
+    if record.get("family"):
+        return record["family"]
+    return "managed" if record.get("rules") or record["memory"]["managed_arena_bytes"] else "explicit"
+
+
 def group_of(record):
     return Group(
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "simulator/managed_memory.hpp"
-#include "simulator/step_cost.hpp"
+#include "simulator/simulated_run.hpp"
 
 namespace um {
 

@@ -8,15 +8,8 @@ namespace {
 
 constexpr byte_count counted_bytes = 128;  // one access, as the GPU counts them
 
-// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count]. On an H200, CUPTI
-// counts 114 to 128 pages a batch where each is asked for by a thread of its own, so two faults a page;
-// and where a page of every granule of a block is asked for, half of the granules and one or two more by
-// that, the others along with them.
-constexpr unsigned full_batch = 256, faults_of_page = 2, most_asked_of_block = 17;
-
-// Pages that fault in no order leave the CPU's mapping of a block in about eight runs, as timed on an
-// H200: a read of mapped data against unmapped data, by the cost of one run.
-constexpr unsigned granules_of_run = 4;
+// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
+constexpr unsigned full_batch = 256;
 
 // Every stride-th granule of the block, counted from granule `origin` of block `first`.
 granule_set strided(std::uint32_t id, std::uint32_t first, unsigned origin, unsigned stride) {
@@ -87,7 +80,8 @@ managed_traffic managed_memory::touch(range r, access_mode mode, touch_pattern h
       ++id;
       continue;
     }
-    const unsigned of_block = how.sparse ? most_asked_of_block : granules_per_block;
+    const unsigned of_block =
+        how.sparse ? static_cast<unsigned>(prices_.of().sparse_granules) : granules_per_block;
     const granule_set asked = first_of(missing, std::min(most - waiting, of_block));
     batch_.push_back({id, asked});
     waiting += count(asked);
@@ -107,14 +101,16 @@ managed_traffic managed_memory::touch(range r, access_mode mode, touch_pattern h
 
 unsigned managed_memory::most_of_batch(touch_pattern how) const {
   if (how.one_by_one) return 1;
-  return how.sparse ? full_batch / faults_of_page : static_cast<unsigned>(prices_.of().batch_granules);
+  const uvm_costs& costs = prices_.of();
+  return how.sparse ? full_batch / static_cast<unsigned>(costs.faults_of_page)
+                    : static_cast<unsigned>(costs.batch_granules);
 }
 
 // A streaming kernel fills a batch with the faults of batch_granules.
 nanoseconds managed_memory::fetching(unsigned granules, touch_pattern how) const {
   const uvm_costs& costs = prices_.of();
   if (how.one_by_one) return costs.fault_ns * granules;
-  if (how.sparse) return costs.fault_ns * granules * faults_of_page;
+  if (how.sparse) return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
   return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
 }
 
@@ -180,13 +176,14 @@ void managed_memory::service_in_place(const fault& f, operation& now) {
 }
 
 void managed_memory::make_resident(std::uint32_t id, granule_set want, bool keeps_host,
-                                   byte_count managed_traffic::* cause, operation& now) {
+                                   byte_count managed_traffic::*cause, operation& now) {
   entry& b = entries_[id];
   take_chunk(id, now);
   if (!b.visited && b.host_pages != 0) now.clock.work(prices_.of().first_visit_ns);
   b.visited = true;
   const granule_set mapped = keeps_host ? 0 : want & b.host_mapped;
-  const unsigned scattered = now.in_no_order ? count(mapped) / granules_of_run : 0;
+  const unsigned scattered =
+      now.in_no_order ? count(mapped) / static_cast<unsigned>(prices_.of().unmap_run_granules) : 0;
   now.clock.work(prices_.of().host_unmap_ns * std::max(runs_in(mapped), scattered));
   b.host_mapped &= ~mapped;
   const granule_set copied = want & b.host & ~b.device, appears = want & ~(b.host | b.device);

@@ -128,8 +128,13 @@ void managed_memory::advise(range r, advice hint) {
 
 void managed_memory::take_chunk(std::uint32_t id, operation& now) {
   entry& b = entries_[id];
-  const bool left = b.device == 0 && b.host != 0;  // as timed on an H200: it pays like a new block
-  if (b.in == list::none || left) now.clock.work(prices_.of().chunk_ns);
+  const uvm_costs& costs = prices_.of();
+  const bool left = b.device == 0 && b.host != 0;
+  if (b.in == list::none) {
+    now.clock.work(costs.chunk_ns);
+  } else if (left) {
+    now.clock.work(costs.chunk_ns * static_cast<nanoseconds>(costs.chunk_again_percent) / 100);
+  }
   if (b.in != list::none) return;
   b.clean_chunk = held_ < capacity_;
   if (!b.clean_chunk) evict_one(now);

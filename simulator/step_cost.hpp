@@ -3,22 +3,11 @@
 
 #include <cstdint>
 
-#include "core/lower.hpp"
-#include "core/machine.hpp"
-#include "core/planner.hpp"
 #include "core/trace.hpp"
 #include "simulator/managed_memory.hpp"
+#include "simulator/simulated_run.hpp"
 
 namespace um {
-
-// A plan on a machine. Holds references: the four values must outlive it.
-struct simulated_run {
-  const graph& network;
-  const execution_plan& plan;
-  const machine& on;
-  const profile& costs;
-  slice_costs cost_of_slice = {};  // not set: as cost_of() (core/planner.hpp) says
-};
 
 // `alone`: time with no other transfer in the way. `link_bytes_per_s`: the rate at which the step
 // uses the link for all of that time, 0 if it does not.

@@ -52,7 +52,7 @@ def gaps_by_kind(engines, ceilings, precision, network):
 
 
 def _without_slice(op):
-    return re.sub(r" \[batch \d+/\d+\]$", "", op)
+    return re.sub(r" \[[^\[\]]*\]$", "", op)
 
 
 def _below(row):

@@ -5,6 +5,7 @@
 #include "harness/commands/ablation.hpp"
 #include "harness/commands/cells.hpp"
 #include "harness/commands/trials.hpp"
+#include "harness/json/rules_file.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "hints/hints.hpp"
@@ -12,27 +13,27 @@
 namespace um {
 namespace {
 
-experiment setting_of(const ablate_options& o) {
+cell setting_of(const ablate_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) what.strategy = "managed";
-  return completed(experiment_of(what));
+  return on_machine(completed(experiment_of(what)), machines);
 }
 
 // The set from which rules are left out, if the user names one.
-std::optional<hint_strategy> given_set(const ablate_options& o, const experiment& e) {
+std::optional<hint_strategy> given_set(const ablate_options& o, const cell& c) {
   if (o.what.strategy.empty()) return std::nullopt;
-  const auto rules = e.rules ? e.rules : rules_named(e.strategy);
+  const auto& rules = c.how->rules;
   if (!rules || rules->rules.empty()) {
     throw input_error(fmt::format(
-        "strategy {} has no rules that could be left out; see `umbench list strategies`", e.strategy));
+        "strategy {} has no rules that could be left out; see `umbench list strategies`", c.what.strategy));
   }
-  hint_strategy set = with_knobs(*rules, e.strategy_knobs);
+  hint_strategy set = with_knobs(*rules, c.what.strategy_knobs);
   return set == *rules ? set : with_digest(std::move(set));
 }
 
-std::vector<experiment> named_ones(const experiment& setting) {
-  std::vector<experiment> all;
-  for (const hint_strategy& s : hint_table()) all.push_back(with_strategy(setting, s.name));
+std::vector<cell> named_ones(const cell& setting) {
+  std::vector<cell> all;
+  for (const hint_strategy& s : hint_table()) all.push_back(with_strategy(setting, strategy_named(s.name)));
   return all;
 }
 
@@ -48,16 +49,15 @@ const hint_strategy* fastest_of(const std::vector<record>& records) {
 }  // namespace
 
 int ablate_command(const ablate_options& options) {
-  const experiment setting = setting_of(options);
-  std::optional<hint_strategy> set = given_set(options, setting);
   const auto machines = machines_in(options.what.machines);
-  const std::vector<cell> one{cell_of(setting, machines)};
-  const std::size_t jobs = jobs_of(options.jobs);
+  cell setting = setting_of(options, machines);
+  std::optional<hint_strategy> set = given_set(options, setting);
+  const std::size_t jobs = jobs_of(options.jobs, true);
   signal_watch signals;
-  const environment here = environment_for(one, signals);
+  const environment here = environment_for(std::span(&setting, 1), machines, options.what.like, signals);
   const std::string out = options.out.empty() ? "ablation.jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
-  trials runs(machines, file, here, signals, jobs);
+  trials runs(file, here, signals, jobs);
   const auto stopped = [&] {
     const int stop = signals.stop_signal().value_or(0);
     fmt::print(stderr, "umbench: stopped by {}; go on with the same command and --resume\n",
@@ -73,8 +73,8 @@ int ablate_command(const ablate_options& options) {
     set = *best;
   }
   const ablation_plan plan = ablation_of(*set);
-  std::vector<experiment> what;
-  for (const hint_strategy& s : strategies_of(plan)) what.push_back(with_strategy(setting, s));
+  std::vector<cell> what;
+  for (const hint_strategy& s : strategies_of(plan)) what.push_back(with_strategy(setting, chosen(s)));
   const auto records = runs.run(what, "the rules of " + set->name);
   if (!records) return stopped();
   fmt::print("{}: {}", setting_text(setting), ablation_text(*named, plan, *records));

@@ -8,6 +8,8 @@
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
+#include "harness/process/collect.hpp"
 #include "harness/process/gpu.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -60,27 +62,43 @@ void print_figures(const measure::figures& found) {
   for (const std::string& note : found.notes) fmt::print("note: {}\n", note);
 }
 
+machine named(machine m, std::string name) {
+  m.name = std::move(name);
+  return m;
+}
+
+// Whose figures stand for those that are not measured.
+const machine& base_for(const std::string& gpu, const std::vector<machine>& machines,
+                        const std::string& like) {
+  if (!like.empty()) return machine_named(machines, like);
+  if (const machine* akin = machine_like(machines, gpu)) return *akin;
+  throw input_error(fmt::format(
+      "there is no machine file of {}; name one by --like whose figures stand for what is not measured",
+      gpu));
+}
+
 }  // namespace
 
 int calibrate_command(const calibrate_options& o) {
   const int device = device_of(o.backend);
-  const std::string like = o.like.empty() ? "h200" : o.like;
-  machine made = machine_named(machines_in(o.machines), like);
-  made.name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
-  machine_from_json(to_json(made), "--name " + made.name);  // refuses what cannot be a machine's name
+  const auto machines = machines_in(o.machines);
+  machine made = machine_named(machines, o.like.empty() ? standard_machine : o.like);
+  const std::string name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
+  machine_from_json(to_json(named(made, name)), "--name " + name);  // refuses what cannot be a machine's name
   require_folder("--out", o.out);
   require_folder("--samples", o.samples);
   try {
     const environment here = collect_environment(probe_gpu(device));
+    const machine& base = base_for(here.gpu->name, machines, o.like);
     measure::calibration found = calibrate_gpu(device, progress_lines());
     if (here.host.memory_bytes) {
       const auto bytes = static_cast<double>(*here.host.memory_bytes);
       found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
     }
-    made = with_figures(std::move(made), found.found.by_name);
+    made = with_figures(named(base, name), found.found.by_name);
     made.estimated.insert(made.estimated.end(), found.found.inferred.begin(), found.found.inferred.end());
     made.calibrated = true;
-    made.source = source_of(here, like);
+    made.source = source_of(here, base.name);
     write_file(o.out, to_json(made, found));
     if (!o.samples.empty()) write_file(o.samples, to_json(found.raw));
     print_figures(found.found);

@@ -6,10 +6,13 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <set>
+#include <map>
+#include <thread>
 
+#include "harness/json/machines.hpp"
+#include "harness/json/rules_file.hpp"
+#include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/records/environment.hpp"
 #include "harness/records/numbers.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
@@ -65,6 +68,23 @@ network_spec network_of(const experiment_options& o) {
   return n;
 }
 
+const machine& figures_for(const std::string& gpu, const std::vector<machine>& machines,
+                           const std::string& like) {
+  if (!like.empty()) return machine_named(machines, like);
+  const machine* akin = machine_like(machines, gpu);
+  return akin != nullptr ? *akin : machine_named(machines, standard_machine);
+}
+
+void say_whose_figures(const std::string& gpu, const std::vector<machine>& machines,
+                       const std::string& like) {
+  if (!like.empty() || machine_like(machines, gpu) != nullptr) return;
+  fmt::print(
+      stderr,
+      "umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
+      "make its own by `umbench calibrate` and give its folder by --machines\n",
+      gpu, standard_machine);
+}
+
 }  // namespace
 
 experiment experiment_of(const experiment_options& o) {
@@ -102,31 +122,41 @@ std::vector<machine> machines_in(const std::string& folder) {
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
 }
 
-cell cell_of(experiment completed, const std::vector<machine>& machines) {
-  const backend_name backend = parse_backend(completed.backend);
-  cell work;
-  work.what = std::move(completed);
-  if (backend.simulated) work.on = machine_named(machines, backend.machine);
+cell on_machine(cell work, const std::vector<machine>& machines) {
+  if (work.where.simulated) work.on = machine_named(machines, work.where.machine);
   return work;
 }
 
-environment environment_for(std::span<const cell> cells, signal_watch& signals) {
-  std::set<int> devices;
-  for (const cell& c : cells) {
-    const backend_name backend = parse_backend(c.what.backend);
-    if (!backend.simulated) devices.insert(backend.device);
+environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
+                            const std::string& like, signal_watch& signals) {
+  std::map<int, gpu_facts> gpus;
+  for (cell& c : cells) {
+    if (c.where.simulated) continue;
+    const int device = c.where.device;
+    if (!gpus.contains(device)) {
+      gpus.emplace(device, ask_for_gpu(signals, device));
+      say_whose_figures(gpus.at(device).name, machines, like);
+    }
+    c.on = figures_for(gpus.at(device).name, machines, like);
   }
-  std::optional<gpu_facts> gpu;
-  for (const int device : devices) {
-    gpu_facts facts = ask_for_gpu(signals, device);
-    if (!gpu) gpu = std::move(facts);
-  }
-  return collect_environment(std::move(gpu));
+  return collect_environment(gpus.empty() ? std::nullopt : std::optional(gpus.begin()->second));
 }
 
 bool all_simulated(std::span<const cell> cells) {
-  return std::all_of(cells.begin(), cells.end(),
-                     [](const cell& c) { return parse_backend(c.what.backend).simulated; });
+  return std::ranges::all_of(cells, [](const cell& c) { return c.where.simulated; });
+}
+
+std::size_t jobs_of(const std::string& option, bool simulated) {
+  constexpr std::int64_t most_jobs = 1024;
+  if (option.empty()) return simulated ? std::max(1U, std::thread::hardware_concurrency()) : 1;
+  const auto jobs = static_cast<std::size_t>(whole_number("--jobs", option, 1, most_jobs));
+  if (jobs > 1 && !simulated) {
+    throw input_error(
+        fmt::format("--jobs {}: cells on a GPU run one at a time, or they would disturb each other's times; "
+                    "drop --jobs",
+                    jobs));
+  }
+  return jobs;
 }
 
 void write_file(const std::string& path, const std::string& text) {

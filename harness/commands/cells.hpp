@@ -7,25 +7,30 @@
 
 #include "harness/commands/commands.hpp"
 #include "harness/process/child.hpp"
+#include "harness/records/cell.hpp"
 #include "harness/records/environment.hpp"
-#include "harness/records/experiment.hpp"
 
 namespace um {
 
-// Not completed yet. Throws input_error naming the option.
+// As the user gave it. Throws input_error naming the option.
 experiment experiment_of(const experiment_options& options);
 
 // "" names no folder.
 std::vector<machine> machines_in(const std::string& folder);
 
 // With the machine of a simulated backend. Throws input_error for an unknown one.
-cell cell_of(experiment completed, const std::vector<machine>& machines);
+cell on_machine(cell work, const std::vector<machine>& machines);
 
-// The environment of these cells. Asks for a GPU only if one of them wants one; throws input_error
-// if it is not there.
-environment environment_for(std::span<const cell> cells, signal_watch& signals);
+// The environment of these cells. Asks for a GPU only if one of them wants one; throws input_error if it is
+// not there. Those for a GPU learn whose figures planners go by: of machine `like`, or, where that is "", of
+// the GPU's kind. Where there is no such file it says on standard error whose stand in.
+environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
+                            const std::string& like, signal_watch& signals);
 
 bool all_simulated(std::span<const cell> cells);
+
+// Cells that run at a time; if not given, one a core, of a GPU's one. Throws input_error.
+std::size_t jobs_of(const std::string& option, bool simulated);
 
 // Writes a whole file, or throws input_error. "-" is standard output.
 void write_file(const std::string& path, const std::string& text);

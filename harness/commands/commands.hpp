@@ -16,7 +16,7 @@ struct experiment_options {
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
   std::vector<std::string> without;
   bool sgd = false, timeline = false, allow_native = false, times_only = false;
-  std::string machines;
+  std::string machines, like;
 };
 
 struct run_options {
@@ -38,6 +38,10 @@ struct merge_options {
   std::string out;
 };
 
+struct list_options {
+  std::string what, machines;  // what "": everything
+  bool json = false;
+};
 struct env_options {
   std::string machine, machines;
   bool json = false;
@@ -48,7 +52,7 @@ struct calibrate_options {
 
 struct tune_options {
   experiment_options what;  // strategy "": begin with all of them
-  std::string out, trials, best, like, jobs;
+  std::string out, trials, best, jobs;
   bool resume = false;
 };
 struct ablate_options {
@@ -62,7 +66,7 @@ struct validate_options {
   std::string machine, machines;
 };
 
-int list_command(const std::string& what, const std::string& machines_folder);  // what "": everything
+int list_command(const list_options& options);
 int env_command(const env_options& options);
 int plan_command(const plan_options& options);
 int run_command(const run_options& options);

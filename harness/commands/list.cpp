@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "core/figures.hpp"
 #include "harness/commands/cells.hpp"
+#include "harness/json/json.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
@@ -68,17 +70,32 @@ void list_machines(const std::vector<machine>& machines) {
   }
 }
 
+// What a machine file says, and where it comes from.
+void list_figures() {
+  fmt::print("figures of a machine (core/machine.hpp)\n");
+  for (const figure& f : figures()) {
+    fmt::print("  {:<42} {:<12} {}\n", f.name, f.unit, to_text(f.from));
+  }
+}
+
 }  // namespace
 
-int list_command(const std::string& what, const std::string& machines_folder) {
-  const std::vector<std::string> known{"networks", "strategies", "machines"};
+int list_command(const list_options& options) {
+  const std::string& what = options.what;
+  const std::vector<std::string> known{"networks", "strategies", "machines", "figures"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw input_error(unknown_name("list", what, known));
   }
-  const auto machines = machines_in(machines_folder);
+  if (options.json) {
+    if (what != "strategies") throw input_error("--json is for `umbench list strategies`");
+    fmt::print("{}\n", to_json(strategies()));
+    return 0;
+  }
+  const auto machines = machines_in(options.machines);
   if (what.empty() || what == "networks") list_networks();
   if (what.empty() || what == "strategies") list_strategies();
   if (what.empty() || what == "machines") list_machines(machines);
+  if (what == "figures") list_figures();
   return 0;
 }
 

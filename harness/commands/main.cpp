@@ -8,6 +8,7 @@
 #include "harness/commands/commands.hpp"
 #include "harness/commands/scripts.hpp"
 #include "harness/json/record_file.hpp"
+#include "harness/process/flow.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/suggest.hpp"
@@ -29,6 +30,8 @@ CLI::Option& option(CLI::App& command, const char* name, T& value, const char* s
 void add_place(CLI::App& command, experiment_options& o) {
   option(command, "--backend", o.backend, "sim:NAME (a machine file) or cuda:N");
   option(command, "--machines", o.machines, "Folder with more machine files");
+  option(command, "--like", o.like,
+         "Machine whose figures plans for a GPU go by (one of its kind, else h200)");
   command.add_flag("--allow-native-oversubscription", o.allow_native,
                    "Allow mode native, in which driver defects can hang the GPU");
 }
@@ -100,7 +103,8 @@ void add_sweep(CLI::App& app, sweep_options& o) {
   sweep.add_flag("--list", o.list, "Print the cells, run nothing");
   sweep.add_flag("--dry-run", o.dry_run,
                  "Print the cells with the memory and the time that the simulator expects, run nothing");
-  option(sweep, "--like", o.like, "Machine on which cells of a GPU are estimated (h200)");
+  option(sweep, "--like", o.like,
+         "Machine whose figures plans and estimates for a GPU go by (one of its kind, else h200)");
   sweep.add_flag("--times-only", o.times_only, times_only_text);
   sweep.add_flag("--no-preflight", o.no_preflight,
                  "Begin on a GPU without estimating first what fits this host");
@@ -127,7 +131,6 @@ void add_tune(CLI::App& app, tune_options& o) {
   tune.get_option("--strategy")->description("Begin with this one (with every named strategy)");
   option(tune, "--trials", o.trials, "Most strategies to try in the simulator (150)");
   option(tune, "--best", o.best, "How many of them to time on a GPU (4)");
-  option(tune, "--like", o.like, "Machine on which those for a GPU are searched (h200)");
   add_trials(tune, o.what, o.jobs, o.resume);
   option(tune, "--out", o.out, "File for the rules; records go beside it as .jsonl (tuned.json)");
 }
@@ -155,7 +158,7 @@ void add_calibrate(CLI::App& app, calibrate_options& o) {
   option(calibrate, "--out", o.out, "Machine file to write, such as my-gpu.json").required();
   option(calibrate, "--name", o.name, "Name of the machine (the file's name)");
   option(calibrate, "--like", o.like,
-         "Machine whose figures stand, as estimates, for what cannot be measured (h200)");
+         "Machine whose figures stand, as estimates, for what cannot be measured (one of the GPU's kind)");
   option(calibrate, "--machines", o.machines, "Folder with more machine files");
   option(calibrate, "--samples", o.samples, "JSON file for every sample of every measurement");
 }
@@ -169,12 +172,12 @@ void add_merge(CLI::App& app, merge_options& o) {
 void add_validate(CLI::App& app, validate_options& o) {
   CLI::App& validate = *app.add_subcommand("validate", "Simulated beside measured and published figures");
   option(validate, "FILES", o.files, "Measured records (.jsonl), files of figures (.json)").required();
-  option(validate, "--machine", o.machine, "Machine file that stands for the records' GPU (h200)");
+  option(validate, "--machine", o.machine, "Machine file that stands for the records' GPU (one of its kind)");
   option(validate, "--machines", o.machines, "Folder with more machine files");
 }
 
 struct command_line {
-  std::string list_what, list_machines;
+  list_options list;
   env_options env;
   calibrate_options calibrate;
   validate_options validate;
@@ -195,8 +198,9 @@ void describe(CLI::App& app, command_line& c) {
       "input,\n"
       "3 too little data, 128 + N stopped by signal N.");
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
-  option(list, "WHAT", c.list_what, "networks, strategies or machines");
-  option(list, "--machines", c.list_machines, "Folder with more machine files");
+  option(list, "WHAT", c.list.what, "networks, strategies, machines or figures");
+  option(list, "--machines", c.list.machines, "Folder with more machine files");
+  list.add_flag("--json", c.list.json, "Strategies for scripts");
   add_env(app, c.env);
   add_calibrate(app, c.calibrate);
   add_validate(app, c.validate);
@@ -214,7 +218,7 @@ void describe(CLI::App& app, command_line& c) {
 }
 
 int dispatch(const CLI::App& app, const command_line& c) {
-  if (app.got_subcommand("list")) return list_command(c.list_what, c.list_machines);
+  if (app.got_subcommand("list")) return list_command(c.list);
   if (app.got_subcommand("env")) return env_command(c.env);
   if (app.got_subcommand("calibrate")) return calibrate_command(c.calibrate);
   if (app.got_subcommand("validate")) return validate_command(c.validate);
@@ -225,7 +229,7 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("ablate")) return ablate_command(c.ablate);
   if (app.got_subcommand("merge")) return merge_command(c.merge);
   if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.parent, c.probe_device);
-  return run_cell_process(c.parent);
+  return run_cell_process(c.parent, &run_cell);
 }
 
 int fail(int code, std::string_view what) {

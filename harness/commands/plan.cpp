@@ -10,15 +10,15 @@ namespace um {
 
 int plan_command(const plan_options& options) {
   const auto machines = machines_in(options.what.machines);
-  const cell work = cell_of(completed(experiment_of(options.what)), machines);
-  if (!all_simulated(std::span(&work, 1))) {
+  cell work = on_machine(completed(experiment_of(options.what)), machines);
+  if (!work.where.simulated) {
     // Where the GPU is missing, a child says so; only then does this process open it.
     signal_watch signals;
-    environment_for(std::span(&work, 1), signals);
+    environment_for(std::span(&work, 1), machines, options.what.like, signals);
   }
   try {
     const planned made = plan_cell(work);
-    if (!options.graph_out.empty()) write_file(options.graph_out, to_json(made.network));
+    if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.built));
     if (!options.out.empty()) write_file(options.out, to_json(made.file));
     if (options.out != "-" && options.graph_out != "-") fmt::print("{}", summary(made));
     return 0;

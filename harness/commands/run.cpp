@@ -7,6 +7,7 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/process/sweep_runner.hpp"
@@ -52,39 +53,33 @@ cell cell_from_plan(const run_options& options) {
   plan_file plan = plan_from_json(read_file(options.plan), options.plan);
   check_knobs(plan, options.plan);
   experiment_options rest = o;
-  rest.network = plan.network.name;
+  rest.network = plan.network.spec.name;
   rest.strategy = plan.strategy;
   experiment e = experiment_of(rest);
-  e.network = plan.network;
+  e.network = plan.network.spec;
   e.strategy = "plan:" + plan.strategy;
   e.strategy_knobs = plan.strategy_knobs;
   e.ratio = plan.ratio;
   if (!e.ratio) e.budget = plan.budget;
   e.mode = plan.mode;
+  const std::string mode(to_text(plan.mode));
   try {
-    e = completed(std::move(e));
+    return completed(std::move(e), std::move(plan));
   } catch (const input_error& error) {
     throw input_error(fmt::format("{}: the plan was made for mode {}, which cannot run here: {}",
-                                  options.plan, to_text(plan.mode), error.what()));
+                                  options.plan, mode, error.what()));
   }
-  cell work;
-  work.what = std::move(e);
-  work.plan = std::move(plan);
-  return work;
 }
 
-cell cell_for(const run_options& options) {
-  const auto machines = machines_in(options.what.machines);
-  if (options.plan.empty()) return cell_of(completed(experiment_of(options.what)), machines);
-  cell work = cell_from_plan(options);
-  work.on = cell_of(work.what, machines).on;
-  return work;
+cell cell_for(const run_options& options, const std::vector<machine>& machines) {
+  return on_machine(options.plan.empty() ? completed(experiment_of(options.what)) : cell_from_plan(options),
+                    machines);
 }
 
 // The folder, made if it is not there.
 std::string folder_for_values(const std::string& folder, const cell& work) {
   if (folder.empty()) return folder;
-  if (all_simulated(std::span(&work, 1))) {
+  if (work.where.simulated) {
     throw input_error(fmt::format("--values: nothing is computed on {}, so there are no values; use cuda:N",
                                   work.what.backend));
   }
@@ -103,11 +98,12 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
 }  // namespace
 
 int run_command(const run_options& options) {
-  cell work = cell_for(options);
+  const auto machines = machines_in(options.what.machines);
+  cell work = cell_for(options, machines);
   work.values = folder_for_values(options.values, work);
   work.times_only = options.what.times_only;
   signal_watch signals;
-  const environment here = environment_for(std::span(&work, 1), signals);
+  const environment here = environment_for(std::span(&work, 1), machines, options.what.like, signals);
   std::optional<record_file> file;
   if (!options.out.empty()) file.emplace(options.out, open_mode::resume);
 

@@ -6,6 +6,7 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
 #include "harness/process/preflight.hpp"
 #include "harness/process/sweep_runner.hpp"
 #include "harness/records/numbers.hpp"
@@ -15,10 +16,10 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_jobs = 1024, most_shards = 100'000;
+constexpr std::int64_t most_shards = 100'000;
 
 // Every N-th cell, beginning with the I-th, of "I/N".
-std::vector<experiment> shard_of(std::vector<experiment> cells, const std::string& text) {
+std::vector<cell> shard_of(std::vector<cell> cells, const std::string& text) {
   if (text.empty()) return cells;
   const std::size_t slash = text.find('/');
   if (slash == std::string::npos) {
@@ -26,7 +27,7 @@ std::vector<experiment> shard_of(std::vector<experiment> cells, const std::strin
   }
   const std::int64_t of = whole_number("--shard I/N: N", text.substr(slash + 1), 1, most_shards);
   const std::int64_t part = whole_number("--shard I/N: I", text.substr(0, slash), 1, of);
-  std::vector<experiment> mine;
+  std::vector<cell> mine;
   for (std::size_t i = static_cast<std::size_t>(part - 1); i < cells.size();
        i += static_cast<std::size_t>(of)) {
     mine.push_back(std::move(cells[i]));
@@ -35,38 +36,27 @@ std::vector<experiment> shard_of(std::vector<experiment> cells, const std::strin
 }
 
 std::size_t cores() {
-  return std::max(1U, std::thread::hardware_concurrency());
+  return jobs_of("", true);
 }
-
-std::size_t jobs_for(const sweep_options& options, const std::vector<cell>& cells) {
-  const bool simulated = all_simulated(cells);
-  if (options.jobs.empty()) return simulated ? cores() : 1;
-  const auto jobs = static_cast<std::size_t>(whole_number("--jobs", options.jobs, 1, most_jobs));
-  if (jobs > 1 && !simulated) {
-    throw input_error(
-        fmt::format("--jobs {}: cells on a GPU run one at a time, or they would disturb each other's times; "
-                    "drop --jobs",
-                    jobs));
-  }
-  return jobs;
-}
-
-constexpr const char* standard_stand_in = "h200";
 
 // What is expected of the cells, on standard output; the exit code.
-int rehearse(const std::vector<cell>& cells, const machine& stand_in) {
+int rehearse(std::vector<cell> cells, const machine& stand_in) {
+  for (cell& c : cells) {
+    if (!c.where.simulated) c.on = stand_in;
+  }
   signal_watch signals;
-  const auto all = estimates_of(cells, stand_in, cores(), signals);
+  const auto all = estimates_of(cells, cores(), signals);
   if (!all) return 128 + signals.stop_signal().value_or(0);
   fmt::print("{}", preflight_text(*all, stand_in.name, {host_memory_now()}));
   return 0;
 }
 
 // Says what of a GPU's cells cannot fit; throws input_error if none can. False if a stop signal came.
-bool preflight(const std::vector<cell>& cells, machine stand_in, const gpu_facts& gpu,
-               signal_watch& signals) {
-  if (gpu.free_bytes) stand_in.device_bytes = *gpu.free_bytes;
-  const auto all = estimates_of(cells, stand_in, cores(), signals);
+bool preflight(std::vector<cell> cells, const gpu_facts& gpu, signal_watch& signals) {
+  for (cell& c : cells) {
+    if (!c.where.simulated && gpu.free_bytes) c.on->device_bytes = *gpu.free_bytes;
+  }
+  const auto all = estimates_of(cells, cores(), signals);
   if (!all) return false;
   const room here{host_memory_now(), gpu.free_bytes};
   const std::string warning = preflight_warning(*all, here);
@@ -78,7 +68,7 @@ bool preflight(const std::vector<cell>& cells, machine stand_in, const gpu_facts
 }
 
 int print_cells(const std::vector<cell>& cells) {
-  for (const cell& c : cells) fmt::print("{}\n", key_of(c.what));
+  for (const cell& c : cells) fmt::print("{}\n", c.key);
   fmt::print("{} cells\n", cells.size());
   return 0;
 }
@@ -131,19 +121,21 @@ int sweep_command(const sweep_options& options) {
   const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec);
   const auto machines = machines_in(options.machines);
   std::vector<cell> cells;
-  for (experiment& e : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
-    cells.push_back(cell_of(std::move(e), machines));
+  for (cell& c : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
+    cells.push_back(on_machine(std::move(c), machines));
     cells.back().times_only = options.times_only;
   }
-  const std::size_t jobs = jobs_for(options, cells);
+  const bool simulated = all_simulated(cells);
+  const std::size_t jobs = jobs_of(options.jobs, simulated);
   if (options.list) return print_cells(cells);
-  const machine& stand_in = machine_named(machines, options.like.empty() ? standard_stand_in : options.like);
-  if (options.dry_run) return rehearse(cells, stand_in);
+  if (!options.like.empty()) machine_named(machines, options.like);
+  if (options.dry_run) {
+    return rehearse(cells, machine_named(machines, options.like.empty() ? standard_machine : options.like));
+  }
 
   signal_watch signals;
-  const environment here = environment_for(cells, signals);
-  if (!options.no_preflight && !all_simulated(cells) &&
-      !preflight(cells, stand_in, here.gpu.value(), signals)) {
+  const environment here = environment_for(cells, machines, options.like, signals);
+  if (!options.no_preflight && !simulated && !preflight(cells, here.gpu.value(), signals)) {
     return 128 + signals.stop_signal().value_or(0);
   }
   const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;

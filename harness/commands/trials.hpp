@@ -8,38 +8,29 @@
 
 #include "harness/json/record_file.hpp"
 #include "harness/process/child.hpp"
+#include "harness/records/cell.hpp"
 #include "harness/records/environment.hpp"
-#include "harness/records/experiment.hpp"
 
 namespace um {
 
-// The setting with that strategy, by name or as rules, in place of its own. Throws input_error.
-experiment with_strategy(experiment setting, const std::string& name);
-experiment with_strategy(experiment setting, hint_strategy rules);
-
 // The key without the strategy: "vgg16/b256/train/fused/fp32/x2.00/simulated/sim:h200".
-std::string setting_text(const experiment& setting);
+std::string setting_text(const cell& setting);
 
 class trials {
  public:
   // What the file holds already is not run again.
-  trials(const std::vector<machine>& machines, record_file& file, environment here, signal_watch& signals,
-         std::size_t jobs);
+  trials(record_file& file, environment here, signal_watch& signals, std::size_t jobs);
 
   // Their records, in that order; nothing if a stop signal came. Cells on a GPU run one at a time. `why`
   // heads the progress on standard error. Throws append_error.
-  std::optional<std::vector<record>> run(const std::vector<experiment>& what, const std::string& why);
+  std::optional<std::vector<record>> run(const std::vector<cell>& what, const std::string& why);
 
  private:
-  const std::vector<machine>& machines_;
   record_file& file_;
   environment here_;
   signal_watch& signals_;
   std::size_t jobs_;
   std::map<std::string, record> known_;
 };
-
-// If not given: one a core.
-std::size_t jobs_of(const std::string& option);
 
 }  // namespace um

@@ -7,6 +7,7 @@
 #include "harness/commands/trials.hpp"
 #include "harness/commands/tuning.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/rules_file.hpp"
 #include "harness/records/numbers.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
@@ -17,7 +18,6 @@ namespace um {
 namespace {
 
 constexpr std::int64_t most_trials = 100'000, standard_trials = 150, standard_best = 4;
-constexpr const char* standard_like = "h200";
 
 std::size_t count_of(const char* option, const std::string& text, std::int64_t standard) {
   return static_cast<std::size_t>(text.empty() ? standard : whole_number(option, text, 1, most_trials));
@@ -40,7 +40,7 @@ std::string out_of(const tune_options& o) {
 }
 
 // What is to be fast in the end.
-experiment target_of(const tune_options& o) {
+cell target_of(const tune_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) {
     for (const auto& [option, given] :
@@ -49,30 +49,21 @@ experiment target_of(const tune_options& o) {
     }
     what.strategy = "managed";
   }
-  return completed(experiment_of(what));
+  return on_machine(completed(experiment_of(what)), machines);
 }
 
-// Where trials are simulated: the target itself, or on a machine like its GPU.
-experiment searched_for(experiment target, const std::string& like) {
-  if (parse_backend(target.backend).simulated) return target;
-  target.backend = "sim:" + (like.empty() ? standard_like : like);
-  if (target.mode == run_mode::native) target.mode = run_mode::simulated;
-  target.workspace_cap.reset();
-  return target;
-}
-
-std::vector<hint_strategy> starts_of(const tune_options& o, const experiment& target) {
+std::vector<hint_strategy> starts_of(const tune_options& o, const cell& target) {
   if (o.what.strategy.empty()) return {hint_table().begin(), hint_table().end()};
-  const auto rules = target.rules ? target.rules : rules_named(target.strategy);
+  const auto& rules = target.how->rules;
   if (!rules) {
     throw input_error(
-        fmt::format("strategy {} is not made of rules, so there is nothing to search", target.strategy));
+        fmt::format("strategy {} is not made of rules, so there is nothing to search", target.what.strategy));
   }
-  return {with_knobs(*rules, target.strategy_knobs)};
+  return {with_knobs(*rules, target.what.strategy_knobs)};
 }
 
 // Throws for what would be refused only once the search has begun.
-void check(const tune_options& o, const experiment& target) {
+void check(const tune_options& o, const cell& target) {
   starts_of(o, target);
   trials_of(o);
   measured_ones_of(o);
@@ -84,10 +75,10 @@ bool is_a_row(const hint_strategy& s) {
 
 class tuning {
  public:
-  tuning(const tune_options& o, const experiment& target, trials& runs)
+  tuning(const tune_options& o, const cell& target, trials& runs)
       : o_(o),
         target_(target),
-        searched_(searched_for(target, o.like)),
+        searched_(simulated_on(target, target.on.value())),
         runs_(runs),
         trials_(trials_of(o)),
         measured_ones_(measured_ones_of(o)) {}
@@ -97,7 +88,7 @@ class tuning {
     std::size_t done = 0;
     const timer time = [&](std::span<const hint_strategy> all,
                            const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
-      std::vector<experiment> what;
+      std::vector<cell> what;
       for (const hint_strategy& s : all) what.push_back(trial_of(searched_, s));
       const auto records =
           runs_.run(what, fmt::format("{} of at most {} tried, next {}", done, trials_, why));
@@ -132,17 +123,18 @@ class tuning {
     s.summary = "found by umbench tune for " + setting_text(target_);
     return s;
   }
-  experiment trial_of(const experiment& where, const hint_strategy& s) const {
-    return is_a_row(s) ? with_strategy(where, s.name) : with_strategy(where, with_digest(plain(s)));
+  cell trial_of(const cell& where, const hint_strategy& s) const {
+    return with_strategy(where, is_a_row(s) ? strategy_named(s.name) : chosen(with_digest(plain(s))));
   }
 
   // The few best where they are to be fast, and what they are held against.
   bool time_best() {
     std::vector<timed_strategy> few = tried_;
     std::erase_if(few, [](const timed_strategy& t) { return !t.time_ns; });
-    const bool simulated = parse_backend(target_.backend).simulated;
+    const bool simulated = target_.where.simulated;
     few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
-    std::vector<experiment> what{with_strategy(target_, "device"), with_strategy(target_, "managed")};
+    std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
+                           with_strategy(target_, strategy_named("managed"))};
     for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.rules));
     const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
     if (!records) return false;
@@ -165,7 +157,7 @@ class tuning {
   std::string measured_text() const {
     std::string text;
     for (const auto& [trial, r] : measured_) {
-      text += row("", fmt::format("{}: simulated on {} {}, measured {}", r.strategy, searched_.backend,
+      text += row("", fmt::format("{}: simulated on {} {}, measured {}", r.strategy, searched_.what.backend,
                                   time_text(*trial.time_ns), outcome_text(r)));
     }
     return text;
@@ -188,8 +180,8 @@ class tuning {
   }
 
   const tune_options& o_;
-  const experiment& target_;
-  experiment searched_;
+  const cell& target_;
+  cell searched_;
   trials& runs_;
   std::size_t trials_, measured_ones_;
   std::vector<timed_strategy> tried_;
@@ -203,16 +195,14 @@ class tuning {
 int tune_command(const tune_options& options) {
   const std::string out = out_of(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
-  const experiment target = target_of(options);
-  check(options, target);
   const auto machines = machines_in(options.what.machines);
-  const std::vector<cell> both{cell_of(target, machines),
-                               cell_of(searched_for(target, options.like), machines)};
-  const std::size_t jobs = jobs_of(options.jobs);
+  cell target = target_of(options, machines);
+  check(options, target);
+  const std::size_t jobs = jobs_of(options.jobs, true);
   signal_watch signals;
-  const environment here = environment_for(both, signals);
+  const environment here = environment_for(std::span(&target, 1), machines, options.what.like, signals);
   record_file file(kept, options.resume ? open_mode::resume : open_mode::create);
-  trials runs(machines, file, here, signals, jobs);
+  trials runs(file, here, signals, jobs);
   tuning work(options, target, runs);
   if (!work.search()) {
     const int stop = signals.stop_signal().value_or(0);

@@ -10,6 +10,8 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
@@ -81,13 +83,27 @@ std::vector<std::vector<record>> cells_of(const record_file& file) {
   return cells;
 }
 
-void print_records(const std::string& file, const machine& on) {
+// The machine that is named, else the one of the kind of the GPU in the records.
+const machine& machine_for(const record_file& records, const std::string& file,
+                           const std::vector<machine>& machines, const std::string& named) {
+  if (!named.empty()) return machine_named(machines, named);
+  for (const record& r : records.earlier()) {
+    if (r.simulated || !r.device) continue;
+    if (const machine* akin = machine_like(machines, *r.device)) return *akin;
+    throw input_error(
+        fmt::format("{}: there is no machine file of {}; name one by --machine", file, *r.device));
+  }
+  return machine_named(machines, standard_machine);  // nothing is measured, so nothing is compared
+}
+
+void print_records(const std::string& file, const std::vector<machine>& machines, const std::string& named) {
+  const record_file records(file, open_mode::read);
+  const machine& on = machine_for(records, file, machines, named);
   fmt::print(
       "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off "
       "|\n|---|---|---|---|---|---|---|---|\n",
       file, on.name, provenance(on));
   std::vector<comparison> first, later, medians;
-  const record_file records(file, open_mode::read);
   for (const std::vector<record>& runs : cells_of(records)) {
     const std::optional<cell_comparison> found = compare_cell(runs, on);
     if (!found) continue;
@@ -116,10 +132,10 @@ void print_records(const std::string& file, const machine& on) {
 
 int validate_command(const validate_options& options) {
   const std::vector<machine> machines = machines_in(options.machines);
-  const machine& on = machine_named(machines, options.machine.empty() ? "h200" : options.machine);
+  if (!options.machine.empty()) machine_named(machines, options.machine);
   for (const std::string& file : options.files) {
     if (file.ends_with(".jsonl")) {
-      print_records(file, on);
+      print_records(file, machines, options.machine);
     } else if (file.ends_with(".json")) {
       print_figures(file, machines);
     } else {

@@ -26,7 +26,7 @@ json json_of(const experiment& e) {
 experiment experiment_from(const json& value, const place& at) {
   fields f(value, at);
   experiment e;
-  e.network = network_from(f.at("network"), f.where("network"));
+  e.network = spec_from(f.at("network"), f.where("network"));
   e.strategy = f.text("strategy");
   e.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (!f.is_null("ratio")) e.ratio = f.number("ratio", least_ratio, most_ratio);
@@ -61,10 +61,11 @@ cell cell_from_json(std::string_view text, const std::string& source) {
   const json document = parse_json(text, source);
   fields f(document, {source, ""});
   f.schema();
-  cell work;
-  work.what = experiment_from(f.at("experiment"), f.where("experiment"));
+  experiment what = experiment_from(f.at("experiment"), f.where("experiment"));
+  std::optional<plan_file> plan;
+  if (!f.is_null("plan")) plan = plan_file_from(f.at("plan"), f.where("plan"));
+  cell work = completed(std::move(what), std::move(plan));
   if (!f.is_null("machine")) work.on = machine_from(f.at("machine"), f.where("machine"));
-  if (!f.is_null("plan")) work.plan = plan_file_from(f.at("plan"), f.where("plan"));
   work.times_only = f.boolean("times_only");
   work.values = f.text("values");
   f.finish();

@@ -4,16 +4,18 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "core/graph.hpp"
-#include "harness/json/machines.hpp"
+#include "core/machine.hpp"
+#include "harness/records/cell.hpp"
 #include "harness/records/environment.hpp"
-#include "harness/records/experiment.hpp"
 #include "harness/records/plan_file.hpp"
 #include "harness/records/record.hpp"
 #include "harness/records/sweep.hpp"
+#include "harness/records/validation.hpp"
 #include "hints/rules.hpp"
 #include "measure/figures.hpp"
 
@@ -37,6 +39,11 @@ plan_file plan_from_json(std::string_view text, const std::string& source);
 // A strategy of rules: what a user writes, and what a record keeps.
 std::string to_json(const hint_strategy& s);
 hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
+
+// What scripts ask about strategies (docs/records.md).
+std::string to_json(std::span<const strategy> rows);
+
+std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source);
 

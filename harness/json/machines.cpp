@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -67,32 +66,6 @@ std::vector<machine> load_machines(const std::optional<std::filesystem::path>& e
     }
   }
   return machines;
-}
-
-const machine& machine_named(const std::vector<machine>& machines, std::string_view name) {
-  std::vector<std::string> known;
-  for (const machine& m : machines) {
-    if (m.name == name) return m;
-    known.push_back(m.name);
-  }
-  throw input_error(unknown_name("machine", name, known));
-}
-
-machine figures_for(const machine& gpu) {
-  std::string name = gpu.name;
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::vector<machine> all = load_machines(std::nullopt);
-  const auto kind = [](const machine& m) { return m.name.substr(0, m.name.find('-')); };
-  const auto same = std::ranges::find_if(
-      all, [&](const machine& m) { return m.name == kind(m) && name.find(kind(m)) != std::string::npos; });
-  const auto akin =
-      std::ranges::find_if(all, [&](const machine& m) { return name.find(kind(m)) != std::string::npos; });
-  machine figures = same != all.end() ? *same : akin != all.end() ? *akin : machine_named(all, "h200");
-  figures.name = gpu.name;
-  figures.device_bytes = gpu.device_bytes;
-  figures.host_bytes = gpu.host_bytes;
-  return figures;
 }
 
 }  // namespace um

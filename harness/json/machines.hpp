@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/machine.hpp"
+#include "harness/records/machines.hpp"
 
 namespace um {
 
@@ -20,14 +21,6 @@ std::vector<machine_text> embedded_machines();
 // All machines by name; a file of `extra` replaces a built-in one of the same name. Throws
 // input_error for a file that is malformed or a folder that cannot be read.
 std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra);
-
-// Throws input_error listing the known ones.
-const machine& machine_named(const std::vector<machine>& machines, std::string_view name);
-
-// What planners that simulate go by on a real GPU, whose properties tell no rates of the link and the driver:
-// the built-in machine file of its kind ("h200" for "NVIDIA H200"), else that of the h200, with the GPU's own
-// sizes.
-machine figures_for(const machine& gpu);
 
 // The whole file; throws input_error if it cannot be read.
 std::string read_file(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-// JSON of the parts that several documents share; for the json_*.cpp files.
+// JSON of the parts that several documents share; for the files of this folder.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,11 @@ hint_strategy hint_strategy_from(const json& value, const place& at);
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);
 
-// Reading completes the knobs and checks that the network can be built. Files written before there
+// network_from() completes the knobs and refuses a network that cannot be built. Files written before there
 // were levels of fusion lack "fusion", "precision" and "memory_order": they mean none, fp32, nchw.
 json network_json(const network_spec& n);
-network_spec network_from(const json& value, const place& at);
+network_spec spec_from(const json& value, const place& at);
+built_network network_from(const json& value, const place& at);
 
 // The fields "fusion", "precision", "memory_order".
 void read_storage(fields& f, network_spec& n);

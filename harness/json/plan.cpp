@@ -231,7 +231,7 @@ void read_storage(fields& f, network_spec& n) {
   n.order = read("memory_order", memory_order::nchw, memory_order_from);
 }
 
-network_spec network_from(const json& value, const place& at) {
+network_spec spec_from(const json& value, const place& at) {
   fields f(value, at);
   network_spec n;
   n.name = f.text("name");
@@ -241,21 +241,26 @@ network_spec network_from(const json& value, const place& at) {
   read_storage(f, n);
   n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
   f.finish();
+  return n;
+}
+
+built_network network_from(const json& value, const place& at) {
+  network_spec n = spec_from(value, at);
   try {
-    return completed(std::move(n));
+    return built(std::move(n));
   } catch (const input_error& error) {
     refuse(at, error.what());
   }
 }
 
 json json_of(const plan_file& file) {
-  const graph g = build(file.network);
+  const graph& g = *file.network.built;
   json homes = json::object(), actions = json::array();
   for (std::size_t t = 0; t < g.tensors.size(); ++t) homes[g.tensors[t].name] = to_text(file.plan.home[t]);
   for (const action& a : file.plan.actions) actions.push_back(json_of(g, a));
   json out{{"schema", 1},
           {"kind", "plan"},
-          {"network", network_json(file.network)},
+          {"network", network_json(file.network.spec)},
           {"strategy", file.strategy},
           {"strategy_knobs", knobs_json(file.strategy_knobs)},
           {"ratio", or_null(file.ratio)},
@@ -275,7 +280,7 @@ plan_file plan_file_from(const json& value, const place& at) {
   as_one_of(f.at("kind"), f.where("kind"), {"plan"});
   file.network = network_from(f.at("network"), f.where("network"));
   read_purpose(f, file);
-  const graph g = build(file.network);
+  const graph& g = *file.network.built;
   read_homes(f, g, file.plan);
   read_actions(f, g, file.plan);
   read_joins(f, file.plan);

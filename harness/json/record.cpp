@@ -179,10 +179,14 @@ void write_identity(json& out, const record& r) {
   out["strategy"] = r.strategy;
   out["strategy_knobs"] = knobs_json(r.strategy_knobs);
   out["rules"] = r.rules ? json_of(*r.rules) : json(nullptr);
+  out["family"] = r.kind ? json(to_text(*r.kind)) : json(nullptr);
+  out["bits"] = r.same_bits ? json(*r.same_bits ? "same" : "rounding") : json(nullptr);
   out["ratio"] = or_null(r.ratio);
   out["mode"] = to_text(r.mode);
   out["backend"] = r.backend;
   out["device"] = or_null(r.device);
+  out["figures"] = or_null(r.figures);
+  out["borrowed_figures"] = r.borrowed;
   out["iterations"] = r.iterations;
 }
 
@@ -198,11 +202,22 @@ void read_identity(fields& f, record& r) {
   r.strategy = f.text("strategy");
   r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (f.has("rules") && !f.is_null("rules")) r.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
+  if (f.has("family") && !f.is_null("family")) {
+    r.kind =
+        as_choice(f.at("family"), f.where("family"), {family::device, family::explicit_, family::managed});
+  }
+  if (f.has("bits") && !f.is_null("bits")) {
+    r.same_bits = as_one_of(f.at("bits"), f.where("bits"), {"same", "rounding"}) == 0;
+  }
   if (!f.is_null("ratio")) r.ratio = f.number("ratio", 0, std::numeric_limits<double>::max());
   r.mode =
       as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
   r.backend = f.text("backend");
   r.device = f.text_or_null("device");
+  if (f.has("figures")) r.figures = f.text_or_null("figures");
+  if (f.has("borrowed_figures")) {
+    for (const auto& [name, at] : f.list("borrowed_figures")) r.borrowed.push_back(as_text(*name, at));
+  }
   r.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
 }
 
@@ -236,6 +251,7 @@ void write_result(json& out, const record& r) {
   out["counters_reason"] = or_null(r.counters_reason);
   out["observed"] = json_of(r.observed);
   out["memory"] = json_of(r.memory);
+  out["planning_ns"] = or_null(r.planning);
   out["compute_ns"] = or_null(r.compute);
   out["bounds"] = r.bounds ? json_of(*r.bounds) : json(nullptr);
   out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
@@ -255,6 +271,10 @@ void read_result(fields& f, record& r) {
   r.counters_reason = f.text_or_null("counters_reason");
   if (f.has("observed")) r.observed = observation_from(f.at("observed"), f.where("observed"));
   r.memory = memory_from(f.at("memory"), f.where("memory"));
+  if (f.has("planning_ns")) {
+    r.planning =
+        unless_null<nanoseconds>(f, "planning_ns", [](auto& v, auto at) { return as_integer(v, at); });
+  }
   r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
   if (f.has("bounds")) r.bounds = unless_null<time_bounds>(f, "bounds", bounds_from);
   r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -27,7 +28,7 @@ bool could_be_ours(std::string_view torn) {
 
 // Nothing where the descriptor has no end to ask for, such as a device.
 std::optional<off_t> size_of(int descriptor) {
-  struct stat status{};
+  struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   return status.st_size;
 }
@@ -39,6 +40,11 @@ void keep_name(const std::filesystem::path& file) {
   if (descriptor < 0) return;
   fsync(descriptor);
   close(descriptor);
+}
+
+std::string without_time(environment e) {
+  e.created.clear();
+  return to_json(e);
 }
 
 }  // namespace
@@ -136,6 +142,15 @@ void record_file::append_line(std::string line) {
   }
   // Devices and pipes cannot be synchronised, and need not be.
   if (fdatasync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) give_up(errno);
+}
+
+bool same_environment(const environment& a, const environment& b) {
+  return without_time(a) == without_time(b);
+}
+
+void note_environment(record_file& file, const environment& here) {
+  const auto& before = file.environments();
+  if (before.empty() || !same_environment(before.back(), here)) file.append(here);
 }
 
 }  // namespace um

@@ -58,4 +58,10 @@ class record_file {
   std::vector<std::size_t> made_in_;
 };
 
+// They differ in nothing but their time.
+bool same_environment(const environment& a, const environment& b);
+
+// Appends the environment unless the file's last one differs in nothing but its time.
+void note_environment(record_file& file, const environment& here);
+
 }  // namespace um

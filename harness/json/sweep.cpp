@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
+#include "harness/json/rules_file.hpp"
 #include "harness/records/numbers.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -52,6 +54,17 @@ byte_count size_from(const json& value, const place& at) {
   return *bytes;
 }
 
+// A name, or a file of rules: beside the sweep's file, or where its path says.
+strategy_choice strategy_from(const json& value, const place& at) {
+  const std::string text = as_text(value, at);
+  try {
+    if (!is_rules_file(text)) return strategy_named(text);
+    return chosen(rules_from_file((std::filesystem::path(at.source).parent_path() / text).string()));
+  } catch (const input_error& error) {
+    refuse(at, error.what());
+  }
+}
+
 void read_axes(fields& f, grid& g) {
   const auto integer_from_one = [](auto& v, auto& at) { return as_integer(v, at, 1); };
   const auto ratio_from = [](auto& v, auto& at) { return as_number(v, at, least_ratio, most_ratio); };
@@ -65,7 +78,7 @@ void read_axes(fields& f, grid& g) {
   read_list(f, "fusion", g.fusions, fusion_from);
   read_list(f, "precision", g.precisions, precision_from);
   read_list(f, "memory_order", g.orders, memory_order_from);
-  read_list(f, "strategy", g.strategies, as_text);
+  read_list(f, "strategy", g.strategies, strategy_from);
   read_list(f, "ratio", g.ratios, ratio_from);
   read_list(f, "budget", g.budgets, size_from);
   read_list(f, "workspace_cap", g.workspace_caps, size_from);

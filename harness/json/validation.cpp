@@ -1,8 +1,9 @@
+#include "harness/records/validation.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include "harness/json/fields.hpp"
 #include "harness/json/parts.hpp"
-#include "harness/records/validation.hpp"
 
 namespace um {
 namespace {
@@ -23,13 +24,13 @@ known_figure figure_from(const json& value, const place& at) {
   if (f.has("pattern")) {
     k.pattern = f.text("pattern");
   } else {
-    k.network.name = f.text("network");
-    k.network.batch = f.integer("batch", 1);
-    k.network.joined =
-        as_choice(f.at("fusion"), f.where("fusion"), {fusion::none, fusion::fused, fusion::lean});
-    k.network.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
-    k.network.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
-    k.network = completed(k.network);
+    network_spec n;
+    n.name = f.text("network");
+    n.batch = f.integer("batch", 1);
+    n.joined = as_choice(f.at("fusion"), f.where("fusion"), {fusion::none, fusion::fused, fusion::lean});
+    n.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
+    n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
+    k.network = built(std::move(n));
     k.ratio = f.number("ratio", least_ratio, most_ratio);
     k.strategy = f.text("strategy");
     k.over = f.text("over");

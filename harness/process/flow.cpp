@@ -14,9 +14,8 @@
 #include "core/errors.hpp"
 #include "core/verify.hpp"
 #include "harness/process/gpu.hpp"
-#include "harness/process/preflight.hpp"
+#include "harness/process/host_needs.hpp"
 #include "harness/process/run_plan.hpp"
-#include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "simulator/simulate.hpp"
 
@@ -33,29 +32,18 @@ struct wrong_plan : std::runtime_error {
 };
 
 std::unique_ptr<backend> open_backend(const cell& work) {
-  const backend_name name = parse_backend(work.what.backend);
-  if (name.simulated) return open_simulator(work.on.value());
-  return open_gpu(name.device, work.what.workspace_cap.value_or(standard_workspace_cap),
+  if (work.where.simulated) return open_simulator(work.on.value());
+  return open_gpu(work.where.device, work.what.workspace_cap.value_or(standard_workspace_cap),
                   work.what.allow_native);
 }
 
-// The setting of a cell once its network is measured.
-struct setting {
-  graph network;
-  std::unique_ptr<backend> runs_on;
-  machine on;
-  machine figures;  // what planners go by
-  profile costs;
-};
-
-setting set_up(const cell& work) {
-  setting s;
-  s.network = build(work.what.network);
-  s.runs_on = open_backend(work);
-  s.on = s.runs_on->describe();
-  s.figures = parse_backend(work.what.backend).simulated ? s.on : figures_for(s.on);
-  s.costs = s.runs_on->measure(s.network);
-  return s;
+// What planners go by: on a GPU the figures of a machine file with the GPU's own sizes.
+machine figures_of(const cell& work, const machine& on) {
+  if (work.where.simulated) return on;
+  machine figures = work.on.value();
+  figures.device_bytes = on.device_bytes;
+  figures.host_bytes = on.host_bytes;
+  return figures;
 }
 
 nanoseconds total_time(const profile& costs) {
@@ -63,7 +51,9 @@ nanoseconds total_time(const profile& costs) {
                          [](nanoseconds sum, const op_cost& c) { return sum + c.time; });
 }
 
-byte_count budget_of(const experiment& e, const footprint_terms& footprint, const machine& on) {
+byte_count budget_of(const cell& work, const footprint_terms& footprint, const machine& on) {
+  if (work.plan) return work.plan->budget;
+  const experiment& e = work.what;
   if (e.budget) return *e.budget;
   if (!e.ratio) return on.device_bytes;
   return std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(footprint.total) / *e.ratio));
@@ -109,22 +99,6 @@ void check_host_is_free(const execution_plan& plan) {
   }
 }
 
-problem problem_of(const experiment& e, const setting& s, byte_count budget) {
-  slice_costs slices;
-  if (parse_backend(e.backend).simulated) slices = costs_of_slices(*s.runs_on, s.network);
-  return {s.network, s.costs, s.figures, budget, pressure_of(e.mode.value()), e.strategy_knobs, slices};
-}
-
-plan_file plan_for(const experiment& e, const problem& p) {
-  const strategy s = strategy_of(e);
-  plan_file file{e.network, e.strategy,     e.strategy_knobs, e.ratio,
-                 p.budget,  e.mode.value(), s.placed_by,      s.plan(p)};
-  if (const auto defect = defect_of(p.network, file.plan)) {
-    throw wrong_plan(fmt::format("strategy {} made a wrong plan: {}", e.strategy, one_line(*defect)));
-  }
-  return file;
-}
-
 void note_memory(record& r, const execution_plan& plan) {
   r.memory.device_arena = plan.device_arena_bytes;
   r.memory.managed_arena = plan.managed_arena_bytes;
@@ -132,40 +106,86 @@ void note_memory(record& r, const execution_plan& plan) {
   r.memory.peak_device = plan.peak_device_bytes;
 }
 
+// A cell with everything that its plan and its run go by, made once.
+struct prepared_cell {
+  const cell& work;
+  const graph& network;
+  std::unique_ptr<backend> runs_on;
+  machine on;
+  machine figures;
+  profile costs;
+  slice_costs slices;
+  byte_count budget = 0;
+
+  problem to_plan() const {
+    return {network, costs, figures, budget, pressure_of(work.what.mode.value()), work.what.strategy_knobs,
+            slices};
+  }
+};
+
+// `r` learns what is known, step by step, so that a refusal leaves it with that. Throws infeasible.
+prepared_cell prepare(const cell& work, record& r) {
+  prepared_cell p{work, *work.network.built, open_backend(work), {}, {}, {}, {}};
+  p.on = p.runs_on->describe();
+  p.figures = figures_of(work, p.on);
+  r.device = p.on.name;
+  r.figures = p.figures.name;
+  r.borrowed = p.figures.borrowed;
+  r.calibrated = !r.simulated || all_measured(p.on);
+  p.costs = p.runs_on->measure(p.network);
+  if (work.where.simulated) p.slices = costs_of_slices(*p.runs_on, p.network);
+  r.compute = total_time(p.costs);
+  note_engines(r, p.network, p.costs);
+
+  const footprint_terms footprint = footprint_of(p.network, p.costs);
+  p.budget = budget_of(work, footprint, p.on);
+  r.memory.footprint = footprint;
+  r.memory.budget = p.budget;
+  r.memory.touched = touched_bytes(p.network);
+  if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(p.budget);
+  check_device_holds(p.budget, footprint, p.on);
+  check_storage_holds(p.network, p.on);
+  r.bounds = bounds_of(p.to_plan());
+  return p;
+}
+
+// Throws infeasible, wrong_plan.
+plan_file plan_for(const prepared_cell& p, record& r) {
+  if (p.work.plan) return *p.work.plan;
+  const experiment& e = p.work.what;
+  const strategy& s = p.work.how->row;
+  const auto begin = clock::now();
+  plan_file file{p.work.network, e.strategy,     e.strategy_knobs, e.ratio,
+                 p.budget,       e.mode.value(), s.placed_by,      s.plan(p.to_plan())};
+  r.planning = std::chrono::nanoseconds(clock::now() - begin).count();
+  if (const auto defect = defect_of(p.network, file.plan)) {
+    throw wrong_plan(fmt::format("strategy {} made a wrong plan: {}", e.strategy, one_line(*defect)));
+  }
+  return file;
+}
+
+planned steps_for(const prepared_cell& p, record& r) {
+  planned made{plan_for(p, r), {}, {}, {}};
+  made.steps = lower(p.to_plan(), made.file.plan, made.file.placed_by);
+  note_memory(r, made.steps);
+  check_host_holds(made.steps, p.on);
+  return made;
+}
+
 void fill(record& r, const cell& work, const std::function<void(const record&)>& tell) {
   const auto begin = clock::now();
-  const experiment& e = work.what;
-  setting s = set_up(work);
-  r.device = s.on.name;
-  r.calibrated = !r.simulated || all_measured(s.on);
-  r.compute = total_time(s.costs);
-  note_engines(r, s.network, s.costs);
-
-  const footprint_terms footprint = footprint_of(s.network, s.costs);
-  const byte_count budget = work.plan ? work.plan->budget : budget_of(e, footprint, s.on);
-  r.memory.footprint = footprint;
-  r.memory.budget = budget;
-  r.memory.touched = touched_bytes(s.network);
-  if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(budget);
-  check_device_holds(budget, footprint, s.on);
-  check_storage_holds(s.network, s.on);
-
-  const problem p = problem_of(e, s, budget);
-  r.bounds = bounds_of(p);
-  const plan_file made = work.plan ? *work.plan : plan_for(e, p);
-  const execution_plan plan = lower(p, made.plan, made.placed_by);
-  note_memory(r, plan);
-  check_host_holds(plan, s.on);
+  const prepared_cell p = prepare(work, r);
+  const execution_plan plan = steps_for(p, r).steps;
   if (!r.simulated) check_host_is_free(plan);
 
-  const auto took = execute_into(r, work, *s.runs_on, s.network, plan);
+  const auto took = execute_into(r, work, *p.runs_on, p.network, plan);
   if (r.simulated || work.times_only || plan.managed_arena_bytes == 0) return;
-  if (clock::now() - begin + 2 * took > std::chrono::seconds{e.deadline_s}) {
+  if (clock::now() - begin + 2 * took > std::chrono::seconds{work.what.deadline_s}) {
     r.counters_reason = "not counted: another pass might not end before the deadline";
     return;
   }
   if (tell) tell(r);
-  count_into(r, *s.runs_on, s.network, plan);
+  count_into(r, *p.runs_on, p.network, plan);
 }
 
 void fail(record& r, outcome result, const char* why) {
@@ -176,7 +196,7 @@ void fail(record& r, outcome result, const char* why) {
 }  // namespace
 
 record with_outcome(const cell& work, const std::function<void(record&)>& fill_in) {
-  record r = blank_record(work.what);
+  record r = blank_record(work);
   try {
     fill_in(r);
   } catch (const infeasible& e) {
@@ -204,20 +224,13 @@ record run_cell(const cell& work, const std::function<void(const record&)>& tell
 }
 
 planned plan_cell(const cell& work) {
-  const experiment& e = work.what;
-  setting s = set_up(work);
-  const footprint_terms footprint = footprint_of(s.network, s.costs);
-  const byte_count budget = budget_of(e, footprint, s.on);
-  check_device_holds(budget, footprint, s.on);
-  check_storage_holds(s.network, s.on);
-  const problem p = problem_of(e, s, budget);
-  plan_file file = plan_for(e, p);
-  execution_plan steps = lower(p, file.plan, file.placed_by);
-  check_host_holds(steps, s.on);
-  const time_bounds bounds = bounds_of(p);
-  std::optional<nanoseconds> expected;
-  if (steps.managed_arena_bytes == 0) expected = simulate(p, steps, 2).back().duration;
-  return {std::move(file), std::move(s.network), std::move(steps), bounds, expected};
+  record r = blank_record(work);
+  const prepared_cell p = prepare(work, r);
+  planned made = steps_for(p, r);
+  made.bounds = r.bounds.value();
+  if (made.steps.managed_arena_bytes == 0)
+    made.expected = simulate(p.to_plan(), made.steps, 2).back().duration;
+  return made;
 }
 
 }  // namespace um

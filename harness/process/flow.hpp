@@ -8,7 +8,7 @@
 
 namespace um {
 
-// `work.what` is completed. `tell` hears of the record as it stands before another pass counts what the
+// `tell` hears of the record as it stands before another pass counts what the
 // driver does, lest a failure there cost the times. Throws only what no experiment should: defects of the
 // program.
 record run_cell(const cell& work, const std::function<void(const record&)>& tell = {});
@@ -18,13 +18,6 @@ record run_cell(const cell& work, const std::function<void(const record&)>& tell
 record with_outcome(const cell& work, const std::function<void(record&)>& fill_in);
 
 // The plan alone, ready to be kept in a file. Throws infeasible, unsupported or out_of_memory.
-struct planned {
-  plan_file file;
-  graph network;
-  execution_plan steps;
-  time_bounds bounds;
-  std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
-};
 planned plan_cell(const cell& work);
 
 }  // namespace um

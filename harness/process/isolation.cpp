@@ -13,7 +13,6 @@
 
 #include "core/errors.hpp"
 #include "harness/json/json.hpp"
-#include "harness/process/flow.hpp"
 #include "harness/process/gpu.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -52,7 +51,7 @@ void fail_as_asked(std::string_view how, const cell& work) {
   }
   if (how == "kill" || how == "out_of_memory") raise(SIGKILL);
   if (how == "garbage") std::cout << "asked for garbage\n\x01\xff" << std::flush;
-  if (how == "half") std::cout << to_json(blank_record(work.what)).substr(0, 100) << std::flush;
+  if (how == "half") std::cout << to_json(blank_record(work)).substr(0, 100) << std::flush;
   if (how == "garbage" || how == "half") std::_Exit(0);
   if (how == "memory") tighten_memory();
   while (how == "hang" || how == "sleep") pause();
@@ -83,7 +82,7 @@ std::string exit_text(const child_report& report) {
 }
 
 record failed(const cell& work, outcome result, std::string reason) {
-  record r = blank_record(work.what);
+  record r = blank_record(work);
   r.result = result;
   r.reason = std::move(reason);
   return r;
@@ -141,21 +140,21 @@ record record_of(const cell& work, const child_report& report) {
 
 void start_cell(child_pool& pool, std::size_t id, const cell& work) {
   pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
-             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(key_of(work.what))));
+             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(work.key)));
 }
 
-int run_cell_process(int parent) {
+int run_cell_process(int parent, const cell_runner& run) {
   die_with_parent(parent);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const cell work = cell_from_json(text, "standard input");
   const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
-  std::string_view failure = asked_failure(key_of(work.what));
+  std::string_view failure = asked_failure(work.key);
   if (failure.starts_with(late)) {
-    tell(run_cell(work));
+    tell(run(work, {}));
     failure.remove_prefix(late.size());
   }
   fail_as_asked(failure, work);
-  std::cout << to_json(run_cell(work, tell)) << std::flush;
+  std::cout << to_json(run(work, tell)) << std::flush;
   return std::cout ? 0 : 1;
 }
 

@@ -1,6 +1,7 @@
 // Cells in processes of their own: what a child is asked, and what its end means.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,16 @@ void start_cell(child_pool& pool, std::size_t id, const cell& work);
 // times.
 record record_of(const cell& work, const child_report& report);
 
-// The body of `run-cell`: reads the cell from standard input, writes the record to standard output.
+// Runs a cell in the calling process; `tell` hears of the record before a pass that might fail it.
+using tell_record = std::function<void(const record&)>;
+using cell_runner = std::function<record(const cell& work, const tell_record& tell)>;
+
+// The body of `run-cell`: reads the cell from standard input, runs it, writes the record to standard output.
 // The environment variable UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the
 // tests of isolation use it. HOW: abort, exit, kill, garbage (instead of a record), half (of a record),
 // memory (none is left), hang; and, seen so by the parent alone, out_of_memory and sleep (uninterruptible).
 // late_HOW: not before the times are told, as if while counting.
-int run_cell_process(int parent);
+int run_cell_process(int parent, const cell_runner& run);
 
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
 // is no such GPU or no CUDA backend.

@@ -10,18 +10,9 @@
 #include <vector>
 
 #include "harness/records/environment.hpp"
+#include "harness/records/observation.hpp"
 
 namespace um {
-
-// A GPU at one moment; nothing where it was not told.
-struct gpu_state {
-  std::optional<std::uint64_t> sm_clock_mhz, memory_clock_mhz, temperature_c, power_mw;
-  std::optional<std::uint64_t> pcie_generation,
-      pcie_width;                                        // of the link as it runs now: idle links slow down
-  std::optional<std::uint64_t> other_processes;          // that have a context on it, too
-  std::optional<std::vector<std::string>> throttled_by;  // what holds the clocks down
-  friend bool operator==(const gpu_state&, const gpu_state&) = default;
-};
 
 inline constexpr const char* nvml_library = "libnvidia-ml.so.1";
 inline constexpr std::array nvml_facts{"mig",

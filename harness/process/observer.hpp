@@ -11,15 +11,6 @@
 
 namespace um {
 
-// Nothing where it was not observed.
-struct observation {
-  std::optional<gpu_state> before, after;  // right before and right after the iterations that are timed
-  // An iteration's, averaged over those that follow the timed ones.
-  std::optional<nanoseconds> host_cpu;  // processor time of the cell's process, all threads, user and system
-  std::optional<std::uint64_t> energy_uj;  // of the whole GPU
-  std::optional<std::string> reason;       // why some of these are not there
-};
-
 // Its `watch` is for execution_request::watch, of a run of `iterations` that lingers.
 class observer {
  public:

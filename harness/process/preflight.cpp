@@ -1,13 +1,10 @@
 #include "harness/process/preflight.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 
-#include "harness/process/cgroup.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/records/summary.hpp"
 #include "um_allocators/arena.hpp"
@@ -15,38 +12,21 @@
 namespace um {
 namespace {
 
-// Of a line "NAME:   123 kB".
-std::optional<byte_count> meminfo(std::string_view wanted) {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  for (byte_count value = 0; file >> name >> value;) {
-    std::getline(file, unit);
-    if (name == wanted) return value * 1024;
-  }
-  return std::nullopt;
-}
-
 // The last of these stands for all further ones.
 constexpr std::uint32_t most_rehearsed = 3;
 
-// The cell as it is simulated.
-cell rehearsal(cell work, const machine& stand_in) {
-  experiment& e = work.what;
-  if (!parse_backend(e.backend).simulated) {
-    e.backend = "sim:" + stand_in.name;
-    e.workspace_cap.reset();
-    if (e.mode == run_mode::native) e.mode = run_mode::simulated;
-    work.on = stand_in;
-  }
-  e.iterations = std::min(e.iterations, most_rehearsed);
-  e.timeline = false;
+cell rehearsal(cell work) {
+  const machine stand_in = work.on.value();
+  work = simulated_on(std::move(work), stand_in);
+  work.what.iterations = std::min(work.what.iterations, most_rehearsed);
+  work.what.timeline = false;
   return work;
 }
 
 estimate estimate_of(const cell& work, const record& r) {
   estimate e;
-  e.key = key_of(work.what);
-  e.on_gpu = !parse_backend(work.what.backend).simulated;
+  e.key = work.key;
+  e.on_gpu = !work.where.simulated;
   e.result = r.result;
   e.reason = r.reason;
   if (r.result != outcome::ok) return e;
@@ -99,58 +79,20 @@ std::string total_text(std::span<const estimate> all) {
 
 }  // namespace
 
-host_memory host_memory_now() {
-  host_memory m;
-  m.available = meminfo("MemAvailable:").value_or(0);
-  m.swap_free = meminfo("SwapFree:");
-  m.cgroup_left = own_cgroup_memory().left;
-  rlimit pinned{};
-  if (getrlimit(RLIMIT_MEMLOCK, &pinned) == 0 && pinned.rlim_cur != RLIM_INFINITY)
-    m.may_pin = pinned.rlim_cur;
-  return m;
-}
-
-byte_count usable(const host_memory& m) {
-  const byte_count least = std::min(m.available, m.cgroup_left.value_or(m.available));
-  return least - std::min(least / 10, byte_count{8} << 30);
-}
-
-byte_count host_bytes_needed(byte_count pinned, byte_count managed, byte_count device_arena,
-                             byte_count budget) {
-  const byte_count room = budget - std::min(budget, device_arena);
-  return pinned + (managed - std::min(managed, room));
-}
-
-byte_count host_bytes_needed(const execution_plan& plan) {
-  return host_bytes_needed(plan.pinned_arena_bytes, plan.managed_arena_bytes, plan.device_arena_bytes,
-                           plan.budget);
-}
-
-std::optional<std::string> shortage(byte_count needed, byte_count pinned, const host_memory& m) {
-  if (needed <= usable(m)) return std::nullopt;
-  std::string text = fmt::format("needs {} of host memory ({} pinned) and may take {}: {} available",
-                                 to_text(needed), to_text(pinned), to_text(usable(m)), to_text(m.available));
-  if (m.cgroup_left) text += fmt::format(", {} left to its control group", to_text(*m.cgroup_left));
-  text += ", less a tenth kept free";
-  if (m.swap_free.value_or(0) > 0) text += fmt::format("; {} of swap do not count", to_text(*m.swap_free));
-  if (m.may_pin && pinned > *m.may_pin) text += fmt::format("; RLIMIT_MEMLOCK is {}", to_text(*m.may_pin));
-  return text;
-}
-
-std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, const machine& stand_in,
-                                                  std::size_t jobs, signal_watch& signals) {
+std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
+                                                  signal_watch& signals) {
   std::vector<estimate> all(cells.size());
   child_pool pool(signals);
   std::size_t next = 0;
   while (next < cells.size() || pool.running() > 0) {
     while (next < cells.size() && pool.running() < jobs) {
-      start_cell(pool, next, rehearsal(cells[next], stand_in));
+      start_cell(pool, next, rehearsal(cells[next]));
       ++next;
     }
     const auto report = pool.wait();
     if (!report) return std::nullopt;
-    all[report->id] =
-        estimate_of(cells[report->id], record_of(rehearsal(cells[report->id], stand_in), *report));
+    const cell& work = cells[report->id];
+    all[report->id] = estimate_of(work, record_of(rehearsal(work), *report));
   }
   return all;
 }

@@ -6,36 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "core/lower.hpp"
 #include "harness/process/child.hpp"
+#include "harness/process/host_needs.hpp"
 #include "harness/records/record.hpp"
 
 namespace um {
-
-struct host_memory {
-  byte_count available = 0;                    // of the machine, without swapping (MemAvailable)
-  std::optional<byte_count> swap_free = {};    // told, never counted on
-  std::optional<byte_count> cgroup_left = {};  // until the control group's limit
-  std::optional<byte_count> may_pin = {};      // RLIMIT_MEMLOCK
-};
-host_memory host_memory_now();
 
 // What a run may take from, on both sides of the link.
 struct room {
   host_memory host;
   std::optional<byte_count> device_free = {};  // of the GPU; nothing: not asked
 };
-
-// What a run may take: the least of the two, less a tenth (at most 8 GiB) for everything else.
-byte_count usable(const host_memory& m);
-
-// Pinned data, and managed data that the device has no room for.
-byte_count host_bytes_needed(byte_count pinned, byte_count managed, byte_count device_arena,
-                             byte_count budget);
-byte_count host_bytes_needed(const execution_plan& plan);
-
-// Why `needed` bytes of host memory, `pinned` of them pinned, are not to be had; nothing if they are.
-std::optional<std::string> shortage(byte_count needed, byte_count pinned, const host_memory& m);
 
 // What the simulator expects of a cell.
 struct estimate {
@@ -49,10 +30,10 @@ struct estimate {
   nanoseconds time = 0;          // all iterations; nothing around them
 };
 
-// Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine `stand_in`.
-// Nothing if a stop signal came.
-std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, const machine& stand_in,
-                                                  std::size_t jobs, signal_watch& signals);
+// Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine whose figures
+// they go by. Nothing if a stop signal came.
+std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
+                                                  signal_watch& signals);
 
 // A row a cell, the total, and what does not fit.
 std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const room& r);

@@ -90,7 +90,7 @@ clock::duration execute_into(record& r, const cell& work, backend& on, const gra
       .iterations = e.iterations, .timeline = e.timeline, .digest = true, .values = work.values};
   std::optional<observer> seen;
   if (!r.simulated && !work.times_only) {
-    seen.emplace(observer_of(parse_backend(e.backend).device, e.iterations));
+    seen.emplace(observer_of(work.where.device, e.iterations));
     how.watch = [&](std::uint32_t done) { seen->watch(done); };
     how.linger = observer::linger;
   }

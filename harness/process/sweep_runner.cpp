@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/json/json.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/records/digests.hpp"
 #include "harness/records/summary.hpp"
@@ -29,9 +28,9 @@ class sweep_run {
       : cells_(cells), settings_(settings), file_(file), pool_(signals), progress_(progress) {
     for (record r : file.earlier()) digests_.check(r);
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (const record* r = finished_record(file.earlier(), cells[i].what)) {
+      if (const record* r = finished_record(file.earlier(), cells[i])) {
         done_.emplace(i, *r);
-      } else if (const record* hung = hung_before(cells[i].what)) {
+      } else if (const record* hung = hung_before(cells[i])) {
         done_.emplace(i, *hung);
         note_end(cells[i], *hung);
       } else {
@@ -73,31 +72,31 @@ class sweep_run {
  private:
   // The loosest cell of a line that timed out or hung.
   struct line_end {
-    experiment what;
+    const cell* work;
     outcome result;
   };
 
-  const record* hung_before(const experiment& e) const {
-    const record* r = settings_.run_all ? nullptr : last_record(file_.earlier(), e);
+  const record* hung_before(const cell& c) const {
+    const record* r = settings_.run_all ? nullptr : last_record(file_.earlier(), c);
     return r && r->result == outcome::hung ? r : nullptr;
   }
 
   void note_end(const cell& work, const record& r) {
     if (settings_.run_all || (r.result != outcome::timeout && r.result != outcome::hung)) return;
-    const auto [at, is_new] = line_ends_.emplace(line_of(work.what), line_end{work.what, r.result});
-    if (!is_new && is_tighter(at->second.what, work.what)) at->second = {work.what, r.result};
+    const auto [at, is_new] = line_ends_.emplace(work.line, line_end{&work, r.result});
+    if (!is_new && is_tighter(at->second.work->what, work.what)) at->second = {&work, r.result};
   }
 
   void begin(std::size_t index) {
     const cell& work = cells_[index];
-    const auto end = line_ends_.find(line_of(work.what));
-    if (end == line_ends_.end() || !is_tighter(work.what, end->second.what)) {
+    const auto end = line_ends_.find(work.line);
+    if (end == line_ends_.end() || !is_tighter(work.what, end->second.work->what)) {
       start_cell(pool_, index, work);
       return;
     }
-    record r = blank_record(work.what);
+    record r = blank_record(work);
     r.result = end->second.result;
-    r.reason = fmt::format("not run: {} {}; --no-skip runs it all the same", key_of(end->second.what),
+    r.reason = fmt::format("not run: {} {}; --no-skip runs it all the same", end->second.work->key,
                            r.result == outcome::hung ? "hung" : "timed out");
     ended_.emplace(index, std::move(r));
   }
@@ -141,34 +140,19 @@ class sweep_run {
   std::optional<std::string> hung_;
 };
 
-std::string without_time(environment e) {
-  e.created.clear();
-  return to_json(e);
-}
-
 }  // namespace
 
-const record* last_record(const std::vector<record>& earlier, const experiment& e) {
-  const std::string key = key_of(e);
+const record* last_record(const std::vector<record>& earlier, const cell& c) {
   const auto last =
-      std::find_if(earlier.rbegin(), earlier.rend(), [&](const record& r) { return r.key == key; });
+      std::find_if(earlier.rbegin(), earlier.rend(), [&](const record& r) { return r.key == c.key; });
   return last == earlier.rend() ? nullptr : &*last;
 }
 
-const record* finished_record(const std::vector<record>& earlier, const experiment& e) {
-  const record* last = last_record(earlier, e);
-  if (last == nullptr || !is_result(last->result) || last->iterations != e.iterations) return nullptr;
-  if (e.timeline && last->result == outcome::ok && !last->timeline) return nullptr;
+const record* finished_record(const std::vector<record>& earlier, const cell& c) {
+  const record* last = last_record(earlier, c);
+  if (last == nullptr || !is_result(last->result) || last->iterations != c.what.iterations) return nullptr;
+  if (c.what.timeline && last->result == outcome::ok && !last->timeline) return nullptr;
   return last;
-}
-
-bool same_environment(const environment& a, const environment& b) {
-  return without_time(a) == without_time(b);
-}
-
-void note_environment(record_file& file, const environment& here) {
-  const auto& before = file.environments();
-  if (before.empty() || !same_environment(before.back(), here)) file.append(here);
 }
 
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,

@@ -25,10 +25,10 @@ struct sweep_result {
 
 // The earlier record that makes running the cell again needless: ok or infeasible, the same number
 // of iterations, a timeline if one is asked for. nullptr if there is none.
-const record* finished_record(const std::vector<record>& earlier, const experiment& e);
+const record* finished_record(const std::vector<record>& earlier, const cell& c);
 
-// The last record of the experiment, whatever its outcome.
-const record* last_record(const std::vector<record>& earlier, const experiment& e);
+// The last record of the cell, whatever its outcome.
+const record* last_record(const std::vector<record>& earlier, const cell& c);
 
 // Cells that `file` does not hold yet run `jobs` at a time; their records are appended in the order
 // of `cells`, each before its line appears on `progress`. `here` goes before the first of them,
@@ -36,11 +36,5 @@ const record* last_record(const std::vector<record>& earlier, const experiment& 
 // are recorded without running them; once one hangs in the kernel, no other is started. Throws append_error.
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress);
-
-// They differ in nothing but their time.
-bool same_environment(const environment& a, const environment& b);
-
-// Appends the environment unless the file's last one differs in nothing but its time.
-void note_environment(record_file& file, const environment& here);
 
 }  // namespace um

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/units.hpp"
+#include "harness/records/suggest.hpp"
 
 namespace um {
 
@@ -20,7 +21,13 @@ using named_facts = std::map<std::string, std::string>;
 // What else decides times, by name (docs/records.md), and of names that are not known the reasons.
 struct fact_sheet {
   named_facts known, missing;
-  void put(const std::string& name, const std::optional<std::string>& value, const std::string& why_not);
+  void put(const std::string& name, const std::optional<std::string>& value, const std::string& why_not) {
+    if (value && !value->empty()) {
+      known[name] = one_line(*value);
+    } else {
+      missing[name] = one_line(why_not);
+    }
+  }
   friend bool operator==(const fact_sheet&, const fact_sheet&) = default;
 };
 
@@ -51,13 +58,5 @@ struct environment {
   std::optional<gpu_facts> gpu;
   std::optional<std::map<std::string, std::string>> nvidia_uvm;  // the module's parameters
 };
-
-// What the files of /proc and /sys below `root` (an empty one: those of this machine) say of the host, and of
-// the GPU at `pci_bus_id`, such as 0000:1b:00.0.
-fact_sheet host_facts_in(const std::filesystem::path& root);
-fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id);
-
-// The GPU is asked for by a process of its own (gpu.hpp), so it is given.
-environment collect_environment(std::optional<gpu_facts> gpu);
 
 }  // namespace um

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "core/planner.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/records/plan_file.hpp"
 #include "hints/rules.hpp"
 #include "networks/catalogue.hpp"
@@ -42,42 +41,9 @@ struct experiment {
   friend bool operator==(const experiment&, const experiment&);
 };
 
-// Fills in the defaults of knobs and mode. Throws input_error for an unknown name or knob, a value
-// out of range, a mode that the backend does not have, both a ratio and a budget. A strategy named
-// `plan:...` has no knobs to check: its plan comes from a file.
-experiment completed(experiment e);
-
-// The same for an experiment whose network is completed already: spares building it anew.
-experiment completed_on_known_network(experiment e);
-
-// The row or the rules that the experiment names. Throws input_error.
-strategy strategy_of(const experiment& e);
-
-// Completes the network's knobs and memory order and builds it once, so that a size no network can have is
-// refused before anything runs.
-network_spec completed(network_spec spec);
-
 // "bf16", or "bf16,nchw" where the memory order is not the standard one of that precision.
 std::string storage_text(const network_spec& n);
 
-// Identifies a completed experiment in a file: every field that changes what is measured. Knobs
-// appear where they differ from their defaults.
-std::string key_of(const experiment& e);
-
-// The key without the ratio or budget: experiments of one line differ in nothing else.
-std::string line_of(experiment e);
-// Whether `a` asks for less memory than `b` of the same line: a higher ratio, a smaller budget.
-bool is_tighter(const experiment& a, const experiment& b);
-
 pressure pressure_of(run_mode mode);
-
-// Everything a cell's process needs to know, so that it reads no file.
-struct cell {
-  experiment what;
-  std::optional<machine> on;  // simulated backends
-  std::optional<plan_file> plan;
-  bool times_only = false;  // leave out what runs beside the timed iterations to observe and to count
-  std::string values = {};  // folder for the tensors that survive (execution_request::values); "": none
-};
 
 }  // namespace um

@@ -1,12 +1,15 @@
 // A memory plan with what it was made for, so that one machine can plan and another run.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "core/lower.hpp"
 #include "core/planner.hpp"
 #include "networks/catalogue.hpp"
+#include "schedule/bounds.hpp"
 
 namespace um {
 
@@ -18,8 +21,15 @@ enum class run_mode : std::uint8_t { simulated, capped, native };
 std::string_view to_text(run_mode mode);
 std::string_view to_text(pass p);
 
+// A network whose knobs and memory order are completed, and its graph.
+struct built_network {
+  network_spec spec;
+  const network_family* family = nullptr;
+  std::shared_ptr<const graph> built = {};
+};
+
 struct plan_file {
-  network_spec network;  // knobs completed
+  built_network network;
   std::string strategy;
   knob_values strategy_knobs;
   std::optional<double> ratio;  // as asked for, if it was
@@ -27,6 +37,14 @@ struct plan_file {
   run_mode mode = run_mode::simulated;
   packer placed_by = packers::searched;
   memory_plan plan;
+};
+
+// A plan, and the steps that it becomes.
+struct planned {
+  plan_file file;
+  execution_plan steps;
+  time_bounds bounds;
+  std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
 };
 
 }  // namespace um

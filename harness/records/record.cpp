@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "harness/records/strategies.hpp"
-
 namespace um {
 
 std::string_view to_text(outcome o) {
@@ -16,19 +14,22 @@ std::string_view to_text(outcome o) {
   return names.at(static_cast<std::size_t>(o));
 }
 
-record blank_record(const experiment& e) {
+record blank_record(const cell& work) {
+  const experiment& e = work.what;
   record r;
-  r.key = key_of(e);
+  r.key = work.key;
   r.network = e.network;
   r.strategy = e.strategy;
   r.strategy_knobs = e.strategy_knobs;
-  r.rules = e.rules ? e.rules : rules_named(e.strategy);
+  if (work.how) r.rules = work.how->rules;
+  r.kind = family_of(work);
+  r.same_bits = same_bits(work);
   r.ratio = e.ratio;
   r.mode = e.mode.value();
   r.backend = e.backend;
   r.workspace_cap = e.workspace_cap;
   r.iterations = e.iterations;
-  r.simulated = parse_backend(e.backend).simulated;
+  r.simulated = work.where.simulated;
   r.memory.budget = e.budget;
   r.observed.reason = r.simulated ? "simulated" : "no iteration ended";
   return r;

@@ -12,8 +12,8 @@
 #include "backends/backend.hpp"
 #include "core/lower.hpp"
 #include "core/trace.hpp"
-#include "harness/process/observer.hpp"
-#include "harness/records/experiment.hpp"
+#include "harness/records/cell.hpp"
+#include "harness/records/observation.hpp"
 #include "schedule/bounds.hpp"
 
 namespace um {
@@ -72,10 +72,15 @@ struct record {
   std::string strategy;
   knob_values strategy_knobs;
   std::optional<hint_strategy> rules;  // of a hint strategy, before its knobs; files written earlier lack it
+  std::optional<family> kind;          // files written earlier lack it
+  std::optional<bool> same_bits;       // as the baseline's result; false: to rounding; nothing: as above
   std::optional<double> ratio;         // as asked for; else footprint / budget, once both are known
   run_mode mode = run_mode::simulated;
   std::string backend;
   std::optional<std::string> device;  // the machine file's or the GPU's name
+  std::optional<std::string>
+      figures;                        // the machine file that planners went by; files written earlier lack it
+  std::vector<std::string> borrowed;  // of these figures, those of the h200, which that file lacks
   std::uint32_t iterations = 0;
   outcome result = outcome::ok;
   std::optional<std::string> reason;
@@ -84,8 +89,9 @@ struct record {
   std::optional<std::string> counters_reason;  // why some were not observed
   observation observed;
   memory_figures memory;
-  std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
-  std::optional<time_bounds> bounds;   // within the budget; files written earlier lack it
+  std::optional<nanoseconds> planning;  // how long its plan took to make; nothing: none was made
+  std::optional<nanoseconds> compute;   // sum of the operators' times, everything resident
+  std::optional<time_bounds> bounds;    // within the budget; files written earlier lack it
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
@@ -96,7 +102,7 @@ struct record {
 };
 
 // Everything that the experiment says of itself; the outcome is still to come.
-record blank_record(const experiment& e);
+record blank_record(const cell& work);
 
 // Median over all iterations but the first (the first if it is alone); nothing unless `ok`.
 std::optional<double> steady_ns(const record& r);

@@ -2,11 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <span>
-
-#include "backends/digest.hpp"
-#include "harness/json/json.hpp"
-#include "harness/json/record_file.hpp"
 #include "harness/records/suggest.hpp"
 #include "hints/hints.hpp"
 #include "planners/planners.hpp"
@@ -35,11 +30,9 @@ const hint_strategy* row_of_rules(std::string_view name) {
   return nullptr;
 }
 
-std::string digest_of(const hint_strategy& s) {
-  const std::string text = to_json(s);
-  digest all;
-  all.add(std::as_bytes(std::span(text)));
-  return fmt::format("{:06x}", all.value() & 0xffffff);
+strategy_choice choice_of(hint_strategy rules, bool own) {
+  strategy row = strategy_of(rules);
+  return std::make_shared<chosen_strategy>(std::move(row), std::move(rules), own);
 }
 
 }  // namespace
@@ -53,23 +46,21 @@ const std::vector<strategy>& strategies() {
   return all;
 }
 
-strategy strategy_named(std::string_view name) {
-  if (const strategy* found = find(strategies(), name)) return *found;
-  const auto [base, off] = parts_of_name(name);
-  if (row_of_rules(base) != nullptr) return strategy_of(rules_named(name).value());
-  std::vector<std::string> known;
-  for (const strategy& s : strategies()) known.push_back(s.name);
-  if (find(strategies(), base) != nullptr) {
-    throw input_error(fmt::format("strategy {} is not made of rules, so none can be switched off", base));
-  }
-  throw input_error(unknown_name("strategy", base, known));
+strategy_choice chosen(hint_strategy own_rules) {
+  return choice_of(std::move(own_rules), true);
 }
 
-std::optional<hint_strategy> rules_named(std::string_view name) {
+strategy_choice strategy_named(std::string_view name) {
   const auto [base, off] = parts_of_name(name);
-  const hint_strategy* row = row_of_rules(base);
-  if (row == nullptr) return std::nullopt;
-  return without_rules(*row, off);
+  if (const hint_strategy* rules = row_of_rules(base)) return choice_of(without_rules(*rules, off), false);
+  const strategy* row = find(strategies(), base);
+  if (row != nullptr && off.empty()) return std::make_shared<chosen_strategy>(*row);
+  if (row != nullptr) {
+    throw input_error(fmt::format("strategy {} is not made of rules, so none can be switched off", base));
+  }
+  std::vector<std::string> known;
+  for (const strategy& s : strategies()) known.push_back(s.name);
+  throw input_error(unknown_name("strategy", base, known));
 }
 
 hint_strategy without_rules(hint_strategy s, const std::vector<std::string>& rules) {
@@ -81,19 +72,6 @@ hint_strategy without_rules(hint_strategy s, const std::vector<std::string>& rul
     }
   }
   if (const auto wrong = defect_of(s)) throw input_error(fmt::format("strategy {}: {}", s.name, *wrong));
-  return s;
-}
-
-bool is_rules_file(std::string_view strategy) {
-  return strategy.ends_with(".json");
-}
-
-hint_strategy rules_from_file(const std::string& path) {
-  return with_digest(hint_strategy_from_json(read_file(path), path));
-}
-
-hint_strategy with_digest(hint_strategy s) {
-  s.name += "#" + digest_of(s);
   return s;
 }
 

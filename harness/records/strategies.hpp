@@ -1,6 +1,7 @@
-// Every strategy by name: the tables of planners/ and hints/ as one, and hint strategies from files.
+// Every strategy by name: the tables of planners/ and hints/ as one.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,21 +14,23 @@ namespace um {
 
 const std::vector<strategy>& strategies();
 
+// Against its times and results all others are held.
+inline constexpr std::string_view baseline_strategy = "device";
+
+// A strategy that was looked up, or came as rules.
+struct chosen_strategy {
+  strategy row;
+  std::optional<hint_strategy> rules;  // nothing: it is not made of rules
+  bool own_rules = false;              // they are in no table
+};
+using strategy_choice = std::shared_ptr<const chosen_strategy>;
+strategy_choice chosen(hint_strategy own_rules);
+
 // A row's name, or "NAME,without=RULE[,without=RULE...]" for a row of hints with rules switched off.
 // Throws input_error listing what is known.
-strategy strategy_named(std::string_view name);
-// The rules behind such a name; nothing for strategies that have none.
-std::optional<hint_strategy> rules_named(std::string_view name);
+strategy_choice strategy_named(std::string_view name);
 
 // With the rules of that list switched off. Throws input_error listing the strategy's rules.
 hint_strategy without_rules(hint_strategy s, const std::vector<std::string>& rules);
-
-// Whether a strategy is given as a file of rules: "path/to/FILE.json".
-bool is_rules_file(std::string_view strategy);
-// Its rules, under the name that with_digest gives. Throws input_error.
-hint_strategy rules_from_file(const std::string& path);
-// Named "NAME#DIGEST" with six digits that depend on all that its file would hold, so that records of two
-// versions of a file stay apart.
-hint_strategy with_digest(hint_strategy s);
 
 }  // namespace um

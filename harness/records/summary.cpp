@@ -181,9 +181,10 @@ std::string summary(const record& r) {
 
 std::string summary(const planned& p) {
   const memory_plan& plan = p.file.plan;
-  std::string text = fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
-                                 p.file.network.name, p.file.network.batch, to_text(p.file.network.joined),
-                                 storage_text(p.file.network), to_text(p.file.mode), to_text(p.file.budget));
+  std::string text =
+      fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
+                  p.file.network.spec.name, p.file.network.spec.batch, to_text(p.file.network.spec.joined),
+                  storage_text(p.file.network.spec), to_text(p.file.mode), to_text(p.file.budget));
   text += row("tensors", homes_text(plan));
   text += row("actions", actions_text(plan));
   memory_figures m;

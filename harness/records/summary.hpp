@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "harness/process/flow.hpp"
+#include "harness/records/plan_file.hpp"
 #include "harness/records/record.hpp"
 
 namespace um {

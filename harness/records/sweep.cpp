@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <tuple>
 
-#include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -53,7 +51,7 @@ void check_size(const grid& g) {
 
 // Every network of `all` with every value of one more axis; the last axis varies fastest.
 template <class T, class Member>
-void vary(std::vector<network_spec>& all, Member network_spec::* axis, const std::vector<T>& values) {
+void vary(std::vector<network_spec>& all, Member network_spec::*axis, const std::vector<T>& values) {
   std::vector<network_spec> longer;
   for (const network_spec& before : all) {
     for (const T& value : values) {
@@ -64,7 +62,7 @@ void vary(std::vector<network_spec>& all, Member network_spec::* axis, const std
   all = std::move(longer);
 }
 
-std::vector<network_spec> networks_of(const grid& g) {
+std::vector<built_network> networks_of(const grid& g) {
   std::vector<network_spec> all(1);
   vary(all, &network_spec::name, g.networks);
   vary(all, &network_spec::knobs, choices(g.network_knobs));
@@ -74,38 +72,21 @@ std::vector<network_spec> networks_of(const grid& g) {
   vary(all, &network_spec::joined, g.fusions);
   vary(all, &network_spec::arithmetic, g.precisions);
   if (!g.orders.empty()) vary(all, &network_spec::order, g.orders);
-  for (network_spec& spec : all) spec = completed(std::move(spec));
-  return all;
+  std::vector<built_network> networks;
+  for (network_spec& spec : all) networks.push_back(built(std::move(spec)));
+  return networks;
 }
 
-struct named_strategy {
-  std::string name;
-  std::optional<hint_strategy> rules;  // of one from a file
+struct strategy_with_knobs {
+  strategy_choice how;
   knob_map knobs;
 };
 
-std::vector<knob> knobs_of(const named_strategy& s) {
-  return s.rules ? um::knobs_of(*s.rules) : strategy_named(s.name).knobs;
-}
-
-bool has_knob(const named_strategy& s, const std::string& name) {
-  const std::vector<knob> all = knobs_of(s);
-  return std::any_of(all.begin(), all.end(), [&](const knob& k) { return k.name == name; });
-}
-
-// Files of rules lie beside the sweep's file, or where their paths say.
-named_strategy named(const std::string& text, const std::filesystem::path& folder) {
-  if (!is_rules_file(text)) return {text, std::nullopt, {}};
-  hint_strategy rules = rules_from_file((folder / text).string());
-  std::string name = rules.name;
-  return {std::move(name), std::move(rules), {}};
-}
-
-void check_knobs_known(const grid& g, const std::vector<named_strategy>& strategies) {
+void check_knobs_known(const grid& g) {
   for (const auto& [name, values] : g.strategy_knobs) {
     std::vector<std::string> known;
-    for (const named_strategy& s : strategies) {
-      for (const knob& k : knobs_of(s)) known.push_back(k.name);
+    for (const strategy_choice& s : g.strategies) {
+      for (const knob& k : s->row.knobs) known.push_back(k.name);
     }
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
@@ -115,17 +96,20 @@ void check_knobs_known(const grid& g, const std::vector<named_strategy>& strateg
   }
 }
 
-std::vector<named_strategy> strategies_of(const grid& g, const std::filesystem::path& folder) {
-  std::vector<named_strategy> given;
-  for (const std::string& text : g.strategies) given.push_back(named(text, folder));
-  check_knobs_known(g, given);
-  std::stable_partition(given.begin(), given.end(),
-                        [](const named_strategy& s) { return s.name == "device"; });
-  std::vector<named_strategy> all;
-  for (const named_strategy& s : given) {
+bool has_knob(const strategy& s, const std::string& name) {
+  return std::ranges::find(s.knobs, name, &knob::name) != s.knobs.end();
+}
+
+std::vector<strategy_with_knobs> strategies_of(const grid& g) {
+  check_knobs_known(g);
+  std::vector<strategy_choice> given = g.strategies;
+  std::ranges::stable_partition(given,
+                                [](const strategy_choice& s) { return s->row.name == baseline_strategy; });
+  std::vector<strategy_with_knobs> all;
+  for (const strategy_choice& s : given) {
     auto knobs = g.strategy_knobs;
-    std::erase_if(knobs, [&](const auto& k) { return !has_knob(s, k.first); });
-    for (knob_map& choice : choices(knobs)) all.push_back({s.name, s.rules, std::move(choice)});
+    std::erase_if(knobs, [&](const auto& k) { return !has_knob(s->row, k.first); });
+    for (knob_map& choice : choices(knobs)) all.push_back({s, std::move(choice)});
   }
   return all;
 }
@@ -157,20 +141,22 @@ std::vector<std::optional<byte_count>> workspace_caps_of(const grid& g) {
   return {g.workspace_caps.begin(), g.workspace_caps.end()};
 }
 
-std::vector<experiment> expand(const grid& g, const std::filesystem::path& folder, bool allow_native) {
+std::vector<cell> expand(const grid& g, bool allow_native) {
   check_size(g);
   const auto nets = networks_of(g);
-  const auto strategies = strategies_of(g, folder);
+  const auto strategies = strategies_of(g);
   const auto amounts = amounts_of(g);
-  std::vector<experiment> cells;
+  std::vector<cell> cells;
   for (const std::string& backend : g.backends) {
-    for (const network_spec& network : nets) {
+    for (const built_network& network : nets) {
       for (const auto& mode : modes_of(g)) {
         for (const auto& cap : workspace_caps_of(g)) {
-          for (const named_strategy& s : strategies) {
+          for (const strategy_with_knobs& s : strategies) {
             for (const amount& a : amounts) {
-              cells.push_back({network, s.name, s.knobs, a.ratio, a.budget, backend, mode, cap, g.iterations,
-                               g.deadline_s, g.timeline, allow_native, s.rules});
+              cells.push_back(completed({network.spec, s.how->row.name, s.knobs, a.ratio, a.budget, backend,
+                                         mode, cap, g.iterations, g.deadline_s, g.timeline, allow_native,
+                                         s.how->own_rules ? s.how->rules : std::nullopt},
+                                        network, s.how));
             }
           }
         }
@@ -181,31 +167,28 @@ std::vector<experiment> expand(const grid& g, const std::filesystem::path& folde
 }
 
 // Adds a completed cell unless it is there; `seen` maps keys to indices of `all`.
-void add_cell(std::vector<experiment>& all, std::map<std::string, std::size_t>& seen, experiment e) {
-  const std::string key = key_of(e);
-  const auto [at, is_new] = seen.emplace(key, all.size());
+void add_cell(std::vector<cell>& all, std::map<std::string, std::size_t>& seen, cell c) {
+  const auto [at, is_new] = seen.emplace(c.key, all.size());
   if (is_new) {
-    all.push_back(std::move(e));
+    all.push_back(std::move(c));
     return;
   }
-  experiment& before = all[at->second];
-  before.timeline = e.timeline = before.timeline || e.timeline;
-  if (!(before == e)) {
+  experiment& before = all[at->second].what;
+  before.timeline = c.what.timeline = before.timeline || c.what.timeline;
+  if (!(before == c.what)) {
     throw input_error(
-        fmt::format("cell {} is asked for twice with different iterations or deadlines; keep one", key));
+        fmt::format("cell {} is asked for twice with different iterations or deadlines; keep one", c.key));
   }
 }
 
 }  // namespace
 
-std::vector<experiment> expand(const sweep_spec& spec, const std::string& source, bool allow_native) {
-  std::vector<experiment> all;
+std::vector<cell> expand(const sweep_spec& spec, const std::string& source, bool allow_native) {
+  std::vector<cell> all;
   std::map<std::string, std::size_t> seen;
   for (std::size_t i = 0; i < spec.grids.size(); ++i) {
     try {
-      for (experiment& e : expand(spec.grids[i], std::filesystem::path(source).parent_path(), allow_native)) {
-        add_cell(all, seen, completed_on_known_network(std::move(e)));
-      }
+      for (cell& c : expand(spec.grids[i], allow_native)) add_cell(all, seen, std::move(c));
       if (all.size() > most_cells) {
         throw input_error(fmt::format("more than {} cells; split the sweep", most_cells));
       }

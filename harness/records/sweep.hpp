@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/records/experiment.hpp"
+#include "harness/records/cell.hpp"
 
 namespace um {
 
@@ -19,7 +19,7 @@ struct grid {
   std::vector<precision> precisions{precision::fp32};
   std::vector<memory_order> orders;  // none: the standard one of each precision
   std::map<std::string, std::vector<std::int64_t>> network_knobs;
-  std::vector<std::string> strategies;  // names, or files of rules, FILE.json, read by expand()
+  std::vector<strategy_choice> strategies;
   // Apply to those strategies of the grid that have such a knob, and at least one must.
   std::map<std::string, std::vector<std::int64_t>> strategy_knobs;
   std::vector<double> ratios;  // neither: the whole device
@@ -38,11 +38,11 @@ struct sweep_spec {
 
 inline constexpr std::size_t most_cells = 100'000;
 
-// Completed experiments in the order in which they run: backend, network with its knobs, precision and so on,
+// Cells in the order in which they run: backend, network with its knobs, precision and so on,
 // strategy and its knobs, then rising ratios or falling budgets. `device` goes before the other strategies,
 // because their results and times are held against it. The same cell asked for twice runs once, with a
 // timeline if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
 // would refuse, for too many cells, and for one cell asked for in two ways.
-std::vector<experiment> expand(const sweep_spec& spec, const std::string& source, bool allow_native = false);
+std::vector<cell> expand(const sweep_spec& spec, const std::string& source, bool allow_native = false);
 
 }  // namespace um

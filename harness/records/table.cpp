@@ -10,17 +10,6 @@
 namespace um {
 namespace {
 
-struct part_of_key {
-  std::string work, strategy;  // "vgg16/b64/train/none/fp32", "swap_all,ahead=4"
-};
-
-part_of_key split(const std::string& key) {
-  std::size_t end = 0;
-  for (int slashes = 0; slashes < 5 && end != std::string::npos; ++slashes) end = key.find('/', end + 1);
-  if (end == std::string::npos) return {key, key};
-  return {key.substr(0, end), key.substr(end + 1, key.find('/', end + 1) - end - 1)};
-}
-
 struct section {
   std::string work;
   std::vector<const record*> records;
@@ -29,7 +18,7 @@ struct section {
 std::vector<section> sections_of(std::span<const record> records) {
   std::vector<section> sections;
   for (const record& r : records) {
-    const std::string work = split(r.key).work;
+    const std::string work = parts_of_key(r.key).work;
     const auto same = std::find_if(sections.begin(), sections.end(), [&](const section& s) {
       const record& first = *s.records.front();
       return s.work == work && first.backend == r.backend && first.mode == r.mode;
@@ -46,7 +35,8 @@ std::vector<section> sections_of(std::span<const record> records) {
 // Modes do not matter to the baseline: it moves nothing.
 std::optional<double> baseline_of(std::span<const record> all, const section& s) {
   for (const record& r : all) {
-    if (r.strategy == "device" && r.backend == s.records.front()->backend && split(r.key).work == s.work) {
+    if (r.strategy == baseline_strategy && r.backend == s.records.front()->backend &&
+        parts_of_key(r.key).work == s.work) {
       if (const auto time = steady_ns(r)) return time;
     }
   }
@@ -72,7 +62,7 @@ using rows_of_cells = std::vector<std::pair<std::string, std::map<std::string, s
 rows_of_cells rows_of(const section& s, std::optional<double> baseline) {
   rows_of_cells rows;
   for (const record* r : s.records) {
-    const std::string name = split(r->key).strategy;
+    const std::string name = parts_of_key(r->key).strategy;
     auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& each) { return each.first == name; });
     if (row == rows.end()) row = rows.insert(rows.end(), {name, {}});
     row->second[column_of(*r)] = cell_text(*r, baseline);

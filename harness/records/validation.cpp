@@ -7,9 +7,11 @@
 #include <map>
 #include <numeric>
 
-#include "harness/records/experiment.hpp"
+#include "harness/records/cell.hpp"
+#include "harness/records/machines.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
+#include "hints/hints.hpp"
 #include "simulator/patterns.hpp"
 #include "simulator/roofline.hpp"
 #include "simulator/simulate.hpp"
@@ -60,13 +62,13 @@ std::optional<profile> measured_profile(const record& r, const graph& g, const m
 }
 
 double cell_time(const known_figure& f, const std::string& name, const machine& on) {
-  const graph g = build(f.network);
+  const graph& g = *f.network.built;
   const profile costs = estimate(g, on);
   if (name == "compute") {
     return std::accumulate(costs.begin(), costs.end(), 0.0,
                            [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); });
   }
-  const strategy s = strategy_named(name);
+  const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
   const problem p{g, costs, on, static_cast<byte_count>(whole / f.ratio), pressure::driver, complete(s, {})};
   return steady(simulate(p, s, 4));

@@ -20,12 +20,10 @@ struct known_figure {
   bool input = false;  // the machine file's figures were worked out from it
   std::string machine;
   std::string pattern;  // of simulator/patterns.hpp; "": a cell
-  network_spec network;
+  built_network network;
   double ratio = 1;
   std::string strategy, over;  // over "compute": the operators' time with everything resident
 };
-
-std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
 
 struct comparison {
   std::string group, name;

@@ -101,7 +101,7 @@ class Interruption(InterfaceTest):
         spec, begin = self.spec(), time.monotonic()
         self.well("sweep", spec, "--out", "undisturbed.jsonl")
         longest = min(time.monotonic() - begin, 3)  # programs built with a sanitizer are slow
-        wanted = (self.folder / "undisturbed.jsonl").read_text(encoding="utf-8").splitlines()[1:]
+        wanted = entries(self.folder / "undisturbed.jsonl")[1]
         path, kills, whole, told = self.folder / "a.jsonl", 0, 0, 0
         while kills < 50 or whole == 0:
             sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--resume"), cwd=self.folder,
@@ -119,7 +119,7 @@ class Interruption(InterfaceTest):
                 continue
             self.assertEqual(code, 0, sweep.stderr.read())
             lines = path.read_text(encoding="utf-8").splitlines()
-            self.assertEqual(lines[1:], wanted)
+            self.assertEqual(entries(path)[1], wanted)
             self.assertEqual([json.loads(line)["kind"] for line in lines], ["environment"] + ["record"] * CELLS)
             path.unlink()
             whole += 1

@@ -11,7 +11,11 @@ inline experiment sample_experiment() {
   e.strategy = "managed";
   e.ratio = 1.5;
   e.backend = "sim:h200";
-  return completed(e);
+  return e;
+}
+
+inline cell sample_cell() {
+  return completed(sample_experiment());
 }
 
 inline record sample_record() {
@@ -33,6 +37,9 @@ inline record sample_record() {
   r.memory.footprint = footprint_terms{1, 2, 3, 4, 5, 6, 7, 28};
   r.memory.budget = 18;
   r.memory.device_arena = 9;
+  r.figures = "h200";
+  r.borrowed = {"slice_ns"};
+  r.planning = 42;
   r.compute = 99;
   r.digest = 0x0123456789abcdef;
   r.loss = 6.9;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/figures.hpp"
 #include "core/machine.hpp"
 #include "measure/calibration_sizes.hpp"
 #include "simulator/managed_memory.hpp"
@@ -250,6 +251,14 @@ TEST(figures, are_those_of_the_simulated_machine_that_was_measured) {
   EXPECT_EQ(found.by_name.at("uvm.host_chunk_bytes").typical, static_cast<double>(managed_block));
   EXPECT_EQ(found.by_name.at("uvm.access_counter_threshold").typical, 0);
   EXPECT_EQ(found.inferred, std::set<std::string>{"uvm.evict_ns"});
+}
+
+TEST(figures, are_rows_of_the_table_that_are_not_fitted) {
+  for (const auto& [name, value] : figures_from(shown()).by_name) {
+    const auto row = std::ranges::find(um::figures(), name, &um::figure::name);
+    ASSERT_NE(row, um::figures().end()) << name;
+    EXPECT_NE(row->from, um::figure_source::fitted) << name;
+  }
 }
 
 TEST(figures, that_need_what_was_not_read_are_left_out_and_noted) {

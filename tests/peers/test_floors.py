@@ -38,6 +38,7 @@ def test_a_floor_says_that_convolutions_are_the_direct_ones():
     ("layer1.0.downsample.0.backward_data", "convolution.backward_data"),
     ("layer1.0.downsample.1.backward", "normalisation.backward"), ("bn1.again", "normalisation.again"),
     ("conv1.backward_filter [batch 3/8]", "convolution.backward_filter"),
+    ("conv1.backward_filter [row 0/4]", "convolution.backward_filter"),
     ("fc", "linear"), ("fc.backward_data", "linear.backward_data"), ("pool1.backward", "pool.backward"),
     ("layer4.2.relu3.backward", "relu.backward"), ("average", "average"), ("loss", "loss"), ("relu1_2", "relu")])
 def test_operators_are_of_a_kind(op, kind):

@@ -53,6 +53,7 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
         "network": network, "batch": batch, "pass": "train", "sgd": False, "network_knobs": {"insize": 224},
         "fusion": "fused", "precision": "fp32", "memory_order": "nchw",
         "workspace_cap_bytes": None if simulated else 2 * GIB, "strategy": strategy, "strategy_knobs": {}, "ratio": ratio,
+        "family": "device" if strategy == "device" else "explicit" if strategy == "swap_all" else "managed",
         "mode": mode, "backend": backend, "device": device, "iterations": 5, "outcome": outcome,
         "reason": None if outcome == "ok" else "made up",
         "samples_ns": [2 * time_ns] + [time_ns + step for step in range(4)] if outcome == "ok" else [],
@@ -71,7 +72,7 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
 def old(entry):
     """The record as it was written before there were levels of fusion, precisions and memory orders."""
     assert entry["fusion"] == "none" and entry["precision"] == "fp32"
-    return {name: value for name, value in entry.items() if name not in ("memory_order", "launch")}
+    return {name: value for name, value in entry.items() if name not in ("memory_order", "launch", "family")}
 
 
 def slow(strategy, ratio):

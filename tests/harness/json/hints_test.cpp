@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
+#include "harness/json/rules_file.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "tests/harness/samples.hpp"
@@ -92,9 +94,9 @@ TEST(HintsJson, AWeightCannotLeaveByTwin) {
 }
 
 TEST(Rules, CanBeSwitchedOffByName) {
-  const strategy s = strategy_named("discard_prefetch,without=discard");
-  EXPECT_EQ(s.name, "discard_prefetch,without=discard");
-  const auto left = rules_named(s.name).value().rules;
+  const strategy_choice s = strategy_named("discard_prefetch,without=discard");
+  EXPECT_EQ(s->row.name, "discard_prefetch,without=discard");
+  const auto left = s->rules.value().rules;
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left[0].name, "prefetch");
   for (const auto& [name, word] : {std::pair{"discard_prefetch,without=nothing", "prefetch, discard"},
@@ -109,19 +111,23 @@ TEST(Rules, CanBeSwitchedOffByName) {
   }
 }
 
-TEST(Figures, OfAGpuAreThoseOfItsKindWithItsOwnSizes) {
-  machine gpu;
-  gpu.device_bytes = 5 * GiB;
-  const machine h200 = machine_named(load_machines(std::nullopt), "h200");
-  for (const char* name : {"NVIDIA H200", "unheard of"}) {
-    gpu.name = name;
-    const machine figures = figures_for(gpu);
-    EXPECT_EQ(figures.name, name);
-    EXPECT_EQ(figures.device_bytes, 5 * GiB);
-    EXPECT_EQ(figures.link_to_host_bytes_per_s, h200.link_to_host_bytes_per_s);
+TEST(Machines, AreLikeAGpuByItsName) {
+  const std::vector<machine> all = load_machines(std::nullopt);
+  for (const auto& [gpu, name] : {std::pair{"NVIDIA H200", "h200"},
+                                  {"NVIDIA H200 NVL", "h200"},
+                                  {"NVIDIA GH200 480GB", "gh200"},
+                                  {"Tesla V100-SXM2-16GB", "v100-nvlink-power9"},
+                                  {"NVIDIA TITAN V", "titan-v"},
+                                  {"NVIDIA GeForce GTX 1080 Ti", "gtx1080ti-11g"},
+                                  {"NVIDIA TITAN RTX", nullptr},
+                                  {"unheard of", nullptr},
+                                  {"", nullptr}}) {
+    const machine* akin = machine_like(all, gpu);
+    EXPECT_EQ(akin == nullptr, name == nullptr) << gpu;
+    if (akin != nullptr && name != nullptr) {
+      EXPECT_EQ(akin->name, name) << gpu;
+    }
   }
-  gpu.name = "Tesla V100-SXM2-16GB";
-  EXPECT_NE(figures_for(gpu).link_to_host_bytes_per_s, h200.link_to_host_bytes_per_s);
 }
 
 struct rules_file : ::testing::Test {
@@ -146,11 +152,10 @@ TEST_F(rules_file, TravelsWithItsCellAndIntoTheRecord) {
   e.rules = without_rules(rules_from_file(path.string()), {"dead"});
   e.strategy = e.rules->name;
   e.strategy_knobs.clear();
-  e = completed(e);
-  EXPECT_EQ(e.strategy_knobs.at("ahead"), 3);
-  const cell work{e, {}, {}};
-  EXPECT_TRUE(cell_from_json(to_json(work), "cell").what == e);
-  const record r = blank_record(e);
+  const cell work = completed(e);
+  EXPECT_EQ(work.what.strategy_knobs.at("ahead"), 3);
+  EXPECT_TRUE(cell_from_json(to_json(work), "cell").what == work.what);
+  const record r = blank_record(work);
   EXPECT_EQ(record_from_json(to_json(r), "line").rules, e.rules);
   EXPECT_NE(r.key.find("mine#"), std::string::npos);
   EXPECT_NE(r.key.find(",without=dead"), std::string::npos);
@@ -164,11 +169,11 @@ TEST_F(rules_file, MayBeNamedInASweepBesideIt) {
       path.filename().string() + R"(", "discard,without=discard"],
     "strategy_knobs": {"ahead": [1, 2]}}]})";
   const std::string source = (path.parent_path() / "sweep.json").string();
-  const std::vector<experiment> cells = expand(sweep_from_json(text, source), source);
+  const std::vector<cell> cells = expand(sweep_from_json(text, source), source);
   ASSERT_EQ(cells.size(), 4U);
-  EXPECT_EQ(cells[1].rules->rules.size(), 4U);
-  EXPECT_EQ(cells[2].strategy_knobs.at("ahead"), 2);
-  EXPECT_EQ(cells[3].strategy, "discard,without=discard");
+  EXPECT_EQ(cells[1].what.rules->rules.size(), 4U);
+  EXPECT_EQ(cells[2].what.strategy_knobs.at("ahead"), 2);
+  EXPECT_EQ(cells[3].what.strategy, "discard,without=discard");
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <array>
 #include <set>
 
+#include "harness/json/machines.hpp"
+#include "harness/process/collect.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "tests/harness/samples.hpp"
@@ -58,14 +60,14 @@ std::vector<network_spec> networks_to_try() {
 
 plan_file sample_plan() {
   plan_file file;
-  file.network = completed({.name = "conv", .batch = 4});
+  file.network = built({.name = "conv", .batch = 4});
   file.strategy = "by-hand";
   file.strategy_knobs = {{"ahead", 3}};
   file.ratio = 1.25;
   file.budget = 123456789;
   file.mode = run_mode::capped;
   file.placed_by = packers::smartpool;
-  const graph g = build(file.network);
+  const graph& g = *file.network.built;
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
@@ -101,7 +103,7 @@ TEST(GraphJson, EveryNetworkReadsBackEqual) {
 }
 
 TEST(GraphJson, NamesWhatIsWrong) {
-  const std::string text = to_json(build(completed({.name = "conv", .mode = pass::inference})));
+  const std::string text = to_json(*built({.name = "conv", .mode = pass::inference}).built);
   const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
   expect_mentions(read(replaced(text, "\"stride\"", "\"strides\"")), {"g.json", "ops[0]", "stride"});
   expect_mentions(read(replaced(text, "\"convolution\"", "\"convolutoin\"")), {"did you mean convolution?"});
@@ -122,8 +124,8 @@ TEST(PlanJson, ReadsBackEqual) {
   const plan_file file = sample_plan();
   const plan_file back = plan_from_json(to_json(file), "p.json");
   EXPECT_EQ(back.plan, file.plan);
-  EXPECT_EQ(back.network.name, file.network.name);
-  EXPECT_EQ(back.network.knobs, file.network.knobs);
+  EXPECT_EQ(back.network.spec.name, file.network.spec.name);
+  EXPECT_EQ(back.network.spec.knobs, file.network.spec.knobs);
   EXPECT_EQ(back.strategy, file.strategy);
   EXPECT_EQ(back.strategy_knobs, file.strategy_knobs);
   EXPECT_EQ(back.ratio, file.ratio);
@@ -166,7 +168,7 @@ TEST(PlanJson, ReadsWhatFilesOnceSaidOfPacking) {
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
   const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
-  const graph g = build(sample_plan().network);
+  const graph g = *sample_plan().network.built;
   const std::string tensor = g.tensors[0].name, op_name = g.ops[0].name;
   expect_mentions(read(replaced(text, "\"managed\"", "\"mangaed\"")), {"homes", "did you mean managed?"});
   expect_mentions(read(replaced(text, "\"budget_bytes\": 123456789", "\"budget_bytes\": -1")),
@@ -195,18 +197,20 @@ TEST(PlanJson, NamesWhatIsWrong) {
 
 TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   plan_file file = sample_plan();
-  file.network.joined = fusion::none;
-  file.network.arithmetic = precision::bf16;
-  file.network.order = memory_order::nchw;
-  const graph g = build(file.network);
+  network_spec spec = file.network.spec;
+  spec.joined = fusion::none;
+  spec.arithmetic = precision::bf16;
+  spec.order = memory_order::nchw;
+  file.network = built(spec);
+  const graph& g = *file.network.built;
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions.clear();
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   const std::string text = to_json(file);
   const plan_file back = plan_from_json(text, "p.json");
-  EXPECT_EQ(back.network.joined, fusion::none);
-  EXPECT_EQ(back.network.arithmetic, precision::bf16);
-  EXPECT_EQ(back.network.order, memory_order::nchw);
+  EXPECT_EQ(back.network.spec.joined, fusion::none);
+  EXPECT_EQ(back.network.spec.arithmetic, precision::bf16);
+  EXPECT_EQ(back.network.spec.order, memory_order::nchw);
   expect_mentions(refusal([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
                   {"network.precision", "did you mean"});
 }
@@ -214,8 +218,10 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
 // As all of them did before there was a choice.
 TEST(PlanJson, WithoutTheFieldsItIsPlain) {
   plan_file file = sample_plan();
-  file.network.joined = fusion::none;
-  const graph g = build(file.network);
+  network_spec spec = file.network.spec;
+  spec.joined = fusion::none;
+  file.network = built(spec);
+  const graph& g = *file.network.built;
   file.plan.home.assign(g.tensors.size(), residence::device);
   file.plan.actions.clear();
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
@@ -224,7 +230,7 @@ TEST(PlanJson, WithoutTheFieldsItIsPlain) {
        {"  \"fusion\": \"none\",\n", "  \"precision\": \"fp32\",\n", "  \"memory_order\": \"nchw\",\n"}) {
     text = replaced(text, field, "");
   }
-  const network_spec n = plan_from_json(text, "p.json").network;
+  const network_spec n = plan_from_json(text, "p.json").network.spec;
   EXPECT_EQ(n.joined, fusion::none);
   EXPECT_EQ(n.arithmetic, precision::fp32);
   EXPECT_EQ(n.order, memory_order::nchw);
@@ -324,6 +330,26 @@ TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
   EXPECT_EQ(machine_from_json(to_json(m), "m.json").bf16_flops_per_s, 5U);
 }
 
+TEST(MachineJson, WhatWasFittedElsewhereIsBorrowedWhereItIsNotSaid) {
+  const machine own = machine_named(load_machines(std::nullopt), "h200");
+  EXPECT_TRUE(own.borrowed.empty()) << "what is fitted is fitted there";
+  const std::string text = replaced(to_json(own), " \"twin_copy_percent\": 92\n", " \"twin_copy_percent\": 90\n");
+  EXPECT_EQ(machine_from_json(text, "m.json").uvm.twin_copy_percent, 90U);
+  const machine lent = machine_from_json(replaced(to_json(own), " \"slice_ns\": 20000,\n", ""), "m.json");
+  EXPECT_EQ(lent.borrowed, std::vector<std::string>{"slice_ns"});
+  EXPECT_EQ(lent.slice_ns, machine{}.slice_ns);
+  EXPECT_EQ(machine_from_json(to_json(lent), "m.json").borrowed, lent.borrowed);
+}
+
+TEST(RecordJson, SaysWhoseStrategyAndFiguresItIs) {
+  record r = blank_record(sample_cell());
+  EXPECT_EQ(r.kind, family::managed);
+  EXPECT_EQ(r.same_bits, true);
+  const std::string line = to_json(r);
+  EXPECT_NE(line.find(R"("family":"managed","bits":"same")"), std::string::npos) << line;
+  EXPECT_EQ(to_json(record_from_json(line, "line")), line);
+}
+
 TEST(RecordJson, ReadsBackEqual) {
   const record r = sample_record();
   const std::string line = to_json(r);
@@ -355,7 +381,7 @@ TEST(EnvironmentJson, OnlyTheAnswerOfAGpuTellsWhatIsFree) {
 }
 
 TEST(RecordJson, WhatIsUnknownIsNull) {
-  record r = blank_record(sample_experiment());
+  record r = blank_record(sample_cell());
   r.result = outcome::crashed;
   r.reason = "made up";
   const std::string line = to_json(r);
@@ -443,7 +469,11 @@ TEST(EnvironmentJson, OlderFilesHaveNoFurtherFacts) {
 }
 
 TEST(CellJson, ReadsBackEqual) {
-  cell work{sample_experiment(), load_machines(std::nullopt).front(), sample_plan()};
+  experiment what = sample_experiment();
+  what.strategy = "plan:by-hand";
+  what.ratio.reset();
+  cell work = completed(what, sample_plan());
+  work.on = load_machines(std::nullopt).front();
   work.what.budget = 77;
   work.values = "folder";
   const std::string text = to_json(work);

@@ -7,6 +7,8 @@
 #include <fstream>
 
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
+#include "harness/process/collect.hpp"
 #include "harness/process/sweep_runner.hpp"
 #include "harness/records/suggest.hpp"
 #include "tests/harness/samples.hpp"

@@ -138,7 +138,7 @@ TEST(Cgroup, TheTightestLimitAboveCounts) {
 }
 
 TEST(Cell, EveryEndHasItsOutcome) {
-  const cell work{sample_experiment(), std::nullopt, std::nullopt};
+  const cell work = sample_cell();
   child_report report;
   report.exit_code = 0;
   report.output = to_json(sample_record());

@@ -1,8 +1,9 @@
-#include "harness/records/environment.hpp"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
+
+#include "harness/process/collect.hpp"
+#include "harness/process/facts.hpp"
 
 namespace um {
 namespace {

@@ -13,7 +13,7 @@ namespace {
 
 template <class Failure>
 record failing_by(const Failure& failure) {
-  const cell work{sample_experiment(), std::nullopt, std::nullopt};
+  const cell work = sample_cell();
   return with_outcome(work, [&](record& r) {
     r.device = "h200";
     throw failure;

@@ -1,7 +1,6 @@
-#include "harness/records/experiment.hpp"
-
 #include <gtest/gtest.h>
 
+#include "harness/records/cell.hpp"
 #include "harness/records/suggest.hpp"
 #include "tests/harness/samples.hpp"
 
@@ -19,7 +18,7 @@ experiment with(void (*change)(experiment&)) {
 }
 
 std::string key_with(void (*change)(experiment&)) {
-  return key_of(completed(with(change)));
+  return completed(with(change)).key;
 }
 
 TEST(Key, HoldsWhatDiffersFromTheDefaults) {
@@ -64,16 +63,16 @@ TEST(Key, RatiosKeepTheirDigits) {
 }
 
 TEST(Completed, FillsInKnobsAndMode) {
-  const experiment e = completed(with([](experiment&) {}));
+  const experiment e = completed(with([](experiment&) {})).what;
   EXPECT_EQ(e.network.knobs.at("insize"), 224);
   EXPECT_EQ(e.strategy_knobs.count("ahead"), 1U);
   EXPECT_EQ(e.mode, run_mode::simulated);
-  EXPECT_EQ(completed(with([](experiment& c) { c.backend = "cuda:1"; })).mode, run_mode::capped);
+  EXPECT_EQ(completed(with([](experiment& c) { c.backend = "cuda:1"; })).what.mode, run_mode::capped);
 }
 
 TEST(Completed, ThePrecisionChoosesTheMemoryOrder) {
-  EXPECT_EQ(completed(with([](experiment&) {})).network.order, memory_order::nchw);
-  EXPECT_EQ(completed(with([](experiment& e) { e.network.arithmetic = precision::bf16; })).network.order,
+  EXPECT_EQ(completed(with([](experiment&) {})).what.network.order, memory_order::nchw);
+  EXPECT_EQ(completed(with([](experiment& e) { e.network.arithmetic = precision::bf16; })).what.network.order,
             memory_order::nhwc);
 }
 
@@ -84,12 +83,12 @@ TEST(Completed, WorkspaceIsCappedOnAGpuOnly) {
     e.workspace_cap = cap;
     return completed(e);
   };
-  EXPECT_FALSE(capped_at("sim:h200", std::nullopt).workspace_cap);
+  EXPECT_FALSE(capped_at("sim:h200", std::nullopt).what.workspace_cap);
   EXPECT_THROW(capped_at("sim:h200", MiB), input_error);
-  const experiment standard = capped_at("cuda:0", std::nullopt);
-  EXPECT_TRUE(standard.workspace_cap);
-  EXPECT_EQ(key_of(standard), "alexnet/b2/train/fused/fp32/swap_all/x1.50/capped/cuda:0");
-  EXPECT_EQ(key_of(capped_at("cuda:0", MiB)),
+  const cell standard = capped_at("cuda:0", std::nullopt);
+  EXPECT_TRUE(standard.what.workspace_cap);
+  EXPECT_EQ(standard.key, "alexnet/b2/train/fused/fp32/swap_all/x1.50/capped/cuda:0");
+  EXPECT_EQ(capped_at("cuda:0", MiB).key,
             "alexnet/b2/train/fused/fp32,workspace=1048576B/swap_all/x1.50/capped/cuda:0");
 }
 
@@ -113,6 +112,22 @@ TEST(Completed, RefusesWhatCannotBe) {
   refused([](experiment& e) { e.mode = run_mode::native, e.allow_native = true; });
 }
 
+TEST(Completed, APlanIsNoStrategy) {
+  EXPECT_THROW(completed(with([](experiment& e) { e.strategy = "plan:swap_all"; })), input_error);
+}
+
+TEST(Completed, HasWhatItsNamesStandFor) {
+  const cell c = completed(with([](experiment& e) { e.backend = "cuda:3"; }));
+  EXPECT_EQ(c.how->row.name, "swap_all");
+  EXPECT_EQ(c.where.device, 3);
+  EXPECT_EQ(c.network.built->ops.size(), build(c.what.network).ops.size());
+  machine stand_in;
+  stand_in.name = "mine";
+  const cell here = simulated_on(c, stand_in);
+  EXPECT_EQ(here.key, "alexnet/b2/train/fused/fp32/swap_all/x1.50/capped/sim:mine");
+  EXPECT_EQ(with_strategy(here, strategy_named("managed")).on->name, "mine");
+}
+
 TEST(Completed, NativeNeedsItsPermission) {
   const auto native = [](bool allowed) {
     experiment e = with([](experiment&) {});
@@ -128,7 +143,7 @@ TEST(Completed, NativeNeedsItsPermission) {
     EXPECT_NE(std::string(error.what()).find("--allow-native-oversubscription"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("hang"), std::string::npos);
   }
-  EXPECT_EQ(native(true).mode, run_mode::native);
+  EXPECT_EQ(native(true).what.mode, run_mode::native);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "harness/json/machines.hpp"
+#include "harness/process/flow.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {
@@ -10,7 +12,7 @@ namespace {
 
 TEST(PlanSummary, CountsEveryResidenceAndEveryAction) {
   planned p;
-  p.file.network = sample_experiment().network;
+  p.file.network = sample_cell().network;
   for (std::size_t i = 0; i < all_residences.size(); ++i) {
     p.file.plan.home.insert(p.file.plan.home.end(), i + 1, all_residences[i]);
   }
@@ -30,7 +32,8 @@ TEST(PlanSummary, TellsWhereRulesPutTensors) {
     e.rules.emplace();
     e.rules->name = e.strategy = "parameters_elsewhere";
     e.rules->rules = {{"parameters", {.roles = {role::parameter}}, residence_rule{where}}};
-    const cell work{completed(e), machine_named(load_machines(std::nullopt), "h200"), std::nullopt};
+    cell work = completed(e);
+    work.on = machine_named(load_machines(std::nullopt), "h200");
     const planned p = plan_cell(work);
     const auto n = std::ranges::count(p.file.plan.home, where);
     EXPECT_GT(n, 0);

@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-std::vector<experiment> cells_of(const std::string& body, const std::string& common = "{}") {
+std::vector<cell> cells_of(const std::string& body, const std::string& common = "{}") {
   const std::string text =
       R"({"schema": 1, "name": "t", "common": )" + common + R"(, "grids": [)" + body + "]}";
   return expand(sweep_from_json(text, "t.json"), "t.json");
@@ -34,9 +34,9 @@ TEST(Expand, IsTheProductOfItsLists) {
       cells_of(R"({"network": ["alexnet", "conv"], "batch": [1, 2, 4], "strategy": ["device", "managed"],
                                   "ratio": [0.5, 1, 1.5, 2], "backend": "sim:h200"})");
   EXPECT_EQ(cells.size(), 2U * 3 * 2 * 4);
-  EXPECT_EQ(key_of(cells[0]), "alexnet/b1/train/fused/fp32/device/x0.50/simulated/sim:h200");
-  EXPECT_EQ(key_of(cells[1]), "alexnet/b1/train/fused/fp32/device/x1.00/simulated/sim:h200");
-  EXPECT_EQ(key_of(cells.back()), "conv/b4/train/fused/fp32/managed/x2.00/simulated/sim:h200");
+  EXPECT_EQ(cells[0].key, "alexnet/b1/train/fused/fp32/device/x0.50/simulated/sim:h200");
+  EXPECT_EQ(cells[1].key, "alexnet/b1/train/fused/fp32/device/x1.00/simulated/sim:h200");
+  EXPECT_EQ(cells.back().key, "conv/b4/train/fused/fp32/managed/x2.00/simulated/sim:h200");
 }
 
 TEST(Expand, FusionPrecisionAndOrderAreAxes) {
@@ -44,26 +44,26 @@ TEST(Expand, FusionPrecisionAndOrderAreAxes) {
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "fusion": ["none", "fused", "lean"],
           "precision": ["fp32", "tf32", "bf16"], "memory_order": ["nchw", "nhwc"]})");
   ASSERT_EQ(cells.size(), 3U * 3 * 2);
-  EXPECT_EQ(key_of(cells[0]), "conv/b1/train/none/fp32/device/whole/simulated/sim:h200");
-  EXPECT_EQ(key_of(cells[1]), "conv/b1/train/none/fp32,nhwc/device/whole/simulated/sim:h200");
-  EXPECT_EQ(key_of(cells.back()), "conv/b1/train/lean/bf16/device/whole/simulated/sim:h200");
+  EXPECT_EQ(cells[0].key, "conv/b1/train/none/fp32/device/whole/simulated/sim:h200");
+  EXPECT_EQ(cells[1].key, "conv/b1/train/none/fp32,nhwc/device/whole/simulated/sim:h200");
+  EXPECT_EQ(cells.back().key, "conv/b1/train/lean/bf16/device/whole/simulated/sim:h200");
 }
 
 TEST(Expand, EachPrecisionHasItsOwnStandardOrder) {
   const auto cells = cells_of(
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "precision": ["fp32", "bf16"]})");
   ASSERT_EQ(cells.size(), 2U);
-  EXPECT_EQ(cells[0].network.order, memory_order::nchw);
-  EXPECT_EQ(cells[1].network.order, memory_order::nhwc);
-  EXPECT_EQ(cells[0].network.joined, fusion::fused);
+  EXPECT_EQ(cells[0].what.network.order, memory_order::nchw);
+  EXPECT_EQ(cells[1].what.network.order, memory_order::nhwc);
+  EXPECT_EQ(cells[0].what.network.joined, fusion::fused);
 }
 
 TEST(Expand, PutsDeviceFirst) {
   const auto cells = cells_of(
       R"({"network": "conv", "strategy": ["managed", "device", "swap_all"], "backend": "sim:h200"})");
   ASSERT_EQ(cells.size(), 3U);
-  EXPECT_EQ(cells[0].strategy, "device");
-  EXPECT_EQ(cells[1].strategy, "managed");
+  EXPECT_EQ(cells[0].what.strategy, "device");
+  EXPECT_EQ(cells[1].what.strategy, "managed");
 }
 
 TEST(Expand, GridsReplaceWhatIsCommon) {
@@ -71,10 +71,10 @@ TEST(Expand, GridsReplaceWhatIsCommon) {
       cells_of(R"({"network": "conv"}, {"network": "conv", "budget": "1MiB", "iterations": 7})",
                R"({"strategy": "managed", "backend": "sim:h200", "ratio": [1, 2], "iterations": 3})");
   ASSERT_EQ(cells.size(), 3U);
-  EXPECT_EQ(cells[0].iterations, 3U);
-  EXPECT_EQ(cells[2].iterations, 7U);
-  EXPECT_EQ(cells[2].budget, MiB);
-  EXPECT_FALSE(cells[2].ratio);
+  EXPECT_EQ(cells[0].what.iterations, 3U);
+  EXPECT_EQ(cells[2].what.iterations, 7U);
+  EXPECT_EQ(cells[2].what.budget, MiB);
+  EXPECT_FALSE(cells[2].what.ratio);
 }
 
 TEST(Expand, KnobsGoToTheStrategiesThatHaveThem) {
@@ -89,7 +89,7 @@ TEST(Expand, TheSameCellRunsOnceAndKeepsItsTimeline) {
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "timeline": true})";
   const auto cells = cells_of(std::string(some_grid) + "," + with_timeline);
   ASSERT_EQ(cells.size(), 1U);
-  EXPECT_TRUE(cells[0].timeline);
+  EXPECT_TRUE(cells[0].what.timeline);
   const std::string longer =
       R"({"network": "conv", "strategy": "device", "backend": "sim:h200", "iterations": 9})";
   EXPECT_NE(refusal(std::string(some_grid) + "," + longer).find("asked for twice"), std::string::npos);
@@ -152,35 +152,35 @@ TEST(Expand, CountsEveryAxisBeforeItBuildsAnything) {
 }
 
 TEST(Resume, SkipsWhatIsOkOrInfeasible) {
-  const experiment e = sample_experiment();
-  record r = blank_record(e);
-  EXPECT_EQ(finished_record({}, e), nullptr);
-  EXPECT_NE(finished_record({r}, e), nullptr);
+  const cell c = sample_cell();
+  record r = blank_record(c);
+  EXPECT_EQ(finished_record({}, c), nullptr);
+  EXPECT_NE(finished_record({r}, c), nullptr);
   r.result = outcome::infeasible;
-  EXPECT_NE(finished_record({r}, e), nullptr);
+  EXPECT_NE(finished_record({r}, c), nullptr);
   for (const outcome failed : {outcome::crashed, outcome::timeout, outcome::wrong_result,
                                outcome::out_of_memory, outcome::unsupported}) {
     r.result = failed;
-    EXPECT_EQ(finished_record({r}, e), nullptr) << to_text(failed);
+    EXPECT_EQ(finished_record({r}, c), nullptr) << to_text(failed);
   }
 }
 
 TEST(Resume, TheLastRecordOfAKeyCounts) {
-  const experiment e = sample_experiment();
-  record good = blank_record(e), bad = good;
+  const cell c = sample_cell();
+  record good = blank_record(c), bad = good;
   bad.result = outcome::crashed;
-  EXPECT_EQ(finished_record({good, bad}, e), nullptr);
-  EXPECT_NE(finished_record({bad, good}, e), nullptr);
+  EXPECT_EQ(finished_record({good, bad}, c), nullptr);
+  EXPECT_NE(finished_record({bad, good}, c), nullptr);
 }
 
 TEST(Resume, RunsAgainForMoreIterationsOrATimeline) {
-  experiment e = sample_experiment();
-  const record r = blank_record(e);
-  e.iterations = 9;
-  EXPECT_EQ(finished_record({r}, e), nullptr);
-  e = sample_experiment();
-  e.timeline = true;
-  EXPECT_EQ(finished_record({r}, e), nullptr);
+  cell c = sample_cell();
+  const record r = blank_record(c);
+  c.what.iterations = 9;
+  EXPECT_EQ(finished_record({r}, c), nullptr);
+  c = sample_cell();
+  c.what.timeline = true;
+  EXPECT_EQ(finished_record({r}, c), nullptr);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/process/flow.hpp"
 #include "harness/records/suggest.hpp"
@@ -73,8 +74,7 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   e.backend = "sim:h200";
   e.mode = run_mode::capped;
   e.iterations = 3;
-  cell work;
-  work.what = completed(e);
+  cell work = completed(e);
   work.on = machine_named(machines(), "h200");
   record r = run_cell(work);
   ASSERT_EQ(r.result, outcome::ok);
@@ -150,8 +150,7 @@ TEST(validation, one_estimated_figure_makes_a_record_uncalibrated) {
   e.network = {.name = "alexnet", .batch = 2};
   e.strategy = "device";
   e.backend = "sim:h200";
-  cell work;
-  work.what = completed(e);
+  cell work = completed(e);
   work.on = machine_named(machines(), "h200");
   work.on->calibrated = true;
   work.on->estimated = {"uvm.evict_ns"};

@@ -1,16 +1,13 @@
-#include "harness/records/environment.hpp"
+#include "harness/process/facts.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "harness/process/cgroup.hpp"
-#include "harness/process/gpu.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -70,41 +67,7 @@ std::size_t entries(const std::filesystem::path& folder, std::string_view prefix
   return count;
 }
 
-host_facts collect_host() {
-  host_facts host;
-  host.os = labelled("/etc/os-release", "PRETTY_NAME");
-  utsname name{};
-  if (uname(&name) == 0) host.kernel = fmt::format("{} {}", name.sysname, name.release);
-  host.cpu = labelled("/proc/cpuinfo", "model name");
-  if (const unsigned cores = std::thread::hardware_concurrency(); cores > 0) host.cores = cores;
-  host.memory_bytes = memory_bytes();
-  host.cgroup_limit_bytes = cgroup_limit();
-  host.facts = host_facts_in("/");
-  if (!host.cpu) host.facts.missing["cpu"] = silent("proc/cpuinfo");
-  return host;
-}
-
-std::optional<std::map<std::string, std::string>> uvm_parameters() {
-  std::error_code error;
-  std::map<std::string, std::string> parameters;
-  std::filesystem::directory_iterator files("/sys/module/nvidia_uvm/parameters", error);
-  if (error) return std::nullopt;
-  for (const auto& file : files) {
-    if (const auto value = first_line(file.path())) parameters[file.path().filename().string()] = *value;
-  }
-  return parameters;
-}
-
 }  // namespace
-
-void fact_sheet::put(const std::string& name, const std::optional<std::string>& value,
-                     const std::string& why_not) {
-  if (value && !value->empty()) {
-    known[name] = one_line(*value);
-  } else {
-    missing[name] = one_line(why_not);
-  }
-}
 
 fact_sheet host_facts_in(const std::filesystem::path& root) {
   constexpr const char* governor = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
@@ -144,17 +107,29 @@ fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pc
   return facts;
 }
 
-environment collect_environment(std::optional<gpu_facts> gpu) {
-  environment e;
-  e.umbench = version_text();
-  e.compiler = compiler_text();
-  e.has_cuda_backend = built_with_cuda();
-  e.created = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  e.host = collect_host();
-  e.gpu = std::move(gpu);
-  e.nvidia_uvm = uvm_parameters();
-  if (!e.nvidia_uvm) e.host.facts.missing["nvidia_uvm"] = "there is no /sys/module/nvidia_uvm/parameters";
-  return e;
+host_facts facts_of_host() {
+  host_facts host;
+  host.os = labelled("/etc/os-release", "PRETTY_NAME");
+  utsname name{};
+  if (uname(&name) == 0) host.kernel = fmt::format("{} {}", name.sysname, name.release);
+  host.cpu = labelled("/proc/cpuinfo", "model name");
+  if (const unsigned cores = std::thread::hardware_concurrency(); cores > 0) host.cores = cores;
+  host.memory_bytes = memory_bytes();
+  host.cgroup_limit_bytes = cgroup_limit();
+  host.facts = host_facts_in("/");
+  if (!host.cpu) host.facts.missing["cpu"] = silent("proc/cpuinfo");
+  return host;
+}
+
+std::optional<named_facts> uvm_parameters() {
+  std::error_code error;
+  named_facts parameters;
+  std::filesystem::directory_iterator files("/sys/module/nvidia_uvm/parameters", error);
+  if (error) return std::nullopt;
+  for (const auto& file : files) {
+    if (const auto value = first_line(file.path())) parameters[file.path().filename().string()] = *value;
+  }
+  return parameters;
 }
 
 }  // namespace um

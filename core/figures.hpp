@@ -1,0 +1,40 @@
+// The figures of a machine as a table: its files, calibration, lists and checks all go by these rows.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "core/machine.hpp"
+
+namespace um {
+
+// Where a figure comes from.
+//   told        the device's and the host's own properties, the maker's data
+//   measured    `umbench calibrate`; machine.hpp says by which measurement
+//   fitted      by hand, to runs on an H200; machine.hpp says to which
+enum class figure_source : std::uint8_t { told, measured, fitted };
+std::string_view to_text(figure_source from);
+
+struct figure {
+  using member_of = std::variant<std::uint64_t machine::*, nanoseconds machine::*, std::uint64_t uvm_costs::*,
+                                 nanoseconds uvm_costs::*>;
+  std::string_view name;  // "uvm.fault_ns"
+  std::string_view unit;  // "ns", "bytes", "bytes/s", "operations/s", "percent", "" of counts
+  figure_source from;
+  member_of member;
+  std::int64_t least = 0;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  // A file may lack it: then it is as in a default machine. What is fitted is then borrowed from the h200.
+  bool may_be_absent = false;
+};
+
+// In the order of machine files, those of the driver last. Values are at least 0 and below 2^63.
+std::span<const figure> figures();
+
+std::int64_t value_of(const machine& m, const figure& f);
+void set_value(machine& m, const figure& f, std::int64_t value);
+
+}  // namespace um

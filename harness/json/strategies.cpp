@@ -1,0 +1,36 @@
+#include <nlohmann/json.hpp>
+
+#include "harness/json/fields.hpp"
+#include "harness/json/json.hpp"
+
+namespace um {
+namespace {
+
+json json_of(const strategy& s) {
+  json knobs = json::array();
+  for (const knob& k : s.knobs) {
+    knobs.push_back({{"name", k.name},
+                     {"summary", k.summary},
+                     {"standard", k.standard},
+                     {"least", k.least},
+                     {"most", k.most}});
+  }
+  return {{"name", s.name},
+          {"summary", s.summary},
+          {"family", to_text(s.kind)},
+          {"bits", s.same_bits ? "same" : "rounding"},
+          {"keeps_budget", s.keeps_budget},
+          {"placed_by", to_text(s.placed_by)},
+          {"source", s.source.empty() ? json(nullptr) : json(s.source)},
+          {"knobs", std::move(knobs)}};
+}
+
+}  // namespace
+
+std::string to_json(std::span<const strategy> rows) {
+  json all = json::array();
+  for (const strategy& s : rows) all.push_back(json_of(s));
+  return dump_indented({{"schema", 1}, {"kind", "strategies"}, {"strategies", std::move(all)}});
+}
+
+}  // namespace um

@@ -1,0 +1,13 @@
+// Where records of this process come from.
+#pragma once
+
+#include <optional>
+
+#include "harness/records/environment.hpp"
+
+namespace um {
+
+// The GPU is asked for by a process of its own (isolation.hpp), so it is given.
+environment collect_environment(std::optional<gpu_facts> gpu);
+
+}  // namespace um

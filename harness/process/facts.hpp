@@ -1,0 +1,24 @@
+// What the kernel tells of this host and of a GPU on it, through the files of /proc and /sys.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "harness/records/environment.hpp"
+
+namespace um {
+
+// What the files of /proc and /sys below `root` (an empty one: those of this machine) say of the host, and of
+// the GPU at `pci_bus_id`, such as 0000:1b:00.0.
+fact_sheet host_facts_in(const std::filesystem::path& root);
+fact_sheet gpu_facts_in(const std::filesystem::path& root, const std::string& pci_bus_id);
+
+// Everything about this host.
+host_facts facts_of_host();
+
+// The parameters of the module nvidia_uvm; nothing where it is not loaded.
+std::optional<named_facts> uvm_parameters();
+
+}  // namespace um
