@@ -89,9 +89,10 @@ struct record {
   std::optional<std::string> counters_reason;  // why some were not observed
   observation observed;
   memory_figures memory;
-  std::optional<nanoseconds> planning;  // how long its plan took to make; nothing: none was made
-  std::optional<nanoseconds> compute;   // sum of the operators' times, everything resident
-  std::optional<time_bounds> bounds;    // within the budget; files written earlier lack it
+  std::optional<nanoseconds>
+      planning;                        // how long its plan took to make; nothing: simulated, or none was made
+  std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
+  std::optional<time_bounds> bounds;   // within the budget; files written earlier lack it
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
