@@ -20,7 +20,7 @@ class rematerializing {
     ways_.assign(on_.maps().size(), retention::keep);
     now_ = evaluate(ways_);
     while (now_.over > 0) {
-      if (!lower_peak()) throw infeasible(too_small(p_, "checkmate", now_.said.peak));
+      if (!lower_peak()) throw infeasible(too_small(p_, "checkmate", now_.peak));
     }
     spare();
     return on_.plan(decisions_for(ways_));
@@ -28,9 +28,10 @@ class rematerializing {
 
  private:
   struct evaluation {
-    prediction said;
-    double over = 0;  // bytes beyond the room, summed over positions
-    position at = 0;  // the position at the peak
+    byte_count peak = 0;
+    nanoseconds time = 0;  // nothing moves: of the computes, one after the other
+    double over = 0;       // bytes beyond the room, summed over positions
+    position at = 0;       // the position at the peak
   };
 
   std::vector<decision> decisions_for(const std::vector<retention>& ways) const {
@@ -46,7 +47,9 @@ class rematerializing {
   evaluation evaluate(const std::vector<retention>& ways) {
     const std::vector<event> events = events_of(p_.network, on_.uses(), on_.gaps(), decisions_for(ways));
     evaluation e;
-    e.said = on_.costs().of(events, std::vector<bool>(p_.network.tensors.size(), false));
+    e.peak = on_.costs().memory_of(events, std::vector<bool>(p_.network.tensors.size(), false)).peak;
+    for (const event& x : events)
+      e.time += x.what == verb::compute ? on_.costs().time_of(static_cast<position>(x.which)) : 0;
     const std::vector<byte_count> live = live_at_positions(on_.uses(), events, on_.costs().live());
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
@@ -80,8 +83,8 @@ class rematerializing {
       std::vector<retention> changed = ways_;
       changed[all[i].map] = all[i].how;
       const evaluation e = evaluate(changed);
-      const double gain = (now_.over - e.over) /
-                          static_cast<double>(std::max<nanoseconds>(e.said.again - now_.said.again, 1000));
+      const double gain =
+          (now_.over - e.over) / static_cast<double>(std::max<nanoseconds>(e.time - now_.time, 1000));
       if (gain <= most) continue;
       most = gain;
       best = {all[i], e};
@@ -107,7 +110,7 @@ class rematerializing {
         std::vector<retention> changed = ways_;
         changed[m] = how;
         const evaluation e = evaluate(changed);
-        if (e.over > 0 || e.said.time >= now_.said.time) continue;
+        if (e.over > 0 || e.time >= now_.time) continue;
         ways_ = std::move(changed);
         now_ = e;
         break;

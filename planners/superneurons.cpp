@@ -59,15 +59,17 @@ memory_plan plan_superneurons(const problem& p) {
       labels.push_back(swaps ? choice::swap : m.again ? choice::again : choice::keep);
     }
     on.keep_latest(labels, room);
-    std::vector<decision> decisions = on.decisions_for(labels, arrival::just_in_time);
-    recompute_by_cost(on, labels, decisions);
-    for (std::size_t x = 0; x < decisions.size(); ++x) {
-      if (decisions[x].what == choice::swap)
-        decisions[x].back = convolution_before(p, on.uses(), on.gaps()[x].next);
+    for (const bool by_cost : {true, false}) {
+      std::vector<decision> decisions = on.decisions_for(labels, arrival::just_in_time);
+      if (by_cost) recompute_by_cost(on, labels, decisions);
+      for (std::size_t x = 0; x < decisions.size(); ++x) {
+        if (decisions[x].what == choice::swap)
+          decisions[x].back = convolution_before(p, on.uses(), on.gaps()[x].next);
+      }
+      const labelling::outcome placed = on.place(std::move(decisions), room);
+      if (placed.said.peak <= room) return on.plan(placed.decisions);
     }
-    const labelling::outcome placed = on.place(std::move(decisions), room);
-    if (placed.said.peak > room) throw infeasible(too_small(p, "superneurons", placed.said.peak));
-    return on.plan(placed.decisions);
+    throw infeasible(too_small(p, "superneurons", on.peak_of(labels)));
   };
   return plan_within(p, packers::searched, "superneurons", plan);
 }

@@ -21,7 +21,8 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
     }
     arena = lower(unlimited, plan, how).device_arena_bytes;
     if (arena <= p.budget) return plan;
-    room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);
+    const byte_count step = std::min((arena - p.budget) / 2, p.budget / 25);
+    room -= std::min(room, step + p.budget * static_cast<byte_count>(tries + 1) / 500);
   }
   throw infeasible(strategy + " finds no plan that packs into the budget: the last that it made takes " +
                    to_text(arena) + ", the budget is " + to_text(p.budget));
