@@ -42,6 +42,11 @@ struct list_options {
   std::string what, machines;  // what "": everything
   bool json = false;
 };
+
+struct pack_options {
+  std::string file, packer, limit;  // packer "": each of them
+};
+
 struct env_options {
   std::string machine, machines;
   bool json = false;
@@ -79,5 +84,7 @@ int tune_command(const tune_options& options);
 // Every hint alone, and every rule of the best strategy left out.
 int ablate_command(const ablate_options& options);
 int merge_command(const merge_options& options);
+// Packs the lifetimes of a file; 1 if no packer asked for keeps to the limit.
+int pack_command(const pack_options& options);
 
 }  // namespace um

@@ -169,6 +169,13 @@ void add_merge(CLI::App& app, merge_options& o) {
   option(merge, "--out", o.out, "JSON Lines file for all of them").required();
 }
 
+void add_pack(CLI::App& app, pack_options& o) {
+  CLI::App& pack = *app.add_subcommand("pack", "Give the lifetimes of a file addresses");
+  option(pack, "FILE", o.file, "Comma-separated values: id, bytes, begin, end, access times").required();
+  option(pack, "--packer", o.packer, "searched, first_fit, best_fit or smartpool (each of them)");
+  option(pack, "--limit", o.limit, "Say whether the arena keeps to this size, such as 4GiB");
+}
+
 void add_validate(CLI::App& app, validate_options& o) {
   CLI::App& validate = *app.add_subcommand("validate", "Simulated beside measured and published figures");
   option(validate, "FILES", o.files, "Measured records (.jsonl), files of figures (.json)").required();
@@ -188,6 +195,7 @@ struct command_line {
   tune_options tune;
   ablate_options ablate;
   merge_options merge;
+  pack_options pack;
 };
 
 void describe(CLI::App& app, command_line& c) {
@@ -210,6 +218,7 @@ void describe(CLI::App& app, command_line& c) {
   add_tune(app, c.tune);
   add_ablate(app, c.ablate);
   add_merge(app, c.merge);
+  add_pack(app, c.pack);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
   app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
   CLI::App& probe = *app.add_subcommand(gpu_command, "")->group("");
@@ -228,6 +237,7 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("tune")) return tune_command(c.tune);
   if (app.got_subcommand("ablate")) return ablate_command(c.ablate);
   if (app.got_subcommand("merge")) return merge_command(c.merge);
+  if (app.got_subcommand("pack")) return pack_command(c.pack);
   if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.parent, c.probe_device);
   return run_cell_process(c.parent, &run_cell);
 }

@@ -1,0 +1,31 @@
+// Lifetimes as an allocator's trace gives them: a file of comma-separated values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/pack.hpp"
+
+namespace um {
+
+struct traced_lifetime {
+  std::string id;
+  byte_count bytes = 0;
+  std::uint64_t begin = 0, end = 0;     // held during [begin, end), in any unit of time
+  std::vector<std::uint64_t> accesses;  // ascending, within [begin, end)
+  friend bool operator==(const traced_lifetime&, const traced_lifetime&) = default;
+};
+
+// A line each: id, bytes, begin, end, then any access times in order, apart by commas or spaces. An id
+// is any text without a comma and may come again. Skipped are empty lines, lines that begin with #,
+// and a first line that names the columns ("id,..."). Throws input_error `source: line N: what is wrong`.
+std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::string_view source);
+std::string to_csv(std::span<const traced_lifetime> all);
+
+// A block each, at addresses without alignment. Of times their order is kept.
+std::vector<block> blocks_of(std::span<const traced_lifetime> all);
+
+}  // namespace um
