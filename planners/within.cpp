@@ -10,19 +10,19 @@ memory_plan plan_within(const problem& p, packer how, const std::string& strateg
                         const std::function<memory_plan(byte_count room)>& make) {
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();
-  byte_count room = p.budget, arena = 0;
-  for (int tries = 0; tries < 10; ++tries) {
-    memory_plan plan;
+  byte_count room = p.budget, arena = 0, too_little = 0, too_much = p.budget;
+  for (int tries = 0; tries < 12; ++tries) {
     try {
-      plan = make(room);
+      memory_plan plan = make(room);
+      arena = lower(unlimited, plan, how).device_arena_bytes;
+      if (arena <= p.budget) return plan;
+      too_much = room;
+      room -= std::min(room, (arena - p.budget) / 2 + p.budget / 500);
     } catch (const infeasible&) {
       if (tries == 0) throw;
-      break;
+      too_little = room;
     }
-    arena = lower(unlimited, plan, how).device_arena_bytes;
-    if (arena <= p.budget) return plan;
-    const byte_count step = std::min((arena - p.budget) / 2, p.budget / 25);
-    room -= std::min(room, step + p.budget * static_cast<byte_count>(tries + 1) / 500);
+    if (room <= too_little) room = too_little + (too_much - too_little) / 2;
   }
   throw infeasible(strategy + " finds no plan that packs into the budget: the last that it made takes " +
                    to_text(arena) + ", the budget is " + to_text(p.budget));

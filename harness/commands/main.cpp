@@ -173,7 +173,7 @@ void add_pack(CLI::App& app, pack_options& o) {
   CLI::App& pack = *app.add_subcommand("pack", "Give the lifetimes of a file addresses");
   option(pack, "FILE", o.file, "Comma-separated values: id, bytes, begin, end, access times").required();
   option(pack, "--packer", o.packer, "searched, first_fit, best_fit or smartpool (each of them)");
-  option(pack, "--limit", o.limit, "Say whether the arena keeps to this size, such as 4GiB");
+  option(pack, "--limit", o.limit, "Size such as 4GiB; what does not keep to it is auto-swapped");
 }
 
 void add_validate(CLI::App& app, validate_options& o) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "harness/records/suggest.hpp"
+#include "planners/swap_scores.hpp"
 
 namespace um {
 namespace {
@@ -96,6 +97,59 @@ class line_reader {
   std::size_t number_;
 };
 
+// Where something begins, ends or is accessed, or is over after its access: steps are between two of them.
+std::vector<std::uint64_t> times_of(std::span<const traced_lifetime> all) {
+  std::vector<std::uint64_t> times;
+  for (const traced_lifetime& l : all) {
+    times.insert(times.end(), {l.begin, l.end});
+    for (const std::uint64_t at : l.accesses) times.insert(times.end(), {at, at + 1});
+  }
+  std::ranges::sort(times);
+  times.erase(std::ranges::unique(times).begin(), times.end());
+  return times;
+}
+
+std::size_t step_of(const std::vector<std::uint64_t>& times, std::uint64_t time) {
+  return static_cast<std::size_t>(std::ranges::lower_bound(times, time) - times.begin());
+}
+
+// Bytes alive at each step; there are one less than times.
+std::vector<byte_count> load_of(std::span<const traced_lifetime> all,
+                                const std::vector<std::uint64_t>& times) {
+  std::vector<byte_count> load(times.size(), 0);  // first the changes, which wrap
+  for (const traced_lifetime& l : all) {
+    load[step_of(times, l.begin)] += l.bytes;
+    load[step_of(times, l.end)] -= l.bytes;
+  }
+  for (std::size_t i = 1; i < load.size(); ++i) load[i] += load[i - 1];
+  load.pop_back();
+  return load;
+}
+
+// When one of them is away.
+struct stretch {
+  std::size_t which = 0;
+  std::uint64_t from = 0, to = 0;
+};
+
+swapped_lifetimes without(std::span<const traced_lifetime> all, const std::vector<stretch>& where,
+                          const std::vector<std::size_t>& leave) {
+  swapped_lifetimes swapped{{all.begin(), all.end()}, leave.size(), 0};
+  for (const std::size_t c : leave) {
+    const stretch& away = where[c];
+    traced_lifetime& before = swapped.all[away.which];
+    traced_lifetime after = before;
+    const auto middle = std::ranges::lower_bound(before.accesses, away.to) - before.accesses.begin();
+    before.end = away.from;
+    after.begin = away.to;
+    before.accesses.erase(before.accesses.begin() + middle, before.accesses.end());
+    after.accesses.erase(after.accesses.begin(), after.accesses.begin() + middle);
+    swapped.bytes += before.bytes;
+    swapped.all.push_back(std::move(after));
+  }
+  return swapped;
+}
+
 }  // namespace
 
 std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::string_view source) {
@@ -128,16 +182,42 @@ std::string to_csv(std::span<const traced_lifetime> all) {
 }
 
 std::vector<block> blocks_of(std::span<const traced_lifetime> all) {
-  std::vector<std::uint64_t> times;
-  for (const traced_lifetime& l : all) times.insert(times.end(), {l.begin, l.end});
-  std::ranges::sort(times);
-  times.erase(std::ranges::unique(times).begin(), times.end());
-  const auto rank = [&](std::uint64_t time) {
-    return static_cast<std::uint32_t>(std::ranges::lower_bound(times, time) - times.begin());
-  };
+  const std::vector<std::uint64_t> times = times_of(all);
   std::vector<block> blocks;
-  for (const traced_lifetime& l : all) blocks.push_back({{{0, l.bytes, rank(l.begin), rank(l.end)}}, 1});
+  for (const traced_lifetime& l : all) {
+    blocks.push_back({{{0, l.bytes, static_cast<std::uint32_t>(step_of(times, l.begin)),
+                        static_cast<std::uint32_t>(step_of(times, l.end))}},
+                      1});
+  }
   return blocks;
+}
+
+std::vector<swapped_lifetimes> swapped_within(std::span<const traced_lifetime> all, byte_count limit) {
+  const std::vector<std::uint64_t> times = times_of(all);
+  const std::vector<byte_count> load = load_of(all, times);
+  const auto peak = static_cast<std::size_t>(std::ranges::max_element(load) - load.begin());
+  std::vector<absence> absences;
+  std::vector<stretch> where;
+  for (std::size_t l = 0; l < all.size() && load[peak] > limit; ++l) {
+    const auto& accesses = all[l].accesses;
+    const auto after = std::ranges::upper_bound(accesses, times[peak]);
+    if (all[l].bytes < smallest_swapped || after == accesses.begin() || after == accesses.end()) continue;
+    const absence a{step_of(times, *std::prev(after) + 1), step_of(times, *after), all[l].bytes, 0};
+    if (a.from > peak) continue;
+    absences.push_back(a);
+    where.push_back({l, *std::prev(after) + 1, *after});
+  }
+  const swap_chooser chooser(load, std::vector<double>(times.begin(), times.end()), absences);
+  std::vector<std::vector<std::size_t>> chosen;
+  for (const swap_weights& w : swap_weight_vectors()) {
+    std::vector<std::size_t> leave = chooser.choose(w, limit);
+    std::ranges::sort(leave);
+    if (!leave.empty() && std::ranges::find(chosen, leave) == chosen.end()) chosen.push_back(leave);
+  }
+  std::vector<swapped_lifetimes> found;
+  for (const std::vector<std::size_t>& leave : chosen) found.push_back(without(all, where, leave));
+  std::ranges::stable_sort(found, {}, &swapped_lifetimes::bytes);
+  return found;
 }
 
 }  // namespace um

@@ -25,6 +25,17 @@ struct traced_lifetime {
 std::vector<traced_lifetime> lifetimes_from_csv(std::string_view text, std::string_view source);
 std::string to_csv(std::span<const traced_lifetime> all);
 
+// AutoSwap on lifetimes (planners/swap_scores.hpp): where more than `limit` bytes live at once, blocks of 1
+// MiB and more leave between two neighbouring accesses before and after the peak.
+struct swapped_lifetimes {
+  std::vector<traced_lifetime> all;  // one that leaves is two: up to the access before and from the one after
+  std::size_t leave = 0;             // how many
+  byte_count bytes = 0;              // of them: what is copied each way
+};
+// Each different choice by the 44 weightings, that which moves least first; times have no unit, so that
+// copies take none. None if nothing need or can leave.
+std::vector<swapped_lifetimes> swapped_within(std::span<const traced_lifetime> all, byte_count limit);
+
 // A block each, at addresses without alignment. Of times their order is kept.
 std::vector<block> blocks_of(std::span<const traced_lifetime> all);
 

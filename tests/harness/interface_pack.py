@@ -65,7 +65,7 @@ class Pack(InterfaceTest):
     def rows(self, *arguments, code=0):
         done = self.umbench("pack", *arguments)
         self.assertEqual(done.returncode, code, done.stderr)
-        rows = re.findall(r"(?m)^(\w+) +(\d+) +(\d+) +(\d\.\d{4}) +\d+\.\d\d(?:  (.*))?$", done.stdout)
+        rows = re.findall(r"(?m)^ *(\w+) +(\d+) +(\d+) +(\d\.\d{4}) +\d+\.\d\d(?:  (.*))?$", done.stdout)
         return {name: (int(peak), int(arena), float(ratio), verdict) for name, peak, arena, ratio, verdict in rows}
 
     def test_the_kept_file_is_our_own_vgg16(self):
@@ -90,6 +90,32 @@ class Pack(InterfaceTest):
         lives = self.write("a.csv", "a,100,0,2\nb,50,1,3\n")
         self.assertEqual(self.rows(lives, "--packer", "smartpool", "--limit", "150B")["smartpool"], (150, 150, 1.0, "fits"))
         self.assertEqual(self.rows(lives, "--packer", "smartpool", "--limit", "149", code=1)["smartpool"][3], "1 too much")
+
+    def test_what_does_not_fit_is_swapped_between_two_accesses(self):
+        mib = 1 << 20
+        lives = self.write("a.csv", f"a,{4 * mib},0,9,0 8\nb,{2 * mib},0,9,1 7\nc,{3 * mib},3,5,3 4\nd,{mib - 1},0,9,0 8\n")
+        rows = self.rows(lives, "--packer", "smartpool", "--limit", "8MiB")
+        self.assertEqual(rows["smartpool"], (10 * mib - 1, 10 * mib - 1, 1.0, f"{2 * mib - 1} too much"))
+        # b alone is enough and less than a; d is below 1 MiB.
+        self.assertEqual(rows["swapped"], (8 * mib - 1, 8 * mib - 1, 1.0, f"fits; 1 leave, {2 * mib} bytes each way"))
+        rows = self.rows(lives, "--packer", "smartpool", "--limit", "7MiB")
+        self.assertEqual(rows["swapped"][3], f"fits; 1 leave, {4 * mib} bytes each way")
+        rows = self.rows(lives, "--packer", "smartpool", "--limit", "2MiB", code=1)
+        self.assertIn("too much; 2 leave", rows["swapped"][3])
+        without_accesses = self.write("b.csv", f"a,{4 * mib},0,9\nb,{2 * mib},0,9\n")
+        self.assertEqual(list(self.rows(without_accesses, "--packer", "smartpool", "--limit", "5MiB", code=1)), ["smartpool"])
+
+    def test_a_chain_swaps_into_half_of_what_it_keeps(self):
+        # Forward, map i is made at i and read at i + 1; backward, it is read for the last time at 40 - i.
+        mib = 1 << 20
+        lives = self.write("a.csv", "".join(f"m{i},{4 * mib},{i},{41 - i},{i} {i + 1} {40 - i}\n" for i in range(20)))
+        rows = self.rows(lives, "--packer", "smartpool", "--limit", "40MiB")
+        self.assertEqual(rows["smartpool"][0], 80 * mib)
+        peak, arena, _, verdict = rows["swapped"]
+        self.assertLessEqual(arena, 40 * mib)
+        leave, moved = map(int, re.fullmatch("fits; ([0-9]+) leave, ([0-9]+) bytes each way", verdict).groups())
+        self.assertEqual(moved, leave * 4 * mib)
+        self.assertIn(leave, range(10, 15))
 
     def test_what_a_file_may_look_like(self):
         for text in ["id,bytes,begin,end\nx,100,0,5\ny,28,5,9\n", "x,100,0,5\r\ny,28,5,9\r\n", " x , 100, 0, 5 \n\n# y\ny,28,5,9",

@@ -105,7 +105,7 @@ TEST(autoswap, with_its_limit_at_the_peak_nothing_moves) {
   EXPECT_GT(count<evict>(s.plan("autoswap", 1.25)), 0);
 }
 
-TEST(autoswap, the_best_of_all_weights_is_about_as_fast_as_each_score) {
+TEST(autoswap, the_best_of_all_weights_is_no_slower_than_each_score) {
   const setting s(small_spec("vgg16_cifar", 100, {.joined = fusion::none}));
   const auto time = [&](std::int64_t score) {
     const problem p = s.at("autoswap", 1.6, {{"score", score}});
@@ -113,7 +113,7 @@ TEST(autoswap, the_best_of_all_weights_is_about_as_fast_as_each_score) {
     return open_simulator(s.on)->execute(s.g, lower(p, plan), {1, false, false}).iterations[0].duration;
   };
   const nanoseconds best = time(4);
-  for (std::int64_t score = 0; score < 4; ++score) EXPECT_LE(best, time(score) * 11 / 10) << score;  // of the fastest plans some do not pack
+  for (std::int64_t score = 0; score < 4; ++score) EXPECT_LE(best, time(score) * 102 / 100) << score;
 }
 
 TEST(pooch, with_a_link_that_costs_nothing_it_computes_nothing_again) {

@@ -1,0 +1,107 @@
+#include "planners/swap_scores.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+namespace um {
+namespace {
+
+void standardize(std::vector<double>& values) {
+  double sum = 0, squares = 0;
+  for (const double v : values) sum += v;
+  const double mean = sum / static_cast<double>(values.size());
+  for (const double v : values) squares += (v - mean) * (v - mean);
+  const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
+  for (double& v : values) v = deviation > 0 ? (v - mean) / deviation : 0;
+}
+
+void remove(std::vector<byte_count>& load, const absence& a) {
+  for (std::size_t step = a.from; step < a.to; ++step) load[step] -= std::min(load[step], a.bytes);
+}
+
+}  // namespace
+
+std::vector<swap_weights> swap_weight_vectors() {
+  std::vector<swap_weights> all{{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
+  constexpr std::array<std::uint32_t, swap_scores> bases{2, 3, 5, 7};
+  for (std::uint32_t i = 1; i <= 40; ++i) {
+    swap_weights& w = all.emplace_back();
+    for (std::size_t s = 0; s < swap_scores; ++s) {
+      double digit = 1, at = 0;
+      for (std::uint32_t rest = i; rest > 0; rest /= bases[s]) at += (digit /= bases[s]) * (rest % bases[s]);
+      w[s] = 2 * at - 1;
+    }
+  }
+  return all;
+}
+
+swap_chooser::swap_chooser(std::vector<byte_count> load, std::vector<double> starts,
+                           std::vector<absence> candidates)
+    : load_(std::move(load)), starts_(std::move(starts)), candidates_(std::move(candidates)) {
+  for (std::size_t s = 0; s < swap_scores && !candidates_.empty(); ++s) {
+    score_[s] = values_of(static_cast<swap_score>(s));
+    standardize(score_[s]);
+  }
+}
+
+std::vector<double> swap_chooser::areas_under(const std::vector<byte_count>& load) const {
+  std::vector<double> sums{0};
+  for (std::size_t i = 0; i < load.size(); ++i)
+    sums.push_back(sums.back() + static_cast<double>(load[i]) * (starts_[i + 1] - starts_[i]));
+  return sums;
+}
+
+// One per candidate.
+std::vector<double> swap_chooser::values_of(swap_score s) const {
+  if (s == swap_score::swdoa) return areas_one_by_one();
+  const std::vector<double> areas = areas_under(load_);
+  std::vector<double> values;
+  for (const absence& a : candidates_) {
+    const double duration = starts_[a.to] - starts_[a.from] - a.copies;
+    const auto bytes = static_cast<double>(a.bytes);
+    values.push_back(s == swap_score::wdoa  ? area(a, areas)
+                     : s == swap_score::doa ? duration
+                     : duration >= 0        ? duration * bytes
+                                            : duration / bytes);
+  }
+  return values;
+}
+
+// The area under what is left of the load when a candidate's turn comes, the largest first.
+std::vector<double> swap_chooser::areas_one_by_one() const {
+  std::vector<double> values(candidates_.size(), -1);
+  std::vector<byte_count> load = load_;
+  for (std::size_t taken = 0; taken < values.size(); ++taken) {
+    const std::vector<double> areas = areas_under(load);
+    std::optional<std::size_t> most;
+    for (std::size_t c = 0; c < values.size(); ++c) {
+      if (values[c] >= 0) continue;
+      if (!most || area(candidates_[c], areas) > area(candidates_[*most], areas)) most = c;
+    }
+    values[*most] = std::max(0.0, area(candidates_[*most], areas));
+    remove(load, candidates_[*most]);
+  }
+  return values;
+}
+
+std::vector<std::size_t> swap_chooser::choose(const swap_weights& w, byte_count limit) const {
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t c = 0; c < candidates_.size(); ++c) {
+    double sum = 0;
+    for (std::size_t s = 0; s < swap_scores; ++s) sum += w[s] * score_[s][c];
+    order.emplace_back(-sum, c);
+  }
+  std::ranges::sort(order);
+  std::vector<std::size_t> chosen;
+  std::vector<byte_count> load = load_;
+  for (const auto& [score, c] : order) {
+    if (std::ranges::max(load) <= limit) break;
+    chosen.push_back(c);
+    remove(load, candidates_[c]);
+  }
+  return chosen;
+}
+
+}  // namespace um
