@@ -7,7 +7,7 @@ import csv
 import sys
 from pathlib import Path
 
-from common import load, save, use_style
+from common import load, read_with_places, save, use_style
 
 import report_figures
 import report_page
@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--title", default="Memory management under oversubscription")
     wanted = parser.parse_args()
     load.check_path(wanted.out)
-    environments, records = load.read_files(wanted.files)
+    environments, records = read_with_places(wanted.files)
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to report")
     use_style()

@@ -6,8 +6,9 @@ from html import escape
 
 from common import load
 
-from report_parts import verdict
-from results import fingerprint
+import growth
+from report_parts import best_first, over, verdict
+from results import fingerprint, spread
 from table import cell_text
 
 STYLE = """
@@ -22,6 +23,7 @@ h3 { font-size: 1rem; margin-bottom: .3rem; }
 img { max-width: 100%; height: auto; } figure { margin: 1rem 0; overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .6rem; border-bottom: 1px solid #ddd;
        text-align: right; } td:first-child, th:first-child { text-align: left; }
+nav { columns: 2; font-size: .9rem; } section:target > h2 { background: #fff6d6; }
 .wide { overflow-x: auto; } .small { color: #555; font-size: .85rem; } dt { font-weight: 600; } dd { margin: 0 0 .3rem 1rem; }
 """
 
@@ -29,11 +31,18 @@ POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def page(title, files, environments, records, sections):
-    groups = load.groups(records)
-    body = [f"<h1>{escape(title)}</h1>", f"<p class='small'>From {escape(', '.join(map(str, files)))}.</p>",
-            _verdicts(groups, records)]
-    body += [_section(section) for section in sections]
-    body += [_tables(groups, records), _reasons(records), _places(environments)]
+    growing = growth.panels_of(records)
+    grown = {id(cell) for lines in growing.values() for line in lines.values() for cell in line}
+    groups = load.groups([record for record in records if id(record) not in grown])
+    parts = [("best", "Which strategy is best", _verdicts(groups) + _growths(growing))]
+    parts += [(section.name, section.title, _section(section)) for section in sections]
+    parts += [("cells", "All cells", _tables(groups)), ("reasons", "Why cells have no time", _reasons(records)),
+              ("places", "Where and with what", _places(environments))]
+    parts = [part for part in parts if part[2]]
+    contents = "".join(f"<li><a href='#{name}'>{escape(heading)}</a></li>" for name, heading, _ in parts)
+    body = [f"<h1>{escape(title)}</h1>", f"<p class='small'>From {escape(', '.join(map(str, files)))}; "
+            f"{load.counted(len(records), 'cell')}.</p>", f"<nav><ol>{contents}</ol></nav>"]
+    body += [f"<section id='{name}'><h2>{escape(heading)}</h2>\n{text}</section>" for name, heading, text in parts]
     return ("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
             f"<meta http-equiv='Content-Security-Policy' content=\"{POLICY}\">"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
@@ -49,16 +58,45 @@ def _heading(group):
     return f"<h3>{_kind(group)} {escape(load.network_text(group))} &middot; {escape(load.machine_text(group))}</h3>"
 
 
-def _verdicts(groups, records):
-    parts, baselines = [], load.baselines(records)
+def _verdicts(groups):
+    parts = []
     for group, cells in groups.items():
-        sentences = verdict(group, cells, load.baseline_of(group, baselines))
-        parts.append(_heading(group) + f"<p>{escape(' '.join(sentences))}</p>")
-    return "<div class='verdict'>" + "\n".join(parts) + "</div>"
+        baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
+        sentences = verdict(group, cells, baseline)
+        parts.append(_heading(group) + f"<p>{escape(' '.join(sentences))}</p>"
+                     + (_best("ratio", best_first(load.lines(cells), over, lambda cell: cell["ratio"]),
+                              lambda cell: cell["baseline_ns"]) if baseline else ""))
+    return "<div class='verdict'>" + "\n".join(parts) + "</div>" if parts else ""
+
+
+def _growths(growing):
+    """The same of work that grows: slowdown is over the cells' own operators."""
+    parts = []
+    for (axis, group), lines in growing.items():
+        cells = best_first(lines, lambda cell: over(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
+        heading = _heading(group).replace("batch 0, ", "")
+        parts.append(heading + _best(growth.NAMES[axis], cells, lambda cell: cell["compute_ns"], ratios=True))
+    return "<div class='verdict'>" + "\n".join(parts) + "</div>" if parts else ""
+
+
+def _best(what, cells, base, ratios=False):
+    """A row for each place: the fastest strategy, the next two, and plain managed memory."""
+    rows = []
+    for at, found in cells.items():
+        named = [f"{escape(label)} {spread.factor_text(record, base(record))}" for _, label, record in found[:3]]
+        managed = next((spread.factor_text(record, base(record)) for _, label, record in found if label == "managed"), "")
+        first = f"{at:.4g}" if isinstance(at, float) else str(at)
+        ratio = f"<td>{found[0][2]['ratio']:.3g}</td>" if ratios else ""
+        rows.append(f"<tr><td>{first}</td>{ratio}<td><b>{named[0]}</b></td>"
+                    + "".join(f"<td>{name}</td>" for name in named[1:] + [""] * (3 - len(named)))
+                    + f"<td>{managed}</td><td>{spread.of(found[0][2]).n}</td></tr>")
+    head = (f"<th>{escape(what)}</th>" + ("<th>ratio</th>" if ratios else "")
+            + "<th>best</th><th>second</th><th>third</th><th>managed</th><th>n</th>")
+    return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>" if rows else ""
 
 
 def _section(section):
-    text = f"<h2>{escape(section.title)}</h2>\n<p>{escape(section.text)}</p>"
+    text = f"<p>{escape(section.text)}</p>"
     if section.figure is None:
         return text
     image = base64.b64encode(section.figure).decode()
@@ -67,22 +105,22 @@ def _section(section):
             f"src='data:image/png;base64,{image}'><figcaption class='small'>{links}</figcaption></figure>")
 
 
-def _tables(groups, records):
-    parts = ["<h2>All cells</h2>", "<p>Slowdown by ratio; milliseconds where there is no cell with everything on the device."
-             "</p>"]
-    baselines = load.baselines(records)
+def _tables(groups):
+    parts = ["<p>Slowdown by ratio, with half of the range between the quartiles where that shows; milliseconds where there is no "
+             "cell with everything on the device.</p>"]
     for group, cells in groups.items():
-        baseline = load.baseline_of(group, baselines)
         lines = load.lines(cells)
         ratios = sorted({record["ratio"] for line in lines.values() for record in line})
-        head = "".join(f"<th>{ratio:g}</th>" for ratio in ratios)
+        head = "".join(f"<th>{ratio:.4g}</th>" for ratio in ratios)
         rows = []
         for label, line in lines.items():
             by_ratio = {record["ratio"]: record for record in line}
-            row = "".join(f"<td>{escape(cell_text(by_ratio.get(ratio), baseline))}</td>" for ratio in ratios)
+            row = "".join(f"<td>{escape(cell_text(by_ratio.get(ratio), (by_ratio.get(ratio) or {}).get('baseline_ns')))}</td>"
+                          for ratio in ratios)
             rows.append(f"<tr><td>{escape(label)}</td>{row}</tr>")
-        parts.append(f"{_heading(group)}<div class='wide'><table><tr><th>strategy</th>{head}</tr>{''.join(rows)}</table></div>")
-    return "\n".join(parts)
+        parts.append(f"{_heading(group)}<p class='small'>{spread.samples_text(cells)}</p>"
+                     f"<div class='wide'><table><tr><th>strategy</th>{head}</tr>{''.join(rows)}</table></div>")
+    return "\n".join(parts) if groups else ""
 
 
 def _reasons(records):
@@ -91,11 +129,11 @@ def _reasons(records):
         return ""
     rows = "".join(f"<dt><code>{escape(r['key'])}</code></dt><dd>{escape(r['outcome'])}: {escape(r['reason'])}</dd>"
                    for r in without)
-    return f"<h2>Why cells have no time</h2><details><summary>{len(without)} cells</summary><dl>{rows}</dl></details>"
+    return f"<details><summary>{len(without)} cells</summary><dl>{rows}</dl></details>"
 
 
 def _places(environments):
-    parts = ["<h2>Where and with what</h2>"]
+    parts = []
     for environment in environments:
         facts = {name: environment.get(name) for name in ("umbench", "created")} | fingerprint.flat(environment)
         module = {name: value for name, value in facts.items() if name.startswith("nvidia_uvm.")}

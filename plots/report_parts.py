@@ -38,6 +38,16 @@ def time_parts(record):
             "stall": max(0, total - compute - fetching - writing)}
 
 
+def telling_ratio(cells):
+    """The highest at which most strategies ran, above 1 if there is one."""
+    ran = {}
+    for record, label in zip(cells, load.strategy_labels(cells)):
+        if load.steady_ns(record) and record["ratio"] is not None:
+            ran.setdefault(record["ratio"], set()).add(label)
+    most = max(len(labels) for ratio, labels in ran.items() if ratio > 1) if any(r > 1 for r in ran) else 0
+    return max(ratio for ratio, labels in ran.items() if len(labels) >= most)
+
+
 def _merged(spans):
     found = []
     for begin, end in sorted((span["begin_ns"], span["end_ns"]) for span in spans):
@@ -84,6 +94,23 @@ def pairs_of_measured_and_simulated(records):
 
 # --- the verdict ---
 
+def over(record, baseline=None):
+    """Its slowdown, None where it has no time; `baseline` counts where the record has none of its own."""
+    time, base = load.steady_ns(record), record.get("baseline_ns") or baseline
+    return time / base if time and base else None
+
+
+def best_first(lines, over_of, key):
+    """{key(record): [(slowdown, label, record), ...], fastest first} of {label: records}: the cells with a time."""
+    found = {}
+    for label, line in lines.items():
+        for record in line:
+            value = over_of(record)
+            if value:
+                found.setdefault(key(record), []).append((value, label, record))
+    return {at: sorted(cells, key=lambda cell: cell[:2]) for at, cells in sorted(found.items())}
+
+
 def verdict(group, cells, baseline):
     """Sentences about one group of cells, in plain words."""
     found = load.lines(cells)
@@ -92,9 +119,9 @@ def verdict(group, cells, baseline):
     at = {}
     for label, line in found.items():
         for record in line:
-            time = load.steady_ns(record)
-            if time and label != "device":
-                at.setdefault(record["ratio"], {})[label] = time / baseline
+            slowdown = over(record, baseline)
+            if slowdown and label != "device":
+                at.setdefault(record["ratio"], {})[label] = slowdown
     sentences = _free_range(found, baseline)
     tight = [ratio for ratio in sorted(at) if ratio > 1]
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
@@ -112,14 +139,14 @@ def verdict(group, cells, baseline):
 def _free_range(found, baseline):
     free, dear = None, None
     for record in found.get("managed", []):
-        time = load.steady_ns(record)
-        if not time or time > LITTLE * baseline:
-            dear = record["ratio"] if time else None
+        slowdown = over(record, baseline)
+        if not slowdown or slowdown > LITTLE:
+            dear = record["ratio"] if slowdown else None
             break
         free = record["ratio"]
     if free:
-        return [f"Managed memory costs less than 5 % up to ratio {free:g}."]
-    return [f"Managed memory costs more than 5 % at ratio {dear:g} already."] if dear and dear <= 1 else []
+        return [f"Managed memory costs less than 5 % up to ratio {free:.4g}."]
+    return [f"Managed memory costs more than 5 % at ratio {dear:.4g} already."] if dear and dear <= 1 else []
 
 
 def _at_ratio(ratio, over):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Slowdown tables, one a network and machine: a row a strategy, a column a ratio.
+"""Slowdown tables, one a network and machine: a row a strategy, a column a ratio. Medians of the iterations after the
+first, with half of the range between their quartiles where that shows.
 
 --link FILE takes what the link carries from a machine file (results/machines, umbench calibrate) and adds to
 each cell how much of that the busier direction used, on average over its last iteration.
@@ -12,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from results import load  # noqa: E402
+from results import load, spread  # noqa: E402
 
 SHORT = {"infeasible": "no fit", "out_of_memory": "no memory",
          "host_out_of_memory": "no host memory", "wrong_result": "wrong"}
@@ -58,17 +59,16 @@ def table(group, cells, baseline, markdown, link=None):
         unit = "no device baseline: milliseconds an iteration"
     if link:
         unit += f"; % of the link of machine file {link[0]}"
-    title = f"{load.network_text(group)}; {load.machine_text(group)}; {unit}"
+    title = "; ".join(filter(None, [load.network_text(group), load.machine_text(group), unit, spread.samples_text(cells)]))
     return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
 
 
 def cell_text(record, baseline, link=None):
     if record is None:
         return ""
-    time = load.steady_ns(record)
-    if time is None:
+    if load.steady_ns(record) is None:
         return SHORT.get(record["outcome"], record["outcome"])
-    text = f"{time / baseline:.2f}x" if baseline else f"{time / 1e6:.4g}"
+    text = spread.factor_text(record, baseline) if baseline else spread.time_text(record)
     share = load.link_share(record, link[1], link[2]) if link else None
     return text if share is None else f"{text} {100 * share:.0f} %"
 
@@ -86,4 +86,4 @@ def as_markdown(title, head, rows):
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main))
+    sys.exit(load.report_errors(main, "umbench"))

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Timeline of one iteration: what each lane did, and below it the device memory in use against the budget."""
 
-import argparse
 import re
 import sys
 
-from common import GIB, load, pyplot, save, use_style
+from common import GIB, WIDTH, arguments, load, pyplot, read, save, use_style, wrapped
 
 # lane: (label, colour, hatch); the hatches tell the lanes apart in print.
 LANES = {
@@ -16,17 +15,15 @@ LANES = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", metavar="FILE.jsonl")
-    parser.add_argument("--out", required=True, metavar="DIR")
+    parser = arguments("timeline", __doc__, None)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--key", help="the record's key; not needed where one record has a timeline")
     which.add_argument("--all", action="store_true", help="every record that has a timeline")
     wanted = parser.parse_args()
-    records = chosen(wanted.file, load.read(wanted.file)[1], wanted.key, wanted.all)
+    records = chosen(", ".join(wanted.files), read(wanted.files, wanted.strategies), wanted.key, wanted.all)
     use_style()
     for record in records:
-        save(figure_of(record), wanted.out, file_name(record["key"]))
+        save(figure_of(record, wanted.width), wanted.out, file_name(record["key"]), wanted.format)
 
 
 def chosen(path, records, key, everything):
@@ -59,10 +56,10 @@ def file_name(key):
     return "timeline_" + re.sub(r"[^A-Za-z0-9.]+", "-", key).strip("-")
 
 
-def figure_of(record):
+def figure_of(record, width=WIDTH):
     timeline = record["timeline"]
     end = max(span["end_ns"] for span in timeline["spans"])
-    figure, (lanes, memory) = pyplot.subplots(2, 1, figsize=(10, 4.6), sharex=True,
+    figure, (lanes, memory) = pyplot.subplots(2, 1, figsize=(width / 100, 4.6), sharex=True,
                                               gridspec_kw={"height_ratios": (1.25, 1)})
     scale, unit = (1e6, "ms") if end >= 2e6 else (1e3, "µs")
     _draw_lanes(lanes, record, scale, end)
@@ -70,8 +67,9 @@ def figure_of(record):
     memory.set_xlabel(f"time since the iteration began, {unit}")
     memory.set_xlim(0, end / scale)
     group = load.group_of(record)
-    lanes.set_title(f"{load.network_text(group)}, {record['strategy']}{_knobs(record)}, ratio {record['ratio']:g}\n"
-                    f"{load.machine_text(group)}, iteration {timeline['iteration'] + 1} of {record['iterations']}", loc="left")
+    titles = (f"{load.network_text(group)}, {record['strategy']}{_knobs(record)}, ratio {record['ratio']:g}",
+              f"{load.machine_text(group)}, iteration {timeline['iteration'] + 1} of {record['iterations']}")
+    lanes.set_title("\n".join(wrapped(title, width // 8) for title in titles), loc="left")
     figure.tight_layout()
     return figure
 
@@ -89,13 +87,36 @@ def _draw_lanes(axes, record, scale, end):
         axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
                          (level - 0.37, 0.74), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
         _name_wide_bars(axes, mine, level, scale, end)
+        inside = unplanned(record, lane)
+        if inside:
+            _draw_unplanned(axes, [span for span in spans if span["lane"] == "compute"], level, scale, inside)
         busy = sum(s["end_ns"] - s["begin_ns"] for s in mine) / end
         labels.append(f"{label}\n{busy:.0%} busy" + (_stalls(record, busy, end) if lane == "compute" else ""))
     axes.set_yticks(range(len(names)))
     axes.set_yticklabels(labels)
-    axes.set_ylim(-0.55, len(names) - 0.45)
+    axes.set_ylim(-0.6, len(names) - 0.45)
     axes.grid(axis="y", visible=False)
     axes.tick_params(axis="y", length=0)
+
+
+# What moves without a step of its own, while operators run: causes and what counts them.
+UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in place": ("remote_bytes",)},
+             "to_host": {"evicted by the driver": ("driver_evict_bytes",)}}
+
+
+def unplanned(record, lane):
+    """'19.7 GiB by faults' of the last iteration, or ''."""
+    last = (record.get("counters") or {}).get("last") or {}
+    sums = {cause: sum(last.get(name) or 0 for name in names) for cause, names in UNPLANNED.get(lane, {}).items()}
+    return ", ".join(f"{load.bytes_text(moved)} {cause}" for cause, moved in sums.items() if moved)
+
+
+def _draw_unplanned(axes, operators, level, scale, text):
+    """A thin band below the lane wherever an operator runs, since nothing tells which of them moved it."""
+    axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
+                     (level - 0.5, 0.12), facecolor="#B00020", edgecolor="none", alpha=0.45)
+    axes.text(0.005, level - 0.16, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
+              bbox={"facecolor": "white", "edgecolor": "#B00020", "linewidth": 0.6, "alpha": 0.9, "pad": 1.5}, zorder=5)
 
 
 def _stalls(record, busy, end):
@@ -107,15 +128,16 @@ def _stalls(record, busy, end):
 
 
 def _name_wide_bars(axes, spans, level, scale, end):
-    """Writes the name into a bar that has room for it: about 210 letters fit side by side, 10 upright."""
+    """Writes the name into a bar that has room for it; upright nine letters fit."""
+    room = 16.5 * axes.get_figure().get_figwidth()  # letters side by side
     for span in spans:
         share, name = (span["end_ns"] - span["begin_ns"]) / end, span["name"].removeprefix("compute ")
         name = name.removeprefix("prefetch ").removeprefix("evict ")
-        upright = share * 210 < len(name) + 1
-        if upright and (share < 0.0105 or len(name) > 10):
+        upright = share * room < len(name) + 1
+        if upright and (share < 1.9 / room or len(name) > 9):
             continue
         axes.text((span["begin_ns"] / 2 + span["end_ns"] / 2) / scale, level, name, ha="center", va="center",
-                  fontsize=5.5, rotation=90 if upright else 0, clip_on=True,
+                  fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 
 
@@ -146,4 +168,4 @@ def _draw_memory(axes, record, scale, end):
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main))
+    sys.exit(load.report_errors(main, "umbench"))

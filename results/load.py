@@ -5,6 +5,7 @@ averaged in a file: the median is taken here, over all iterations but the first,
 (pages are touched and the link's mappings are made for the first time).
 """
 
+import functools
 import json
 import statistics
 from collections import namedtuple
@@ -14,6 +15,9 @@ from results import lines as record_lines
 from results import shape, streams
 
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
+
+# How the names of a machine file's figures end.
+FIGURES = ("_ns", "_bytes", "_per_s", "_percent", "_granules", "_of_page", "_threshold", "multiprocessors")
 
 # One set of comparable cells: same work on the same machine in the same mode.
 Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
@@ -120,6 +124,8 @@ def family_of(record):
     records said so tell it by their managed memory."""
     if record.get("family"):
         return record["family"]
+    if record["strategy"] == "device":
+        return "device"
     return "managed" if record.get("rules") or record["memory"]["managed_arena_bytes"] else "explicit"
 
 
@@ -211,16 +217,30 @@ def provenance(group):
     """How the times came about; every title says it."""
     if not group.simulated:
         return "measured"
-    return "simulated, calibrated rates" if group.calibrated else "simulated, estimated rates"
+    if group.calibrated:
+        return "simulated, calibrated rates"
+    return f"simulated, {_estimated(group.device) or 'estimated rates'}"
+
+
+@functools.lru_cache(maxsize=None)
+def _estimated(machine):
+    """'3 of 52 figures estimated', as the machine file of that name says; None where there is none among the kept ones."""
+    path = Path(__file__).resolve().parent / "machines" / f"{machine}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        numbers = [name for name in [*found, *found["uvm"]] if name.endswith(FIGURES)]
+        return f"{len(found['estimated'])} of {len(numbers)} figures estimated"
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def machine_text(group):
-    """'h200, simulated, estimated rates' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
+    """'h200, simulated, 3 of 52 figures estimated' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
     parts = [group.device, provenance(group)]
     if group.mode != "simulated":
         parts.append(group.mode)
     if group.workspace_cap is not None:
-        parts.append(f"workspaces up to {group.workspace_cap / 2**30:g} GiB")
+        parts.append(f"workspaces up to {bytes_text(group.workspace_cap)}")
     return ", ".join(parts)
 
 

@@ -21,6 +21,7 @@ constexpr std::array commands{
     script_command{"compare", "results/compare.py", "Compare two record files: has anything become slower?"},
     script_command{"export", "results/export.py", "Write a record file in the format of another tool"},
     script_command{"report", "plots/report.py", "Write one HTML page, with figures, of record files"},
+    script_command{"plot", "plots/plot.py", "Draw record files: slowdown, growth, timeline, bounds, peers"},
     script_command{"interleave", "results/interleave.py", "Run a sweep by two programs in turn, for compare"},
 };
 

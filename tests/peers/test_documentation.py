@@ -41,9 +41,9 @@ def test_footprints_are_what_umbench_says(network, level, umbench_binary, tmp_pa
 
 
 @pytest.mark.parametrize("command", ["run", "plan"])
-def test_the_readme_names_every_option(command, umbench_binary):
+def test_the_page_of_commands_names_every_option(command, umbench_binary):
     done = subprocess.run([umbench_binary, command, "--help"], capture_output=True, text=True, timeout=60)
     options = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", done.stdout)) - {"--help", "--help-all", "-h"}
-    readme = (conftest.ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", readme))
+    page = (conftest.ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", page))
     assert {"--fusion", "--workspace-cap"} < options and sorted(options - named) == []

@@ -1,5 +1,8 @@
+import re
+
 import pytest
 import synthetic
+import conftest
 from results import load
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -11,7 +14,8 @@ def study(tmp_path):
 
 
 def svg_text(folder, name):
-    return (folder / f"{name}.svg").read_text(encoding="utf-8")
+    """All that is written in a figure, its lines joined."""
+    return " ".join(re.findall(r">([^<>]*[^<>\s][^<>]*)<", (folder / f"{name}.svg").read_text(encoding="utf-8")))
 
 
 def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
@@ -19,7 +23,8 @@ def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "figures/slowdown.png").read_bytes().startswith(PNG)
     text = svg_text(tmp_path / "figures", "slowdown")
-    assert text.count("simulated, estimated rates") == 4
+    assert text.count("simulated, 3 of 52 figures estimated") == 2
+    assert text.count("simulated, 44 of 44 figures estimated") == 2
     for shown in [*synthetic.STRATEGIES, "AlexNet", "VGG-16", "p100-pcie3-16g", "ratio 1", "does not fit", "slowdown"]:
         assert shown in text
     assert "measured" not in text
@@ -41,7 +46,7 @@ def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
     done = script("slowdown.py", simulated, measured, "--out", tmp_path, "--name", "both")
     assert done.returncode == 0, done.stderr
     text = svg_text(tmp_path, "both")
-    assert "h200, simulated, estimated rates" in text and "NVIDIA H200, measured, capped" in text
+    assert "h200, simulated, 3 of 52 figures estimated" in text and "NVIDIA H200, measured, capped" in text
 
 
 def test_a_network_keeps_its_row_whatever_ran_it():
@@ -54,32 +59,35 @@ def test_a_network_keeps_its_row_whatever_ran_it():
     assert len({slowdown._column(group) for group in groups}) == 3
 
 
-def test_panels_fill_the_page():
+def test_panels_wrap_at_the_width_of_the_page():
+    import common
+
+    def shape(count, width):
+        figure, axes = common.panels(count, width)
+        places = [axis.get_subplotspec() for axis in axes]
+        common.pyplot.close(figure)
+        return places[0].get_gridspec().nrows, places[0].get_gridspec().ncols, round(100 * figure.get_figwidth())
+
+    assert shape(1, 900) == (1, 1, 900) and shape(3, 900) == (1, 3, 900)
+    assert shape(4, 900) == (2, 2, 900), "rather than three and one"
+    assert shape(7, 900) == (3, 3, 900) and shape(7, 400) == (7, 1, 400)
+
+
+def test_works_keep_together():
     import slowdown
 
-    def places(*records):
-        return list(slowdown._places(load.groups(records)).values())
-
-    both = [synthetic.record(network, backend=backend) for network in ("alexnet", "vgg16") for backend in ("sim:h200", "sim:a")]
-    assert places(*both) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert places(*both[:3]) == [(0, 0), (0, 1), (1, 0)]
-    assert places(both[0], both[3]) == [(0, 0), (0, 1)], "rather than in two corners of four"
-    apart = [synthetic.record(network, backend=f"sim:{network}") for network in ("alexnet", "vgg11", "vgg13", "vgg16")]
-    assert places(*apart) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    records = [synthetic.record(network, backend=backend) | {"baseline_ns": None} for backend in ("sim:h200", "sim:a")
+               for network in ("alexnet", "vgg16")]
+    titles = [panel.title for panel in slowdown.panels_of(records)]
+    assert [title.split(",")[0] for title in titles] == ["AlexNet", "AlexNet", "VGG-16", "VGG-16"]
 
 
 def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
-    import slowdown
-    from results import load
-
     records = [synthetic.record(strategy=strategy, fusion=fusion, precision=precision, memory_order=order,
                                 key=f"{strategy} {fusion} {precision} {order}", ratio=1.0)
                for fusion in ("none", "lean") for precision, order in (("fp32", "nchw"), ("bf16", "nhwc"), ("bf16", "nchw"))
                for strategy in ("device", "managed")]
-    groups = list(load.groups(records))
-    assert len(groups) == 6
-    assert len({slowdown._work(group) for group in groups}) == 2
-    assert len({slowdown._column(group) for group in groups}) == 3
+    assert len(load.groups(records)) == 6
     path = synthetic.write(tmp_path / "levels.jsonl", records)
     assert script("slowdown.py", path, "--out", tmp_path).returncode == 0
     text = svg_text(tmp_path, "slowdown")
@@ -120,7 +128,7 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
         assert file.read(8) == PNG
     text = open(svg, encoding="utf-8").read()
     for shown in ("compute", "to device", "to host", "budget 5.33 GiB", "footprint 8 GiB", "resident on the device",
-                  "simulated, estimated rates", "iteration 5 of 5", "managed, ratio 1.5"):
+                  "simulated, 3 of 52 figures estimated", "iteration 5 of 5", "managed, ratio 1.5"):
         assert shown in text
 
 
@@ -130,7 +138,7 @@ def test_timeline_needs_no_key_where_one_record_has_one(script, with_timeline, t
 
 def one_line(done, code, *shown):
     assert done.returncode == code, done.stderr
-    assert done.stdout == "" and done.stderr.count("\n") == 1 and done.stderr.startswith("error: ")
+    assert done.stdout == "" and done.stderr.count("\n") == 1 and done.stderr.startswith("umbench: ")
     for text in shown:
         assert text in done.stderr
 
@@ -169,7 +177,7 @@ def test_table_gives_slowdowns_and_what_failed(script, study):
     done = script("table.py", study)
     assert done.returncode == 0, done.stderr
     first = done.stdout.split("\n\n")[0].splitlines()
-    assert "AlexNet" in first[0] and "simulated, estimated rates" in first[0]
+    assert "AlexNet" in first[0] and "simulated, 3 of 52 figures estimated" in first[0]
     rows = {line.split()[0]: line for line in first[1:]}
     assert rows["device"].split()[1:5] == ["1.00x", "1.00x", "1.00x", "no"]
     managed = (100_000_000 * 7.01 + 1.5) / (100_000_000 * 1.01 + 1.5)
@@ -216,3 +224,164 @@ def test_table_refuses_a_link_that_is_no_machine_file(script, study, tmp_path):
     for path in (other, tmp_path / "absent.json"):
         done = script("table.py", study, "--link", path)
         assert done.returncode == 2 and str(path) in done.stderr
+
+
+# --- what a reader must see ---
+
+def drawn(records, **changes):
+    """The figure of slowdown.py of records that one file would hold."""
+    import common
+    import slowdown
+
+    common.use_style()
+    base = load.baselines(records)
+    return slowdown.figure_of([r | {"baseline_ns": load.baseline_of(load.group_of(r), base)} for r in records], **changes)
+
+
+def measured(strategy, ratio, samples, **changes):
+    return synthetic.record("vgg16", strategy, ratio, "cuda:0", samples_ns=samples, device="NVIDIA H200", **changes)
+
+
+def test_measured_points_have_whiskers_and_simulated_ones_none():
+    spread = [0, 100, 110, 140, 150]
+    cells = [measured("device", 0.9, [100] * 5), measured("managed", 1.5, [10**6 * each for each in spread])]
+    axis = drawn(cells).axes[0]
+    (bar,) = axis.containers
+    low, high = bar.lines[2][0].get_segments()[0][:, 1]
+    assert (low, high) == (107.5 * 10**6 / 100, 142.5 * 10**6 / 100), "quartiles of the last four"
+    simulated = [cell | {"simulated": True, "backend": "sim:h200"} for cell in cells]
+    assert not drawn(simulated).axes[0].containers
+
+
+@pytest.mark.parametrize("failing", [(1.0,), (1.5,), (2.0, 3.0)])
+def test_every_cell_without_a_time_is_marked(failing):
+    ratios = (0.5, 1.0, 1.5, 2.0, 3.0)
+    cells = [synthetic.record(strategy="managed", ratio=ratio, outcome="crashed" if ratio in failing else "ok") for ratio in ratios]
+    crosses = [line for line in drawn(cells).axes[0].lines if line.get_marker() == "X"]
+    assert sorted(line.get_xdata()[0] for line in crosses) == list(failing)
+
+
+def test_growth_marks_what_failed_and_names_sizes():
+    import growth
+
+    cells = [synthetic.record("alexnet", "managed", batch / 128, batch=batch, key=f"alexnet/b{batch}/managed/whole/sim:h200",
+                              outcome="timeout" if batch == 512 else "ok") for batch in (64, 128, 256, 512)]
+    figure = growth.figure_of(cells)
+    axis = figure.axes[0]
+    assert [line.get_xdata()[0] for line in axis.lines if line.get_marker() == "X"] == [4.0]
+    upper = next(child for child in axis.child_axes)
+    assert [label.get_text() for label in upper.get_xticklabels()] == ["512", "256", "128", "64"]
+    assert axis.get_ylabel() == drawn([synthetic.record(strategy="device", ratio=0.5)]).axes[0].get_ylabel(), "one vocabulary"
+
+
+def test_strategies_differ_without_colour():
+    import common
+
+    families = {f"explicit_{number}": "explicit" for number in range(7)} | {f"hint_{number}": "managed" for number in range(7)}
+    look = common.looks({"device": "device"} | families)
+    assert len({style.marker for style in look.values()}) == len(look)
+    assert len({(style.marker, style.colour) for style in common.looks({f"s{n}": "managed" for n in range(40)}).values()}) == 40
+    assert look["device"] == common.looks({"device": "device", "a": "managed"})["device"]
+    assert common.looks({"twin": "managed"}) == {"twin": common.looks({"twin": "managed", "device": "device"})["twin"]}
+
+
+def grey(colour):
+    import matplotlib.colors
+
+    return sum(weight * part for weight, part in zip((0.299, 0.587, 0.114), matplotlib.colors.to_rgb(colour)))
+
+
+def test_colours_are_dark_enough_to_print():
+    import common
+
+    assert all(grey(colour) < 0.72 for colours in common.COLOURS.values() for colour in colours)
+
+
+def boxes(figure):
+    """[(text, its box in pixels)] of all that is written in a figure."""
+    import matplotlib.text
+
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    beyond = set()  # labels of ticks outside of what an axis shows, which are not drawn
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            beyond |= {id(tick.label1) for tick in axis.get_major_ticks() + axis.get_minor_ticks() if not low <= tick.get_loc() <= high}
+    found = [text for text in figure.findobj(matplotlib.text.Text)
+             if text.get_text().strip() and text.get_visible() and id(text) not in beyond]
+    return [(text, text.get_window_extent(renderer)) for text in found]
+
+
+@pytest.mark.parametrize("width", [900, 480])
+def test_text_is_large_enough_and_does_not_overlap(width):
+    cells = synthetic.study()
+    figure = drawn(cells, width=width)
+    found = boxes(figure)
+    assert len(found) > 40
+    for number, (text, box) in enumerate(found):
+        assert text.get_fontsize() * 100 / 72 >= 10.5, text.get_text()
+        assert box.x0 >= -1 and box.x1 <= width + 1, text.get_text()
+        for other, beside in found[:number]:
+            apart = box.x1 <= beside.x0 + 1 or beside.x1 <= box.x0 + 1 or box.y1 <= beside.y0 + 1 or beside.y1 <= box.y0 + 1
+            assert apart, f"{text.get_text()} on {other.get_text()}"
+
+
+def test_the_baseline_is_that_of_the_cell_s_own_file(script, tmp_path):
+    """Two sessions of one work: each is held against its own."""
+    one = synthetic.write(tmp_path / "one.jsonl", [measured("device", 0.9, [100, 100]), measured("managed", 1.5, [200, 200])])
+    two = synthetic.write(tmp_path / "two.jsonl", [measured("device", 0.9, [200, 200]), measured("twin", 1.5, [300, 300])])
+    import common
+
+    found = {cell["strategy"]: load.steady_ns(cell) / cell["baseline_ns"] for cell in common.read([one, two])}
+    assert found["managed"] == 2 and found["twin"] == 1.5
+    assert {cell["strategy"] for cell in common.read([one, two], ["twin"])} == {"twin"}
+
+
+@pytest.fixture
+def plot(script):
+    def run(*arguments):
+        return script("plot.py", *arguments)
+
+    return run
+
+
+def test_plot_draws_each_kind(plot, study, tmp_path, with_timeline):
+    assert plot("slowdown", study, "--out", tmp_path, "--format", "png,svg,pdf", "--strategies", "device,managed").returncode == 0
+    assert (tmp_path / "slowdown.pdf").read_bytes().startswith(b"%PDF")
+    assert "swap_all" not in svg_text(tmp_path, "slowdown")
+    assert plot("timeline", with_timeline[0], "--out", tmp_path).returncode == 0
+    bounds = {"swap_ns": 300_000_000, "recompute_ns": 200_000_000, "both_ns": 150_000_000}
+    cells = [synthetic.record(strategy=s, ratio=r, bounds=bounds) for s, r in (("device", 1.0), ("best", 1.5), ("best", 2.0))]
+    assert plot("bounds", synthetic.write(tmp_path / "b.jsonl", cells), "--out", tmp_path).returncode == 0
+    assert "bound: computing again alone" in svg_text(tmp_path, "bounds")
+    assert plot("peers", conftest.ROOT / "results/peers/pytorch_h200.jsonl", "--out", tmp_path).returncode == 0
+    assert "VGG-16, 64, fp32" in svg_text(tmp_path, "peers")
+    assert "n = 4" in plot("table", study).stdout
+
+
+@pytest.mark.parametrize("arguments, code, shown", [
+    (["cake"], 2, "no kind cake"), (["slowdown"], 2, "FILE.jsonl"), ([], 2, ""), (["--help"], 0, "growth"),
+    (["slowdown", "FILE", "--width", "12"], 2, "width"), (["slowdown", "FILE", "--format", "gif"], 2, "format"),
+    (["slowdown", "FILE", "--strategies", "cake"], 2, "no cell of cake"), (["growth", "FILE"], 3, "varies"),
+    (["bounds", "FILE"], 3, "bounds")])
+def test_plot_says_what_is_wrong(plot, study, tmp_path, arguments, code, shown):
+    done = plot(*[study if word == "FILE" else word for word in arguments])
+    assert done.returncode == code and shown in done.stdout + done.stderr and done.stderr.count("\n") <= 1
+
+
+def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
+    import pages
+
+    done = script("pages.py", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.stem for path in tmp_path.glob("*.png")) == sorted(pages.FIGURES)
+    assert all((conftest.ROOT / "docs/figures" / f"{name}.png").exists() for name in pages.FIGURES)
+
+
+@pytest.mark.parametrize("value, half, text", [(8.27, 0.2, "8.3x ±0.2"), (1.033, 0.001, "1.03x"), (12.04, 2.1, "12x ±2"),
+                                               (1.033, 0, "1.03x")])
+def test_digits_go_as_far_as_the_spread_allows(value, half, text):
+    from results import spread
+
+    assert spread._with_half(value, half, "x") == text

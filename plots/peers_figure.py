@@ -1,0 +1,40 @@
+"""Time and peak memory of a step of umbench over those of PyTorch's fastest mode, a pair of bars a row of results/peers.
+plots/peers.py has the table."""
+
+from common import WIDTH, load, pyplot, save, use_style
+from common import arguments as common_arguments
+from peers import network_text
+from results import load_peers
+
+PARTS = (("time_ratio", "time", "#0072B2", ""), ("peak_ratio", "peak memory", "#E69F00", "////"))
+
+
+def main():
+    wanted = common_arguments("peers", __doc__, "peers").parse_args()
+    if wanted.strategies:
+        raise load.BadInput("--strategies: rows of peers are of one strategy each")
+    rows = [row for path in wanted.files for row in load_peers.read(path) if row.get("time_ratio")]
+    if not rows:
+        raise load.TooLittle(f"{', '.join(wanted.files)}: no row has both times, nothing to draw")
+    use_style()
+    save(figure_of(rows, wanted.width), wanted.out, wanted.name, wanted.format)
+
+
+def figure_of(rows, width=WIDTH):
+    figure, axis = pyplot.subplots(figsize=(width / 100, 1.3 + 0.42 * len(rows)))
+    for number, (field, label, colour, hatch) in enumerate(PARTS):
+        values = [row.get(field) or 0 for row in rows]
+        at = [place + 0.19 - 0.38 * number for place in reversed(range(len(rows)))]
+        axis.barh(at, values, 0.36, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.4, label=label)
+        for place, value in zip(at, values):
+            axis.text(value + 0.012, place, f"{value:.2f}", va="center", fontsize=8)
+    names = [f"{network_text(row['network'])}, {row['batch']}, {row['precision']}" for row in rows]
+    axis.set_yticks(range(len(rows)), reversed(names))
+    axis.axvline(1, color="#555555", linewidth=1, linestyle=(0, (4, 3)))
+    axis.set_xlim(0, 1.12 * max(1, *(row.get(field) or 0 for row in rows for field, *_ in PARTS)))
+    axis.set_xlabel("umbench / PyTorch's fastest mode; left of 1 umbench needs less")
+    axis.grid(axis="y", visible=False)
+    axis.set_title(f"{rows[0]['versions']['gpu']}, measured; PyTorch {rows[0]['versions']['torch']}", loc="left")
+    axis.legend(loc="lower right", bbox_to_anchor=(1, 1), ncol=2, frameon=False)
+    figure.tight_layout()
+    return figure

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""umbench plot KIND FILE...: a figure of record files as PNG and SVG, or PDF. Each kind says more with --help.
+
+  slowdown   slowdown by oversubscription ratio, the budget shrinking
+  growth     slowdown by oversubscription ratio, batch or image growing
+  timeline   what each lane did, what moved beside that, and the memory in use
+  bounds     slowdown beside what no plan that swaps, computes again, or does both can beat
+  peers      steps of umbench beside those of another framework (results/peers)
+  table      the slowdowns as text
+"""
+
+import importlib
+import sys
+
+from common import load
+from results import streams
+
+KINDS = {"slowdown": "slowdown", "growth": "growth", "timeline": "timeline", "bounds": "bounds_figure", "peers": "peers_figure",
+         "table": "table"}
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__.strip())
+        return 0 if len(sys.argv) > 1 else load.EXIT_BAD_INPUT
+    kind = sys.argv.pop(1)
+    if kind not in KINDS:
+        raise streams.Refusal(f"plot: no kind {kind}; there are {', '.join(KINDS)}")
+    return importlib.import_module(KINDS[kind]).main()
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))

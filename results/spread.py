@@ -1,0 +1,59 @@
+"""How far the iterations of a cell lay apart, and how many digits of their median that leaves. The first iteration is
+left out, as everywhere."""
+
+import math
+import statistics
+from collections import namedtuple
+
+from results import load
+
+Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles
+
+
+def of(record):
+    """None if the cell did not finish well."""
+    median = load.steady_ns(record)
+    if median is None:
+        return None
+    samples = record["samples_ns"][1:] or record["samples_ns"]
+    if len(samples) < 2:
+        return Spread(median, median, median, len(samples))
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return Spread(median, low, high, len(samples))
+
+
+def decimals(value, half, most=2, significant=3):
+    """Digits behind the point of `value` if it is uncertain by `half`: up to the first digit of that, `most` at most."""
+    size = math.floor(math.log10(abs(value))) if value else 0
+    wanted = max(0, min(most, significant - size)) if half <= 0 else -math.floor(math.log10(half))
+    return max(0, min(most, wanted))
+
+
+def factor_text(record, baseline):
+    """'1.12x' or, where iterations lay apart, '8.3x ±0.2': half of the range between the quartiles."""
+    spread = of(record)
+    half = (spread.high - spread.low) / 2 / baseline
+    value = spread.median / baseline
+    return _with_half(value, half, "x")
+
+
+def time_text(record):
+    """Milliseconds, as factor_text."""
+    spread = of(record)
+    return _with_half(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", most=3)
+
+
+def _with_half(value, half, unit, most=2):
+    if half <= 0:
+        return f"{value:.{decimals(value, 0, most)}f}{unit}"
+    places = decimals(value, half, most)
+    shown = f"{half:.{places}f}"
+    return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
+
+
+def samples_text(records):
+    """'n = 4' or 'n = 2 to 10' of cells that finished well; '' where there are none."""
+    counts = sorted({of(record).n for record in records if load.steady_ns(record)})
+    if not counts:
+        return ""
+    return f"n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "")

@@ -1,0 +1,122 @@
+"""Every command line of the pages runs as it is written, in a folder with the files that the page speaks of."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import conftest
+import pytest
+
+ROOT = conftest.ROOT
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+STARTS = ("umbench ", "plots/", "results/", "benchmarks/", "tools/", "python3 ", "build/", "./", "pip ")
+NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
+WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
+SMALL = {"schema": 1, "name": "small", "grids": [{"network": "alexnet", "batch": [8, 16], "backend": "sim:h200", "iterations": 2,
+                                                 "strategy": ["device", "managed"], "ratio": [0.5, 1.5], "timeline": True}]}
+
+
+def has_gpu():
+    return os.path.exists("/dev/nvidia0")
+
+
+def commands(text):
+    """Those in blocks of code, comments and the backslashes of long lines taken out."""
+    block = re.sub(r"\\\n +", "", text)
+    lines = re.findall(r"(?m)^    (\S.*)$", block)
+    return [re.sub(r"\s+# .*$", "", line).strip() for line in lines if line.startswith(STARTS)]
+
+
+def in_tables(text):
+    """Whole commands that stand inside of a table."""
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    return [found for row in rows for found in re.findall(r"`(umbench (?:sweep|run|plan|ablate|tune) [^`]* --[^`]*)`", row)]
+
+
+@pytest.fixture(scope="module")
+def umbench():
+    binary = os.environ.get("UMBENCH")
+    if not binary:
+        pytest.skip("UMBENCH does not name a binary")
+    return os.path.abspath(binary)
+
+
+@pytest.fixture(scope="module")
+def prepared(umbench, tmp_path_factory):
+    """A small record file and its sweep, which stand for all that pages call SPEC.json, BASE and so on."""
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "SPEC.json").write_text(json.dumps(SMALL), encoding="utf-8")
+    for name, more in [("FILE.jsonl", ())] + [(f"part{number}.jsonl", ("--shard", f"{number}/4")) for number in (1, 2, 3, 4)]:
+        done = subprocess.run([umbench, "sweep", folder / "SPEC.json", "--out", folder / name, *more], capture_output=True,
+                              text=True, check=False)
+        assert done.returncode <= 1, done.stderr  # 1: a cell does not fit
+    return folder
+
+
+@pytest.fixture
+def place(umbench, prepared, tmp_path):
+    """Runs a line of a page as somebody would in the repository's folder, with nothing of it written."""
+    for name in ("benchmarks", "plots", "results", "tools", "docs", "README.md", "examples", "tests"):
+        if (ROOT / name).exists():
+            (tmp_path / name).symlink_to(ROOT / name)
+    for name in ("BASE", "HEAD", "FILE.jsonl"):
+        (tmp_path / name).symlink_to(prepared / "FILE.jsonl")
+    (tmp_path / "here.json").symlink_to(ROOT / "results/microbenchmarks/h200.json")
+    (tmp_path / "SPEC.json").symlink_to(prepared / "SPEC.json")
+    for number in (2, 3, 4):
+        (tmp_path / f"part{number}.jsonl").write_bytes((prepared / f"part{number}.jsonl").read_bytes())
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/umbench").symlink_to(umbench)
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "UMBENCH_HOME": str(ROOT)}
+
+    def run(line):
+        words = line if "*" in line else shlex.split(line)
+        if line.startswith(("plots/", "results/")):
+            words = [sys.executable, *shlex.split(line)]
+        return subprocess.run(words, shell="*" in line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    run.folder = tmp_path
+    return run
+
+
+def write_blocks(text, folder):
+    """A page's JSON in a block of code is the file that its commands name."""
+    for block in re.findall(r"(?ms)^    \{\n.*?^    \}$", text):
+        kind = json.loads(block)
+        name = f"{kind.get('name', 'block')}.json"
+        (folder / name).write_text(block, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
+def test_commands_run_as_written(place, page):
+    text = page.read_text(encoding="utf-8")
+    write_blocks(text, place.folder)
+    ran = skipped = 0
+    for line in commands(text):
+        if line.startswith(WHOLE_BUILDS):
+            assert (ROOT / shlex.split(line)[0]).exists(), line
+        elif any(word in line for word in NEEDS_GPU) and not has_gpu():
+            skipped += 1
+        elif not (line.startswith("umbench env --machine") and not (place.folder / "my-gpu.json").exists()) and not (
+                line.startswith(("umbench compare ab/", "umbench compare aa/")) and not has_gpu()):
+            done = place(line)
+            assert done.returncode in (0, 1), f"{line}\n{done.stdout[-300:]}{done.stderr[-600:]}"
+            if done.returncode:  # cells that do not fit, and what is said of them
+                assert "Traceback" not in done.stderr and line.startswith(("umbench sweep", "umbench run", "umbench ablate")), (
+                    f"{line}\n{done.stderr[-600:]}")
+            ran += 1
+    if not ran and skipped:
+        pytest.skip(f"{skipped} commands need a GPU")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if in_tables(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
+def test_studies_of_tables_are_there(place, page):
+    """They take long: that their cells can be named shows that the line is right."""
+    for line in in_tables(page.read_text(encoding="utf-8")):
+        words = shlex.split(line)
+        done = place(f"{line} --list" if words[1] == "sweep" else f"umbench {words[1]} --help")
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        assert words[1] == "sweep" or all(word in done.stdout for word in words if word.startswith("--")), line
