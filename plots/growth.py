@@ -6,6 +6,7 @@ time that its own operators take with everything resident (`compute_ns`), which 
 """
 
 import sys
+from collections import Counter
 
 import curves
 from common import WIDTH, arguments, families, load, read, save, use_style
@@ -31,10 +32,11 @@ def figure_of(records, width=WIDTH):
 
 def panels_of(records):
     """{(axis, Group without that axis): {strategy: records by rising value}} of cells with the whole device, or with one
-    and the same budget: else it is the budget that shrinks."""
-    found = {}
-    for record, label in zip(records, load.strategy_labels(records)):
-        if record["ratio"] is None:
+    and the same budget that is the only one of their work: else it is the budget that shrinks."""
+    found, labels = {}, load.strategy_labels(records)
+    budgets = Counter((load.group_of(record), label) for record, label in zip(records, labels))
+    for record, label in zip(records, labels):
+        if record["ratio"] is None or budgets[load.group_of(record), label] > 1:
             continue
         group = load.group_of(record)
         budget = "whole" if "/whole/" in record["key"] else record["memory"]["budget_bytes"]

@@ -92,7 +92,7 @@ def blocks(text):
 
 def plain(text):
     """Without code, targets of links, emphasis and what only looks like a figure."""
-    text = re.sub(r"`[^`]*`", " ", text)
+    text = re.sub(r"`[^`]*`|\barXiv \S+", " ", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return text.replace("**", "").replace("\n", " ").replace("*", "").replace("\\", "")
 
