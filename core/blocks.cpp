@@ -117,8 +117,11 @@ class joining {
     for (std::uint32_t l = 0; l < table_.all.size(); ++l) {
       if (groups_.group_of(l) != l) continue;
       const auto& members = groups_.members_with(l);
-      std::int64_t first = groups_.at(l);
-      for (const std::uint32_t m : members) first = std::min(first, groups_.at(m));
+      const std::uint32_t head =
+          *std::ranges::min_element(members, {}, [&](std::uint32_t m) { return groups_.at(m); });
+      // Addresses are multiples of what they are multiples of inside their strips.
+      const std::int64_t first =
+          groups_.at(head) - static_cast<std::int64_t>(of(head).first_byte % engine_alignment);
       for (const std::uint32_t m : members) {
         table_.all[m].block = table_.blocks;
         table_.all[m].offset = static_cast<byte_count>(groups_.at(m) - first);

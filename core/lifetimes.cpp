@@ -7,6 +7,13 @@
 namespace um {
 namespace {
 
+// Or one of its gradients.
+bool is_convolution(const op& o) {
+  return std::holds_alternative<convolution>(o.what) ||
+         std::holds_alternative<convolution_backward_data>(o.what) ||
+         std::holds_alternative<convolution_backward_filter>(o.what);
+}
+
 class walk {
  public:
   walk(const problem& p, const memory_plan& plan)
@@ -72,8 +79,9 @@ class walk {
   void apply(const compute& x) {
     byte_count scratch = workspace_of(x);
     here().workspace_bytes = scratch;
+    const byte_count alignment = operand_alignment(g_.ops[x.what]);
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
-      here().operands.push_back(operand_of(a, scratch));
+      here().operands.push_back(operand_of(a, scratch, alignment));
     }
     if (scratch == 0) return;
     here().workspace = static_cast<std::uint32_t>(table_.all.size());
@@ -84,7 +92,8 @@ class walk {
     table_.all.push_back(w);
   }
 
-  operand_use operand_of(const access& a, byte_count& workspace) {
+  // Dense, and for convolutions at a multiple of what their engines load at once; else in the workspace.
+  operand_use operand_of(const access& a, byte_count& workspace, byte_count alignment) {
     operand_use use;
     const tensor& t = g_.tensors[a.what];
     if (a.mode != access_mode::write) {
@@ -95,7 +104,9 @@ class walk {
     if (a.mode != access_mode::read) use.to.push_back(hold(a.what, copies_.write(a.what, a.where), now_));
     const auto is_in_place = [&](const strip_use& u) {
       const region& strip = table_.strips[a.what].strips[u.what.strip];
-      return is_dense(part_of(t, strip), relative_to(a.where, strip));
+      const tensor lies = part_of(t, strip);
+      const region there = relative_to(a.where, strip);
+      return is_dense(lies, there) && pitches_of(lies, there).offset % alignment == 0;
     };
     use.in_scratch = use.to.empty() ? use.from.size() != 1 || !is_in_place(use.from.front())
                                     : !is_in_place(use.to.front());
@@ -109,12 +120,7 @@ class walk {
   // apart first: engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
     byte_count bytes = round_up(std::min(p_.costs[x.what].workspace_bytes, x.workspace), arena_alignment);
-    const op_attributes& what = g_.ops[x.what].what;
-    if (!std::holds_alternative<convolution>(what) &&
-        !std::holds_alternative<convolution_backward_data>(what) &&
-        !std::holds_alternative<convolution_backward_filter>(what)) {
-      return bytes;
-    }
+    if (!is_convolution(g_.ops[x.what])) return bytes;
     for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
       if (a.mode != access_mode::accumulate) continue;
       bytes += round_up(bytes_of(g_.tensors[a.what], a.where), arena_alignment);
@@ -184,6 +190,10 @@ class walk {
 };
 
 }  // namespace
+
+byte_count operand_alignment(const op& o) {
+  return is_convolution(o) ? engine_alignment : 1;
+}
 
 lifetime_table lifetimes_of(const problem& p, const memory_plan& plan) {
   lifetime_table table = walk(p, plan).run();

@@ -11,6 +11,12 @@
 
 namespace um {
 
+// What engines of convolutions load at once, in bytes. An operand of a convolution that lies at no multiple
+// of it is brought into the workspace, as one that is not dense.
+inline constexpr byte_count engine_alignment = 16;
+// What the addresses of an operator's operands have to be multiples of, beyond their elements' size.
+byte_count operand_alignment(const op& o);
+
 inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
 
 // A segment of a strip (or the workspace of one compute: what == no_lifetime) held during actions

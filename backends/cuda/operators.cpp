@@ -1,11 +1,13 @@
 #include "backends/cuda/operators.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "backends/cuda/aligned_convolution.hpp"
+#include "backends/cuda/convolution_engines.hpp"
 #include "backends/cuda/matrix_engines.hpp"
+#include "core/lifetimes.hpp"
 
 namespace um {
 namespace {
@@ -104,6 +106,15 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
 struct chooser {
   const site& at;
 
+  engine choose_aligned(const convolution_problem& problem) const {
+    if (at.alignment % operand_alignment(at.o) != 0) {
+      throw std::invalid_argument("operator " + at.o.name + ": operands at multiples of " +
+                                  std::to_string(at.alignment) + " bytes, engines take " +
+                                  std::to_string(engine_alignment));
+    }
+    return choose_engine(at.on, problem, at.workspace_cap);
+  }
+
   engine operator()(const convolution& how) const {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
@@ -111,17 +122,17 @@ struct chooser {
     problem.bias = at.inputs() > 2 && !problem.accumulate;  // added once, by the slice that writes
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
-    return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), std::move(order));
+    return reordered(choose_aligned(problem), std::move(order));
   }
   engine operator()(const convolution_backward_data& how) const {  // w, dy -> dx
     auto problem = problem_of(at, convolution_kind::backward_data, how.forward, 2, 0, 1);
     problem.accumulate = at.accumulates(2);
-    return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), {2, 0, 1});
+    return reordered(choose_aligned(problem), {2, 0, 1});
   }
   engine operator()(const convolution_backward_filter& how) const {  // x, dy -> dw
     auto problem = problem_of(at, convolution_kind::backward_filter, how.forward, 0, 2, 1);
     problem.accumulate = at.accumulates(2);
-    return reordered(choose_engine_for(at.on, problem, at.alignment, at.workspace_cap), {0, 2, 1});
+    return reordered(choose_aligned(problem), {0, 2, 1});
   }
   engine operator()(const bias_backward&) const {
     const kernels::form of = at.form_of(0);

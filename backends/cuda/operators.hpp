@@ -13,8 +13,8 @@ namespace um {
 
 // Chooses an engine for a part of `o`; it is bound to operands in the operator's order, inputs then outputs,
 // each dense and of the extents of the region that the part touches. `alignment` is what all their
-// addresses are multiples of, in bytes. Throws unsupported where no engine does it, and as accesses_of()
-// does.
+// addresses are multiples of, in bytes. Throws unsupported where no engine does it, std::invalid_argument
+// where `alignment` is less than operand_alignment(o), and as accesses_of() does.
 engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap);
 

@@ -7,7 +7,6 @@
 #include <limits>
 #include <set>
 
-#include "backends/cuda/aligned_convolution.hpp"
 #include "backends/cuda/convolution_recipes.hpp"
 #include "backends/cuda/library_check.hpp"
 #include "backends/cuda/matrix_engines.hpp"
@@ -382,23 +381,6 @@ TEST_F(convolution_engines, add_to_a_filter_gradient) {
     convolution_problem p = shape;
     p.accumulate = true;
     expect_methods_right(p);
-  }
-}
-
-TEST_F(convolution_engines, take_operands_aligned_to_elements_only) {
-  for (const convolution_kind kind : every_kind) {
-    for (const stored_as& way : every_way) {
-      auto p = problem_of(kind, {3, 5, 7, 9}, 6, 3, 1, 1);
-      p.arithmetic = way.arithmetic;
-      p.order = way.order;
-      const engine chosen = choose_engine_for(gpu(), p, 4, workspace_cap);
-      EXPECT_EQ(chosen.choice.engine.rfind("copied ", 0), 0U) << chosen.choice.engine;
-      operands at(p, chosen.choice.workspace_bytes);
-      at.reset(false);
-      chosen.bind(at.bound())();
-      check(cudaStreamSynchronize(gpu().compute().stream));
-      EXPECT_LE(relative_error(at.result(), at.expected(p)), accuracy_of(p.arithmetic)) << signature_of(p);
-    }
   }
 }
 

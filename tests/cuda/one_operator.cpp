@@ -9,6 +9,7 @@
 #include "backends/bf16.hpp"
 #include "backends/cuda/operators.hpp"
 #include "core/access.hpp"
+#include "core/lifetimes.hpp"
 #include "tests/cuda/elements.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"
@@ -125,7 +126,8 @@ class call {
     for (std::size_t i = 0; i < what_.size(); ++i) {
       const tensor& t = g_.tensors[what_[i]];
       const bool own = place_of_[i] == i;
-      buffers.emplace_back(own ? bytes_of(t, touched[i].where) : 0, how_.misaligned ? size_of(t.type) : 0);
+      const bool off = how_.misaligned && operand_alignment(o_) == 1;
+      buffers.emplace_back(own ? bytes_of(t, touched[i].where) : 0, off ? size_of(t.type) : 0);
       if (own) buffers[i].set(part_bytes(t, touched[i].where, whole_[i]));
       std::byte* const at = buffers[place_of_[i]].data();
       all |= reinterpret_cast<std::uintptr_t>(at);

@@ -9,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "core/lifetimes.hpp"
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
@@ -137,6 +138,17 @@ void expect_no_races(const graph& g, const execution_plan& e) {
   }
 }
 
+void expect_aligned_operands(const graph& g, const execution_plan& e) {
+  for (const step& s : e.steps) {
+    const auto* const c = std::get_if<compute>(&s.what);
+    if (c == nullptr) continue;
+    for (const operand& o : s.operands) {
+      const byte_count least = std::max(operand_alignment(g.ops[c->what]), size_of(g.tensors[o.what.what].type));
+      ASSERT_EQ(o.at.offset % least, 0U) << to_text(g, s.what) << ": " << g.tensors[o.what.what].name;
+    }
+  }
+}
+
 profile costs_with_workspaces(const graph& g) {
   profile costs;
   for (op_id o = 0; o < g.ops.size(); ++o) costs.push_back({1000, o % 3 * 700'001, "test"});
@@ -194,6 +206,7 @@ void expect_right(const graph& g, const profile& costs, std::uint32_t seed, cuts
   const execution_plan e = lower(p, plan, seed % 2 == 0 ? packers::searched : packers::first_fit);
   expect_every_read_finds_its_tensor(g, e);
   expect_operands_apart(g, e);
+  expect_aligned_operands(g, e);
   expect_no_races(g, e);
 }
 
