@@ -82,20 +82,22 @@ class swapping {
       way w{0, i < swap_scores, std::vector<decision>(gaps_.size())};
       for (const std::size_t c : chooser_->choose(all[i], limit))
         w.decisions[candidates_[c]].what = choice::swap;
-      w.time = schedule(w.decisions, limit);
+      const std::optional<nanoseconds> time = schedule(w.decisions, limit);
+      if (!time) continue;
+      w.time = *time;
       const auto same = [&](const way& other) { return other.decisions == w.decisions; };
-      if (w.time > 0 && std::ranges::none_of(ways, same)) ways.push_back(std::move(w));
+      if (std::ranges::none_of(ways, same)) ways.push_back(std::move(w));
     }
     return ways;
   }
 
-  // Copies out in the order of access, copies in as late as they are there in time; the time with both, 0 if
-  // the limit cannot be kept.
-  nanoseconds schedule(std::vector<decision>& decisions, byte_count limit) {
+  // Copies out in the order of access, copies in as late as they are there in time; the time with both, none
+  // if the limit cannot be kept.
+  std::optional<nanoseconds> schedule(std::vector<decision>& decisions, byte_count limit) {
     place_transfers(costs_, uses_, gaps_, std::vector<bool>(gaps_.size(), false), decisions);
     const room_found found = fit_transfers(p_.network, uses_, gaps_, costs_, limit, decisions);
     least_ = std::min(least_, found.peak);
-    if (found.peak > limit) return 0;
+    if (found.peak > limit) return {};
     const std::vector<event> events = events_of(p_.network, uses_, gaps_, decisions);
     return costs_.of(events, staged_tensors(uses_, gaps_, decisions)).time;
   }
