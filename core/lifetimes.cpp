@@ -14,6 +14,15 @@ bool is_convolution(const op& o) {
          std::holds_alternative<convolution_backward_filter>(o.what);
 }
 
+std::int64_t stride_of(const op& convolving) {
+  return std::visit(
+      overloaded{[](const convolution& c) -> std::int64_t { return c.stride_h; },
+                 [](const convolution_backward_data& c) -> std::int64_t { return c.forward.stride_h; },
+                 [](const convolution_backward_filter& c) -> std::int64_t { return c.forward.stride_h; },
+                 [](const auto&) -> std::int64_t { return 1; }},
+      convolving.what);
+}
+
 class walk {
  public:
   walk(const problem& p, const memory_plan& plan)
@@ -120,12 +129,29 @@ class walk {
   // apart first: engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
     byte_count bytes = round_up(std::min(p_.costs[x.what].workspace_bytes, x.workspace), arena_alignment);
-    if (!is_convolution(g_.ops[x.what])) return bytes;
-    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+    const op& o = g_.ops[x.what];
+    if (!is_convolution(o)) return bytes;
+    bytes += padded_rows(o, x.part);
+    for (const access& a : accesses_of(g_, o, x.part)) {
       if (a.mode != access_mode::accumulate) continue;
       bytes += round_up(bytes_of(g_.tensors[a.what], a.where), arena_alignment);
     }
     return bytes;
+  }
+
+  // Bytes of the rows of x, or of dx, with their padding, where it is not even.
+  byte_count padded_rows(const op& o, const box& part) const {
+    const row_padding padding = padding_of(g_, o, part);
+    if (is_even(padding, stride_of(o))) return 0;
+    const auto* const back = std::get_if<convolution_backward_data>(&o.what);
+    const tensor& x = g_.tensors[back != nullptr ? o.out.front() : o.in.front()];
+    for (const access& a : accesses_of(g_, o, part)) {
+      if (&g_.tensors[a.what] != &x) continue;
+      region padded = a.where;
+      padded.row = {0, a.where.row.end - a.where.row.begin + padding.above + padding.below};
+      return round_up(bytes_of(x, padded), arena_alignment);
+    }
+    return 0;
   }
 
   strip_use hold(tensor_id t, const part_of_strip& what, std::uint32_t action) {

@@ -16,6 +16,12 @@ namespace um {
 inline constexpr byte_count engine_alignment = 16;
 // What the addresses of an operator's operands have to be multiples of, beyond their elements' size.
 byte_count operand_alignment(const op& o);
+// Whether engines of convolutions can be told of the padding of some rows: as much below as above, but for
+// what the stride leaves over. A part that has other padding takes a copy of its rows of x with their padding
+// in its workspace.
+constexpr bool is_even(const row_padding& rows, std::int64_t stride) {
+  return rows.above >= 0 && rows.below <= rows.above && rows.below > rows.above - stride;
+}
 
 inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
 

@@ -9,6 +9,7 @@
 #include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/library_check.hpp"
 #include "backends/cuda/winograd_engines.hpp"
+#include "core/lifetimes.hpp"
 
 namespace um {
 namespace {
@@ -60,7 +61,7 @@ bool padding_is_plain(const convolution_problem& p) {
   return p.how.pad_h >= 0 && rows_of_padding_below(p) > -p.how.stride_h;
 }
 bool padding_is_even(const convolution_problem& p) {
-  return padding_is_plain(p) && std::max<std::int64_t>(rows_of_padding_below(p), 0) == p.how.pad_h;
+  return is_even({p.how.pad_h, rows_of_padding_below(p)}, p.how.stride_h);
 }
 
 dims part_of(dims shape, std::int64_t parts) {
@@ -372,17 +373,18 @@ bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
   return parts == 1 || (x | y) % multiple == 0;
 }
 
+// cuDNN 9.19's heuristics crash where they are asked about padding that is not even.
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
-  std::vector<convolution_method> all;
   if (!padding_is_plain(p)) return {convolution_method::padded};
+  std::vector<convolution_method> all;
+  const bool even = padding_is_even(p), packs = packing_applies(p) && (even || p.how.stride_h > 1);
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);
   if (direct_applies(p)) all.push_back(convolution_method::direct);
-  if (packing_applies(p) && has_epilogue(p)) all.push_back(convolution_method::packed_fused);
-  if (packing_applies(p)) all.push_back(convolution_method::packed);
-  all.push_back(convolution_method::plain);
-  if (has_epilogue(p)) all.push_back(convolution_method::fused);
-  if (!padding_is_even(p)) all.push_back(convolution_method::padded);
-  if (adds_up(p)) all.push_back(convolution_method::adding);
+  if (packs && has_epilogue(p)) all.push_back(convolution_method::packed_fused);
+  if (packs) all.push_back(convolution_method::packed);
+  all.push_back(even ? convolution_method::plain : convolution_method::padded);
+  if (even && has_epilogue(p)) all.push_back(convolution_method::fused);
+  if (even && adds_up(p)) all.push_back(convolution_method::adding);
   return all;
 }
 
