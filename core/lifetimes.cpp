@@ -139,19 +139,25 @@ class walk {
     return bytes;
   }
 
-  // Bytes of the rows of x, or of dx, with their padding, where it is not even.
+  // Where padding is not even, engines take x, or give dx, with its padding in a copy: of an eighth of the
+  // images at once, or of all where images do not begin where engines load. Gradients of the filter are then
+  // made in as many parts, beside the sum.
   byte_count padded_rows(const op& o, const box& part) const {
     const row_padding padding = padding_of(g_, o, part);
     if (is_even(padding, stride_of(o))) return 0;
-    const auto* const back = std::get_if<convolution_backward_data>(&o.what);
-    const tensor& x = g_.tensors[back != nullptr ? o.out.front() : o.in.front()];
-    for (const access& a : accesses_of(g_, o, part)) {
-      if (&g_.tensors[a.what] != &x) continue;
-      region padded = a.where;
-      padded.row = {0, a.where.row.end - a.where.row.begin + padding.above + padding.below};
-      return round_up(bytes_of(x, padded), arena_alignment);
-    }
-    return 0;
+    const std::vector<access> touched = accesses_of(g_, o, part);
+    const bool back = std::holds_alternative<convolution_backward_data>(o.what);
+    const bool sums = std::holds_alternative<convolution_backward_filter>(o.what);
+    const access &x = touched[back ? 2 : 0], &y = touched[sums || back ? 1 : touched.size() - 1];
+    const std::int64_t images = x.where.batch.end - x.where.batch.begin;
+    region padded = x.where, one = y.where;
+    one.batch.end = one.batch.begin + 1;
+    const bool parts_are_aligned = bytes_of(g_.tensors[y.what], one) % engine_alignment == 0;
+    padded.batch = {0, parts_are_aligned ? (images + 7) / 8 : images};
+    padded.row = {0, x.where.row.end - x.where.row.begin + padding.above + padding.below};
+    const byte_count copy = round_up(bytes_of(g_.tensors[x.what], padded), arena_alignment);
+    return copy +
+           (sums ? round_up(bytes_of(g_.tensors[touched[2].what], touched[2].where), arena_alignment) : 0);
   }
 
   strip_use hold(tensor_id t, const part_of_strip& what, std::uint32_t action) {

@@ -155,27 +155,30 @@ class contest {
   void try_engines(convolution_method method) {
     constexpr std::int64_t most_parts = 64;
     std::set<std::string> open;  // families none of which ran within the cap
+    bool is_first = true;
     for (const std::int64_t parts : parts_of(problem_)) {
-      if (best_ && (parts > most_parts || (parts > 1 && open.empty()))) return;
-      for (const std::string& family : try_engines(method, parts, open)) open.erase(family);
+      if (best_ && (parts > most_parts || (!is_first && open.empty()))) return;
+      if (scratch_of(problem_, method, parts) > cap_) continue;
+      for (const std::string& family : try_engines(method, parts, is_first, open)) open.erase(family);
+      is_first = false;
     }
   }
 
-  // With one part, every family, those that do not run added to `open`: they need too much workspace,
+  // With the fewest parts, every family, those that do not run added to `open`: they need too much workspace,
   // or refuse so large a tensor. Else only those in it. Returns the families that ran. Once something has
   // run, lists are left when patience ends, and so are families far behind.
-  std::set<std::string> try_engines(convolution_method method, std::int64_t parts,
+  std::set<std::string> try_engines(convolution_method method, std::int64_t parts, bool is_first,
                                     std::set<std::string>& open) {
     constexpr nanoseconds far = 3;
     patience left(now());
     std::set<std::string> ran, behind;
     visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
-      if (best_ && parts > 1 && open.count(recipe.family) == 0) return true;
+      if (best_ && !is_first && open.count(recipe.family) == 0) return true;
       if (behind.count(recipe.family) != 0) return true;
       const nanoseconds before = best_time_;
       const nanoseconds time = recipe.workspace_bytes > cap_ ? never : enter(recipe);
       if (time == never) {
-        if (parts == 1) open.insert(recipe.family);
+        if (is_first) open.insert(recipe.family);
         return !best_ || left.lasts(now());
       }
       ran.insert(recipe.family);

@@ -110,11 +110,16 @@ bool packing_applies(const convolution_problem& p) {
          elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
 }
 
-// A method for one part, before cuDNN's engine is known. Workspace in order: packed x, packed w or
+// Of y: a padded copy of x lies where it should.
+bool results_are_aligned(const convolution_problem& p, std::int64_t parts) {
+  return bytes_of(part_of(p.y, parts), operand_type(p)) % 16 == 0;
+}
+
+// A method for one part, before cuDNN's engine is known. Workspace in order: packed or padded x, packed w or
 // a gradient that is not dw itself, the engine's own.
 struct stage {
   cudnn_convolution product;
-  bool packs = false;
+  bool packs = false, pads = false;
   packed_operands packing;
   bool keeps_apart = false;  // the filter gradient: it is converted or unpacked into dw after each part
   byte_count packed_x = 0, packed_w = 0;
@@ -140,11 +145,16 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
     s.product.w = s.packing.w.packed;
     s.product.how = s.packing.how;
     s.product.how.relu = p.how.relu && is_fused(method);
-    s.packed_x = round_up(bytes_of(s.product.x, operand_type(p)), arena_alignment);
   } else {
+    if (method == convolution_method::padded) {  // with rows of padding, without those that no window meets
+      s.pads = true;
+      s.product.x.h = (p.y.h - 1) * p.how.stride_h + p.w.h;
+      s.product.how.pad_h = 0;
+    }
     s.packing.w.packed = p.w;
     s.packing.w.block = 1;
   }
+  if (s.packs || s.pads) s.packed_x = round_up(bytes_of(s.product.x, operand_type(p)), arena_alignment);
   if (s.packs || s.keeps_apart)
     s.packed_w = round_up(bytes_of(s.product.w, operand_type(p)), arena_alignment);
   return s;
@@ -189,6 +199,39 @@ product_engine engine_of(session& on, const cudnn_plan& plan) {
           [&on, plan](const bound_operands& operands) { return plan.bind(on, operands); }};
 }
 
+// The rows that a part of x and its padded copy have in common, from the one to the other or back.
+kernels::byte_box common_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
+                              byte_count& at_x, byte_count& at_padded) {
+  const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
+  const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
+  const bool planes = p.order == memory_order::nchw;
+  const byte_count row = bytes_of({1, planes ? 1 : x.c, 1, x.w}, operand_type(p));
+  const auto size = [](std::int64_t value) { return static_cast<byte_count>(value); };
+  at_x = size(first) * row;
+  at_padded = size(first + before) * row;
+  const byte_count of_x = size(x.h) * row, of_padded = size(padded.h) * row;
+  kernels::byte_box box{size(rows) * row, size(planes ? x.n * x.c : x.n)};
+  box.from_pitch = back ? of_padded : of_x;
+  box.to_pitch = back ? of_x : of_padded;
+  return box;
+}
+
+// Between a part of x and its padded copy: into the copy before the product, or for a gradient back behind
+// it.
+kernel_call bind_padding(session& on, const convolution_problem& p, const dims& part, const dims& copied,
+                         std::byte* x, std::byte* padded) {
+  const bool back = p.kind == convolution_kind::backward_data;
+  byte_count at_x = 0, at_padded = 0;
+  const kernels::byte_box box = common_rows(p, part, copied, back, at_x, at_padded);
+  const bool fills = !back || box.width < box.to_pitch;
+  const byte_count filled = bytes_of(back ? part : copied, operand_type(p));
+  return [stream = on.compute().stream, x, padded, box, back, fills, filled, at_x, at_padded] {
+    if (fills) check(cudaMemsetAsync(back ? x : padded, 0, filled, stream));
+    kernels::copy_box(stream, back ? x + at_x : padded + at_padded, back ? padded + at_padded : x + at_x,
+                      box);
+  };
+}
+
 kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_method method,
                         std::int64_t parts, const product_engine& engine, const bound_operands& operands) {
   const stage s = stage_of(p, method, parts);
@@ -209,8 +252,12 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
       append(
           [where = on.compute(), x, packed_x, how = s.packing.x] { kernels::pack(where, x, packed_x, how); });
     }
-    append(
-        engine.bind({{s.packs ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
+    const auto pad = [&] { append(bind_padding(on, p, part_of(p.x, parts), s.product.x, x, packed_x)); };
+    const bool is_result = p.kind == convolution_kind::backward_data;
+    if (s.pads && !is_result) pad();
+    append(engine.bind(
+        {{s.packed_x > 0 ? packed_x : x, s.packed_w > 0 ? packed_w : w, y, b}, packed_w + s.packed_w}));
+    if (s.pads && is_result) pad();
     append(bind_after(on, p, method, s, y, b, packed_w, w, p.accumulate || i > 0));
   }
   return [calls = std::move(calls)] {
@@ -253,7 +300,9 @@ bool visit_direct_product(session& on, const convolution_problem& p, convolution
 
 void visit_cudnn(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
                  const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
-  if (!parts_are_aligned(p, parts) || !visit_direct_product(on, p, method, parts, visit)) return;
+  const bool aligned =
+      parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
+  if (!aligned || !visit_direct_product(on, p, method, parts, visit)) return;
   const cudnn_candidates candidates(on, stage_of(p, method, parts).product);
   std::vector<std::string> seen;
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
@@ -301,69 +350,6 @@ void visit_apart(session& on, const convolution_problem& p, convolution_method m
       first);
 }
 
-// x with its rows of padding, and without rows that no window meets.
-convolution_problem with_padded_rows(const convolution_problem& p) {
-  convolution_problem padded = p;
-  padded.x.h = (p.y.h - 1) * p.how.stride_h + p.w.h;
-  padded.how.pad_h = 0;
-  return padded;
-}
-
-// The rows that a part of x and its padded copy have in common, from the one to the other or back.
-kernels::byte_box common_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
-                              byte_count& at_x, byte_count& at_padded) {
-  const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
-  const std::int64_t rows = std::max<std::int64_t>(std::min(x.h, padded.h - before) - first, 0);
-  const bool planes = p.order == memory_order::nchw;
-  const byte_count row = bytes_of({1, planes ? 1 : x.c, 1, x.w}, operand_type(p));
-  const auto size = [](std::int64_t value) { return static_cast<byte_count>(value); };
-  at_x = size(first) * row;
-  at_padded = size(first + before) * row;
-  const byte_count of_x = size(x.h) * row, of_padded = size(padded.h) * row;
-  kernels::byte_box box{size(rows) * row, size(planes ? x.n * x.c : x.n)};
-  box.from_pitch = back ? of_padded : of_x;
-  box.to_pitch = back ? of_x : of_padded;
-  return box;
-}
-
-kernel_call bind_padded(session& on, const convolution_problem& p, const convolution_recipe& inner,
-                        const bound_operands& operands) {
-  const dims whole = with_padded_rows(p).x;
-  const bool back = p.kind == convolution_kind::backward_data;
-  bound_operands given = operands;
-  given.data[0] = operands.workspace;
-  given.workspace += round_up(bytes_of(whole, operand_type(p)), arena_alignment);
-  byte_count at_x = 0, at_padded = 0;
-  const kernels::byte_box box = common_rows(p, p.x, whole, back, at_x, at_padded);
-  std::byte *const x = operands.data.at(0), *const padded = operands.workspace;
-  const bool fills = back ? box.width < box.to_pitch : true;
-  const byte_count filled = bytes_of(back ? p.x : whole, operand_type(p));
-  return [stream = on.compute().stream, call = inner.bind(given), x, padded, box, back, fills, filled, at_x,
-          at_padded] {
-    if (fills) check(cudaMemsetAsync(back ? x : padded, 0, filled, stream));
-    if (!back) kernels::copy_box(stream, padded + at_padded, x + at_x, box);
-    call();
-    if (back) kernels::copy_box(stream, x + at_x, padded + at_padded, box);
-  };
-}
-
-// Of cuDNN's engines as they are, on an x of other rows.
-void visit_padded(session& on, const convolution_problem& p, std::int64_t parts,
-                  const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
-  const convolution_problem padded = with_padded_rows(p);
-  const byte_count copy = round_up(bytes_of(padded.x, operand_type(p)), arena_alignment);
-  visit_cudnn(
-      on, padded, convolution_method::plain, parts,
-      [&](convolution_recipe recipe) {
-        recipe.workspace_bytes += copy;
-        recipe.bind = [&on, p, inner = recipe](const bound_operands& operands) {
-          return bind_padded(on, p, inner, operands);
-        };
-        return visit(recipe);
-      },
-      first);
-}
-
 }  // namespace
 
 bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
@@ -388,6 +374,12 @@ std::vector<convolution_method> methods_of(const convolution_problem& p) {
   return all;
 }
 
+byte_count scratch_of(const convolution_problem& p, convolution_method method, std::int64_t parts) {
+  if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) return 0;
+  const stage s = stage_of(p, method, parts);
+  return s.packed_x + s.packed_w;
+}
+
 std::vector<std::int64_t> parts_of(const convolution_problem& p) {
   std::vector<std::int64_t> all;
   for (std::int64_t parts = 1; parts <= p.x.n; ++parts) {
@@ -407,8 +399,6 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
   };
   if (adds_up(p) && method != convolution_method::adding) {
     visit_apart(on, p, method, parts, visit, first);
-  } else if (method == convolution_method::padded) {
-    visit_padded(on, p, parts, named, first);
   } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(on, p, parts, named);
   } else if (method == convolution_method::direct) {

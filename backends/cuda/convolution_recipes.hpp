@@ -27,6 +27,9 @@ enum class convolution_method : std::uint8_t {
 // Those that can be tried on a problem, in the order of their cost to try.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 
+// Workspace that a method takes in so many parts whichever the engine.
+byte_count scratch_of(const convolution_problem& problem, convolution_method method, std::int64_t parts);
+
 // Numbers of equal parts that the batch can be cut into, ascending.
 std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 
