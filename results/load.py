@@ -11,8 +11,8 @@ import statistics
 from collections import namedtuple
 from pathlib import Path
 
-from results import lines as record_lines
-from results import shape, streams
+from . import lines as record_lines
+from . import shape, streams
 
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 

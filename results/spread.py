@@ -5,7 +5,7 @@ import math
 import statistics
 from collections import namedtuple
 
-from results import load
+from . import load
 
 Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles
 

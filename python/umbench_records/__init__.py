@@ -1,0 +1,63 @@
+"""Record files of umbench (https://jsonlines.org; docs/records.md names the fields) as pandas data frames.
+
+    import umbench_records
+    cells = umbench_records.read("small.jsonl")
+    cells.pivot_table(index="strategy", columns="ratio", values="slowdown")
+
+Figures that a record does not hold are worked out as umbench's own tables do: medians leave the first iteration out, a
+slowdown is over the `device` cell of the same work in the same file, else in any of the files. What cannot be read is
+refused with file and line (BadInput); of a cell that stands in several files the last counts.
+"""
+
+import pandas
+
+from .reader import load, spread
+
+BadInput = load.BadInput
+
+# Kept as they are: what a data frame has no column type for.
+WHOLE = ("timeline", "engines", "rules", "samples_ns", "observed")
+
+
+def read(*paths):
+    """One row a cell: every field by its name, nested ones as "memory.budget_bytes" and "counters.last.faults"; and
+    `median_ns`, `low_quartile_ns`, `high_quartile_ns`, `samples` (how many those are of), `baseline_ns`, `slowdown`."""
+    parts = [load.read(path)[1] for path in paths]
+    everywhere = load.baselines([record for part in parts for record in part])
+    rows = {}
+    for path, part in zip(paths, parts):
+        here = load.baselines(part)
+        for record in part:
+            group = load.group_of(record)
+            baseline = load.baseline_of(group, here) or load.baseline_of(group, everywhere)
+            rows[record["key"], record.get("device")] = _row(record, baseline) | {"file": str(path)}
+    return pandas.DataFrame(list(rows.values()))
+
+
+def samples(*paths):
+    """One row an iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
+    return pandas.DataFrame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
+                             for number, ns in enumerate(record["samples_ns"] or ())],
+                            columns=["key", "device", "iteration", "ns"])
+
+
+def environments(*paths):
+    """One row an environment line: build, host, GPU, libraries."""
+    return pandas.DataFrame([_flat(place) for place in load.read_files(paths)[0]])
+
+
+def _row(record, baseline):
+    found = spread.of(record)
+    figures = found or (None, None, None, 0)
+    named = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
+    return _flat(record) | named | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}
+
+
+def _flat(entry, before=""):
+    found = {}
+    for name, value in entry.items():
+        if isinstance(value, dict) and name not in WHOLE:
+            found |= _flat(value, f"{before}{name}.")
+        else:
+            found[before + name] = value
+    return found

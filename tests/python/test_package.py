@@ -1,0 +1,77 @@
+"""`pip install ./python`: the package installed apart from the repository reads the kept records as results/ does."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from results import load  # noqa: E402
+
+KEPT = ROOT / "results/study/best_h200.jsonl"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Folder of the installed package, built from a copy, without a network."""
+    for module, package in (("setuptools", "python3-setuptools"), ("wheel", "python3-wheel"), ("pip", "python3-pip")):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed (Debian: {package})")
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(ROOT / "python", folder / "source/python")
+    shutil.copytree(ROOT / "results", folder / "source/results", ignore=shutil.ignore_patterns("*.jsonl", "*.svg", "*.png"))
+    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target",
+                           folder / "site", folder / "source/python"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def python(installed, code):
+    return subprocess.run([sys.executable, "-c", code], cwd=installed, env=os.environ | {"PYTHONPATH": str(installed)},
+                          capture_output=True, text=True, check=False)
+
+
+def test_it_holds_the_reader_and_nothing_else(installed):
+    inside = sorted(path.name for path in (installed / "umbench_records/reader").iterdir() if path.name != "__pycache__")
+    assert inside == ["lines.py", "load.py", "machines", "record.schema.json", "shape.py", "spread.py", "streams.py"]
+    for name in ("load.py", "lines.py", "shape.py", "streams.py", "spread.py"):
+        assert (installed / "umbench_records/reader" / name).read_bytes() == (ROOT / "results" / name).read_bytes(), "one reader"
+
+
+def test_the_reader_works_without_the_repository(installed):
+    done = python(installed, f"from umbench_records.reader import load; print(len(load.read({str(KEPT)!r})[1]))"
+                  if importlib.util.find_spec("pandas") else
+                  "import sys, types; sys.modules['pandas'] = types.ModuleType('pandas')\n"
+                  f"from umbench_records.reader import load; print(len(load.read({str(KEPT)!r})[1]))")
+    assert done.returncode == 0 and int(done.stdout) == len(load.read(KEPT)[1]), done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed (Debian: python3-pandas)")
+def test_cells_as_a_data_frame(installed):
+    done = python(installed, f"""
+import umbench_records
+cells = umbench_records.read({str(KEPT)!r})
+best = cells[(cells.strategy == "best") & (cells.network == "resnet50")]
+print(len(cells), *(f"{{each:.4f}}" for each in sorted(best.slowdown)), int(best.samples.iloc[0]))
+print(best["memory.budget_bytes"].notna().all(), best["counters.last.faults"].notna().any() is not None)
+print(len(umbench_records.samples({str(KEPT)!r})), umbench_records.environments({str(KEPT)!r})["gpu.name"].iloc[0])
+try:
+    umbench_records.read("none.jsonl")
+except umbench_records.BadInput as refusal:
+    print(refusal)
+""")
+    assert done.returncode == 0, done.stderr
+    records = load.read(KEPT)[1]
+    base = load.baselines(records)
+    expected = sorted(load.steady_ns(r) / load.baseline_of(load.group_of(r), base) for r in records
+                      if r["strategy"] == "best" and r["network"] == "resnet50")
+    first, second, third, last = done.stdout.splitlines()
+    assert first == f"{len(records)} {' '.join(f'{each:.4f}' for each in expected)} 10"
+    assert second == "True True" and third == f"{sum(len(r['samples_ns']) for r in records)} NVIDIA H200"
+    assert last == "none.jsonl: No such file or directory"
