@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "harness/commands/ablation.hpp"
 #include "harness/commands/cells.hpp"
 #include "harness/commands/trials.hpp"
 #include "harness/json/rules_file.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "hints/hints.hpp"
@@ -60,8 +62,7 @@ int ablate_command(const ablate_options& options) {
   trials runs(file, here, signals, jobs);
   const auto stopped = [&] {
     const int stop = signals.stop_signal().value_or(0);
-    fmt::print(stderr, "umbench: stopped by {}; go on with the same command and --resume\n",
-               signal_name(stop));
+    say("umbench: stopped by {}; go on with the same command and --resume\n", signal_name(stop));
     return 128 + stop;
   };
 
@@ -69,6 +70,7 @@ int ablate_command(const ablate_options& options) {
   if (!named) return stopped();
   if (!set) {
     const hint_strategy* best = fastest_of(*named);
+    if (best == nullptr && runs.exit_code() != 0) return 1;
     if (best == nullptr) throw input_error("no hint works within that budget; give a larger one");
     set = *best;
   }
@@ -79,7 +81,8 @@ int ablate_command(const ablate_options& options) {
   if (!records) return stopped();
   fmt::print("{}: {}", setting_text(setting), ablation_text(*named, plan, *records));
   fmt::print("records are in {}\n", out);
-  return 0;
+  std::fflush(stdout);
+  return runs.exit_code();
 }
 
 }  // namespace um

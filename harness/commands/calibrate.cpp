@@ -11,6 +11,8 @@
 #include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/gpu.hpp"
+#include "harness/records/files.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -36,7 +38,7 @@ class progress_lines {
  public:
   void operator()(std::string_view what) const {
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin_;
-    fmt::print(stderr, "{:6.1f} s  {}\n", since.count(), what);
+    say("{:6.1f} s  {}\n", since.count(), what);
   }
 
  private:
@@ -87,6 +89,8 @@ int calibrate_command(const calibrate_options& o) {
   machine_from_json(to_json(named(made, name)), "--name " + name);  // refuses what cannot be a machine's name
   require_folder("--out", o.out);
   require_folder("--samples", o.samples);
+  check_output("--out", o.out);
+  check_output("--samples", o.samples, std::span(&o.out, 1));
   try {
     const environment here = collect_environment(probe_gpu(device));
     const machine& base = base_for(here.gpu->name, machines, o.like);

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <thread>
 
@@ -64,6 +61,9 @@ network_spec network_of(const experiment_options& o) {
     n.order = choice_of("--memory-order", o.memory_order, {memory_order::nchw, memory_order::nhwc});
   }
   n.knobs = knobs_of("--set", o.network_knobs);
+  if (!o.insize.empty() && n.knobs.contains("insize")) {
+    throw input_error("--insize and --set insize are the same knob; keep one");
+  }
   if (!o.insize.empty()) n.knobs["insize"] = whole_number("--insize", o.insize, 1, most_batch);
   return n;
 }
@@ -98,6 +98,10 @@ experiment experiment_of(const experiment_options& o) {
     e.strategy = e.rules->name;
   } else {
     for (const std::string& rule : o.without) e.strategy += ",without=" + rule;
+  }
+  if (!o.like.empty() && parse_backend(o.backend).simulated) {
+    throw input_error(
+        fmt::format("--like: {} is a machine itself, with figures of its own; drop it", one_line(o.backend)));
   }
   e.strategy_knobs = knobs_of("--knob", o.strategy_knobs);
   if (!o.ratio.empty()) e.ratio = real_number("--ratio", o.ratio, least_ratio, most_ratio);
@@ -157,17 +161,6 @@ std::size_t jobs_of(const std::string& option, bool simulated) {
                     jobs));
   }
   return jobs;
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return;
-  }
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text << std::flush;
-  if (!file) throw input_error(fmt::format("{}: cannot write: {}", path, std::strerror(errno)));
 }
 
 }  // namespace um

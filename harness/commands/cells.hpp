@@ -32,7 +32,4 @@ bool all_simulated(std::span<const cell> cells);
 // Cells that run at a time; if not given, one a core, of a GPU's one. Throws input_error.
 std::size_t jobs_of(const std::string& option, bool simulated);
 
-// Writes a whole file, or throws input_error. "-" is standard output.
-void write_file(const std::string& path, const std::string& text);
-
 }  // namespace um

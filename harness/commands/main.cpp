@@ -1,9 +1,16 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio_ext.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <system_error>
 
 #include "harness/commands/commands.hpp"
 #include "harness/commands/scripts.hpp"
@@ -11,6 +18,7 @@
 #include "harness/process/flow.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/records/environment.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -92,6 +100,7 @@ void add_plan(CLI::App& app, plan_options& o) {
   CLI::App& plan = *app.add_subcommand("plan", "Make a plan without running it");
   add_experiment(plan, o.what);
   option(plan, "-o,--out", o.out, "Write the plan to this file; - is standard output");
+  option(plan, "--deadline", o.what.deadline, "Seconds of processor time after which it is given up (300)");
   option(plan, "--graph", o.graph_out, "Write the network's graph to this file; - is standard output");
 }
 
@@ -242,8 +251,37 @@ int dispatch(const CLI::App& app, const command_line& c) {
   return run_cell_process(c.parent, &run_cell);
 }
 
+// Standard output whose reader left ends the command as it would end any other: without a word.
+constexpr int exit_reader_left = 128 + SIGPIPE;
+
+// What cannot be written; the exit code. Nothing of it is tried again.
+int output_failed(int why) {
+  __fpurge(stdout);
+  errno = 0;
+  if (why == 0 && write(STDOUT_FILENO, "", 0) < 0) why = errno;
+  if (why == EPIPE) return exit_reader_left;
+  say("umbench: cannot write standard output{}\n", why == 0 ? "" : fmt::format(": {}", std::strerror(why)));
+  return exit_failed;
+}
+
+// A closed standard stream gets a descriptor on which nothing works, lest the next file that is opened become
+// it.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) >= 0) continue;
+    const int wrong_way = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", wrong_way) != stream) std::_Exit(exit_failed);
+  }
+}
+
+// Of what is too long to read, the beginning and the end.
+std::string shortened(std::string text) {
+  constexpr std::size_t most = 1800, end = 400;
+  return text.size() <= most ? text : text.substr(0, most - end) + " ... " + text.substr(text.size() - end);
+}
+
 int fail(int code, std::string_view what) {
-  fmt::print(stderr, "umbench: {}\n", one_line(what));
+  say("umbench: {}\n", shortened(one_line(what)));
   return code;
 }
 
@@ -258,7 +296,7 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   throw input_error(unknown_name("command", argv[1], known));
 }
 
-int parse_and_run(int argc, char** argv) {
+int parse_and_run(int argc, char** argv) try {
   CLI::App app("Performance of CUDA Unified Memory on deep learning", "umbench");
   command_line c;
   describe(app, c);
@@ -274,19 +312,26 @@ int parse_and_run(int argc, char** argv) {
     return fail(exit_usage, fmt::format("{}; see umbench --help", error.what()));
   } catch (const input_error& error) {
     return fail(exit_usage, error.what());
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return output_failed(error.code().value());
+    return fail(exit_failed, error.what());
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     return fail(exit_failed, error.what());
   }
+} catch (const std::bad_alloc&) {  // words for it must need none
+  std::fputs("umbench: memory does not suffice for what is asked for\n", stderr);
+  return exit_usage;
 }
 
 }  // namespace
 }  // namespace um
 
 int main(int argc, char** argv) {
+  um::occupy_standard_streams();
   const int code = um::parse_and_run(argc, argv);
   errno = 0;
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    return um::fail(um::exit_failed, fmt::format("cannot write standard output: {}", std::strerror(errno)));
-  }
-  return code;
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return written || code != 0 ? code : um::output_failed(errno);
 }

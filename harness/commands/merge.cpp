@@ -1,26 +1,41 @@
+#include "harness/json/merge.hpp"
+
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "harness/commands/commands.hpp"
-#include "harness/json/merge.hpp"
+#include "harness/json/json.hpp"
+#include "harness/records/files.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
 
 int merge_command(const merge_options& options) {
+  if (options.out == "-") throw input_error("--out -: records go into a file; name it, such as all.jsonl");
+  std::error_code error;
+  if (std::filesystem::is_regular_file(options.out, error) &&
+      std::filesystem::file_size(options.out, error) > 0) {
+    throw input_error(fmt::format("{}: exists already; choose another --out", one_line(options.out)));
+  }
   std::vector<part> parts;
+  std::string empty_ones;
   for (const std::string& path : options.parts) {
     const record_file file(path, open_mode::read);
-    if (file.was_torn()) fmt::print(stderr, "{}: left out a torn last line\n", path);
+    if (file.earlier().empty()) empty_ones += path + ": holds no record\n";
     parts.push_back(part_of(file));
   }
   const std::vector<file_entry> entries = merged(std::move(parts));
   if (entries.empty()) throw input_error("the parts hold no record; there is nothing to merge");
-  record_file out(options.out, open_mode::create);
+  say("{}", empty_ones);
+  std::string text;
   std::size_t records = 0;
   for (const file_entry& entry : entries) {
-    std::visit([&](const auto& e) { out.append(e); }, entry);
+    text += std::visit([](const auto& e) { return to_json(e); }, entry) + "\n";
     records += std::holds_alternative<record>(entry);
   }
+  write_file(options.out, text);
   fmt::print("{} cells of {} {} are in {}\n", records, options.parts.size(),
              options.parts.size() == 1 ? "part" : "parts", options.out);
   return 0;

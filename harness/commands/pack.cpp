@@ -5,6 +5,7 @@
 
 #include "harness/commands/commands.hpp"
 #include "harness/json/machines.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/lifetime_file.hpp"
 #include "harness/records/numbers.hpp"
 #include "harness/records/suggest.hpp"

@@ -2,13 +2,22 @@
 
 #include "core/errors.hpp"
 #include "harness/commands/cells.hpp"
+#include "harness/commands/limits.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/rules_file.hpp"
 #include "harness/process/flow.hpp"
+#include "harness/records/files.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/summary.hpp"
 
 namespace um {
 
 int plan_command(const plan_options& options) {
+  std::vector<std::string> taken;
+  if (is_rules_file(options.what.strategy)) taken.push_back(options.what.strategy);
+  check_output("--out", options.out, taken);
+  taken.push_back(options.out);
+  check_output("--graph", options.graph_out, taken);
   const auto machines = machines_in(options.what.machines);
   cell work = on_machine(completed(experiment_of(options.what)), machines);
   if (!work.where.simulated) {
@@ -16,6 +25,7 @@ int plan_command(const plan_options& options) {
     signal_watch signals;
     environment_for(std::span(&work, 1), machines, options.what.like, signals);
   }
+  const limits within("planning", std::chrono::seconds{work.what.deadline_s}, work.where.simulated);
   try {
     const planned made = plan_cell(work);
     if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.built));
@@ -23,11 +33,11 @@ int plan_command(const plan_options& options) {
     if (options.out != "-" && options.graph_out != "-") fmt::print("{}", summary(made));
     return 0;
   } catch (const infeasible& error) {
-    fmt::print(stderr, "umbench: no plan: infeasible: {}\n", error.what());
+    say("umbench: no plan: infeasible: {}\n", error.what());
   } catch (const unsupported& error) {
-    fmt::print(stderr, "umbench: no plan: unsupported: {}\n", error.what());
+    say("umbench: no plan: unsupported: {}\n", error.what());
   } catch (const out_of_memory& error) {
-    fmt::print(stderr, "umbench: no plan: out of memory: {}\n", error.what());
+    say("umbench: no plan: out of memory: {}\n", error.what());
   }
   return 1;
 }

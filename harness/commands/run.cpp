@@ -6,12 +6,15 @@
 #include <system_error>
 
 #include "harness/commands/cells.hpp"
+#include "harness/commands/limits.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/process/sweep_runner.hpp"
 #include "harness/records/digests.hpp"
+#include "harness/records/files.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
@@ -57,7 +60,7 @@ cell cell_from_plan(const run_options& options) {
   rest.strategy = plan.strategy;
   experiment e = experiment_of(rest);
   e.network = plan.network.spec;
-  e.strategy = "plan:" + plan.strategy;
+  e.strategy = fmt::format("plan:{}#{}", plan.strategy, plan_digest(plan));
   e.strategy_knobs = plan.strategy_knobs;
   e.ratio = plan.ratio;
   if (!e.ratio) e.budget = plan.budget;
@@ -95,37 +98,55 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
   return folder;
 }
 
+// Others may have added records to the file since it was looked at.
+void keep(record& r, const cell& work, const environment& here, record_file& file) {
+  file.go_on();
+  check_settings(std::span(&work, 1), file);
+  digest_book digests;
+  for (record before : file.earlier()) digests.check(before);
+  digests.check(r);
+  note_environment(file, here);
+  file.append(r);
+}
+
 }  // namespace
 
 int run_command(const run_options& options) {
-  const auto machines = machines_in(options.what.machines);
-  cell work = cell_for(options, machines);
+  const auto [machines, read] = [&] {
+    const limits within(options.plan.empty() ? "what is asked for" : options.plan, limits::to_read);
+    auto all = machines_in(options.what.machines);
+    cell found = cell_for(options, all);
+    return std::pair(std::move(all), std::move(found));
+  }();
+  cell work = read;
   work.values = folder_for_values(options.values, work);
   work.times_only = options.what.times_only;
+  if (work.times_only && work.where.simulated) {
+    throw input_error(
+        fmt::format("--times-only: nothing but times is measured on {}; drop it", work.what.backend));
+  }
   signal_watch signals;
   const environment here = environment_for(std::span(&work, 1), machines, options.what.like, signals);
   std::optional<record_file> file;
-  if (!options.out.empty()) file.emplace(options.out, open_mode::resume);
+  if (!options.out.empty()) {
+    file.emplace(options.out, open_mode::add);
+    check_settings(std::span(&work, 1), *file);
+    file->pause();
+  }
 
   child_pool pool(signals);
   start_cell(pool, 0, work);
   const auto report = pool.wait();
   if (!report) {
     const int stop = signals.stop_signal().value_or(0);
-    fmt::print(stderr, "umbench: stopped by {}; nothing was recorded\n", signal_name(stop));
+    say("umbench: stopped by {}; nothing was recorded\n", signal_name(stop));
     return 128 + stop;
   }
   record r = record_of(work, *report);
-  if (file) {
-    digest_book digests;
-    for (record before : file->earlier()) digests.check(before);
-    digests.check(r);
-    note_environment(*file, here);
-    file->append(r);
-  }
+  if (file) keep(r, work, here, *file);
   fmt::print("{}", summary(r));
   if (is_result(r.result)) return 0;
-  fmt::print(stderr, "umbench: {}: {}\n", r.key, outcome_text(r));
+  say("umbench: {}: {}\n", r.key, outcome_text(r));
   return 1;
 }
 

@@ -5,11 +5,14 @@
 #include <thread>
 
 #include "harness/commands/cells.hpp"
+#include "harness/commands/limits.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/process/preflight.hpp"
 #include "harness/process/sweep_runner.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/numbers.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/table.hpp"
 
@@ -40,14 +43,14 @@ std::size_t cores() {
 }
 
 // What is expected of the cells, on standard output; the exit code.
-int rehearse(std::vector<cell> cells, const machine& stand_in) {
+int rehearse(std::vector<cell> cells, const machine& stand_in, std::size_t jobs) {
   for (cell& c : cells) {
     if (!c.where.simulated) c.on = stand_in;
   }
   signal_watch signals;
-  const auto all = estimates_of(cells, cores(), signals);
+  const auto all = estimates_of(cells, jobs, signals, stderr);
   if (!all) return 128 + signals.stop_signal().value_or(0);
-  fmt::print("{}", preflight_text(*all, stand_in.name, {host_memory_now()}));
+  fmt::print("{}", preflight_text(*all, stand_in.name, jobs, {host_memory_now()}));
   return 0;
 }
 
@@ -63,7 +66,7 @@ bool preflight(std::vector<cell> cells, const gpu_facts& gpu, signal_watch& sign
   if (!any_fits(*all, here)) {
     throw input_error(warning + "; make room, or run it all the same with --no-preflight");
   }
-  if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  if (!warning.empty()) say("{}\n", warning);
   return true;
 }
 
@@ -74,8 +77,12 @@ int print_cells(const std::vector<cell>& cells) {
 }
 
 std::string with_quotes(const std::string& word) {
-  const bool plain = word.find_first_of(" \t'\"\\$&|;<>()*?") == std::string::npos;
-  return plain ? word : fmt::format("'{}'", word);
+  constexpr std::string_view harmless =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  if (!word.empty() && word.find_first_not_of(harmless) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string command_to_resume(const sweep_options& options, const std::string& out) {
@@ -94,15 +101,12 @@ std::string command_to_resume(const sweep_options& options, const std::string& o
 int finish(const sweep_result& result, const sweep_options& options, std::size_t cells,
            const std::string& out) {
   if (result.stopped_by) {
-    fmt::print(stderr, "umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n",
-               signal_name(*result.stopped_by), result.records.size(), cells, out,
-               command_to_resume(options, out));
+    say("umbench: stopped by {}; {} of {} cells are in {}; go on with: {}\n", signal_name(*result.stopped_by),
+        result.records.size(), cells, out, command_to_resume(options, out));
     return 128 + *result.stopped_by;
   }
   if (result.hung) {
-    fmt::print(
-        stderr,
-        "umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
+    say("umbench: {} hangs in the kernel and cannot be killed, and cells after it might too, so the sweep "
         "stops; {} of {} cells are in {}; reboot the machine, then go on without that cell with: {}\n",
         *result.hung, result.records.size(), cells, out, command_to_resume(options, out));
     return 1;
@@ -110,8 +114,7 @@ int finish(const sweep_result& result, const sweep_options& options, std::size_t
   fmt::print("{}\n{} cells are in {}\n", table_of(result.records), cells, out);
   if (result.failed == 0) return 0;
   std::fflush(stdout);
-  fmt::print(stderr, "umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells,
-             out);
+  say("umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells, out);
   return 1;
 }
 
@@ -121,16 +124,23 @@ int sweep_command(const sweep_options& options) {
   const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec);
   const auto machines = machines_in(options.machines);
   std::vector<cell> cells;
+  std::optional<limits> within(std::in_place, options.spec, limits::to_read);
   for (cell& c : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
     cells.push_back(on_machine(std::move(c), machines));
     cells.back().times_only = options.times_only;
   }
+  within.reset();
   const bool simulated = all_simulated(cells);
   const std::size_t jobs = jobs_of(options.jobs, simulated);
   if (options.list) return print_cells(cells);
   if (!options.like.empty()) machine_named(machines, options.like);
+  if (options.times_only && simulated) {
+    throw input_error("--times-only: nothing but times is measured in a simulated sweep; drop it");
+  }
   if (options.dry_run) {
-    return rehearse(cells, machine_named(machines, options.like.empty() ? standard_machine : options.like));
+    // Cells of a GPU are simulated here, so that they may run beside each other.
+    return rehearse(cells, machine_named(machines, options.like.empty() ? standard_machine : options.like),
+                    options.jobs.empty() ? cores() : jobs);
   }
 
   signal_watch signals;
@@ -140,7 +150,6 @@ int sweep_command(const sweep_options& options) {
   }
   const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
-  if (file.was_torn()) fmt::print(stderr, "{}: cut off a torn last line\n", out);
   const sweep_result result = run_sweep(cells, {jobs, options.no_skip}, file, here, signals, stderr);
   return finish(result, options, cells.size(), out);
 }

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "harness/process/sweep_runner.hpp"
+#include "harness/records/say.hpp"
+#include "harness/records/summary.hpp"
 
 namespace um {
 
@@ -25,7 +27,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
     if (!known_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
   }
   if (!cells.empty()) {
-    fmt::print(stderr, "{}\n", why);
+    say("{}\n", why);
     const bool simulated = std::ranges::all_of(cells, [](const cell& c) { return c.where.simulated; });
     sweep_result done = run_sweep(cells, {simulated ? jobs_ : 1, true}, file_, here_, signals_, stderr);
     if (done.stopped_by) return std::nullopt;
@@ -35,6 +37,18 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
   std::vector<record> all;
   for (const cell& c : what) all.push_back(known_.at(c.key));
   return all;
+}
+
+int trials::exit_code() const {
+  const auto failed = [](const auto& r) {
+    return !is_result(r.second.result) && r.second.result != outcome::unsupported;
+  };
+  const auto all = std::ranges::count_if(known_, failed);
+  if (all == 0) return 0;
+  const auto& first = *std::ranges::find_if(known_, failed);
+  say("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all, known_.size(),
+      first.first, outcome_text(first.second), file_.path().string());
+  return 1;
 }
 
 }  // namespace um

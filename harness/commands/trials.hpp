@@ -25,6 +25,10 @@ class trials {
   // heads the progress on standard error. Throws append_error.
   std::optional<std::vector<record>> run(const std::vector<cell>& what, const std::string& why);
 
+  // 0, or 1 once it has said on standard error how many of the records so far are no results, such as
+  // crashes.
+  int exit_code() const;
+
  private:
   record_file& file_;
   environment here_;

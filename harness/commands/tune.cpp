@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 
 #include "harness/commands/cells.hpp"
@@ -8,7 +9,9 @@
 #include "harness/commands/tuning.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/rules_file.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/numbers.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
@@ -195,6 +198,8 @@ class tuning {
 int tune_command(const tune_options& options) {
   const std::string out = out_of(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
+  if (is_rules_file(options.what.strategy)) check_output("--out", out, std::span(&options.what.strategy, 1));
+  check_output("--out", out);
   const auto machines = machines_in(options.what.machines);
   cell target = target_of(options, machines);
   check(options, target);
@@ -206,19 +211,20 @@ int tune_command(const tune_options& options) {
   tuning work(options, target, runs);
   if (!work.search()) {
     const int stop = signals.stop_signal().value_or(0);
-    fmt::print(stderr,
-               "umbench: stopped by {}; what was tried is in {}; go on with the same command and --resume\n",
-               signal_name(stop), kept);
+    say("umbench: stopped by {}; what was tried is in {}; go on with the same command and --resume\n",
+        signal_name(stop), kept);
     return 128 + stop;
   }
   if (!work.found_one()) {
-    fmt::print(stderr, "umbench: {}\n", work.why_none());
+    say("umbench: {}\n", work.why_none());
+    runs.exit_code();
     return 1;
   }
   write_file(out, to_json(work.best()));
   fmt::print("{}the rules are in {}, the records in {}; use them with --strategy {}\n", work.report(), out,
              kept, out);
-  return 0;
+  std::fflush(stdout);
+  return runs.exit_code();
 }
 
 }  // namespace um

@@ -13,6 +13,7 @@
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
 #include "harness/records/validation.hpp"

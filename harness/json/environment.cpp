@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "harness/json/fields.hpp"
@@ -6,6 +8,13 @@
 
 namespace um {
 namespace {
+
+bool is_time(std::string_view text) {
+  constexpr std::string_view shape = "0000-00-00T00:00:00Z";
+  return std::ranges::equal(text, shape, [](unsigned char c, char wanted) {
+    return wanted == '0' ? std::isdigit(c) != 0 : c == static_cast<unsigned char>(wanted);
+  });
+}
 
 std::map<std::string, std::string> parameters_from(const json& value, const place& at) {
   if (!value.is_object()) refuse(at, "wants an object of texts");
@@ -115,6 +124,7 @@ environment environment_from_json(std::string_view line, const std::string& sour
   e.compiler = f.text("compiler");
   e.has_cuda_backend = f.boolean("cuda_backend");
   e.created = f.text("created");
+  if (!is_time(e.created)) refuse(f.where("created"), "is no time such as 2026-01-31T12:00:00Z");
   e.host = host_from(f.object("host"));
   if (!f.is_null("gpu")) e.gpu = gpu_from(f.object("gpu"));
   if (!f.is_null("nvidia_uvm")) e.nvidia_uvm = parameters_from(f.at("nvidia_uvm"), f.where("nvidia_uvm"));

@@ -11,27 +11,51 @@
 namespace um {
 namespace {
 
-// A parser callback that remembers the names of every open object.
-class duplicate_finder {
- public:
-  explicit duplicate_finder(std::string source) : source_(std::move(source)) {}
+constexpr std::size_t most_depth = 64;  // no document of ours has ten
 
-  bool operator()(int, json::parse_event_t event, const json& value) {
-    if (event == json::parse_event_t::object_start) open_.emplace_back();
-    if (event == json::parse_event_t::object_end) open_.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& name = value.get_ref<const std::string&>();
-      if (!open_.back().insert(name).second) {
-        throw input_error(
-            fmt::format("{}: field \"{}\" is given twice in one object; keep one", source_, one_line(name)));
-      }
-    }
-    return true;
+// Refuses objects that name a field twice, and what is nested too deeply. A parser of its own: the callback
+// of json::parse takes quadratic time over long lists.
+class strict_parser : public nlohmann::json_sax<json> {
+ public:
+  explicit strict_parser(const std::string& source) : source_(source) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    if (names_.back().insert(name).second) return true;
+    throw input_error(
+        fmt::format("{}: field \"{}\" is given twice in one object; keep one", source_, one_line(name)));
+  }
+  // json::parse says what is wrong.
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
   }
 
  private:
-  std::string source_;
-  std::vector<std::set<std::string>> open_;
+  bool open() {
+    if (names_.size() >= most_depth) {
+      throw input_error(fmt::format("{}: not JSON of umbench: lists or objects are nested more than {} deep",
+                                    source_, most_depth));
+    }
+    names_.emplace_back();
+    return true;
+  }
+  bool close() {
+    names_.pop_back();
+    return true;
+  }
+
+  const std::string& source_;
+  std::vector<std::set<std::string>> names_;  // of every open object; none of a list
 };
 
 // "parse error at line 3, column 5: ..." without the library's own prefix.
@@ -63,8 +87,13 @@ void refuse(const place& at, std::string_view what) {
 }
 
 json parse_json(std::string_view text, const std::string& source) {
+  if (text.starts_with("\xef\xbb\xbf")) {
+    throw input_error(fmt::format("{}: not JSON: begins with a byte order mark; remove it", source));
+  }
   try {
-    return json::parse(text, duplicate_finder(source));
+    strict_parser strict(source);
+    json::sax_parse(text, &strict);
+    return json::parse(text);
   } catch (const json::exception& error) {
     throw input_error(fmt::format("{}: not JSON: {}", source, message_of(error)));
   }

@@ -172,13 +172,19 @@ json json_of(const decision& what) {
                                  }
                                  return out;
                                },
-                               [](const discard_rule& r) { return json{{"prefetch", r.prefetch}}; },
+                               [](const discard_rule& r) {
+                                 return json{{"prefetch", r.prefetch}};
+                               },
                                [](const cut_rule&) { return json::object(); },
-                               [](const search_rule& r) { return json{{"trials", r.trials}}; }},
+                               [](const search_rule& r) {
+                                 return json{{"trials", r.trials}};
+                               }},
                     what);
 }
 
 }  // namespace
+
+constexpr std::size_t most_rules = 1000;
 
 json json_of(const hint_strategy& s) {
   json rules = json::array();
@@ -203,7 +209,9 @@ hint_strategy hint_strategy_from(const json& value, const place& at) {
   s.name = f.text("name");
   if (!is_strategy_name(s.name)) refuse(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
   s.summary = f.text("summary");
-  for (const auto& [rule, where] : f.list("rules")) s.rules.push_back(rule_from(*rule, where));
+  const auto rules = f.list("rules");
+  if (rules.size() > most_rules) refuse(f.where("rules"), fmt::format("has more than {} rules", most_rules));
+  for (const auto& [rule, where] : rules) s.rules.push_back(rule_from(*rule, where));
   f.finish();
   if (const auto wrong = defect_of(s)) refuse(f.where("rules"), one_line(*wrong));
   return s;

@@ -25,6 +25,9 @@ std::string to_json(const graph& g);
 graph graph_from_json(std::string_view text, const std::string& source);
 
 std::string to_json(const machine& m);
+// 16 hexadecimal digits that depend on every figure, and not on what the machine is called or where they come
+// from.
+std::string figures_digest(const machine& of);
 machine machine_from_json(std::string_view text, const std::string& source);
 // With the measured figures, by name in the file ("uvm.fault_ns"); all others are noted as estimated.
 machine with_figures(machine base, const std::map<std::string, measure::spread>& measured);
@@ -34,6 +37,8 @@ std::string to_json(const measure::readings& all);
 
 // Tensors and operators are written by name, so both directions build the network.
 std::string to_json(const plan_file& file);
+// Six hexadecimal digits that depend on where its tensors lie, its actions, packer and budget.
+std::string plan_digest(const plan_file& file);
 plan_file plan_from_json(std::string_view text, const std::string& source);
 
 // A strategy of rules: what a user writes, and what a record keeps.

@@ -1,7 +1,11 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "backends/digest.hpp"
 #include "core/figures.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
@@ -47,6 +51,45 @@ void read_driver(fields object, machine& to) {
   object.finish();
 }
 
+bool is_estimated(const machine& m, std::string_view name) {
+  return std::ranges::find(m.estimated, name) != m.estimated.end();
+}
+
+// Estimates of another machine beside measured figures of this one's link.
+void hold_estimates_to_link(machine& m) {
+  const std::uint64_t in = m.link_to_device_bytes_per_s, out = m.link_to_host_bytes_per_s;
+  if (is_estimated(m, "link_both_bytes_per_s")) {
+    m.link_both_bytes_per_s = std::clamp(m.link_both_bytes_per_s, std::max(in, out), in + out);
+  }
+  const auto hold = [&](const char* name, std::uint64_t& value, std::uint64_t most) {
+    if (is_estimated(m, name)) value = std::min(value, most);
+  };
+  hold("uvm.remote_read_bytes_per_s", m.uvm.remote_read_bytes_per_s, in);
+  hold("uvm.remote_write_bytes_per_s", m.uvm.remote_write_bytes_per_s, out);
+}
+
+// Within what measurements of two figures may differ.
+constexpr double slack = 1.1;
+
+// A link is no faster both ways than the sum of its ways, nor slower than one of them, and what reaches over
+// it is no faster than it.
+void check_link(const machine& on, const fields& f) {
+  const auto in = static_cast<double>(on.link_to_device_bytes_per_s);
+  const auto out = static_cast<double>(on.link_to_host_bytes_per_s);
+  const auto both = static_cast<double>(on.link_both_bytes_per_s);
+  if (both > slack * (in + out)) {
+    refuse(f.where("link_both_bytes_per_s"), "is more than both ways of the link together");
+  }
+  if (slack * both < std::max(in, out))
+    refuse(f.where("link_both_bytes_per_s"), "is less than one way alone");
+  if (static_cast<double>(on.uvm.remote_read_bytes_per_s) > slack * in) {
+    refuse(f.where("uvm.remote_read_bytes_per_s"), "is more than link_to_device_bytes_per_s");
+  }
+  if (static_cast<double>(on.uvm.remote_write_bytes_per_s) > slack * out) {
+    refuse(f.where("uvm.remote_write_bytes_per_s"), "is more than link_to_host_bytes_per_s");
+  }
+}
+
 }  // namespace
 
 json json_of(const machine& from) {
@@ -69,6 +112,7 @@ machine machine_from(const json& value, const place& at) {
   to.calibrated = f.boolean("calibrated");
   read_figures(f, false, to);
   read_driver(f.object("uvm"), to);
+  check_link(to, f);
   const std::vector<std::string> known = names_of_figures();
   for (const auto& [figure, where] : f.list("estimated")) {
     to.estimated.push_back(known[as_one_of(*figure, where, known)]);
@@ -89,11 +133,21 @@ machine with_figures(machine base, const std::map<std::string, measure::spread>&
       base.estimated.emplace_back(f.name);
     }
   }
+  hold_estimates_to_link(base);
   return base;
 }
 
 std::string to_json(const machine& from) {
   return dump_indented(json_of(from));
+}
+
+std::string figures_digest(const machine& of) {
+  json values = json::array();
+  for (const figure& f : figures()) values.push_back({f.name, value_of(of, f)});
+  const std::string text = dump_line(values);
+  digest all;
+  all.add(std::as_bytes(std::span(text)));
+  return fmt::format("{:016x}", all.value());
 }
 
 machine machine_from_json(std::string_view text, const std::string& source) {

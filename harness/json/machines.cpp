@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "harness/json/json.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -40,20 +37,6 @@ void place_machine(std::vector<machine>& machines, machine added) {
 }
 
 }  // namespace
-
-std::string read_file(const std::filesystem::path& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  // An empty file sets failbit on `text`; only the source tells of a failed read.
-  if (!file || file.bad() || std::filesystem::is_directory(path)) {
-    throw input_error(
-        fmt::format("{}: cannot read: {}", path.string(),
-                    std::filesystem::is_directory(path) ? "is a folder" : std::strerror(errno)));
-  }
-  return text.str();
-}
 
 std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra) {
   std::vector<machine> machines;

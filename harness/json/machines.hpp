@@ -22,7 +22,4 @@ std::vector<machine_text> embedded_machines();
 // input_error for a file that is malformed or a folder that cannot be read.
 std::vector<machine> load_machines(const std::optional<std::filesystem::path>& extra);
 
-// The whole file; throws input_error if it cannot be read.
-std::string read_file(const std::filesystem::path& path);
-
 }  // namespace um

@@ -7,6 +7,7 @@
 
 #include "harness/json/json.hpp"
 #include "harness/records/digests.hpp"
+#include "harness/records/settings.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -73,6 +74,19 @@ part without_doubles(part all) {
   return kept;
 }
 
+void check_settings(const std::vector<part>& parts) {
+  settings_book book;
+  for (const part& p : parts) {
+    for (const part_entry& e : p) {
+      if (const auto conflict = book.conflict(e.what)) {
+        throw input_error(
+            fmt::format("{}: between these parts, {}; leave one of them out", e.what.key, *conflict));
+      }
+      book.note(e.what);
+    }
+  }
+}
+
 // In two passes: `device`, against which the others are held, may be in another part.
 void check_digests(part& all) {
   digest_book digests;
@@ -101,6 +115,7 @@ part part_of(const record_file& file) {
 }
 
 std::vector<file_entry> merged(std::vector<part> parts) {
+  check_settings(parts);
   part all = without_doubles(one_environment(parts) ? dealt(parts) : one_after_the_other(parts));
   check_digests(all);
   std::vector<file_entry> entries;

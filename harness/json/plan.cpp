@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "backends/digest.hpp"
+#include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
@@ -185,6 +189,7 @@ void read_purpose(fields& f, plan_file& file) {
   if (!is_strategy_name(file.strategy)) refuse(f.where("strategy"), "use lower-case letters, digits and '_'");
   file.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (!f.is_null("ratio")) file.ratio = f.number("ratio", least_ratio, most_ratio);
+  if (f.has("footprint_bytes")) file.footprint = f.count_or_null("footprint_bytes");  // older files lack it
   file.budget = static_cast<byte_count>(f.integer("budget_bytes", 1));
   file.mode =
       as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
@@ -194,6 +199,28 @@ void read_purpose(fields& f, plan_file& file) {
   } else {
     file.placed_by = as_choice(f.at("placed_by"), f.where("placed_by"), all_packers());
   }
+}
+
+// Ratio, footprint and budget must be one another's, lest a record be filed under a ratio that it did not run
+// at. The footprint is the network's and, on a GPU, its workspaces'; where the file does not tell it, it has
+// none.
+void check_amounts(const plan_file& file, const place& at) {
+  const graph& g = *file.network.built;
+  const byte_count packed = footprint_of(g, profile(g.ops.size())).total;
+  const byte_count least = packed - packed / 16;  // another version may have packed it better
+  const byte_count footprint = file.footprint.value_or(least);
+  if (footprint < least) {
+    refuse(inside(at, "footprint_bytes"),
+           fmt::format("is less than the {} that the network's tensors take", least));
+  }
+  if (!file.ratio) return;
+  const auto budget =
+      std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(footprint) / *file.ratio));
+  const bool fits = file.footprint ? file.budget == budget : file.budget >= budget;
+  if (fits) return;
+  refuse(inside(at, "budget_bytes"),
+         fmt::format("{} is not what ratio {} leaves of a footprint of {} bytes: {}", file.budget,
+                     *file.ratio, footprint, budget));
 }
 
 }  // namespace
@@ -259,16 +286,17 @@ json json_of(const plan_file& file) {
   for (std::size_t t = 0; t < g.tensors.size(); ++t) homes[g.tensors[t].name] = to_text(file.plan.home[t]);
   for (const action& a : file.plan.actions) actions.push_back(json_of(g, a));
   json out{{"schema", 1},
-          {"kind", "plan"},
-          {"network", network_json(file.network.spec)},
-          {"strategy", file.strategy},
-          {"strategy_knobs", knobs_json(file.strategy_knobs)},
-          {"ratio", or_null(file.ratio)},
-          {"budget_bytes", file.budget},
-          {"mode", to_text(file.mode)},
-          {"placed_by", file.placed_by.name},
-          {"homes", std::move(homes)},
-          {"actions", std::move(actions)}};
+           {"kind", "plan"},
+           {"network", network_json(file.network.spec)},
+           {"strategy", file.strategy},
+           {"strategy_knobs", knobs_json(file.strategy_knobs)},
+           {"ratio", or_null(file.ratio)},
+           {"footprint_bytes", or_null(file.footprint)},
+           {"budget_bytes", file.budget},
+           {"mode", to_text(file.mode)},
+           {"placed_by", file.placed_by.name},
+           {"homes", std::move(homes)},
+           {"actions", std::move(actions)}};
   if (!file.plan.joins.empty()) out["joins"] = file.plan.joins;
   return out;
 }
@@ -285,6 +313,7 @@ plan_file plan_file_from(const json& value, const place& at) {
   read_actions(f, g, file.plan);
   read_joins(f, file.plan);
   f.finish();
+  check_amounts(file, at);
   if (const auto defect = defect_of(g, file.plan)) {
     refuse(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
   }
@@ -316,6 +345,18 @@ bool is_strategy_name(std::string_view name) {
   std::string plain(name);
   std::erase_if(plain, [](char c) { return c == '#' || c == ',' || c == '='; });
   return is_plain_name(plain) && is_plain_name(name.substr(0, 1));
+}
+
+std::string plan_digest(const plan_file& file) {
+  json all = json_of(file);
+  for (const char* said_by_the_key :
+       {"network", "strategy", "strategy_knobs", "ratio", "mode", "footprint_bytes"}) {
+    all.erase(said_by_the_key);
+  }
+  const std::string text = dump_line(all);
+  digest sum;
+  sum.add(std::as_bytes(std::span(text)));
+  return fmt::format("{:06x}", sum.value() & 0xffffff);
 }
 
 std::string to_json(const plan_file& file) {

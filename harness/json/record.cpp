@@ -6,6 +6,7 @@
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
+#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
@@ -15,6 +16,9 @@ template <class T, class Read>
 std::optional<T> unless_null(fields& f, std::string_view name, Read read) {
   return f.is_null(name) ? std::nullopt : std::optional<T>(read(f.at(name), f.where(name)));
 }
+
+// Quotients of two byte counts.
+constexpr double most_quotient = 9223372036854775807.0, smallest = 1 / most_quotient;
 
 // --- counters ---
 
@@ -115,8 +119,10 @@ std::vector<engine_figure> engines_from(const json& value, const place& at) {
     fields f(*element, where);
     engine_figure& e = engines.emplace_back();
     e = {f.text("op"), f.text("engine"), f.integer("time_ns"), f.count("workspace_bytes"), {}, {}, 1};
-    if (f.has("flops")) e.flops = f.count_or_null("flops");
-    if (f.has("bytes")) e.bytes = f.count_or_null("bytes");
+    if (f.has("flops") || f.has("bytes")) {  // older files have neither
+      e.flops = f.count_or_null("flops");
+      e.bytes = f.count_or_null("bytes");
+    }
     if (f.has("parts")) e.parts = f.integer("parts", 1);
     f.finish();
   }
@@ -157,8 +163,9 @@ std::uint64_t digest_from(const json& value, const place& at) {
   const std::string text = as_text(value, at);
   std::uint64_t digest = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
-  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16) {
-    refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits", text));
+  const bool lower = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16 || !lower) {
+    refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits in lower case", one_line(text)));
   }
   return digest;
 }
@@ -186,6 +193,7 @@ void write_identity(json& out, const record& r) {
   out["backend"] = r.backend;
   out["device"] = or_null(r.device);
   out["figures"] = or_null(r.figures);
+  out["figures_digest"] = or_null(r.figures_digest);
   out["borrowed_figures"] = r.borrowed;
   out["iterations"] = r.iterations;
 }
@@ -197,8 +205,14 @@ void read_identity(fields& f, record& r) {
   r.network.mode = pass_from(f.at("pass"), f.where("pass"));
   r.network.sgd = f.boolean("sgd");
   r.network.knobs = knobs_from(f.at("network_knobs"), f.where("network_knobs"));
+  f.at("fusion");
+  f.at("precision");
   read_storage(f, r.network);
-  r.workspace_cap = f.count_or_null("workspace_cap_bytes");
+  const bool is_plain = r.network.joined == fusion::none && r.network.arithmetic == precision::fp32;
+  if (!f.has("memory_order") && !is_plain) f.at("memory_order");
+  if (!f.is_null("workspace_cap_bytes")) {
+    r.workspace_cap = static_cast<byte_count>(f.integer("workspace_cap_bytes", 1));
+  }
   r.strategy = f.text("strategy");
   r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (f.has("rules") && !f.is_null("rules")) r.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
@@ -209,12 +223,13 @@ void read_identity(fields& f, record& r) {
   if (f.has("bits") && !f.is_null("bits")) {
     r.same_bits = as_one_of(f.at("bits"), f.where("bits"), {"same", "rounding"}) == 0;
   }
-  if (!f.is_null("ratio")) r.ratio = f.number("ratio", 0, std::numeric_limits<double>::max());
+  if (!f.is_null("ratio")) r.ratio = f.number("ratio", smallest, most_quotient);
   r.mode =
       as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
   r.backend = f.text("backend");
   r.device = f.text_or_null("device");
   if (f.has("figures")) r.figures = f.text_or_null("figures");
+  if (f.has("figures_digest")) r.figures_digest = f.text_or_null("figures_digest");
   if (f.has("borrowed_figures")) {
     for (const auto& [name, at] : f.list("borrowed_figures")) r.borrowed.push_back(as_text(*name, at));
   }
@@ -261,6 +276,9 @@ void write_result(json& out, const record& r) {
 void read_result(fields& f, record& r) {
   r.result = as_choice(f.at("outcome"), f.where("outcome"), std::span<const outcome>(all_outcomes));
   r.reason = f.text_or_null("reason");
+  if (r.reason && (r.reason->empty() || r.reason->find('\n') != std::string::npos)) {
+    refuse(f.where("reason"), "is empty or has several lines; it is one");
+  }
   for (const auto& [value, at] : f.list("samples_ns")) r.samples.push_back(as_integer(*value, at));
   if (!f.is_null("counters")) {
     fields c = f.object("counters");
@@ -297,12 +315,40 @@ void write_origin(json& out, const record& r) {
 void read_origin(fields& f, record& r) {
   r.simulated = f.boolean("simulated");
   r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
+  if (f.has("memory_order")) f.at("launch");  // files have both or, older ones, neither
   if (f.has("launch") && !f.is_null("launch")) {
     r.launch = as_choice(f.at("launch"), f.where("launch"),
                          {launch_way::streams, launch_way::operator_graphs, launch_way::cuda_graph});
   }
   r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
   r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);
+}
+
+// What the fields say together: results/record.schema.json has the same.
+void check_consistent(const record& r, const fields& f) {
+  bool on_simulator = false;
+  try {
+    on_simulator = parse_backend(r.backend).simulated;
+  } catch (const input_error& error) {
+    refuse(f.where("backend"), error.what());
+  }
+  if (r.simulated != on_simulator)
+    refuse(f.where("simulated"), "does not go with backend " + one_line(r.backend));
+  if (r.simulated && r.engines) refuse(f.where("engines"), "is null where simulated");
+  if (r.simulated && r.launch) refuse(f.where("launch"), "is null where simulated");
+  if (!r.simulated && r.mode == run_mode::simulated)
+    refuse(f.where("mode"), "is simulated, the record is not");
+  const bool ok = r.result == outcome::ok;
+  if (ok == r.reason.has_value()) refuse(f.where("reason"), ok ? "is null where all is well" : "is missing");
+  if (!ok) return;
+  if (r.samples.empty()) refuse(f.where("samples_ns"), "is empty, but the outcome is ok");
+  for (const auto& [name, known] : {std::pair{"ratio", r.ratio.has_value()},
+                                    {"device", r.device.has_value()},
+                                    {"calibrated", r.calibrated.has_value()},
+                                    {"memory.footprint_bytes", r.memory.footprint.has_value()},
+                                    {"memory.budget_bytes", r.memory.budget.has_value()}}) {
+    if (!known) refuse(f.where(name), "is null, but the outcome is ok");
+  }
 }
 
 }  // namespace
@@ -325,6 +371,7 @@ record record_from_json(std::string_view line, const std::string& source) {
   read_result(f, r);
   read_origin(f, r);
   f.finish();
+  check_consistent(r, f);
   return r;
 }
 

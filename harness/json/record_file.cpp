@@ -2,17 +2,25 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
+#include "harness/records/files.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {
@@ -24,6 +32,11 @@ constexpr std::string_view opening = R"({"kind":"environment")";
 bool could_be_ours(std::string_view torn) {
   const std::size_t n = std::min(torn.size(), opening.size());
   return torn.substr(0, n) == opening.substr(0, n);
+}
+
+// Whether it is whole, whatever it says: no beginning of an object is one.
+bool is_json(std::string_view line) {
+  return json::accept(line);
 }
 
 // Nothing where the descriptor has no end to ask for, such as a device.
@@ -47,24 +60,63 @@ std::string without_time(environment e) {
   return to_json(e);
 }
 
+// Seen although a signal_watch holds it back.
+bool stop_is_asked_for() {
+  sigset_t waiting;
+  if (sigpending(&waiting) != 0) return false;
+  constexpr std::array stops{SIGINT, SIGTERM, SIGHUP};
+  return std::any_of(stops.begin(), stops.end(), [&](int s) {
+    struct sigaction action {};
+    return sigismember(&waiting, s) == 1 && sigaction(s, nullptr, &action) == 0 &&
+           action.sa_handler != SIG_IGN;
+  });
+}
+
+// Until it takes more, or its reader is gone, which the next write tells. False if a stop signal came.
+bool wait_for_reader(int pipe) {
+  pollfd writable{pipe, POLLOUT, 0};
+  while (poll(&writable, 1, 100) <= 0) {
+    if (stop_is_asked_for()) return false;
+  }
+  return true;
+}
+
+bool is_same(int descriptor, int other) {
+  struct stat a {
+  }, b{};
+  return fstat(descriptor, &a) == 0 && fstat(other, &b) == 0 && S_ISREG(a.st_mode) && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+int open_for(const std::filesystem::path& path, bool reads) {
+  struct stat status {};
+  const bool is_there = stat(path.c_str(), &status) == 0;
+  int how = reads ? O_RDONLY : O_RDWR | O_CREAT | O_APPEND;
+  // A pipe opened for reading as well would never miss its reader.
+  if (!reads && is_there && S_ISFIFO(status.st_mode)) how = O_WRONLY | O_NONBLOCK;
+  if (!reads && is_there && S_ISCHR(status.st_mode)) how = O_WRONLY;
+  return uninterrupted([&] { return open(path.c_str(), how | O_CLOEXEC, 0644); });
+}
+
 }  // namespace
 
 record_file::record_file(std::filesystem::path path, open_mode how) : path_(std::move(path)) {
   const bool reads = how == open_mode::read;
-  descriptor_ = open(path_.c_str(), (reads ? O_RDONLY : O_RDWR | O_CREAT | O_APPEND) | O_CLOEXEC, 0644);
+  if (path_ == "-" && !reads) {
+    throw input_error("-: records go into a file; name it, such as a.jsonl (./- for one called so)");
+  }
+  descriptor_ = open_for(path_, reads);
   if (descriptor_ < 0) {
-    throw input_error(fmt::format("{}: cannot {}: {}{}", path_.string(), reads ? "read" : "write",
-                                  std::strerror(errno), reads ? "" : "; choose another --out"));
+    throw input_error(fmt::format("{}: cannot {}: {}{}", one_line(path_.string()), reads ? "read" : "write",
+                                  errno == ENXIO ? "nobody reads from it" : std::strerror(errno),
+                                  reads ? "" : "; choose another --out"));
   }
   try {
-    if (!reads) lock();
-    const bool holds_something = size_of(descriptor_).value_or(0) > 0;
-    if (how == open_mode::create && holds_something) {
-      throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
-                                    path_.string()));
-    }
-    if (holds_something) load(how);
-    if (!reads && !holds_something) keep_name(path_);
+    begin(how);
+  } catch (const std::bad_alloc&) {
+    close(descriptor_);
+    throw input_error(
+        fmt::format("{}: cannot read: memory does not suffice for it", one_line(path_.string())));
   } catch (...) {
     close(descriptor_);
     throw;
@@ -75,36 +127,83 @@ record_file::~record_file() {
   close(descriptor_);
 }
 
-void record_file::lock() {
-  if (!size_of(descriptor_)) return;  // a device keeps nothing that two writers could spoil
-  // A child that a killed umbench had just begun to start holds the lock for a moment longer.
-  for (int attempt = 0; attempt < 100; ++attempt) {
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    if (errno != EWOULDBLOCK) return;  // a file system without locks
-    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+void record_file::begin(open_mode how) {
+  if (how == open_mode::read) {
+    load(read_descriptor(descriptor_, path_), how);
+    return;
   }
-  throw input_error(fmt::format("{}: another umbench is writing to it; wait for it or choose another --out",
-                                path_.string()));
+  for (const int shown : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (!is_same(descriptor_, shown)) continue;
+    throw input_error(fmt::format("{}: standard {} goes there as well; choose another --out",
+                                  one_line(path_.string()), shown == STDOUT_FILENO ? "output" : "error"));
+  }
+  if (!size_of(descriptor_)) return;  // a device or a pipe holds nothing, and no two writers can spoil it
+  lock(how);
+  const bool holds_something = size_of(descriptor_).value_or(0) > 0;
+  if (how == open_mode::create && holds_something) {
+    throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
+                                  one_line(path_.string())));
+  }
+  if (holds_something) load(read_descriptor(descriptor_, path_), how);
+  if (!holds_something) keep_name(path_);
 }
 
-void record_file::load(open_mode how) {
-  const std::string text = read_file(path_);
-  const std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
-  was_torn_ = whole < text.size();
+void record_file::pause() {
+  flock(descriptor_, LOCK_UN);
+}
+
+void record_file::go_on() {
+  if (!size_of(descriptor_)) return;
+  lock(open_mode::add);
+  earlier_.clear();
+  environments_.clear();
+  made_in_.clear();
+  load(read_descriptor(descriptor_, path_), open_mode::add);
+}
+
+void record_file::lock(open_mode how) {
+  // A child that a killed umbench had just begun to start holds the lock for a moment longer.
+  for (int attempt = 0;; ++attempt) {
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return;  // a file system without locks
+    if (attempt == 100 && how == open_mode::add) {
+      say("{}: waiting for another umbench that writes to it\n", path_.string());
+    } else if (attempt >= 100 && how != open_mode::add) {
+      throw input_error(
+          fmt::format("{}: another umbench is writing to it; wait for it or choose another --out",
+                      one_line(path_.string())));
+    }
+    if (stop_is_asked_for())
+      throw append_error(
+          fmt::format("{}: stopped while another umbench wrote to it", one_line(path_.string())));
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  }
+}
+
+void record_file::load(const std::string& text, open_mode how) {
+  std::size_t whole = text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1;
+  unended_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
+  if (unended_) whole = text.size();
+  torn_bytes_ = text.size() - whole;
   if (whole == 0 && !could_be_ours(text)) {
-    throw input_error(fmt::format("{}: is no record file of umbench{}", path_.string(),
+    throw input_error(fmt::format("{}: is no record file of umbench{}", one_line(path_.string()),
                                   how == open_mode::read ? "" : "; choose another --out"));
   }
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < whole;) {
-    const std::size_t end = text.find('\n', begin);
+    const std::size_t end = std::min(text.find('\n', begin), whole);
     load_line(std::string_view(text).substr(begin, end - begin), ++number);
     begin = end + 1;
   }
-  if (was_torn_ && how != open_mode::read && ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
-    throw input_error(
-        fmt::format("{}: cannot cut off its torn last line: {}", path_.string(), std::strerror(errno)));
+  if (torn_bytes_ == 0) return;
+  if (how != open_mode::read &&
+      uninterrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(whole)); }) != 0) {
+    throw input_error(fmt::format("{}: cannot cut off its torn last line: {}", one_line(path_.string()),
+                                  std::strerror(errno)));
   }
+  say("{}: {} a torn last line of {} bytes\n", path_.string(),
+      how == open_mode::read ? "left out" : "cut off", torn_bytes_);
 }
 
 void record_file::load_line(std::string_view line, std::size_t number) {
@@ -127,21 +226,41 @@ void record_file::append(const record& r) {
 }
 
 void record_file::append_line(std::string line) {
+  if (unended_) line.insert(0, 1, '\n');
   line += '\n';
   const auto before = size_of(descriptor_);
-  const auto give_up = [&](int why) {
-    if (before && ftruncate(descriptor_, *before) != 0) why = errno;
+  const auto give_up = [&](std::string why) {
+    const bool cut = !before || uninterrupted([&] { return ftruncate(descriptor_, *before); }) == 0;
+    if (!cut) why += fmt::format(", nor cut back: {}", std::strerror(errno));
     throw append_error(fmt::format("{}: cannot add a record: {}; what was there before is kept",
-                                   path_.string(), std::strerror(why)));
+                                   one_line(path_.string()), why));
   };
   for (std::string_view left = line; !left.empty();) {
-    const ssize_t n = write(descriptor_, left.data(), left.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) give_up(errno);
+    const ssize_t n = uninterrupted([&] { return write(descriptor_, left.data(), left.size()); });
+    if (n < 0 && errno == EAGAIN) {
+      if (!wait_for_reader(descriptor_)) give_up("stopped while nobody read from it");
+      continue;
+    }
+    if (n <= 0) give_up(std::strerror(n == 0 ? EIO : errno));
     left.remove_prefix(static_cast<std::size_t>(n));
   }
   // Devices and pipes cannot be synchronised, and need not be.
-  if (fdatasync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) give_up(errno);
+  if (uninterrupted([&] { return fdatasync(descriptor_); }) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    give_up(std::strerror(errno));
+  }
+  unended_ = false;
+  if (before && !still_there()) {
+    throw append_error(
+        fmt::format("{}: was removed or replaced while records were added to it; they are lost",
+                    one_line(path_.string())));
+  }
+}
+
+bool record_file::still_there() const {
+  struct stat named {
+  }, held{};
+  return fstat(descriptor_, &held) != 0 ||
+         (stat(path_.c_str(), &named) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino);
 }
 
 bool same_environment(const environment& a, const environment& b) {

@@ -1,5 +1,7 @@
 // A JSON Lines file of records that only grows: one environment line, then a line a record. One
-// process at a time holds it (flock). Whatever fails, the lines that were complete stay.
+// process at a time holds it (flock). Whatever fails, the lines that were complete stay. A last line that
+// lacks its end but is whole JSON is a record; any other one is torn, and that it is left out or cut off is
+// said.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +13,8 @@
 
 namespace um {
 
-// Thrown when a line cannot be added (a full disk); the file is cut back to whole lines.
+// Thrown when a line cannot be added (a full disk, a pipe without reader, a file that was removed); the file
+// is cut back to whole lines.
 struct append_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -19,13 +22,15 @@ struct append_error : std::runtime_error {
 enum class open_mode : std::uint8_t {
   create,  // refuse a file that holds something
   resume,  // go on with what is there
-  read,    // change nothing
+  add,     // the same, and wait while another process holds it
+  read,    // change nothing; the file may be a pipe
 };
 
 class record_file {
  public:
-  // Throws input_error: it cannot be opened, holds something else, or another process has it.
-  // With open_mode::resume a torn last line, left by a crash, is cut off; with read it is left out.
+  // Throws input_error: it cannot be opened or read to its end, holds something else, another process has it,
+  // or standard output or error go there. A torn last line, left by a crash, is left out with open_mode::read
+  // and else cut off. With add, throws append_error if a stop signal comes while it waits.
   record_file(std::filesystem::path path, open_mode how);
   ~record_file();
   record_file(const record_file&) = delete;
@@ -38,21 +43,29 @@ class record_file {
   const std::vector<environment>& environments() const { return environments_; }
   // Index of the environment in which the record earlier()[i] was made.
   std::size_t environment_of(std::size_t i) const { return made_in_.at(i); }
-  bool was_torn() const { return was_torn_; }
+  bool was_torn() const { return torn_bytes_ > 0; }
+
+  // Lets others add to the file until go_on(), which waits for them as open_mode::add does and reads what
+  // they added. Pipes and devices stay as they are.
+  void pause();
+  void go_on();
 
   // Adds one line and returns once it is on the disk. Throws append_error.
   void append(const environment& e);
   void append(const record& r);
 
  private:
-  void lock();
-  void load(open_mode how);
+  void begin(open_mode how);
+  void lock(open_mode how);
+  void load(const std::string& text, open_mode how);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
+  bool still_there() const;
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  bool was_torn_ = false;
+  bool unended_ = false;  // the last line lacks its line break
+  std::size_t torn_bytes_ = 0;
   std::vector<record> earlier_;
   std::vector<environment> environments_;
   std::vector<std::size_t> made_in_;

@@ -12,7 +12,7 @@ namespace um {
 bool is_rules_file(std::string_view strategy);
 // Its rules, under the name that with_digest gives. Throws input_error.
 hint_strategy rules_from_file(const std::string& path);
-// Named "NAME#DIGEST" with six digits that depend on all that its file would hold, so that records of two
+// Named "NAME#DIGEST" with six digits that depend on all but the summary, so that records of two
 // versions of a file stay apart.
 hint_strategy with_digest(hint_strategy s);
 

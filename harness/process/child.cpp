@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -139,21 +140,37 @@ pid_t spawn_self(const std::vector<std::string>& arguments, const spawn_settings
 
 struct signal_watch::saved_actions {
   sigset_t mask;
-  struct sigaction pipe, size;
+  struct sigaction pipe, size, child;
 };
+
+namespace {
+
+// As nohup and the shell's background jobs leave it; a blocked signal would be seen all the same.
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
   sigset_t watched;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
-  for (const int s : stop_signals) sigaddset(&watched, s);
+  for (const int s : stop_signals) {
+    if (!is_ignored(s)) sigaddset(&watched, s);
+  }
   sigprocmask(SIG_BLOCK, &watched, &saved_->mask);
   descriptor_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
   if (descriptor_ < 0) fail("signalfd");
-  struct sigaction ignore{};
+  struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &saved_->pipe);
   sigaction(SIGXFSZ, &ignore, &saved_->size);
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(SIGCHLD, &standard,
+            &saved_->child);  // where it is ignored, the kernel forgets how children ended
 }
 
 signal_watch::~signal_watch() {
@@ -161,6 +178,7 @@ signal_watch::~signal_watch() {
   close(descriptor_);
   sigaction(SIGPIPE, &saved_->pipe, nullptr);
   sigaction(SIGXFSZ, &saved_->size, nullptr);
+  sigaction(SIGCHLD, &saved_->child, nullptr);
   sigprocmask(SIG_SETMASK, &saved_->mask, nullptr);
 }
 
@@ -180,7 +198,11 @@ struct child_pool::child {
   pid_t pid = 0;
   descriptor in, out, error;
   std::string input;
-  clock::time_point deadline;
+  deadline_of counted = deadline_of::clock;
+  clock::duration limit{}, spent{};
+  clock::time_point looked = clock::now();
+  std::chrono::nanoseconds computed{};  // until then
+  clock::time_point given_up_at;        // once it was killed
   process_probe probe;
   std::uint64_t kills_before = 0;
 
@@ -192,6 +214,28 @@ struct child_pool::child {
 
   void kill_group() const { kill(-pid, SIGKILL); }
 
+  void count_time(char state) {
+    const auto now = clock::now();
+    auto passed = now - looked;
+    looked = now;
+    if (counted == deadline_of::processor) {
+      const auto in_all = probe.processor_time(pid).value_or(computed + passed);
+      // Runnable and not running: it waits for a processor that others have.
+      if (state == 'R') passed = std::max(in_all - computed, std::chrono::nanoseconds{0});
+      computed = in_all;
+    }
+    spent += passed;
+  }
+
+  // Killed, it has so long to be gone.
+  void give_up_after(std::chrono::seconds patience) {
+    report.timed_out = true;
+    given_up_at = clock::now() + patience;
+  }
+
+  // Until something has to be done about it whatever it does.
+  clock::duration left() const { return report.timed_out ? given_up_at - clock::now() : limit - spent; }
+
   // True once the process is gone, or given up because not even SIGKILL ends it.
   bool settle() {
     siginfo_t ended{};
@@ -201,34 +245,41 @@ struct child_pool::child {
         ended.si_pid == pid) {
       kill_group();  // what it left behind; before the process number is free for others
       int status = 0;
-      waitpid(pid, &status, 0);
+      rusage used{};
+      wait4(pid, &status, 0, &used);
+      for (const timeval& t : {used.ru_utime, used.ru_stime}) {
+        report.processor += std::chrono::seconds{t.tv_sec} + std::chrono::microseconds{t.tv_usec};
+      }
       pump();
       if (WIFEXITED(status)) report.exit_code = WEXITSTATUS(status);
       if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
       report.memory_ran_out = probe.out_of_memory_kills() > kills_before;
       return true;
     }
-    const auto now = clock::now();
-    if (!report.timed_out && now >= deadline) {
-      kill_group();
-      report.timed_out = true;
-      report.last_state = state;
-      deadline = now + kill_patience;
-    } else if (report.timed_out && now >= deadline) {
+    count_time(state);
+    if (left() > clock::duration::zero()) return false;
+    if (report.timed_out) {
       report.stuck = true;
       return true;
     }
+    kill_group();
+    report.last_state = state;
+    give_up_after(kill_patience);
     return false;
   }
 };
 
 child_pool::child_pool(signal_watch& signals) : signals_(&signals) {}
 child_pool::~child_pool() {
-  kill_all();
+  try {
+    kill_all();
+  } catch (const std::exception&) {  // no memory is left: then nobody waits for them
+    for (const auto& c : children_) c->kill_group();
+  }
 }
 
 void child_pool::start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
-                       std::chrono::seconds deadline, process_probe probe) {
+                       std::chrono::seconds deadline, process_probe probe, deadline_of counted) {
   pipe_ends in = make_pipe(), out = make_pipe(), error = make_pipe();
   for (const descriptor* ours : {&in.write, &out.read, &error.read}) make_non_blocking(*ours);
   auto c = std::make_unique<child>();
@@ -240,7 +291,9 @@ void child_pool::start(std::size_t id, const std::vector<std::string>& arguments
   c->in = std::move(in.write);
   c->out = std::move(out.read);
   c->error = std::move(error.read);
-  c->deadline = clock::now() + deadline;
+  c->looked = clock::now();
+  c->limit = deadline;
+  c->counted = counted;
   children_.push_back(std::move(c));
 }
 
@@ -251,7 +304,7 @@ void child_pool::poll_once() {
     if (c->in.open()) watched.push_back({c->in.get(), POLLOUT, 0});
     if (c->out.open()) watched.push_back({c->out.get(), POLLIN, 0});
     if (c->error.open()) watched.push_back({c->error.get(), POLLIN, 0});
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(c->deadline - clock::now());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(c->left());
     wait = std::clamp(left, std::chrono::milliseconds{0}, wait);
   }
   poll(watched.data(), watched.size(), static_cast<int>(wait.count()));
@@ -280,8 +333,7 @@ std::optional<child_report> child_pool::wait() {
 void child_pool::kill_all() {
   for (const auto& c : children_) {
     c->kill_group();
-    c->report.timed_out = true;
-    c->deadline = clock::now() + kill_patience;
+    c->give_up_after(kill_patience);
   }
   while (!children_.empty()) {
     if (!reap()) poll_once();

@@ -12,7 +12,7 @@
 
 namespace um {
 
-// Takes over SIGINT, SIGTERM, SIGHUP and SIGCHLD from their default actions, and makes a write to
+// Takes over SIGCHLD, and those of SIGINT, SIGTERM and SIGHUP that are not ignored, and makes a write to
 // a closed pipe or beyond a size limit an error instead of a signal. Undone on destruction.
 class signal_watch {
  public:
@@ -32,16 +32,21 @@ class signal_watch {
   std::unique_ptr<saved_actions> saved_;
 };
 
+// What a deadline counts: time on the clock or, so that it does not depend on what else runs, the processor's
+// time and time spent asleep, but not waiting for a processor.
+enum class deadline_of : std::uint8_t { clock, processor };
+
 struct child_report {
-  std::size_t id = 0;            // as given to start()
-  std::optional<int> exit_code;  // if it exited
-  std::optional<int> signal;     // if a signal killed it
-  bool timed_out = false;        // the deadline passed and its group was killed
-  bool stuck = false;            // even SIGKILL did not end it: it hangs in the kernel
-  bool memory_ran_out = false;   // while it ran the kernel killed a process for want of memory
-  char last_state = 0;           // of its process at the deadline, as process_probe has it
-  std::string output;            // everything from its standard output
-  std::string error_tail;        // the end of its standard error
+  std::size_t id = 0;                    // as given to start()
+  std::optional<int> exit_code;          // if it exited
+  std::optional<int> signal;             // if a signal killed it
+  bool timed_out = false;                // the deadline passed and its group was killed
+  bool stuck = false;                    // even SIGKILL did not end it: it hangs in the kernel
+  bool memory_ran_out = false;           // while it ran the kernel killed a process for want of memory
+  char last_state = 0;                   // of its process at the deadline, as process_probe has it
+  std::chrono::nanoseconds processor{};  // time that it and what it waited for took of processors
+  std::string output;                    // everything from its standard output
+  std::string error_tail;                // the end of its standard error
 };
 
 // Runs several children at a time. Not more than one pool at a time per process.
@@ -55,7 +60,8 @@ class child_pool {
   // Starts this executable with `arguments` and hands it `input` as its standard input. `probe` tells
   // how it fares. Throws std::system_error if no process can be started.
   void start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
-             std::chrono::seconds deadline, process_probe probe = kernel_probe());
+             std::chrono::seconds deadline, process_probe probe = kernel_probe(),
+             deadline_of counted = deadline_of::clock);
   std::size_t running() const { return children_.size(); }
 
   // Waits for the next child to end; nothing if a stop signal came first.

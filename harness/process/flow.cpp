@@ -13,6 +13,7 @@
 #include "backends/simulator_backend.hpp"
 #include "core/errors.hpp"
 #include "core/verify.hpp"
+#include "harness/json/json.hpp"
 #include "harness/process/gpu.hpp"
 #include "harness/process/host_needs.hpp"
 #include "harness/process/run_plan.hpp"
@@ -103,7 +104,7 @@ void note_memory(record& r, const execution_plan& plan) {
   r.memory.device_arena = plan.device_arena_bytes;
   r.memory.managed_arena = plan.managed_arena_bytes;
   r.memory.pinned_arena = plan.pinned_arena_bytes;
-  r.memory.peak_device = plan.peak_device_bytes;
+  r.memory.peak_device = peak_in_use(r.mode, plan);
 }
 
 // A cell with everything that its plan and its run go by, made once.
@@ -130,6 +131,7 @@ prepared_cell prepare(const cell& work, record& r) {
   p.figures = figures_of(work, p.on);
   r.device = p.on.name;
   r.figures = p.figures.name;
+  r.figures_digest = figures_digest(work.on.value());
   r.borrowed = p.figures.borrowed;
   r.calibrated = !r.simulated || all_measured(p.on);
   p.costs = p.runs_on->measure(p.network);
@@ -155,8 +157,9 @@ plan_file plan_for(const prepared_cell& p, record& r) {
   const experiment& e = p.work.what;
   const strategy& s = p.work.how->row;
   const auto begin = clock::now();
-  plan_file file{p.work.network, e.strategy,     e.strategy_knobs, e.ratio,
-                 p.budget,       e.mode.value(), s.placed_by,      s.plan(p.to_plan())};
+  plan_file file{
+      p.work.network, e.strategy,  e.strategy_knobs,   e.ratio, r.memory.footprint.value().total, p.budget,
+      e.mode.value(), s.placed_by, s.plan(p.to_plan())};
   // Simulated records are the same to the byte on every run.
   if (!p.work.where.simulated) r.planning = std::chrono::nanoseconds(clock::now() - begin).count();
   if (const auto defect = defect_of(p.network, file.plan)) {

@@ -4,12 +4,16 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <system_error>
 
 #include "core/errors.hpp"
 #include "harness/json/json.hpp"
@@ -138,9 +142,17 @@ record record_of(const cell& work, const child_report& report) {
   return *told;
 }
 
-void start_cell(child_pool& pool, std::size_t id, const cell& work) {
-  pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
-             std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(work.key)));
+bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
+  try {
+    pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
+               std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(work.key)),
+               work.where.simulated ? deadline_of::processor : deadline_of::clock);
+    return true;
+  } catch (const std::system_error& error) {
+    constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
+    if (pool.running() == 0 || std::ranges::find(shortages, error.code().value()) == shortages.end()) throw;
+    return false;
+  }
 }
 
 int run_cell_process(int parent, const cell_runner& run) {

@@ -16,8 +16,10 @@ namespace um {
 inline constexpr const char* cell_command = "run-cell";
 inline constexpr const char* gpu_command = "probe-gpu";
 
-// Starts the cell's process; its deadline is the experiment's.
-void start_cell(child_pool& pool, std::size_t id, const cell& work);
+// Starts the cell's process; its deadline is the experiment's, of a simulated one in processor time. False
+// where the system lends no more processes or descriptors while others of the pool run. Throws
+// std::system_error.
+bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 
 // The record of a cell whose process has ended, well or not. One that failed while it counted keeps its
 // times.

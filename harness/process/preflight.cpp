@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "harness/process/isolation.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/summary.hpp"
 #include "um_allocators/arena.hpp"
 
@@ -61,43 +62,63 @@ std::optional<std::string> misfit(const estimate& e, const room& r) {
   return shortage(e.host_bytes, e.pinned_bytes, r.host);
 }
 
-std::string total_text(std::span<const estimate> all) {
-  nanoseconds time = 0;
+// Time of iterations, which a GPU takes, and time to simulate them, which this machine takes: apart.
+std::string total_text(std::span<const estimate> all, std::size_t jobs) {
+  nanoseconds on_gpu = 0, simulated = 0;
+  std::chrono::nanoseconds processor{};
   byte_count device = 0, host = 0;
-  std::size_t failed = 0;
+  std::size_t failed = 0, gpu_cells = 0;
   for (const estimate& e : all) {
-    time += e.time;
+    (e.on_gpu ? on_gpu : simulated) += e.time;
+    if (!e.on_gpu) processor += e.processor;
+    gpu_cells += e.on_gpu;
     device = std::max(device, e.device_bytes);
     host = std::max(host, e.host_bytes);
     failed += e.result != outcome::ok;
   }
-  std::string text = fmt::format("{} cells; iterations take {} together, setting up not counted", all.size(),
-                                 time_text(static_cast<double>(time)));
-  text += fmt::format("; at most {} on the device and {} on the host", to_text(device), to_text(host));
-  return failed == 0 ? text : text + fmt::format("; {} end without a time", failed);
+  std::string text = fmt::format("{} cells; at most {} on the device and {} on the host", all.size(),
+                                 to_text(device), to_text(host));
+  if (failed > 0) text += fmt::format("; {} end without a time", failed);
+  if (gpu_cells > 0) {
+    text += fmt::format("\n{} on a GPU: iterations take {} together, setting up not counted", gpu_cells,
+                        time_text(static_cast<double>(on_gpu)));
+  }
+  if (gpu_cells < all.size()) {
+    text += fmt::format(
+        "\n{} simulated: iterations of {} together; to simulate them takes about {} of a processor, {} "
+        "at a time",
+        all.size() - gpu_cells, time_text(static_cast<double>(simulated)),
+        time_text(static_cast<double>(processor.count())), jobs);
+  }
+  return text;
 }
 
 }  // namespace
 
 std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
-                                                  signal_watch& signals) {
+                                                  signal_watch& signals, std::FILE* progress) {
   std::vector<estimate> all(cells.size());
   child_pool pool(signals);
-  std::size_t next = 0;
+  std::size_t next = 0, done = 0;
   while (next < cells.size() || pool.running() > 0) {
     while (next < cells.size() && pool.running() < jobs) {
-      start_cell(pool, next, rehearsal(cells[next]));
+      if (!start_cell(pool, next, rehearsal(cells[next]))) break;
       ++next;
     }
     const auto report = pool.wait();
     if (!report) return std::nullopt;
     const cell& work = cells[report->id];
     all[report->id] = estimate_of(work, record_of(rehearsal(work), *report));
+    all[report->id].processor = report->processor;
+    if (progress != nullptr) {
+      say_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), work.key, to_text(all[report->id].result));
+    }
   }
   return all;
 }
 
-std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const room& r) {
+std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
+                           const room& r) {
   std::string text = fmt::format("{:>10}  {:>10}  {:>9}  cell\n", "device", "host", "time");
   for (const estimate& e : all) {
     if (e.result == outcome::ok) {
@@ -111,7 +132,7 @@ std::string preflight_text(std::span<const estimate> all, const std::string& sta
     text += fmt::format("what runs on a GPU is estimated on the simulated machine {}\n", stand_in);
   }
   if (const std::string warning = preflight_warning(all, r); !warning.empty()) text += warning + "\n";
-  return text + total_text(all) + "\n";
+  return text + total_text(all, jobs) + "\n";
 }
 
 std::string preflight_warning(std::span<const estimate> all, const room& r) {

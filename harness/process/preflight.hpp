@@ -1,6 +1,8 @@
 // Whether a cell can fit, before it runs: what it will need, and what this host has to give.
 #pragma once
 
+#include <chrono>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,17 +28,19 @@ struct estimate {
   std::optional<std::string> reason = {};  // unless ok
   byte_count device_bytes = 0, host_bytes = 0, pinned_bytes = 0;
   byte_count device_arena_bytes = 0,
-             guarded_bytes = 0;  // managed memory under a guard (um_allocators/arena.hpp)
-  nanoseconds time = 0;          // all iterations; nothing around them
+             guarded_bytes = 0;          // managed memory under a guard (um_allocators/arena.hpp)
+  nanoseconds time = 0;                  // all iterations; nothing around them
+  std::chrono::nanoseconds processor{};  // to simulate them, planning included, about
 };
 
 // Simulates every cell in child processes, `jobs` at a time; those for a GPU on the machine whose figures
-// they go by. Nothing if a stop signal came.
+// they go by. A line for each appears on `progress`, unless that is nullptr. Nothing if a stop signal came.
 std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
-                                                  signal_watch& signals);
+                                                  signal_watch& signals, std::FILE* progress = nullptr);
 
-// A row a cell, the total, and what does not fit.
-std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, const room& r);
+// A row a cell, the totals where `jobs` run at a time, and what does not fit.
+std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
+                           const room& r);
 
 // One line if cells for a GPU need more memory of either side than there is; "" if none does.
 std::string preflight_warning(std::span<const estimate> all, const room& r);

@@ -1,5 +1,7 @@
 #include "harness/process/process_probe.hpp"
 
+#include <time.h>
+
 #include <fstream>
 #include <string>
 
@@ -32,10 +34,17 @@ std::uint64_t kills() {
   return sum;
 }
 
+std::optional<std::chrono::nanoseconds> processor_time_of(pid_t process) {
+  clockid_t clock{};
+  timespec time{};
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) return std::nullopt;
+  return std::chrono::seconds{time.tv_sec} + std::chrono::nanoseconds{time.tv_nsec};
+}
+
 }  // namespace
 
 process_probe kernel_probe() {
-  return {state_of, kills};
+  return {state_of, kills, processor_time_of};
 }
 
 void volunteer_for_out_of_memory() {

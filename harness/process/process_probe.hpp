@@ -3,8 +3,10 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 namespace um {
 
@@ -14,6 +16,8 @@ struct process_probe {
   std::function<char(pid_t)> state;
   // How many processes the kernel has killed for want of memory so far, here or in this cgroup.
   std::function<std::uint64_t()> out_of_memory_kills;
+  // Of all processors on which it has run, all its threads; nothing: unknown.
+  std::function<std::optional<std::chrono::nanoseconds>(pid_t)> processor_time;
 };
 
 process_probe kernel_probe();

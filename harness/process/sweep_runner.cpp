@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/json/json.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/records/digests.hpp"
+#include "harness/records/say.hpp"
+#include "harness/records/settings.hpp"
+#include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
 
 namespace um {
@@ -47,7 +51,8 @@ class sweep_run {
   bool run() {
     std::size_t next = 0;
     while (true) {
-      while (!hung_ && next < waiting_.size() && pool_.running() < settings_.jobs) begin(waiting_[next++]);
+      while (!hung_ && next < waiting_.size() && pool_.running() < settings_.jobs && begin(waiting_[next]))
+        ++next;
       write_in_order();
       if (pool_.running() == 0) return true;
       const auto report = pool_.wait();
@@ -87,18 +92,24 @@ class sweep_run {
     if (!is_new && is_tighter(at->second.work->what, work.what)) at->second = {&work, r.result};
   }
 
-  void begin(std::size_t index) {
+  // False where the system lends no more processes until one of those that run ends.
+  bool begin(std::size_t index) {
     const cell& work = cells_[index];
     const auto end = line_ends_.find(work.line);
     if (end == line_ends_.end() || !is_tighter(work.what, end->second.work->what)) {
-      start_cell(pool_, index, work);
-      return;
+      if (start_cell(pool_, index, work)) return true;
+      settings_.jobs = pool_.running();
+      say_to(progress_,
+             "no more than {} cells run at a time: the system lends no more processes or descriptors\n",
+             settings_.jobs);
+      return false;
     }
     record r = blank_record(work);
     r.result = end->second.result;
     r.reason = fmt::format("not run: {} {}; --no-skip runs it all the same", end->second.work->key,
                            r.result == outcome::hung ? "hung" : "timed out");
     ended_.emplace(index, std::move(r));
+    return true;
   }
 
   void write_in_order() {
@@ -120,9 +131,8 @@ class sweep_run {
     const double left =
         spent.count() / static_cast<double>(written_) * static_cast<double>(waiting_.size() - written_);
     const std::chrono::seconds rounded{static_cast<std::int64_t>(left + 0.5)};
-    fmt::print(progress_, "[{:>{}}/{}] {} ... {}, {} left\n", skipped_ + written_, total.size(), total, r.key,
-               outcome_text(r), clock_text(rounded));
-    std::fflush(progress_);
+    say_to(progress_, "[{:>{}}/{}] {} ... {}, {} left\n", skipped_ + written_, total.size(), total, r.key,
+           outcome_text(r), clock_text(rounded));
   }
 
   const std::vector<cell>& cells_;
@@ -155,12 +165,25 @@ const record* finished_record(const std::vector<record>& earlier, const cell& c)
   return last;
 }
 
+void check_settings(std::span<const cell> cells, const record_file& file) {
+  settings_book book;
+  for (const record& r : file.earlier()) book.note(r);
+  for (const cell& c : cells) {
+    record r = blank_record(c);
+    if (c.on) r.figures_digest = figures_digest(*c.on);
+    if (const auto conflict = book.conflict(r)) {
+      throw input_error(
+          fmt::format("{}: {}; choose another --out", one_line(file.path().string()), *conflict));
+    }
+  }
+}
+
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress) {
+  check_settings(cells, file);
   sweep_run run(cells, settings, file, signals, progress);
   if (run.skipped() > 0) {
-    fmt::print(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(),
-               file.path().string());
+    say_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(), file.path().string());
   }
   if (!run.nothing_to_do()) note_environment(file, here);
   const bool complete = run.run();

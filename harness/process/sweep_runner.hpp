@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "harness/json/record_file.hpp"
@@ -29,6 +30,10 @@ const record* finished_record(const std::vector<record>& earlier, const cell& c)
 
 // The last record of the cell, whatever its outcome.
 const record* last_record(const std::vector<record>& earlier, const cell& c);
+
+// Throws input_error if the file's records went by other figures of one of the cells' machines, or by other
+// rules of one of their strategies.
+void check_settings(std::span<const cell> cells, const record_file& file);
 
 // Cells that `file` does not hold yet run `jobs` at a time; their records are appended in the order
 // of `cells`, each before its line appears on `progress`. `here` goes before the first of them,

@@ -49,6 +49,11 @@ std::string storage_text(const network_spec& n) {
                      order == standard ? "" : fmt::format(",{}", to_text(order)));
 }
 
+byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
+  const byte_count asked_for = steps.peak_device_bytes;
+  return pressure_of(mode) == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
+}
+
 pressure pressure_of(run_mode mode) {
   return mode == run_mode::capped ? pressure::plan : pressure::driver;
 }

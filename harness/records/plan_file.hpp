@@ -32,12 +32,17 @@ struct plan_file {
   built_network network;
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<double> ratio;  // as asked for, if it was
+  std::optional<double> ratio;          // as asked for, if it was
+  std::optional<byte_count> footprint;  // where it was planned; nothing: the file does not tell
   byte_count budget = 0;
   run_mode mode = run_mode::simulated;
   packer placed_by = packers::searched;
   memory_plan plan;
 };
+
+// The largest device memory in use at once: what the plan asks for or, where the driver evicts on demand, no
+// more than it lets in.
+byte_count peak_in_use(run_mode mode, const execution_plan& steps);
 
 // A plan, and the steps that it becomes.
 struct planned {

@@ -79,8 +79,9 @@ struct record {
   std::string backend;
   std::optional<std::string> device;  // the machine file's or the GPU's name
   std::optional<std::string>
-      figures;                        // the machine file that planners went by; files written earlier lack it
-  std::vector<std::string> borrowed;  // of these figures, those of the h200, which that file lacks
+      figures;  // the machine file that planners went by; files written earlier lack it
+  std::optional<std::string> figures_digest;  // of its figures (figures_digest, json/json.hpp); as above
+  std::vector<std::string> borrowed;          // of these figures, those of the h200, which that file lacks
   std::uint32_t iterations = 0;
   outcome result = outcome::ok;
   std::optional<std::string> reason;

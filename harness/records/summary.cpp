@@ -192,7 +192,7 @@ std::string summary(const planned& p) {
   m.managed_arena = p.steps.managed_arena_bytes;
   m.pinned_arena = p.steps.pinned_arena_bytes;
   text += memory_rows(m);
-  text += row("peak", fmt::format("{} of device memory in use", to_text(p.steps.peak_device_bytes)));
+  text += row("peak", fmt::format("{} of device memory in use", to_text(peak_in_use(p.file.mode, p.steps))));
   if (p.expected)
     text += row("expected",
                 fmt::format("{} an iteration, simulated", time_text(static_cast<double>(*p.expected))));

@@ -9,8 +9,8 @@ import tempfile
 import unittest
 
 PROGRAM = os.environ["UMBENCH"]
-# Programs built with a sanitizer are slow.
-PATIENCE_S = 2400 if {"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ) else 240
+# Only a hang takes so long, on whatever machine and beside whatever else.
+PATIENCE_S = 3600
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A sweep that takes a moment, all of it simulated.

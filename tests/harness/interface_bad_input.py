@@ -281,7 +281,7 @@ class FullDisk(InterfaceTest):
         self.assertIn("standard output", done.stderr)
 
     def umbench_to(self, file, *arguments):
-        return subprocess.run(self.command(*arguments), stdout=file, stderr=subprocess.PIPE, text=True, timeout=60,
+        return subprocess.run(self.command(*arguments), stdout=file, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S,
                               check=False)
 
     def test_earlier_records_stay_whole_and_a_resumed_sweep_ends_the_same(self):

@@ -214,7 +214,7 @@ class Levels(InterfaceTest):
         self.assertIn("bf16", {tensor["type"] for tensor in graph["tensors"]})
         self.assertEqual({tensor["order"] for tensor in graph["tensors"]}, {"nchw"})
         shown = self.well("run", "--plan", "plan.json", "--backend", "sim:h200")
-        self.assertTrue(shown.startswith("alexnet/b2/train/lean/bf16,nchw/plan:swap_all,"), shown)
+        self.assertRegex(shown, "^alexnet/b2/train/lean/bf16,nchw/plan:swap_all#[0-9a-f]{6},")
 
     def test_a_plan_of_before_there_were_any_is_plain(self):
         self.well("plan", *RUN, "managed", "--fusion", "none", "-o", "plan.json")
@@ -222,7 +222,7 @@ class Levels(InterfaceTest):
         for field in ["fusion", "precision", "memory_order"]:
             del plan["network"][field]
         shown = self.well("run", "--plan", self.write("old.json", plan), "--backend", "sim:h200")
-        self.assertTrue(shown.startswith("alexnet/b2/train/none/fp32/plan:managed/"), shown)
+        self.assertRegex(shown, "^alexnet/b2/train/none/fp32/plan:managed#[0-9a-f]{6}/")
 
     def test_a_sweep_goes_on_with_a_file_of_before_there_were_any(self):
         spec = self.spec(common={**SPEC["common"], "fusion": "none"})
@@ -252,7 +252,7 @@ class Plan(InterfaceTest):
             self.well("run", *RUN, strategy, "--ratio", "1", "--mode", mode, "--out", out)
             self.well("run", "--plan", "plan.json", "--backend", "sim:h200", "--out", out)
             direct, planned = entries(out)[1]
-            self.assertEqual(planned["strategy"], f"plan:{strategy}")
+            self.assertRegex(planned["strategy"], f"^plan:{strategy}#[0-9a-f]{{6}}$")
             same = [field for field in direct if field not in ("key", "strategy", "rules")]
             self.assertEqual({f: direct[f] for f in same}, {f: planned[f] for f in same})
             self.well("run", "--plan", "plan.json", "--backend", "sim:p100-pcie3-16g")
@@ -271,18 +271,22 @@ class Sweep(InterfaceTest):
         self.assertRegex(lines[0], r"^ +device +host +time +cell$")
         self.assertRegex(lines[1], r"^ *\d\S* \wiB +0 B +\S+ [mu]?s  alexnet/b2/train/fused/fp32/device/x0.50/")
         self.assertEqual(sum(line.split()[0] == "infeasible" for line in lines), 8)
-        self.assertRegex(lines[-1], rf"^{CELLS} cells; iterations take .* together, .*; 8 end without a time$")
-        self.assertEqual(len(lines), CELLS + 2)
+        self.assertRegex(lines[-2], rf"^{CELLS} cells; at most .*; 8 end without a time$")
+        self.assertRegex(lines[-1], rf"^{CELLS} simulated: iterations of .* together; to simulate them takes about ")
+        self.assertEqual(len(lines), CELLS + 3)
         self.assertEqual(list(self.folder.iterdir()), [spec])
 
     def test_a_dry_run_foresees_what_a_simulated_sweep_takes(self):
         spec = self.spec(common={**SPEC["common"], "iterations": 6},
                          grids=[{"network": "alexnet", "strategy": ["managed", "swap_all"], "ratio": [1, 1.5]}])
-        text = self.well("sweep", spec, "--dry-run").splitlines()[-1]
+        done = self.umbench("sweep", spec, "--dry-run", "--jobs", "2")
+        text = done.stdout.splitlines()[-1]
+        self.assertIn("[4/4] alexnet", done.stderr)
+        self.assertIn(", 2 at a time", text)
         self.well("sweep", spec)
         records = entries(self.folder / "study.jsonl")[1]
         times = sum(sum(record["samples_ns"]) for record in records)
-        number, unit = re.search(r"take (\S+) (\w+) together", text).groups()
+        number, unit = re.search(r"of (\S+) (\w+) together", text).groups()
         self.assertAlmostEqual(float(number) * {"s": 1e9, "ms": 1e6, "us": 1e3}[unit] / times, 1, delta=0.02)
 
     def test_a_gpus_cells_are_estimated_without_one(self):

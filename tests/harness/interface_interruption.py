@@ -10,12 +10,12 @@ import subprocess
 import time
 import unittest
 
-from interface import CELLS, InterfaceTest, entries
+from interface import CELLS, PATIENCE_S, InterfaceTest, entries
 
 
 def children_of(process):
     """The processes of its cells; there is a moment between two cells in which there are none."""
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + PATIENCE_S
     while not (children := _children(process)):
         assert time.monotonic() < limit, "no cell was started"
         time.sleep(0.02)
@@ -41,7 +41,7 @@ class Interruption(InterfaceTest):
         return process
 
     def wait_for_records(self, path, count):
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + PATIENCE_S
         while not path.exists() or path.read_text(encoding="utf-8").count("\n") < count + 1:
             self.assertLess(time.monotonic(), limit, "the sweep got nowhere")
             time.sleep(0.02)
@@ -53,7 +53,7 @@ class Interruption(InterfaceTest):
         self.wait_for_records(path, 9)
         cells = children_of(sweep)
         sweep.send_signal(number)
-        _, error = sweep.communicate(timeout=60)
+        _, error = sweep.communicate(timeout=PATIENCE_S)
         self.assertEqual(sweep.returncode, code)
         for cell in cells:
             self.assertFalse(pathlib.Path(f"/proc/{cell}").exists())
@@ -84,8 +84,8 @@ class Interruption(InterfaceTest):
         self.wait_for_records(path, 9)
         cells = children_of(sweep)
         sweep.kill()
-        sweep.communicate(timeout=60)
-        limit = time.monotonic() + 30
+        sweep.communicate(timeout=PATIENCE_S)
+        limit = time.monotonic() + PATIENCE_S
         while any(self.runs(cell) for cell in cells):
             self.assertLess(time.monotonic(), limit, "a cell outlived its sweep")
             time.sleep(0.02)
@@ -108,7 +108,7 @@ class Interruption(InterfaceTest):
                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.addCleanup(sweep.stderr.close)
             try:
-                code = sweep.wait(timeout=random.uniform(0, longest) if kills < 50 else 60)
+                code = sweep.wait(timeout=random.uniform(0, longest) if kills < 50 else PATIENCE_S)
             except subprocess.TimeoutExpired:
                 sweep.kill()
                 sweep.wait()
@@ -133,7 +133,7 @@ class Interruption(InterfaceTest):
             sweep = self.start("sweep", spec, "--out", out.name, "--shard", f"{shard}/2", hang="swap_all/x0.50")
             self.wait_for_records(out, 3)
             sweep.kill()
-            sweep.communicate(timeout=60)
+            sweep.communicate(timeout=PATIENCE_S)
             self.well("sweep", spec, "--out", out.name, "--shard", f"{shard}/2", "--resume")
         self.well("merge", "1.jsonl", "2.jsonl", "--out", "merged.jsonl")
         merged, whole = (entries(self.folder / name) for name in ("merged.jsonl", "undisturbed.jsonl"))
@@ -153,7 +153,7 @@ class Interruption(InterfaceTest):
         self.wait_for_records(self.folder / "a.jsonl", 0)
         self.refused("sweep", spec, "--out", "a.jsonl", "--resume", words=["a.jsonl", "another umbench"])
         sweep.send_signal(signal.SIGINT)
-        sweep.communicate(timeout=60)
+        sweep.communicate(timeout=PATIENCE_S)
         self.assertEqual(sweep.returncode, 130)
 
     def test_an_interrupted_run_records_nothing(self):
@@ -161,7 +161,7 @@ class Interruption(InterfaceTest):
                          "a.jsonl", hang="device")
         children_of(run)
         run.send_signal(signal.SIGINT)
-        _, error = run.communicate(timeout=60)
+        _, error = run.communicate(timeout=PATIENCE_S)
         self.assertEqual(run.returncode, 130)
         self.assertIn("nothing was recorded", error)
         self.assertEqual((self.folder / "a.jsonl").read_text(encoding="utf-8"), "")

@@ -23,6 +23,7 @@ inline record sample_record() {
   e.network.joined = fusion::lean;
   e.network.arithmetic = precision::bf16;
   e.network.order = memory_order::nchw;
+  e.backend = "cuda:0";
   record r = blank_record(completed(e));
   r.device = "h200";
   r.samples = {300, 100, 120, 110};
@@ -38,6 +39,7 @@ inline record sample_record() {
   r.memory.budget = 18;
   r.memory.device_arena = 9;
   r.figures = "h200";
+  r.figures_digest = "00112233445566aa";
   r.borrowed = {"slice_ns"};
   r.planning = 42;
   r.compute = 99;

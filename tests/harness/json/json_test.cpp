@@ -293,6 +293,14 @@ TEST(json, measured_figures_replace_those_of_a_machine) {
   EXPECT_FALSE(estimated("link_to_device_bytes_per_s"));
 }
 
+TEST(json, what_could_not_be_measured_is_no_faster_than_what_was) {
+  machine base = machine_named(load_machines(std::nullopt), "h200");
+  const machine made = with_figures(base, sample_calibration().found.by_name);
+  EXPECT_EQ(made.link_both_bytes_per_s, made.link_to_device_bytes_per_s + made.link_to_host_bytes_per_s);
+  EXPECT_LE(made.uvm.remote_read_bytes_per_s, made.link_to_device_bytes_per_s);
+  EXPECT_EQ(made.uvm.remote_write_bytes_per_s, base.uvm.remote_write_bytes_per_s);
+}
+
 TEST(json, a_calibrated_machine_file_is_a_machine_file) {
   const measure::calibration found = sample_calibration();
   const machine made = with_figures(machine_named(load_machines(std::nullopt), "h200"), found.found.by_name);
@@ -333,7 +341,8 @@ TEST(MachineJson, WithoutMatrixUnitsTheirRatesMayBeAbsent) {
 TEST(MachineJson, WhatWasFittedElsewhereIsBorrowedWhereItIsNotSaid) {
   const machine own = machine_named(load_machines(std::nullopt), "h200");
   EXPECT_TRUE(own.borrowed.empty()) << "what is fitted is fitted there";
-  const std::string text = replaced(to_json(own), " \"twin_copy_percent\": 92\n", " \"twin_copy_percent\": 90\n");
+  const std::string text =
+      replaced(to_json(own), " \"twin_copy_percent\": 92\n", " \"twin_copy_percent\": 90\n");
   EXPECT_EQ(machine_from_json(text, "m.json").uvm.twin_copy_percent, 90U);
   const machine lent = machine_from_json(replaced(to_json(own), " \"slice_ns\": 20000,\n", ""), "m.json");
   EXPECT_EQ(lent.borrowed, std::vector<std::string>{"slice_ns"});
@@ -345,6 +354,8 @@ TEST(RecordJson, SaysWhoseStrategyAndFiguresItIs) {
   record r = blank_record(sample_cell());
   EXPECT_EQ(r.kind, family::managed);
   EXPECT_EQ(r.same_bits, true);
+  r.result = outcome::crashed;
+  r.reason = "made up";
   const std::string line = to_json(r);
   EXPECT_NE(line.find(R"("family":"managed","bits":"same")"), std::string::npos) << line;
   EXPECT_EQ(to_json(record_from_json(line, "line")), line);
@@ -441,6 +452,7 @@ TEST(RecordJson, ASimulatedRunWasNotLaunched) {
 
 TEST(RecordJson, BytesThatAreNotUtf8DoNotBreakALine) {
   record r = sample_record();
+  r.result = outcome::crashed;
   r.reason = "bad \xff byte";
   EXPECT_NO_THROW(record_from_json(to_json(r), "line"));
 }

@@ -10,6 +10,7 @@
 #include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/sweep_runner.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/suggest.hpp"
 #include "tests/harness/samples.hpp"
 
@@ -55,13 +56,24 @@ TEST_F(RecordFile, IsNotOverwrittenUnasked) {
 TEST_F(RecordFile, ATornLastLineIsCutOff) {
   begin();
   const std::string whole = text();
-  for (const std::size_t kept : {std::size_t{1}, std::size_t{20}, to_json(sample_record()).size()}) {
+  for (const std::size_t kept : {std::size_t{1}, std::size_t{20}, to_json(sample_record()).size() - 1}) {
     write(whole + to_json(sample_record()).substr(0, kept));
     record_file file(path_, open_mode::resume);
     EXPECT_TRUE(file.was_torn());
     EXPECT_EQ(file.earlier().size(), 1U);
     EXPECT_EQ(text(), whole);
   }
+}
+
+TEST_F(RecordFile, ALastLineThatLacksOnlyItsEndIsARecord) {
+  begin();
+  const std::string whole = text(), line = to_json(sample_record());
+  write(whole + line);
+  record_file file(path_, open_mode::resume);
+  EXPECT_FALSE(file.was_torn());
+  EXPECT_EQ(file.earlier().size(), 2U);
+  file.append(sample_record());
+  EXPECT_EQ(text(), whole + line + "\n" + line + "\n");
 }
 
 TEST_F(RecordFile, ATornFirstLineIsCutOff) {

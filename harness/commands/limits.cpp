@@ -1,0 +1,57 @@
+#include "harness/commands/limits.hpp"
+
+#include <fmt/format.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "harness/records/suggest.hpp"
+
+namespace um {
+namespace {
+
+constexpr rlim_t most_memory = rlim_t{4} << 30;
+constexpr int exit_bad_input = 2;
+
+std::string& last_line() {
+  static std::string line;
+  return line;
+}
+
+void end_here(int) {
+  if (write(STDERR_FILENO, last_line().data(), last_line().size()) < 0) std::_Exit(exit_bad_input);
+  std::_Exit(exit_bad_input);
+}
+
+void alarm_after(std::chrono::seconds processor) {
+  itimerval timer{};
+  timer.it_value.tv_sec = processor.count();
+  setitimer(ITIMER_PROF, &timer, nullptr);
+}
+
+}  // namespace
+
+limits::limits(const std::string& what, std::chrono::seconds processor, bool memory) {
+  last_line() = fmt::format("umbench: {}: takes more than {} s of processor time, and is given up\n",
+                            one_line(what), processor.count());
+  std::signal(SIGPROF, end_here);
+  alarm_after(processor);
+  rlimit now{};
+  std::size_t pages = 0;
+  if (!memory || getrlimit(RLIMIT_AS, &now) != 0 || !(std::ifstream("/proc/self/statm") >> pages)) return;
+  before_ = now;
+  now.rlim_cur =
+      std::min<rlim_t>(now.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + most_memory);
+  setrlimit(RLIMIT_AS, &now);
+}
+
+limits::~limits() {
+  alarm_after(std::chrono::seconds{0});
+  if (before_) setrlimit(RLIMIT_AS, &*before_);
+}
+
+}  // namespace um

@@ -1,0 +1,25 @@
+// Lines for people. Nothing ends because they cannot be written: a full disk under a log, or a reader who
+// left, costs the line alone.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+namespace um {
+
+template <class... T>
+void say_to(std::FILE* to, fmt::format_string<T...> format, T&&... values) {
+  const std::string text = fmt::format(format, std::forward<T>(values)...);
+  std::fwrite(text.data(), 1, text.size(), to);
+  std::fflush(to);
+}
+
+// On standard error.
+template <class... T>
+void say(fmt::format_string<T...> format, T&&... values) {
+  say_to(stderr, format, std::forward<T>(values)...);
+}
+
+}  // namespace um

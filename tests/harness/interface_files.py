@@ -1,0 +1,366 @@
+"""Nothing is lost, and nothing goes unseen: files that cannot be read or written, streams that are closed or full,
+pipes, files that others change meanwhile."""
+
+import errno
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import textwrap
+import threading
+import time
+import unittest
+
+from interface import CELLS, PATIENCE_S, InterfaceTest, entries
+
+RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
+SETTING = ["--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--ratio", "1.5"]
+
+
+class FilesTest(InterfaceTest):
+    def records(self, name, *strategies):
+        for strategy in strategies or ("device", "managed"):
+            self.well(*RUN, strategy, "--ratio", "0.5", "--out", name)
+        return self.folder / name
+
+    def shell(self, script, **options):
+        """The program as "$U" in a script of bash; its exit code is that of the script."""
+        return subprocess.run(["bash", "-c", script], cwd=self.folder, capture_output=True, text=True, check=False,
+                              timeout=PATIENCE_S, env={**os.environ, "U": self.command()[0]}, **options)
+
+    def wait_until(self, condition):
+        limit = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), limit, "it never came about")
+            time.sleep(0.02)
+
+
+class Reading(FilesTest):
+    """What cannot be read to its end is refused, and stays as it is."""
+
+    BROKEN_READ = textwrap.dedent("""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+        static long seen;
+        static ssize_t broken(int fd, size_t n, ssize_t (*go)(int, void*, size_t, off_t), void* p, off_t at) {
+          char link[64], name[4096];
+          strcpy(link, "/proc/self/fd/");
+          int digits = fd, k = 14;
+          for (int d = 1000; d > 0; d /= 10) if (digits / d || d == 1) link[k++] = '0' + digits / d % 10;
+          link[k] = 0;
+          ssize_t l = readlink(link, name, sizeof name - 1);
+          if (l < 6 || strncmp(name + l - 6, ".jsonl", 6) || getenv("BREAK_AT") == NULL) return go(fd, p, n, at);
+          long left = atol(getenv("BREAK_AT")) - seen;
+          if (left <= 0) { if (getenv("BREAK_END")) return 0; errno = EIO; return -1; }
+          ssize_t got = go(fd, p, n < (size_t)left ? n : (size_t)left, at);
+          if (got > 0) seen += got;
+          return got;
+        }
+        static ssize_t plain(int fd, void* p, size_t n, off_t at) {
+          (void)at;
+          return ((ssize_t(*)(int, void*, size_t))dlsym(RTLD_NEXT, "read"))(fd, p, n);
+        }
+        ssize_t read(int fd, void* p, size_t n) { return broken(fd, n, plain, p, 0); }
+        ssize_t pread64(int fd, void* p, size_t n, off_t at) {
+          return broken(fd, n, (ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, "pread64"), p, at);
+        }
+        ssize_t pread(int fd, void* p, size_t n, off_t at) { return pread64(fd, p, n, at); }
+        """)
+
+    def test_a_failed_or_short_read_leaves_the_file_alone(self):
+        if shutil.which("cc") is None or {"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ):
+            self.skipTest("no C compiler, or a sanitizer that wants to be loaded first")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", "broken.so", self.write("broken.c", self.BROKEN_READ)],
+                       cwd=self.folder, check=True)
+        path = self.records("a.jsonl")
+        before = path.read_bytes()
+        for end in ({}, {"BREAK_END": "1"}):
+            broken = {"LD_PRELOAD": str(self.folder / "broken.so"), "BREAK_AT": str(len(before) * 2 // 3), **end}
+            word = "bytes came" if end else os.strerror(errno.EIO)
+            self.refused(*RUN, "swap_all", "--out", "a.jsonl", words=["a.jsonl", word], env=broken)
+            self.refused("sweep", self.spec(), "--out", "a.jsonl", "--resume", words=["a.jsonl", word], env=broken)
+            self.refused("merge", "a.jsonl", "--out", "b.jsonl", words=["a.jsonl", word], env=broken)
+            self.refused("validate", "a.jsonl", words=["a.jsonl", word], env=broken)
+            self.assertEqual(path.read_bytes(), before)
+            self.assertFalse((self.folder / "b.jsonl").exists())
+
+    @unittest.skipIf({"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ), "a sanitizer needs memory of its own")
+    def test_a_file_larger_than_memory_is_left_alone(self):
+        path = self.records("a.jsonl", "device")
+        line = path.read_text(encoding="utf-8").splitlines()[1]
+        with open(path, "a", encoding="utf-8") as file:
+            for _ in range(2):
+                file.write(line.replace('"reason":null', f'"reason":"{"x" * 30_000_000}"') + "\n")
+        size = path.stat().st_size
+        for command in (f"{' '.join(RUN)} managed --out a.jsonl", f"sweep {self.spec()} --out a.jsonl --resume",
+                        "merge a.jsonl --out b.jsonl"):
+            done = self.shell(f'ulimit -v 100000; "$U" {command}')
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("a.jsonl: cannot read: memory", done.stderr)
+            self.assertEqual(path.stat().st_size, size)
+        self.assertFalse((self.folder / "b.jsonl").exists())
+
+    def test_folders_and_devices_are_refused(self):
+        part = self.records("a.jsonl")
+        (self.folder / "folder.jsonl").mkdir()
+        for name, word in (("folder.jsonl", "is a folder"), ("/dev/zero", "is a device"), ("/dev/full", "is a device"),
+                           ("/proc/self/mem", "Input/output error")):
+            self.refused("merge", part, name, "--out", "b.jsonl", words=[name, word])
+            self.refused("sweep", name, words=[name, word])
+            self.refused("run", "--plan", name, "--backend", "sim:h200", words=[name, word])
+        self.refused("validate", "folder.jsonl", words=["folder.jsonl", "is a folder"])
+        self.assertFalse((self.folder / "b.jsonl").exists())
+
+    def test_pipes_are_read_to_their_end(self):
+        self.records("1.jsonl", "device")
+        self.records("2.jsonl", "managed", "managed_advise")
+        self.well("merge", "1.jsonl", "2.jsonl", "--out", "files.jsonl")
+        for script in ('"$U" merge 1.jsonl <(cat 2.jsonl) --out m.jsonl',
+                       'cat 2.jsonl | "$U" merge 1.jsonl /dev/stdin --out m.jsonl',
+                       'mkfifo p.jsonl; cat 2.jsonl > p.jsonl & "$U" merge 1.jsonl p.jsonl --out m.jsonl'):
+            done = self.shell(script)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("3 cells of 2 parts", done.stdout)
+            self.assertEqual((self.folder / "m.jsonl").read_bytes(), (self.folder / "files.jsonl").read_bytes())
+            (self.folder / "m.jsonl").unlink()
+        spec = self.spec()
+        self.assertEqual(self.shell(f'cat {spec} | "$U" sweep /dev/stdin --list').stdout.splitlines()[-1], f"{CELLS} cells")
+
+    def test_a_part_without_records_is_named(self):
+        self.records("1.jsonl", "device")
+        self.write("2.jsonl", "")
+        done = self.umbench("merge", "1.jsonl", "2.jsonl", "--out", "m.jsonl")
+        self.assertEqual((done.returncode, done.stderr), (0, "2.jsonl: holds no record\n"))
+
+
+class LastLines(FilesTest):
+    def test_a_last_line_that_lacks_only_its_end_is_a_record(self):
+        path = self.records("a.jsonl")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        done = self.umbench("merge", path, "--out", "m.jsonl")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((self.folder / "m.jsonl").read_bytes(), whole)
+        done = self.umbench(*RUN, "swap_all", "--ratio", "0.5", "--out", "a.jsonl")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(path.read_bytes().startswith(whole))
+        self.assertEqual(len(entries(path)[1]), 3)
+
+    def test_it_is_so_for_a_resumed_sweep_too(self):
+        spec = self.spec()
+        self.well("sweep", spec)
+        path = self.folder / "study.jsonl"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        done = self.umbench("sweep", spec, "--resume")
+        self.assertIn(f"{CELLS} of {CELLS} cells are in study.jsonl already", done.stderr)
+        self.assertNotIn("torn", done.stderr)
+
+    def test_what_is_torn_is_always_said(self):
+        path = self.records("a.jsonl")
+        whole = path.read_bytes()
+        for torn in (whole.splitlines()[-1][:-1], b'{"kind":"record","x":"\xc3', b"\0" * 512):
+            path.write_bytes(whole + torn)
+            done = self.umbench("merge", path, "--out", "m.jsonl")
+            self.assertEqual(done.stderr, f"{path}: left out a torn last line of {len(torn)} bytes\n")
+            (self.folder / "m.jsonl").unlink()
+            self.assertEqual(path.read_bytes(), whole + torn)
+            done = self.umbench(*RUN, "swap_all", "--ratio", "0.5", "--out", "a.jsonl")
+            self.assertEqual((done.returncode, done.stderr), (0, f"a.jsonl: cut off a torn last line of {len(torn)} bytes\n"))
+            self.assertEqual(len(entries(path)[1]), 3)
+
+
+class Overwriting(FilesTest):
+    def test_no_record_file_is_overwritten(self):
+        path = self.records("a.jsonl")
+        before = path.read_bytes()
+        self.refused("plan", *SETTING, "--strategy", "managed", "-o", path, words=["--out", "holds records"])
+        self.refused("plan", *SETTING, "--strategy", "managed", "--graph", path, words=["--graph", "holds records"])
+        (self.folder / "a.json").symlink_to(path)
+        self.refused("tune", *SETTING, "--trials", "1", "--out", "a.json", words=["--out a.json", "holds records"])
+        self.refused("merge", path, "--out", path, words=["exists already"])
+        self.assertEqual(path.read_bytes(), before)
+
+    def test_no_input_is_overwritten(self):
+        self.well("tune", *SETTING, "--trials", "1", "--out", "mine.json")
+        before = (self.folder / "mine.json").read_bytes()
+        for name in ("mine.json", "./mine.json", self.folder / "mine.json"):
+            self.refused("tune", *SETTING, "--strategy", "mine.json", "--trials", "1", "--out", name, words=["--out", "lost"])
+            self.refused("plan", *SETTING, "--strategy", "mine.json", "-o", name, words=["--out", "lost"])
+        self.refused("plan", *SETTING, "--strategy", "managed", "-o", "same.json", "--graph", "./same.json", words=["--graph"])
+        self.assertEqual((self.folder / "mine.json").read_bytes(), before)
+        self.assertFalse((self.folder / "same.json").exists())
+
+    def test_a_full_disk_leaves_no_half_file(self):
+        self.well("plan", *SETTING, "--strategy", "managed", "-o", "plan.json")
+        before = (self.folder / "plan.json").read_bytes()
+        self.records("a.jsonl")
+        for command in ("plan --network vgg16 --backend sim:h200 --strategy managed -o plan.json",
+                        "plan --network vgg16 --backend sim:h200 --strategy managed -o new.json",
+                        "merge a.jsonl --out merged.jsonl"):
+            done = self.shell(f'trap "" XFSZ; ulimit -f 1; "$U" {command}')
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("cannot write: File too large", done.stderr)
+        self.assertEqual((self.folder / "plan.json").read_bytes(), before)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.jsonl", "plan.json"])
+
+    def test_links_and_modes_stay(self):
+        (self.folder / "real.json").write_text("old", encoding="utf-8")
+        (self.folder / "real.json").chmod(0o600)
+        (self.folder / "link.json").symlink_to("real.json")
+        self.well("plan", *SETTING, "--strategy", "managed", "-o", "link.json")
+        self.assertTrue((self.folder / "link.json").is_symlink())
+        self.assertEqual((self.folder / "real.json").stat().st_mode & 0o777, 0o600)
+        self.assertEqual(json.loads((self.folder / "real.json").read_text(encoding="utf-8"))["kind"], "plan")
+
+    def test_records_go_into_a_file_of_their_own(self):
+        self.refused(*RUN, "device", "--out", "-", words=["-: records go into a file"])
+        self.refused("sweep", self.spec(), "--out", "-", words=["-: records go into a file"])
+        self.refused("merge", self.records("a.jsonl"), "--out", "-", words=["records go into a file"])
+        for streams, word in (("> b.jsonl", "standard output"), ("2> b.jsonl", "standard error")):
+            done = self.shell(f'"$U" {" ".join(RUN)} device --out b.jsonl {streams}; code=$?; cat b.jsonl >&2; exit $code')
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(word, done.stderr)
+            self.assertNotIn('"kind"', done.stderr)
+
+
+class Streams(FilesTest):
+    def test_closed_streams_do_not_become_the_record_file(self):
+        spec = self.spec()
+        self.well("sweep", spec, "--out", "whole.jsonl")
+        for number, closed in enumerate(("<&- 2>&-", "<&- >&-", "<&- >&- 2>&-", ">&-", "2>&-")):
+            out = f"{number}.jsonl"
+            self.shell(f'"$U" sweep {spec} --out {out} {closed}')
+            self.assertEqual(entries(self.folder / out)[1], entries(self.folder / "whole.jsonl")[1], closed)
+        self.assertEqual(self.shell('"$U" run --network x --strategy device --backend sim:h200 2>&-').returncode, 2)
+
+    def test_a_closed_standard_output_is_told_with_its_reason(self):
+        done = self.shell('"$U" --version >&-')
+        self.assertEqual((done.returncode, done.stderr), (1, "umbench: cannot write standard output: Bad file descriptor\n"))
+        done = self.shell('"$U" list > /dev/full')
+        self.assertEqual((done.returncode, done.stderr), (1, "umbench: cannot write standard output: No space left on device\n"))
+
+    def test_a_full_disk_under_the_log_stops_nothing(self):
+        done = self.shell(f'"$U" sweep {self.spec()} 2> /dev/full')
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(len(entries(self.folder / "study.jsonl")[1]), CELLS)
+        self.assertEqual(self.shell('"$U" run --network x --strategy device --backend sim:h200 2> /dev/full').returncode, 2)
+
+    def test_a_reader_who_leaves_ends_it_without_a_word(self):
+        for command in ("list", f"{' '.join(RUN)} device", f"sweep {self.spec()} --no-skip --out $RANDOM$RANDOM.jsonl"):
+            done = self.shell(f'"$U" {command} 2> said | true; code=${{PIPESTATUS[0]}}; grep -v "^\\[" said >&2; exit $code')
+            self.assertIn(done.returncode, (0, 141), done.stderr)
+            self.assertEqual(done.stderr, "")
+        done = self.shell(f'trap "" PIPE; (sleep 0.2; "$U" list; echo $? > code) | true; cat code')
+        self.assertEqual((done.stdout, done.stderr), ("141\n", ""))
+
+    def test_records_through_a_pipe_end_with_its_reader(self):
+        done = self.shell(f'"$U" sweep {self.spec()} --jobs 1 --out /dev/stdout 2> said | head -n 1; '
+                          'code=${PIPESTATUS[0]}; tail -n 1 said; exit $code')
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("cannot add a record: Broken pipe", done.stdout)
+
+    def test_a_pipe_that_nobody_reads_is_refused(self):
+        os.mkfifo(self.folder / "pipe.jsonl")
+        self.refused(*RUN, "device", "--out", "pipe.jsonl", words=["pipe.jsonl", "nobody reads"])
+        self.refused("sweep", self.spec(), "--out", "pipe.jsonl", words=["pipe.jsonl", "nobody reads"])
+
+    def test_a_pipe_whose_reader_sleeps_can_be_interrupted(self):
+        path = self.folder / "pipe.jsonl"
+        os.mkfifo(path)
+        for end in (os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_WRONLY | os.O_NONBLOCK)):
+            self.addCleanup(os.close, end)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(end, b" " * 4096)
+        sweep = subprocess.Popen(self.command("sweep", self.spec(), "--out", "pipe.jsonl"), cwd=self.folder,
+                                 stderr=subprocess.DEVNULL)
+        self.addCleanup(sweep.kill)
+        self.wait_until(lambda: self.has_open(sweep.pid, path))
+        sweep.send_signal(signal.SIGINT)
+        self.assertIn(sweep.wait(timeout=PATIENCE_S), (1, 130))
+
+    @staticmethod
+    def has_open(pid, path):
+        links = pathlib.Path(f"/proc/{pid}/fd").iterdir()
+        return any(link.exists() and link.samefile(path) for link in links)
+
+
+class Others(FilesTest):
+    """Signals, and other processes at the same file."""
+
+    def test_ignored_signals_stay_ignored(self):
+        spec = self.spec()
+        for number in (signal.SIGHUP, signal.SIGINT):
+            out = f"{number.name}.jsonl"
+            sweep = subprocess.Popen(self.command("sweep", spec, "--out", out), cwd=self.folder, stderr=subprocess.DEVNULL,
+                                     stdout=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(number, signal.SIG_IGN))
+            self.addCleanup(sweep.kill)
+            self.wait_until((self.folder / out).exists)
+            sweep.send_signal(number)
+            self.assertEqual(sweep.wait(timeout=PATIENCE_S), 0)
+            self.assertEqual(len(entries(self.folder / out)[1]), CELLS)
+
+    def test_ignored_children_are_seen_all_the_same(self):
+        done = self.umbench(*RUN, "device", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_runs_into_one_file_wait_for_each_other_and_not_for_cells(self):
+        hang = dict(os.environ, UMBENCH_TEST_CELL="hang:managed/")
+        slow = subprocess.Popen(self.command(*RUN, "managed", "--out", "a.jsonl"), cwd=self.folder, env=hang,
+                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        self.addCleanup(slow.stderr.close)
+        self.addCleanup(slow.kill)
+        self.wait_until((self.folder / "a.jsonl").exists)
+        many = [threading.Thread(target=self.well, args=(*RUN, "device", "--iterations", str(n + 1), "--out", "a.jsonl"))
+                for n in range(12)]
+        for thread in many:
+            thread.start()
+        for thread in many:
+            thread.join()
+        self.assertIsNone(slow.poll())
+        slow.kill()
+        slow.wait()
+        environments, records = entries(self.folder / "a.jsonl")
+        self.assertEqual((len(environments), len(records)), (1, 12))
+        self.assertEqual({record["iterations"] for record in records}, set(range(1, 13)))
+
+    def test_a_file_that_is_removed_meanwhile_is_missed(self):
+        spec = self.spec()
+        sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--jobs", "1"), cwd=self.folder, text=True,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(sweep.kill)
+        path = self.folder / "a.jsonl"
+        self.wait_until(lambda: path.exists() and path.read_text(encoding="utf-8").count("\n") > 1)
+        path.unlink()
+        _, said = sweep.communicate(timeout=PATIENCE_S)
+        self.assertEqual(sweep.returncode, 1)
+        self.assertIn("a.jsonl: was removed or replaced", said.splitlines()[-1])
+
+
+class Commands(FilesTest):
+    def test_the_command_that_goes_on_can_be_pasted(self):
+        for name in ("it's a.json", "a`b.json", "a b!.json", "$HOME.json", "-x.json"):
+            spec = self.write(name, json.loads(self.spec().read_text(encoding="utf-8")))
+            given = f"./{name}"
+            environment = dict(os.environ, UMBENCH_TEST_CELL="hang:")
+            sweep = subprocess.Popen(self.command("sweep", given, "--out", f"./{name}l"), cwd=self.folder, env=environment,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(sweep.kill)
+            self.wait_until((self.folder / f"{name}l").exists)
+            sweep.send_signal(signal.SIGINT)
+            _, said = sweep.communicate(timeout=PATIENCE_S)
+            command = said.splitlines()[-1].split("go on with: ")[1]
+            words = self.shell(f"printf '%s\\n' {command}").stdout.splitlines()
+            self.assertEqual(words, ["umbench", "sweep", given, "--out", f"./{name}l", "--resume"])
+            spec.unlink()
+
+
+if __name__ == "__main__":
+    unittest.main()

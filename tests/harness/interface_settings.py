@@ -1,0 +1,219 @@
+"""What is compared is alike: figures of machines, rules of strategies, actions of plans. And figures, options and
+sizes that cannot be are refused by name."""
+
+import json
+import os
+import resource
+import unittest
+
+from interface import CELLS, ROOT, InterfaceTest, entries
+
+RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy"]
+SETTING = ["--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--ratio", "1.5"]
+
+
+class SettingsTest(InterfaceTest):
+    def machine(self, folder="machines", **changes):
+        """A folder with the machine `mine`; changes of the driver's figures are given as uvm={...}."""
+        (self.folder / folder).mkdir(exist_ok=True)
+        plain = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8"))
+        plain["uvm"].update(changes.pop("uvm", {}))
+        self.write(f"{folder}/mine.json", plain | {"name": "mine"} | changes)
+        return folder
+
+    def rules(self, name="mine.json", **changes):
+        rule = {"name": "fetch", "prefetch": {"operands": "inputs", "ahead_operators": 1}}
+        return self.write(name, {"schema": 1, "kind": "hints", "name": "mine", "summary": "s", "rules": [rule], **changes})
+
+
+class Figures(SettingsTest):
+    GRIDS = [{"network": "alexnet", "batch": 2, "strategy": ["device", "managed"], "ratio": 1, "backend": "sim:mine"}]
+
+    def test_cells_of_other_figures_are_not_mixed(self):
+        spec = self.spec(grids=self.GRIDS)
+        mine, slow = self.machine(), self.machine("slow", fp32_flops_per_s=10**12)
+        words = ["sim:mine", "other figures"]
+        self.well("sweep", spec, "--machines", mine, "--shard", "1/2", "--out", "1.jsonl")
+        before = (self.folder / "1.jsonl").read_bytes()
+        self.refused("sweep", spec, "--machines", slow, "--out", "1.jsonl", "--resume", words=["1.jsonl", *words])
+        self.refused("run", *SETTING[:-4], "--backend", "sim:mine", "--strategy", "managed", "--machines", slow, "--out", "1.jsonl",
+                     words=["1.jsonl", *words])
+        self.assertEqual((self.folder / "1.jsonl").read_bytes(), before)
+        self.well("sweep", spec, "--machines", slow, "--shard", "2/2", "--out", "2.jsonl")
+        self.refused("merge", "1.jsonl", "2.jsonl", "--out", "m.jsonl", words=words)
+        self.well("sweep", spec, "--machines", mine, "--out", "1.jsonl", "--resume")
+
+    def test_what_does_not_change_a_result_does_not_matter(self):
+        spec = self.spec(grids=self.GRIDS)
+        self.well("sweep", spec, "--machines", self.machine())
+        self.well("sweep", spec, "--machines", self.machine("other", source="elsewhere"), "--resume")
+
+    def test_files_of_before_there_were_digests_go_on(self):
+        spec = self.spec(grids=self.GRIDS)
+        self.well("sweep", spec, "--machines", self.machine())
+        path = self.folder / "study.jsonl"
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        old = [{name: value for name, value in line.items() if name != "figures_digest"} for line in lines]
+        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in old), encoding="utf-8")
+        done = self.umbench("sweep", spec, "--machines", "machines", "--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 of 2 cells are in study.jsonl already", done.stderr)
+
+
+class Rules(SettingsTest):
+    def key(self, name, out="a.jsonl"):
+        self.well(*RUN, name, "--out", out)
+        return entries(self.folder / out)[1][-1]["key"]
+
+    def test_a_summary_does_not_change_the_key_and_rules_do(self):
+        plain = self.key(self.rules())
+        self.assertEqual(self.key(self.rules("worded.json", summary="in other words")), plain)
+        rule = {"name": "fetch", "prefetch": {"operands": "inputs", "ahead_operators": 2}}
+        self.assertNotEqual(self.key(self.rules("other.json", rules=[rule])), plain)
+
+    def test_other_rules_under_one_name_are_not_mixed(self):
+        self.well(*RUN, "managed_prefetch", "--out", "a.jsonl")
+        path = self.folder / "a.jsonl"
+        environment, record = path.read_text(encoding="utf-8").splitlines()
+        changed = json.loads(record)
+        changed["rules"]["rules"][0]["prefetch"]["ahead_operators"] = 7
+        path.write_text(environment + "\n" + json.dumps(changed) + "\n", encoding="utf-8")
+        self.refused(*RUN, "managed_prefetch", "--out", "a.jsonl", words=["managed_prefetch", "other rules"])
+
+    def test_too_many_rules(self):
+        rules = [{"name": f"r{n}", "advise": "read_mostly"} for n in range(100_000)]
+        self.refused(*RUN, self.rules(rules=rules), words=["mine.json", "1000 rules"])
+
+
+class Plans(SettingsTest):
+    def plan(self, name="plan.json", strategy="managed", **changes):
+        self.well("plan", *SETTING, "--strategy", strategy, "-o", name)
+        path = self.folder / name
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+        return path
+
+    def test_a_ratio_that_is_not_the_budgets_is_refused(self):
+        run = ["run", "--backend", "sim:h200", "--plan"]
+        for changes in ({"ratio": 0.5}, {"ratio": 3.0}, {"budget_bytes": 121069}, {"budget_bytes": 2**40},
+                        {"footprint_bytes": 1}, {"footprint_bytes": 2**40}):
+            self.refused(*run, self.plan(**changes), words=["plan.json", "_bytes"])
+        self.well(*run, self.plan())
+
+    def test_plans_of_before_there_was_a_footprint_run(self):
+        path = self.plan()
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        del plan["footprint_bytes"]
+        self.well("run", "--backend", "sim:h200", "--plan", self.write("old.json", plan))
+        self.refused("run", "--backend", "sim:h200", "--plan", self.write("old.json", plan | {"ratio": 0.5}), words=["budget_bytes"])
+
+    def test_plans_of_other_actions_are_other_cells(self):
+        path = self.plan(strategy="managed_prefetch")
+        self.well("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        moves = [n for n, action in enumerate(plan["actions"]) if action["do"] == "prefetch"]
+        self.assertTrue(moves)
+        fewer = [action for n, action in enumerate(plan["actions"]) if n not in moves[-1:]]
+        other = self.write("other.json", plan | {"actions": fewer})
+        self.well("run", "--plan", other, "--backend", "sim:h200", "--out", "a.jsonl")
+        self.well("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
+        keys = [record["key"] for record in entries(self.folder / "a.jsonl")[1]]
+        self.assertEqual(keys[0], keys[-1])
+        self.assertEqual(len(set(keys)), 2)
+        self.assertRegex(keys[0], r"/plan:managed_prefetch#[0-9a-f]{6},")
+
+    def test_a_plan_is_no_strategy(self):
+        self.refused(*RUN, "plan:x", "--out", "a.jsonl", words=["plan:x", "--plan"])
+        self.refused(*RUN, "plan:a\nb", words=["plan:", "--plan"])
+        grids = [{"network": "alexnet", "strategy": "plan:x", "backend": "sim:h200"}]
+        self.refused("sweep", self.spec(grids=grids), words=["plan:x"])
+        self.assertFalse((self.folder / "a.jsonl").exists())
+
+    def test_no_more_memory_is_in_use_than_the_driver_lets_in(self):
+        for mode in ("simulated", "capped"):
+            self.well(*RUN, "managed", "--ratio", "2", "--mode", mode, "--out", "a.jsonl")
+            memory = entries(self.folder / "a.jsonl")[1][-1]["memory"]
+            self.assertLessEqual(memory["peak_device_bytes"], memory["budget_bytes"])
+            self.assertGreater(memory["peak_device_bytes"], memory["budget_bytes"] * 0.5)
+        shown = self.well("plan", *SETTING, "--strategy", "managed")
+        budget = next(line for line in shown.splitlines() if "budget" in line).split("budget ")[1]
+        self.assertIn(f"peak       {budget} of device memory in use", shown)
+
+    def test_planning_has_a_deadline(self):
+        done = self.umbench("plan", "--network", "resnet152", "--batch", "512", "--strategy", "deepum", "--ratio", "2",
+                            "--backend", "sim:h200", "--deadline", "1")
+        self.assertEqual((done.returncode, done.stderr), (2, "umbench: planning: takes more than 1 s of processor time, and is given up\n"))
+
+
+class Machines(SettingsTest):
+    def refused_figure(self, field, **changes):
+        self.refused("list", "machines", "--machines", self.machine(**changes), words=["mine.json", field])
+
+    def test_figures_that_cannot_be(self):
+        self.refused_figure("multiprocessors", multiprocessors=4611686018427387904)
+        for field in ("launch_ns", "copy_ns"):
+            self.refused_figure(field, **{field: 2**50})
+        for field in ("interrupt_ns", "batch_ns", "fault_ns", "evict_ns", "page_fault_ns", "populate_ns", "discard_block_ns"):
+            for value in (2**61, 10**17, 2**50, 10**10):
+                self.refused_figure(f"uvm.{field}", uvm={field: value})
+        self.refused_figure("uvm.remote_read_bytes_per_s", uvm={"remote_read_bytes_per_s": 10**13})
+        self.refused_figure("uvm.remote_write_bytes_per_s", uvm={"remote_write_bytes_per_s": 10**13})
+        self.refused_figure("link_both_bytes_per_s", link_both_bytes_per_s=10**9)
+        self.refused_figure("link_both_bytes_per_s", link_both_bytes_per_s=10**12)
+
+    def test_slow_ones_give_times_that_are_times(self):
+        folder = self.machine(uvm={field: 10**9 for field in ("interrupt_ns", "batch_ns", "fault_ns", "evict_ns", "host_populate_ns")})
+        done = self.umbench(*RUN[:-3], "--backend", "sim:mine", "--machines", folder, "--strategy", "managed", "--ratio", "2",
+                            "--out", "a.jsonl")
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        record = entries(self.folder / "a.jsonl")[1][0]
+        self.assertIn(record["outcome"], ("ok", "unsupported"), record["reason"])
+        if record["outcome"] == "ok":
+            self.assertGreater(record["samples_ns"][-1], 10**9)
+
+
+class Options(SettingsTest):
+    def test_what_means_nothing_is_refused(self):
+        self.refused(*RUN, "device", "--insize", "224", "--set", "insize=448", words=["--insize"])
+        self.refused(*RUN, "device", "--times-only", words=["--times-only", "sim:h200"])
+        self.refused("sweep", self.spec(), "--times-only", words=["--times-only"])
+        for command in (["tune", *SETTING], ["ablate", *SETTING], [*RUN, "device"], ["plan", *SETTING, "--strategy", "device"]):
+            self.refused(*command, "--like", "nope", words=["--like"])
+
+    def test_more_jobs_than_the_system_lends(self):
+        done = self.umbench("sweep", self.spec(), "--jobs", "1024",
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no more than", done.stderr)
+        self.assertEqual(len(entries(self.folder / "study.jsonl")[1]), CELLS)
+
+
+class Trials(SettingsTest):
+    KILLED = {"UMBENCH_TEST_CELL": "kill:tuned"}
+
+    def test_tune_tells_what_crashed(self):
+        done = self.umbench("tune", *SETTING, "--trials", "40", env=self.KILLED)
+        crashed = [record for record in entries(self.folder / "tuned.jsonl")[1] if record["outcome"] == "crashed"]
+        self.assertTrue(crashed)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{len(crashed)} of ", done.stderr.splitlines()[-1])
+        self.assertIn("trials failed, such as ", done.stderr.splitlines()[-1])
+        self.assertTrue((self.folder / "tuned.json").exists())
+
+    def test_ablate_tells_what_crashed(self):
+        for killed in ("kill:", "kill:read_mostly"):
+            done = self.umbench("ablate", *SETTING, "--out", f"{len(killed)}.jsonl", env={"UMBENCH_TEST_CELL": killed})
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("trials failed, such as ", done.stderr.splitlines()[-1])
+            self.assertIn("killed by SIGKILL", done.stderr.splitlines()[-1])
+
+
+class Deadlines(SettingsTest):
+    def test_a_simulated_cell_has_its_deadline_in_processor_time(self):
+        """Beside others that keep the processors busy, and slowed down itself, it gets as far as alone."""
+        spec = self.spec(grids=[{"network": "vgg16", "batch": 64, "strategy": "managed", "ratio": 2, "iterations": 5,
+                                 "deadline_s": 30, "backend": "sim:h200"}])
+        self.well("sweep", spec, preexec_fn=lambda: os.nice(19))
+
+
+if __name__ == "__main__":
+    unittest.main()
