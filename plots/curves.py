@@ -64,7 +64,7 @@ def _draw(axis, panel, look):
     axis.set_xlabel(X_LABEL)
     axis.set_ylabel(Y_LABEL[panel.unit])
     across = axis.get_figure().get_figwidth() / axis.get_subplotspec().get_gridspec().ncols
-    title = "\n".join(wrapped(line, int(13.0 * across)) for line in panel.title.split("\n"))
+    title = "\n".join(wrapped(line, int(12.3 * across)) for line in panel.title.split("\n"))
     axis.set_title(title, loc="left", pad=26 if panel.growing else 6)
     if panel.growing:
         _sizes(axis, panel, across)

@@ -13,17 +13,17 @@ from table import cell_text
 
 STYLE = """
 :root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 68rem; margin: 2rem auto;
+body { overflow-wrap: anywhere; font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; max-width: 68rem; margin: 2rem auto;
        padding: 0 1rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 h3 { font-size: 1rem; margin-bottom: .3rem; }
 .verdict { background: #f2f6fa; border-left: 4px solid #0072b2; padding: .6rem 1.2rem; }
 .kind { font-size: .8rem; font-weight: 600; padding: .1rem .5rem; border-radius: .6rem; color: #fff; }
 .measured { background: #006b4f; } .simulated { background: #7a4b00; }
-img { max-width: 100%; height: auto; } figure { margin: 1rem 0; overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .6rem; border-bottom: 1px solid #ddd;
+img { width: 100%; max-width: 900px; min-width: 50rem; height: auto; } figure { margin: 1rem 0; overflow-x: auto; }
+table { overflow-wrap: normal; border-collapse: collapse; font-size: .9rem; } td, th { padding: .2rem .6rem; border-bottom: 1px solid #ddd;
        text-align: right; } td:first-child, th:first-child { text-align: left; }
-nav { columns: 2; font-size: .9rem; } section:target > h2 { background: #fff6d6; }
+nav { font-size: .9rem; } nav ol { columns: 16rem; } section:target > h2 { background: #fff6d6; }
 .wide { overflow-x: auto; } .small { color: #555; font-size: .85rem; } dt { font-weight: 600; } dd { margin: 0 0 .3rem 1rem; }
 """
 

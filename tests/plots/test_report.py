@@ -215,3 +215,125 @@ def test_a_browser_without_a_network_shows_it(report, tmp_path):
     blank.write_text(re.sub(r"base64,[^']*", "base64,", text), encoding="utf-8")
     heights = sum(matplotlib.image.imread(folder / f"{name}.png").shape[0] for name in FIGURES)
     assert rows_in_colour(whole) - rows_in_colour(blank) > 0.2 * heights
+
+
+# --- what a reader sees ---
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A headless browser that can be asked; opened once."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (Debian: python3-selenium)")
+    driver = shutil.which("chromedriver")
+    if browser() is None or driver is None:
+        pytest.skip("no browser to drive is installed (Debian: chromium chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser()
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--proxy-server=127.0.0.1:9"):
+        options.add_argument(flag)
+    opened = webdriver.Chrome(service=webdriver.ChromeService(driver) if hasattr(webdriver, "ChromeService")
+                              else __import__("selenium.webdriver.chrome.service", fromlist=["Service"]).Service(driver), options=options)
+    yield opened
+    opened.quit()
+
+
+BOXES = """
+const box = node => { const r = node.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+const texts = [...document.querySelectorAll('h1,h2,h3,p,li,td,th,dt,dd,a,figcaption,span')].filter(n => n.textContent.trim());
+return {wide: document.documentElement.scrollWidth, inner: document.documentElement.clientWidth,
+        sections: [...document.querySelectorAll('section')].map(box), images: [...document.images].map(i => [i.clientWidth, i.naturalWidth]),
+        blocks: [...document.querySelectorAll('section > *, nav, h1')].map(box),
+        sizes: texts.map(n => [parseFloat(getComputedStyle(n).fontSize), n.textContent.slice(0, 40)]),
+        links: [...document.querySelectorAll('nav a')].map(a => !!document.querySelector(a.getAttribute('href')))};
+"""
+
+
+@pytest.fixture(params=[1200, 500])
+def seen(request, chromium, report):
+    chromium.set_window_size(request.param, 900)
+    chromium.get((report[0] / "index.html").as_uri())
+    return chromium.execute_script(BOXES)
+
+
+def test_nothing_is_wider_than_the_window(seen):
+    assert seen["wide"] <= seen["inner"]
+
+
+def test_boxes_follow_each_other(seen):
+    assert len(seen["sections"]) >= 8
+    for boxes in (seen["sections"], seen["blocks"]):
+        for (_, _, _, bottom), (_, top, _, _) in zip(boxes, boxes[1:]):
+            assert top >= bottom - 1
+    assert all(left >= 0 and right <= seen["inner"] + 1 and bottom > top for left, top, right, bottom in seen["blocks"])
+
+
+def test_text_can_be_read(seen):
+    assert min(seen["sizes"])[0] >= 11, min(seen["sizes"])
+    assert seen["images"] and all(natural > 0 for _, natural in seen["images"])
+    assert all(9 / 72 * 100 * shown / 900 >= 10.5 for shown, natural in seen["images"] if natural == 1350), "text of the figures"
+
+
+def test_the_contents_lead_to_every_part(seen):
+    assert len(seen["links"]) == len(seen["sections"]) and all(seen["links"])
+
+
+# --- what the page says ---
+
+def page_of(script, tmp_path, records):
+    done = script("report.py", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    return (tmp_path / "out/index.html").read_text(encoding="utf-8")
+
+
+def test_the_best_strategy_of_each_ratio_comes_first(report):
+    _, text = report
+    best = text.index("<section id='best'>")
+    assert best < text.index("<section id='slowdown'>")
+    rows = re.findall(r"<tr><td>([\d.]+)</td><td><b>(\S+) ([\d.]+)x", text[best:text.index("<section id='slowdown'>")])
+    assert ("3", "managed_prefetch", "3.97") in rows and ("0.5", "device", "1.00") in rows
+
+
+def test_growth_is_recognised(script, tmp_path):
+    cells = [synthetic.record("alexnet", strategy, batch / 128, batch=batch, key=f"alexnet/b{batch}/{strategy}/whole/sim:h200")
+             for strategy in ("managed", "managed_prefetch") for batch in (64, 128, 256)]
+    text = page_of(script, tmp_path, cells)
+    assert "Slowdown as the work grows" in text and "Slowdown by ratio" not in text
+    assert "nothing can be called slow or fast" not in text, "no verdict of one point each"
+    assert re.search(r"<tr><td>256</td><td>2</td><td><b>managed_prefetch ", text)
+
+
+def test_no_figure_stands_twice(report):
+    _, text = report
+    sources = Page(text).sources
+    assert len(set(sources)) == len(sources) and "heat" not in text
+
+
+def test_thirty_bars_can_be_read(script, tmp_path):
+    names = [f"strategy_{number:02}" for number in range(30)]
+    page_of(script, tmp_path, [synthetic.record(strategy=name, ratio=ratio) for name in [*names, "device"] for ratio in (0.5, 1.5)])
+    text = (tmp_path / "out/time.svg").read_text(encoding="utf-8")
+    height = float(re.search(r'<svg[^>]* height="([\d.]+)pt"', text)[1])
+    assert all(f">{name}<" in text for name in names) and height / 30 > 10, "points a bar"
+
+
+def test_panels_without_anything_are_left_out(script, tmp_path):
+    none = {"first": counters(0, 0), "last": counters(0, 0)}
+    text = page_of(script, tmp_path, [synthetic.record(strategy="device", ratio=ratio, counters=none) for ratio in (0.5, 1.0)])
+    assert "Nothing crossed the link" in text and not (tmp_path / "out/traffic.png").exists()
+
+
+def test_what_managed_memory_moves_is_in_the_timeline(script, tmp_path):
+    last = synthetic.counted(fault_to_device_bytes=3 * 2**30, driver_evict_bytes=2**30)
+    cell = synthetic.record(timeline=synthetic.timeline(), counters={"first": last, "last": last})
+    page_of(script, tmp_path, [cell])
+    text = (tmp_path / "out/timeline_1.svg").read_text(encoding="utf-8")
+    assert "3 GiB by faults, while operators run" in text and "1 GiB evicted by the driver" in text
+
+
+def test_median_quartiles_and_number_are_there(script, tmp_path):
+    cells = [synthetic.record(strategy="device", ratio=0.9, backend="cuda:0", time_ns=10**8),
+             synthetic.record(ratio=1.5, backend="cuda:0", samples_ns=[10**9, 2 * 10**8, 3 * 10**8, 2 * 10**8, 3 * 10**8])]
+    text = page_of(script, tmp_path, cells)
+    assert "2.5x ±0.5" in text and "n = 4" in text
+    with (tmp_path / "out/slowdown.csv").open(encoding="utf-8") if (tmp_path / "out/slowdown.csv").exists() else (
+            tmp_path / "out/time.csv").open(encoding="utf-8") as file:
+        assert file.readline()
