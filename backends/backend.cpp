@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 namespace um {
@@ -19,13 +20,25 @@ std::vector<op_cost> backend::measure(const graph& g, std::span<const compute> w
   return costs;
 }
 
+namespace {
+
+// Parts of as many images cost the same, but that the first writes what others add to.
+compute alike(compute c) {
+  if (is_all(c.part.batch)) return c;
+  const std::int64_t first = c.part.batch.begin == 0 ? 0 : 1;
+  c.part.batch = {first, first + c.part.batch.size()};
+  return c;
+}
+
+}  // namespace
+
 slice_costs costs_of_slices(backend& by, const graph& g) {
-  std::vector<std::vector<std::pair<compute, op_cost>>> known(g.ops.size());
-  return [&by, &g, known](const compute& c) mutable {
-    std::vector<std::pair<compute, op_cost>>& of_one = known.at(c.what);
-    const auto found = std::ranges::find(of_one, c, &std::pair<compute, op_cost>::first);
+  using known_costs = std::vector<std::vector<std::pair<compute, op_cost>>>;
+  return [&by, &g, known = std::make_shared<known_costs>(g.ops.size())](const compute& c) {
+    auto& of_one = known->at(c.what);
+    const auto found = std::ranges::find(of_one, alike(c), &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
-    return of_one.emplace_back(c, by.measure(g, {&c, 1}).front()).second;
+    return of_one.emplace_back(alike(c), by.measure(g, {&c, 1}).front()).second;
   };
 }
 

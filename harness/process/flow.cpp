@@ -135,7 +135,7 @@ prepared_cell prepare(const cell& work, record& r) {
   r.borrowed = p.figures.borrowed;
   r.calibrated = !r.simulated || all_measured(p.on);
   p.costs = p.runs_on->measure(p.network);
-  if (work.where.simulated) p.slices = costs_of_slices(*p.runs_on, p.network);
+  p.slices = costs_of_slices(*p.runs_on, p.network);
   r.compute = total_time(p.costs);
   note_engines(r, p.network, p.costs);
 

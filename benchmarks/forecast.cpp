@@ -1,0 +1,42 @@
+// How fast a forecast is: searches ask for thousands of them.
+#include "schedule/forecast.hpp"
+
+#include <benchmark/benchmark.h>
+
+#include <limits>
+
+#include "harness/json/machines.hpp"
+#include "networks/catalogue.hpp"
+#include "schedule/orders.hpp"
+#include "simulator/roofline.hpp"
+
+namespace um {
+namespace {
+
+// One set of decisions, every fourth activation swapped and every fourth computed again: from decisions to
+// time and peak.
+void forecast(benchmark::State& state, const network_spec& spec) {
+  const graph g = build(spec);
+  const machine on = machine_named(load_machines(std::nullopt), "h200");
+  const profile costs = estimate(g, on);
+  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  std::vector<decision> decisions(gaps.size());
+  for (std::size_t i = 0; i < gaps.size(); i += 4) {
+    decisions[i] = {choice::swap, gaps[i].last, gaps[i].next - 1};
+    if (i + 2 < gaps.size() && gaps[i + 2].again) decisions[i + 2] = {choice::again, 0, gaps[i + 2].next};
+  }
+  forecaster costs_of(p, uses);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        costs_of.of(events_of(g, uses, gaps, decisions), staged_tensors(uses, gaps, decisions)));
+  }
+}
+BENCHMARK_CAPTURE(forecast, vgg16, network_spec{.name = "vgg16", .batch = 256})
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(forecast, resnet152, network_spec{.name = "resnet152", .batch = 128})
+    ->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace um
