@@ -30,6 +30,18 @@ compute alike(compute c) {
   return c;
 }
 
+// What no engine computes, or not in the memory there is, costs an hour: planners leave it.
+op_cost measured(backend& by, const graph& g, const compute& c) {
+  const op_cost never_worth_it{3'600'000'000'000};
+  try {
+    return by.measure(g, {&c, 1}).front();
+  } catch (const unsupported&) {
+    return never_worth_it;
+  } catch (const out_of_memory&) {
+    return never_worth_it;
+  }
+}
+
 }  // namespace
 
 slice_costs costs_of_slices(backend& by, const graph& g) {
@@ -38,7 +50,7 @@ slice_costs costs_of_slices(backend& by, const graph& g) {
     auto& of_one = known->at(c.what);
     const auto found = std::ranges::find(of_one, alike(c), &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
-    return of_one.emplace_back(alike(c), by.measure(g, {&c, 1}).front()).second;
+    return of_one.emplace_back(alike(c), measured(by, g, c)).second;
   };
 }
 

@@ -83,7 +83,8 @@ class backend {
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
 };
 
-// For problem::cost_of_slice: asks the backend, once for each part. Refers to both arguments.
+// For problem::cost_of_slice: asks the backend, once for each size of a part. What no engine computes, or not in
+// the memory there is, costs an hour. Refers to both arguments.
 slice_costs costs_of_slices(backend& by, const graph& g);
 
 }  // namespace um

@@ -62,6 +62,33 @@ BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed, "managed")->Unit(benchmar
 BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed_prefetch, "managed_prefetch")
     ->Unit(benchmark::kMillisecond);
 
+// Of VGG-16 with every operator cut into 16 along the batch, what planners that cut ask for again and again.
+struct sliced_vgg16 {
+  graph network = build({.name = "vgg16", .batch = 256});
+  machine on = h200();
+  profile costs = open_simulator(on)->measure(network);
+  memory_plan plan;
+
+  sliced_vgg16() {
+    constexpr std::uint32_t parts = 16;
+    plan.home.assign(network.tensors.size(), residence::device);
+    for (op_id o = 0; o < network.ops.size(); ++o) {
+      const std::int64_t batch = domain_of(network, network.ops[o]).batch.end;
+      for (std::uint32_t k = 0; k < parts; ++k)
+        plan.actions.emplace_back(compute{o, batch_part(batch, k, parts)});
+    }
+  }
+  problem to_lower() const {
+    return {network, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}};
+  }
+};
+
+void lower_vgg16_in_16_slices(benchmark::State& state) {
+  const sliced_vgg16 sliced;
+  for (auto _ : state) benchmark::DoNotOptimize(lower(sliced.to_lower(), sliced.plan));
+}
+BENCHMARK(lower_vgg16_in_16_slices)->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace um
 

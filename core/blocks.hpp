@@ -1,7 +1,7 @@
 // Which lifetimes lie at fixed distances from each other.
 #pragma once
 
-#include "core/lifetimes.hpp"
+#include "core/lifetime_table.hpp"
 #include "core/pack.hpp"
 
 namespace um {

@@ -28,7 +28,7 @@ copies::copies(const graph& g, const memory_plan& plan, const std::vector<strip_
 }
 
 std::vector<std::uint32_t> copies::cells_in(tensor_id t, const region& r) const {
-  return numbers_of(strips_[t].cells, um::cells_in(strips_[t].cells, r));
+  return strips_[t].cells_of(r);
 }
 
 std::string copies::describe(tensor_id t, std::uint32_t cell) const {

@@ -23,6 +23,7 @@ constexpr std::array table = std::to_array<figure>({
     {"link_both_bytes_per_s", "bytes/s", measured, &machine::link_both_bytes_per_s, 1},
     {"launch_ns", "ns", measured, &machine::launch_ns, 0, longest},
     {"copy_ns", "ns", measured, &machine::copy_ns, 0, longest},
+    {"engine_row_bytes", "bytes", fitted, &machine::engine_row_bytes, 0, most_bytes, true},
     {"slice_ns", "ns", fitted, &machine::slice_ns, 0, longest, true},
     {"beside_copy_percent", "percent", fitted, &machine::beside_copy_percent, 0, 100, true},
     {"uvm.interrupt_ns", "ns", measured, &uvm_costs::interrupt_ns, 0, longest},
@@ -64,7 +65,8 @@ constexpr std::array table = std::to_array<figure>({
     {"uvm.sparse_granules", "", fitted, &uvm_costs::sparse_granules, 1, 32, true},
     {"uvm.unmap_run_granules", "", fitted, &uvm_costs::unmap_run_granules, 1, 32, true},
     {"uvm.chunk_again_percent", "percent", fitted, &uvm_costs::chunk_again_percent, 0, 100, true},
-    {"uvm.eviction_call_bytes", "bytes", fitted, &uvm_costs::eviction_call_bytes, 2097152, most_bytes, true},
+    {"uvm.eviction_call_bytes", "bytes", fitted, &uvm_costs::eviction_call_bytes, 0, most_bytes, true},
+    {"uvm.eviction_gives_way_ns", "ns", fitted, &uvm_costs::eviction_gives_way_ns, 0, 1'000'000'000, true},
     {"uvm.twin_copy_percent", "percent", fitted, &uvm_costs::twin_copy_percent, 1, 100, true},
 });
 

@@ -27,7 +27,7 @@ struct figure {
   member_of member;
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  // A file may lack it: then it is as in a default machine. What is fitted is then borrowed from the h200.
+  // A file may lack it: then it is as in a default machine, or the h200's if it is fitted.
   bool may_be_absent = false;
 };
 

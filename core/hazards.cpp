@@ -45,7 +45,8 @@ hazards::hazards(const std::vector<strip_layout>& strips) {
 void hazards::begin(std::int32_t step, lane where) {
   now_ = step;
   lane_ = where;
-  wait_ = nobody;
+  wait_ = joined_;
+  latest_[static_cast<std::size_t>(where)] = step;
 }
 
 void hazards::read(uses& u) {

@@ -34,6 +34,8 @@ class hazards {
   explicit hazards(const std::vector<strip_layout>& strips);
 
   void begin(std::int32_t step, lane where);
+  // Whatever begins from now on waits for all that began before.
+  void join() { joined_ = latest_; }
   void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
   void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
   void read_home(tensor_id t, const std::vector<std::uint32_t>& cells);
@@ -55,6 +57,7 @@ class hazards {
   std::vector<std::vector<std::vector<uses>>> here_;  // per tensor, strip, cell
   std::vector<std::vector<uses>> home_;               // per tensor, cell
   last_steps wait_ = nobody;
+  last_steps joined_ = nobody, latest_ = nobody;  // each lane's last step before the last join, and so far
   std::int32_t now_ = no_step;
   lane lane_ = lane::compute;
 };

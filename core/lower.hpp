@@ -8,39 +8,21 @@
 #include <vector>
 
 #include "core/hazards.hpp"
-#include "core/layout.hpp"
+#include "core/places.hpp"
 #include "core/trace.hpp"
+#include "core/verify.hpp"
 
 namespace um {
 
-// One operand of a compute: the region touched, and where it lies as a dense tensor of that region's shape.
-struct operand {
-  access what;
-  address at;
-};
+// How a step is issued from the second iteration on; the first, and those of which a timeline is asked for or
+// whose engines cannot be recorded, are issued by call.
+//   by_call      each call by itself
+//   as_operator  a compute: its kernels, recorded once, by one launch
+//   with_all     recorded with all other steps, by one launch for the iteration
+enum class launching : std::uint8_t { by_call, as_operator, with_all };
 
-// What a prefetch, discard or advice does to a range of the managed arena; for twinned tensors also where it
-// lies at home.
-struct movement {
-  range device;
-  byte_count pinned_offset = 0;
-};
-
-// Rows of `width` bytes, `height` of them in a slice and `depth` slices: one cudaMemcpy3DAsync. Pitches lie
-// between the starts of rows, slice strides, which are multiples of them, between those of slices.
-struct pitched_copy {
-  address from, to;
-  byte_count width = 0, height = 1, depth = 1;
-  byte_count from_pitch = 0, to_pitch = 0, from_slice = 0, to_slice = 0;
-};
-constexpr byte_count bytes_of(const pitched_copy& c) {
-  return c.width * c.height * c.depth;
-}
-// Of a region from where it lies in one dense tensor to where it lies in another of the same order; the bases
-// are those of the tensors.
-pitched_copy copy_of(const address& from_base, const tensor& from, const region& in_from,
-                     const address& to_base, const tensor& to, const region& in_to);
-
+// An action with everything that was decided about it: who executes it, on a machine or its model, decides
+// nothing.
 struct step {
   action what;
   lane where = lane::compute;
@@ -51,13 +33,15 @@ struct step {
   std::vector<operand> operands;       // compute: inputs, then outputs
   std::vector<pitched_copy> gathers;   // compute: made before it, of operands that lie dense nowhere
   std::vector<pitched_copy> scatters;  // compute: made after it
-  std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors, one call each
+  std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors
   std::vector<movement> moves;         // prefetch, evict, discard, advise of managed and twinned ones
   std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of
                             // a prefetch, or to discard after those of an evict
-  byte_count workspace_offset = 0;     // compute: in the device arena
-  byte_count workspace_bytes = 0;      // the operator's alone: what is gathered lies beside it
-  byte_count call_bytes = 0;           // managed: evict in calls of at most so much; 0: in one
+  byte_count workspace_offset = 0;  // compute: in the device arena
+  byte_count workspace_bytes = 0;   // the operator's alone: what is gathered lies beside it
+  launching launch = launching::by_call;
+  byte_count call_bytes = 0;     // managed: evict in calls of at most so much; 0: in one
+  nanoseconds gives_way_ns = 0;  // managed: before each of them, other lanes' calls go first for so long
   std::uint64_t pace_bytes_per_s = 0;  // twinned: at which the copies go; 0: not known
   byte_count resident_bytes = 0;       // device memory in use after this step, in list order
 };
@@ -78,9 +62,12 @@ struct execution_plan {
   footprint_terms terms;
 };
 
-// `how` places blocks in each arena. Throws std::invalid_argument for a plan that defect_of()
-// would refuse, infeasible if the device arena exceeds the budget, or if `under` is
-// pressure::plan and the managed memory in use ever exceeds what the budget leaves.
+// `how` places blocks in each arena. Throws infeasible if the device arena exceeds the budget, or if `under`
+// is pressure::plan and the managed memory in use ever exceeds what the budget leaves; std::invalid_argument
+// for a plan that was proven for another network, and for what verified() does not look at: movements of
+// managed memory that its blocks do not allow.
+execution_plan lower(const problem& p, const verified_plan& plan, packer how = packers::searched);
+// Proves it first: throws std::invalid_argument for a plan that defect_of() refuses.
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
 
 }  // namespace um

@@ -11,10 +11,6 @@
 
 namespace um {
 
-// As on an H200; what a machine's file says goes before.
-inline constexpr byte_count eviction_call_bytes = 8 * MiB;
-inline constexpr std::uint64_t twin_copy_percent = 92;
-
 // What the driver of managed memory takes for what it does, in nanoseconds unless the name says
 // otherwise. "Block": 2 MiB, the unit in which it allocates and evicts; "granule": 64 KiB, the unit
 // in which it brings in what a fault asks for. Each comment ends with the measurement that yields
@@ -107,7 +103,7 @@ struct uvm_costs {
   // both ways at once, two threads: (time in + time out alone - time out) / time in.
   std::uint64_t prefetch_to_host_beside_percent = 100;
   // Speed that prefetches to the host keep while a kernel faults data in, and that faults keep beside them,
-  // in percent: they wait for the same locks. Prefetch of 512 MiB to the host in calls of eviction_call_bytes
+  // in percent: they wait for the same locks. Prefetch of 512 MiB to the host in calls of 8 MiB
   // and a read of 512 MiB of mapped data, alone and at once: (alone - beside + together) / together, where
   // `together` is the time of what ends first.
   std::uint64_t prefetch_to_host_beside_faults_percent = 100, faults_beside_prefetch_percent = 100;
@@ -128,25 +124,29 @@ struct uvm_costs {
   // 0: never, which is the driver's default where the link is PCIe.
   std::uint64_t access_counter_threshold = 0;
 
-  // --- fitted on an H200: no measurement of umbench calibrate yields them (docs/simulator.md, docs/hints.md)
-  // ---
+  // --- fitted on an H200: no measurement of umbench calibrate yields them (docs/simulator.md,
+  // docs/hints.md). A file that lacks one borrows it from that of the h200. The values here leave out what
+  // they stand for ---
 
   // Faults that a page gets where each is asked for by a thread of its own: CUPTI counts 114 to 128 pages a
   // batch.
-  std::uint64_t faults_of_page = 2;
+  std::uint64_t faults_of_page = 1;
   // Granules of a block that come by a fault of their own where a page of every granule is asked for; the
   // others come along with them. CUPTI counts half of the granules and one or two more.
-  std::uint64_t sparse_granules = 17;
+  std::uint64_t sparse_granules = 32;
   // Granules of a run of pages that faults in no order take from the CPU's mapping: about eight runs a block.
-  std::uint64_t unmap_run_granules = 4;
+  std::uint64_t unmap_run_granules = 32;
   // Of chunk_ns, what a block pays whose data has left the device but whose chunk has not.
   std::uint64_t chunk_again_percent = 100;
-  // Plans evict managed memory in calls of at most so much: other calls wait for the end of one
-  // (docs/cuda.md).
-  byte_count eviction_call_bytes = um::eviction_call_bytes;
+  // Plans evict managed memory in calls of at most so much, since other calls wait for the end of one
+  // (docs/cuda.md); 0: in one.
+  byte_count eviction_call_bytes = 0;
+  // And before each call those of other lanes go first, for so long at most: as long as launches of a stream
+  // that takes no more were seen to wait.
+  nanoseconds eviction_gives_way_ns = 0;
   // Of what a kernel reaches over the link, what copies between managed memory and its pinned twin ask for: a
   // copy that fills the link holds up the discards beside it.
-  std::uint64_t twin_copy_percent = um::twin_copy_percent;
+  std::uint64_t twin_copy_percent = 100;
 };
 
 struct machine {
@@ -172,11 +172,14 @@ struct machine {
   nanoseconds launch_ns = 0;  // one kernel
   nanoseconds copy_ns = 0;    // fixed cost of one asynchronous copy
 
-  // What the simulator leaves out. With these, plans for VGG-16, batch 256, fp32, on an H200, of 404 to 1376
-  // slices and 5 to 15 GB of copies, come out within 4 % of what they took (docs/hints.md).
-  nanoseconds slice_ns = 20'000;  // of a slice, beyond a launch; each part that a twin copies pays it too
-  std::uint64_t beside_copy_percent =
-      3;  // of the time of twins' copies, what it adds to the operators beside them
+  // Fitted on an H200, as those of the driver are. Copies of several rows below so many bytes are made by a
+  // kernel: an engine takes each row by itself.
+  byte_count engine_row_bytes = 0;
+  // What the simulator leaves out. With 20 us and 3 %, plans for VGG-16, batch 256, fp32, on an H200, of 404
+  // to 1376 slices and 5 to 15 GB of copies, come out within 4 % of what they took (docs/hints.md).
+  nanoseconds slice_ns = 0;  // of a slice, beyond a launch; each part that a twin copies pays it too
+  // Of the time of twins' copies, what it adds to the operators beside them.
+  std::uint64_t beside_copy_percent = 0;
 
   uvm_costs uvm;
 };

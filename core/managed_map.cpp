@@ -96,4 +96,20 @@ std::vector<range> managed_map::owned_of(tensor_id t, const range& whole, std::u
   return left;
 }
 
+void managed_map::refuse_early(tensor_id t, std::uint32_t now) const {
+  if (table_.of_tensor[t].empty()) {
+    throw std::invalid_argument("tensor " + g_.tensors[t].name + " is twinned, but nothing touches it");
+  }
+  const lifetime& mine = lifetime_of(t);
+  if (now >= mine.begin) return;
+  for (const std::uint32_t k : takers_[t]) {
+    const lifetime& other = table_.all[k];
+    if (other.begin < mine.begin && other.end > now) {
+      throw std::invalid_argument("prefetch " + g_.tensors[t].name +
+                                  ": its addresses still belong to tensor " + g_.tensors[other.what].name +
+                                  "; prefetch it after that one's last use");
+    }
+  }
+}
+
 }  // namespace um

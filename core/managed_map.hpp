@@ -20,6 +20,10 @@ class managed_map {
   // Lifetimes whose addresses meet those of a tensor.
   const std::vector<std::uint32_t>& takers(tensor_id t) const { return takers_[t]; }
 
+  // Room that a twinned tensor takes before its first use is not to be somebody else's still at action `now`,
+  // and something uses it: throws std::invalid_argument.
+  void refuse_early(tensor_id t, std::uint32_t now) const;
+
   // The range that a part of a tensor covers; empty if no compute touches the tensor. Inner borders
   // are rounded down to whole blocks, so that the parts of a tensor tile its blocks. Throws
   // std::invalid_argument for a part along another axis than batch, and for one of a twinned tensor that

@@ -221,10 +221,13 @@ class placer {
 
   // Indices of those that meet `b` in time.
   std::span<const std::uint32_t> meeting(const shape& b, std::span<const spot> placed) {
+    const std::uint32_t begin = b.begin, end = b.end;  // of its own: what is written below may be anything
+    std::uint32_t* const all = meeting_.data();
     std::size_t count = 0;
-    for (std::uint32_t k = 0; k < placed.size(); ++k) {  // no branch: it would often be guessed wrong
-      meeting_[count] = k;
-      const bool ends_before = placed[k].end <= b.begin, begins_after = placed[k].begin >= b.end;
+    const auto known = static_cast<std::uint32_t>(placed.size());
+    for (std::uint32_t k = 0; k < known; ++k) {  // no branch: it would often be guessed wrong
+      all[count] = k;
+      const bool ends_before = placed[k].end <= begin, begins_after = placed[k].begin >= end;
       count += static_cast<std::size_t>(!(ends_before | begins_after));
     }
     return std::span(meeting_).first(count);

@@ -22,9 +22,7 @@ struct residency {
   std::vector<room_change> changes;
 
   // Bytes in use after an action.
-  byte_count in_use(std::size_t at) const {
-    return live_device[at] + resident_blocks[at] * managed_block;
-  }
+  byte_count in_use(std::size_t at) const { return live_device[at] + resident_blocks[at] * managed_block; }
   std::uint64_t most_blocks() const;
   // What takes room waits for those who gave it up: the last action without whom `capacity` blocks would be
   // exceeded, in whatever order they end; -1 if there is none.

@@ -256,4 +256,9 @@ std::optional<std::string> defect_of(const graph& g, const memory_plan& plan) {
   }
 }
 
+verified_plan verified(const graph& g, memory_plan plan) {
+  if (const auto wrong = defect_of(g, plan)) throw std::invalid_argument(*wrong);
+  return {g, std::move(plan)};
+}
+
 }  // namespace um

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "core/memory_plan.hpp"
 
@@ -14,5 +15,23 @@ namespace um {
 // stale or discarded), what parts sum up is complete when they tile the sum without meeting, and parameters,
 // gradients and outputs hold their values at the end.
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan);
+
+// A plan that has been proven for a graph: only verified() makes one. The graph outlives it and stays as it
+// is.
+class verified_plan {
+ public:
+  const memory_plan& plan() const { return plan_; }
+  bool is_of(const graph& g) const { return &g == graph_; }
+
+ private:
+  friend verified_plan verified(const graph& g, memory_plan plan);
+  verified_plan(const graph& g, memory_plan plan) : graph_(&g), plan_(std::move(plan)) {}
+
+  const graph* graph_;
+  memory_plan plan_;
+};
+
+// Throws std::invalid_argument with what defect_of() says.
+verified_plan verified(const graph& g, memory_plan plan);
 
 }  // namespace um

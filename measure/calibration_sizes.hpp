@@ -19,6 +19,7 @@ inline constexpr byte_count populated_bytes = 128 * MiB;  // on the host, by pre
 // Both ways at once: what goes out ends before what comes in even at a fifth of its speed.
 inline constexpr byte_count beside_in = GiB, beside_out = 64 * MiB;
 inline constexpr byte_count beside_faults = 512 * MiB;  // to the host, and read by a kernel
+inline constexpr byte_count evicted_at_once = 8 * MiB;  // in a call, as plans for an H200 do
 inline constexpr int launches = 1000, copies = 256;
 inline constexpr byte_count small_copy = 64 * KiB;
 inline constexpr std::int64_t product_side = 8192;

@@ -18,10 +18,6 @@ constexpr double of(byte_count n) {
 }
 // The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
 constexpr double full_batch = 256, granules_in_block = 32;
-// What no measurement here tells is as in a machine whose file does not say (core/machine.hpp).
-constexpr uvm_costs fitted{};
-constexpr double faults_of_page = static_cast<double>(fitted.faults_of_page);
-constexpr double most_asked_of_block = static_cast<double>(fitted.sparse_granules);
 
 constexpr double blocks_in(byte_count bytes) {
   return of(bytes / managed_block);
@@ -35,7 +31,11 @@ struct moment {
 // Every reading at one moment, or what is typical of it. A reading that is not there is noted.
 class view {
  public:
-  view(const readings& all, std::optional<moment> at) : all_(all), at_(at) {}
+  view(const readings& all, const uvm_costs& given, std::optional<moment> at)
+      : all_(all), given_(given), at_(at) {}
+
+  double faults_of_page() const { return static_cast<double>(given_.faults_of_page); }
+  double most_asked_of_block() const { return static_cast<double>(given_.sparse_granules); }
 
   // A time.
   double operator()(std::string_view name) const { return value(name, &typical_of); }
@@ -68,6 +68,7 @@ class view {
   }
 
   const readings& all_;
+  const uvm_costs& given_;
   std::optional<moment> at_;
 };
 
@@ -185,11 +186,11 @@ fault_parts parts_of_fault(const view& v) {
   const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
   const double stream = v("first_touch_write") / blocks_in(stream_bytes);
   const double batches = batches_by_granules(v);
-  constexpr double dense_faults = faults_of_page * most_asked_of_block;
+  const double dense_faults = v.faults_of_page() * v.most_asked_of_block();
   fault_parts p;
   for (int i = 0; i < 50; ++i) {
     const double full = p.batch + full_batch * p.fault;
-    const double first = sparse - faults_of_page * (p.fault + p.batch / full_batch);  // service, granule
+    const double first = sparse - v.faults_of_page() * (p.fault + p.batch / full_batch);  // service, granule
     p.granule = (dense - dense_faults / full_batch * full - first - chunk(v)) / (granules_in_block - 1);
     p.service = first - p.granule;
     p.batch = isolated - first - p.fault;
@@ -199,7 +200,7 @@ fault_parts parts_of_fault(const view& v) {
   return p;
 }
 double issue_copy(const view& v) {
-  constexpr double copies = 2.0 * (most_asked_of_block + granules_in_block / 2.0);
+  const double copies = 2.0 * (v.most_asked_of_block() + granules_in_block / 2.0);
   return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
          blocks_in(sparse_bytes) / copies;
 }
@@ -337,12 +338,12 @@ std::size_t most_samples(const readings& all) {
 }
 
 // Of the samples that tell.
-spread spread_over_samples(const figure& f, const readings& all) {
-  std::vector<double> values{f.value(view(all, {}))};
+spread spread_over_samples(const figure& f, const readings& all, const uvm_costs& given) {
+  std::vector<double> values{f.value(view(all, given, {}))};
   const std::size_t most = most_samples(all);
   for (std::size_t i = 0; i < most; ++i) {
     try {
-      values.push_back(f.value(view(all, moment{i, most})));
+      values.push_back(f.value(view(all, given, moment{i, most})));
     } catch (const std::out_of_range&) {
       continue;
     }
@@ -372,15 +373,15 @@ spread spread_of(std::vector<double> values) {
   return {values.size(), *least, typical_of(values), *most};
 }
 
-figures figures_from(const readings& all) {
+figures figures_from(const readings& all, const uvm_costs& given) {
   figures made;
   bool whole = true;
   std::vector<figure> table(machine_figures.begin(), machine_figures.end());
   table.insert(table.end(), driver_figures.begin(), driver_figures.end());
   for (const figure& f : table) {
     try {
-      spread s = spread_over_samples(f, all);
-      s.typical = f.value(view(all, {}));
+      spread s = spread_over_samples(f, all, given);
+      s.typical = f.value(view(all, given, {}));
       if (s.typical < f.least) {
         made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.typical));
         if (f.least > 0) continue;

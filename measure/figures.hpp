@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/machine.hpp"
+
 namespace um::measure {
 
 double median_of(std::vector<double> all);  // of at least one
@@ -33,7 +35,8 @@ struct figures {
 // sample of each, which were taken close to one another. A figure whose readings are missing, or which
 // would have to be positive and is not, is left out; a time below zero becomes zero. The parts of a
 // fault's cost are all left out if one of them is missing. All of this is noted.
-figures figures_from(const readings& all);
+// `given`: what is fitted (core/figures.hpp), which no measurement here tells.
+figures figures_from(const readings& all, const uvm_costs& given);
 
 struct calibration {
   figures found;

@@ -296,8 +296,8 @@ measurement out_beside_faults(byte_count bytes) {
       bring_to_host(on, faulted->range());
     };
     const auto evict = [&on, out, bytes] {
-      for (byte_count at = 0; at < bytes; at += eviction_call_bytes) {
-        prefetch_to_host({out->data() + at, std::min(eviction_call_bytes, bytes - at)}, on.stream(1));
+      for (byte_count at = 0; at < bytes; at += evicted_at_once) {
+        prefetch_to_host({out->data() + at, std::min(evicted_at_once, bytes - at)}, on.stream(1));
       }
       check(cudaStreamSynchronize(on.stream(1)));
     };

@@ -259,7 +259,8 @@ void read_device(bench& on, readings& all) {
 
 }  // namespace
 
-calibration calibrate(bench& on, const std::function<void(std::string_view)>& progress) {
+calibration calibrate(bench& on, const uvm_costs& given,
+                      const std::function<void(std::string_view)>& progress) {
   constexpr std::chrono::seconds rounds_end(44);
   const auto begin = clock::now();
   readings all;
@@ -281,7 +282,7 @@ calibration calibrate(bench& on, const std::function<void(std::string_view)>& pr
   } catch (const unsupported& reason) {
     notes.push_back(std::string("batches were not counted: ") + reason.what());
   }
-  calibration made{figures_from(all), {}, {}};
+  calibration made{figures_from(all, given), {}, {}};
   made.found.notes.insert(made.found.notes.begin(), notes.begin(), notes.end());
   for (const auto& [name, values] : all) made.samples[name] = spread_of(values);
   made.raw = std::move(all);

@@ -9,7 +9,9 @@
 
 namespace um::measure {
 
-// `progress` hears of each measurement before it is taken. What cannot be measured is noted.
-calibration calibrate(bench& on, const std::function<void(std::string_view)>& progress);
+// `given` as in figures_from(). `progress` hears of each measurement before it is taken. What cannot be
+// measured is noted.
+calibration calibrate(bench& on, const uvm_costs& given,
+                      const std::function<void(std::string_view)>& progress);
 
 }  // namespace um::measure

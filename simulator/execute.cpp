@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -49,16 +50,74 @@ bool is_driver_call(const step& s) {
   return s.home == residence::managed ? discards || moves : s.home == residence::twinned && discards;
 }
 
+// Device memory in use over an iteration. Steps tell it in list order, but lanes run ahead of one another: so
+// each step contributes its difference, growth when it starts, and shrinkage when it and the computes before
+// it have ended: a step that only lets go of something may end long before its last reader does.
+class memory_in_use {
+ public:
+  memory_in_use(const simulated_run& run, const managed_memory& memory)
+      : run_(run), memory_(memory), bytes_(after(static_cast<std::int32_t>(run.plan.steps.size()) - 1)) {
+    sample(0);
+  }
+
+  void start(std::int32_t index, std::int32_t open_compute, nanoseconds now) {
+    const byte_count was = before(index), is = after(index);
+    if (is > was) bytes_ += is - was;
+    let_go_until(open_compute);
+    sample(now);
+  }
+  // `open_compute`: the first compute in list order that has not ended.
+  void finish(std::int32_t index, std::int32_t open_compute, nanoseconds now) {
+    const byte_count was = before(index), is = after(index);
+    if (is < was) let_go_.push_back({index, was - is});
+    let_go_until(open_compute);
+    sample(now);
+  }
+  std::vector<resident_sample> take() { return std::move(samples_); }
+
+ private:
+  byte_count after(std::int32_t index) const {
+    return index < 0 ? 0 : run_.plan.steps[static_cast<std::size_t>(index)].resident_bytes;
+  }
+  byte_count before(std::int32_t index) const {
+    return after(index == 0 ? static_cast<std::int32_t>(run_.plan.steps.size()) - 1 : index - 1);
+  }
+
+  void let_go_until(std::int32_t open_compute) {
+    const auto gone = std::partition(let_go_.begin(), let_go_.end(),
+                                     [&](const shrinkage& s) { return s.index > open_compute; });
+    for (auto s = gone; s != let_go_.end(); ++s) bytes_ -= std::min(bytes_, s->bytes);
+    let_go_.erase(gone, let_go_.end());
+  }
+
+  void sample(nanoseconds now) {
+    const bool by_driver = run_.plan.under == pressure::driver && memory_.block_count() > 0;
+    const byte_count bytes =
+        by_driver ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : bytes_;
+    if (!samples_.empty() && samples_.back().bytes == bytes) return;
+    if (!samples_.empty() && samples_.back().at == now) {
+      samples_.back().bytes = bytes;
+    } else {
+      samples_.push_back({now, bytes});
+    }
+  }
+
+  const simulated_run& run_;
+  const managed_memory& memory_;
+  byte_count bytes_ = 0;
+  std::vector<shrinkage> let_go_;  // by steps that have ended, still in use by computes before them
+  std::vector<resident_sample> samples_;
+};
+
 class iteration {
  public:
   iteration(const simulated_run& run, managed_memory& memory, bool timeline)
-      : run_(run), memory_(memory), timeline_(timeline), ended_(run.plan.steps.size(), false) {
+      : run_(run), memory_(memory), ended_(run.plan.steps.size(), false) {
     for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
       queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
     }
     trace_.moved = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    resident_ = in_use_at_end();
-    if (timeline_) sample();
+    if (timeline) in_use_.emplace(run, memory);
   }
 
   trace run() {
@@ -71,6 +130,7 @@ class iteration {
       if (next_[l] < queues_[l].size()) refuse_circle(queues_[l][next_[l]]);
     }
     trace_.duration = now_;
+    if (in_use_) trace_.resident = in_use_->take();
     return std::move(trace_);
   }
 
@@ -123,7 +183,7 @@ class iteration {
     const nanoseconds waiting = wait_for_eviction_call(at(index));
     active_[l] = {index,          now_,     waiting,      cost.alone, cost.link_bytes_per_s,
                   cost.by_driver, faulting, cost.one_call};
-    if (timeline_) note_change(index, true);
+    if (in_use_) in_use_->start(index, open_compute(), now_);
     if (waiting + cost.alone == 0) finish(l);
   }
 
@@ -131,12 +191,12 @@ class iteration {
     const active_step done = active_[l];
     active_[l] = {};
     ended_[static_cast<std::size_t>(done.index)] = true;
-    if (!timeline_) return;
+    if (!in_use_) return;
     if (now_ > done.begin) {
       trace_.spans.push_back(
           {static_cast<std::uint32_t>(done.index), static_cast<lane>(l), done.begin, now_});
     }
-    note_change(done.index, false);
+    in_use_->finish(done.index, open_compute(), now_);
   }
 
   // Of the phase it is in: waiting, or under way.
@@ -215,52 +275,17 @@ class iteration {
                                 ") waits for a step that never ends: lower the plan again");
   }
 
-  byte_count in_use_at_end() const {
-    return run_.plan.steps.empty() ? 0 : run_.plan.steps.back().resident_bytes;
-  }
-
-  // The first compute in list order that has not ended.
   std::int32_t open_compute() const {
     const auto l = static_cast<std::size_t>(lane::compute);
     if (active_[l].index != no_step) return active_[l].index;
     return next_[l] < queues_[l].size() ? queues_[l][next_[l]] : std::numeric_limits<std::int32_t>::max();
   }
 
-  // Steps tell the memory in use in list order, but lanes run ahead of one another: so each step
-  // contributes its difference, growth when it starts, and shrinkage when it and the computes before
-  // it have ended: a step that only lets go of something may end long before its last reader does.
-  void note_change(std::int32_t index, bool starts) {
-    const byte_count before = index == 0 ? in_use_at_end() : at(index - 1).resident_bytes;
-    const byte_count after = at(index).resident_bytes;
-    if (starts && after > before) resident_ += after - before;
-    if (!starts && after < before) let_go_.push_back({index, before - after});
-    const auto gone = std::partition(let_go_.begin(), let_go_.end(),
-                                     [open = open_compute()](const shrinkage& s) { return s.index > open; });
-    for (auto s = gone; s != let_go_.end(); ++s) resident_ -= std::min(resident_, s->bytes);
-    let_go_.erase(gone, let_go_.end());
-    sample();
-  }
-
-  void sample() {
-    const bool by_driver = run_.plan.under == pressure::driver && memory_.block_count() > 0;
-    const byte_count bytes =
-        by_driver ? run_.plan.device_arena_bytes + memory_.held_blocks() * managed_block : resident_;
-    std::vector<resident_sample>& all = trace_.resident;
-    if (!all.empty() && all.back().bytes == bytes) return;
-    if (!all.empty() && all.back().at == now_) {
-      all.back().bytes = bytes;
-    } else {
-      all.push_back({now_, bytes});
-    }
-  }
-
   const simulated_run& run_;
   managed_memory& memory_;
-  bool timeline_;
   trace trace_;
+  std::optional<memory_in_use> in_use_;  // if a timeline is asked for
   nanoseconds now_ = 0;
-  byte_count resident_ = 0;
-  std::vector<shrinkage> let_go_;  // by steps that have ended, still in use by computes before them
   std::vector<bool> ended_;
   std::array<std::vector<std::int32_t>, lane_count> queues_;
   std::array<std::size_t, lane_count> next_{};

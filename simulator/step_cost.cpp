@@ -78,14 +78,17 @@ step_cost run_compute(const simulated_run& run, const step& s, managed_memory& m
 }
 
 step_cost run_copy(const simulated_run& run, const step& s, bool to_device, counters& moved) {
-  byte_count bytes = 0;
-  for (const pitched_copy& c : s.copies) bytes += bytes_of(c);
-  add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
   const machine& on = run.on;
   const std::uint64_t rate = to_device ? on.link_to_device_bytes_per_s : on.link_to_host_bytes_per_s;
   const char* name = to_device ? "link_to_device_bytes_per_s" : "link_to_host_bytes_per_s";
-  const nanoseconds calls = static_cast<nanoseconds>(s.copies.size()) * on.copy_ns;
-  return {calls + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
+  byte_count bytes = 0;
+  nanoseconds fixed = 0;
+  for (const pitched_copy& c : s.copies) {
+    bytes += bytes_of(c);
+    fixed += c.by == copier::kernel ? on.launch_ns : on.copy_ns;
+  }
+  add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
+  return {fixed + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
 }
 
 // A kernel of few blocks copies between the managed range and its pinned twin, at its pace; room is given up

@@ -59,6 +59,7 @@ class trial_site {
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
     try {
       const kernel_call call = recipe.bind(operands_);
+      if (on_.options().brief_search) return checked_time(call);
       return trial_time({[&] { return checked_time(call); },
                          [&](int before, int counted) { return median_time(on_, call, before, counted); }},
                         to_beat);
@@ -110,7 +111,8 @@ class contest {
       : on_(on), problem_(p), cap_(cap), site_(on, p, cap) {}
 
   std::optional<convolution_recipe> winner(nanoseconds& time) {
-    for (const convolution_method method : methods_of(problem_)) {
+    for (const convolution_method method : methods()) {
+      if (best_ && is_brief()) break;
       if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) {
         try_sizes(method);
       } else {
@@ -122,8 +124,14 @@ class contest {
   }
 
  private:
-  // The first that is accurate of every method.
+  // The first that is accurate, cuDNN's own before ours: those are the more exact ones.
   bool is_brief() const { return on_.options().brief_search; }
+
+  std::vector<convolution_method> methods() const {
+    std::vector<convolution_method> all = methods_of(problem_);
+    if (is_brief()) std::ranges::stable_partition(all, [](auto m) { return m == convolution_method::plain; });
+    return all;
+  }
 
   nanoseconds enter(const convolution_recipe& recipe) {
     const nanoseconds time = site_.time(recipe, best_time_);
@@ -197,18 +205,39 @@ class contest {
   nanoseconds best_time_ = never;
 };
 
-engine engine_of(const convolution_recipe& recipe, const engine_choice& choice) {
-  return {choice, recipe.bind};
-}
-
-engine_choice fastest(session& on, const convolution_problem& problem, byte_count cap) {
-  nanoseconds time = 0;
-  const auto best = contest(on, problem, cap).winner(time);
+convolution_recipe fastest(session& on, const convolution_problem& problem, byte_count cap,
+                           nanoseconds& time) {
+  auto best = contest(on, problem, cap).winner(time);
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
                       " of workspace");
   }
-  return {best->name, best->position, best->workspace_bytes, time, best->parts};
+  return *std::move(best);
+}
+
+bool is_of(const convolution_recipe& recipe, const engine_choice& choice) {
+  return recipe.name == choice.engine && recipe.parts == choice.parts &&
+         recipe.workspace_bytes == choice.workspace_bytes;
+}
+
+engine make_engine(session& on, const convolution_problem& problem, byte_count cap,
+                   const std::string& version) {
+  std::optional<convolution_recipe> recipe;
+  const auto usable = [&](const engine_choice& choice) {
+    recipe = find_recipe(on, problem, choice);
+    return recipe && is_of(*recipe, choice);
+  };
+  const auto search = [&]() -> engine_choice {
+    nanoseconds time = 0;
+    recipe = fastest(on, problem, cap, time);
+    return {recipe->name, recipe->position, recipe->workspace_bytes, time, recipe->parts};
+  };
+  const engine_choice standing = standing_choice(on, signature_of(problem), cap, version, usable, search);
+  // Another process may have stored another choice meanwhile.
+  if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
+    throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
+  }
+  return {standing, recipe->bind};
 }
 
 }  // namespace
@@ -226,17 +255,8 @@ std::string signature_of(const convolution_problem& p) {
 
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string version = " recipes 3";  // of what is tried, so that new recipes get their chance
-  std::optional<convolution_recipe> recipe;
-  const auto usable = [&](const engine_choice& choice) {
-    recipe = find_recipe(on, problem, choice);
-    return recipe && recipe->workspace_bytes == choice.workspace_bytes;
-  };
-  const engine_choice standing = standing_choice(on, signature_of(problem), workspace_cap, version, usable,
-                                                 [&] { return fastest(on, problem, workspace_cap); });
-  if (!usable(standing)) {
-    throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
-  }
-  return engine_of(*recipe, standing);
+  return on.made_once(engine_key(signature_of(problem), workspace_cap, version),
+                      [&] { return make_engine(on, problem, workspace_cap, version); });
 }
 
 }  // namespace um

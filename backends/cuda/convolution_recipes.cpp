@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/cudnn_plans.hpp"
 #include "backends/cuda/direct_engines.hpp"
 #include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/library_check.hpp"

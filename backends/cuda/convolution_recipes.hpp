@@ -6,10 +6,10 @@
 
 #include <functional>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "backends/cuda/convolution_engines.hpp"
+#include "backends/cuda/convolution_recipe.hpp"
+#include "backends/cuda/session.hpp"
 
 namespace um {
 
@@ -35,15 +35,6 @@ std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 
 // Does every part begin at a multiple of 16 bytes, as cuDNN's engines want it? Others are not tried.
 bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);
-
-struct convolution_recipe {
-  std::string name;
-  std::string family;  // variants of one engine share it: if one is far behind, so are the others
-  std::int64_t position = 0;
-  std::int64_t parts = 1;
-  byte_count workspace_bytes = 0;
-  std::function<kernel_call(const bound_operands&)> bind;
-};
 
 // All recipes of a method with a number of parts, likely ones first. `on` must outlive them.
 // `visit` returns false to end: some take a second to make. Those before `first` are left out.

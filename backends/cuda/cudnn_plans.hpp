@@ -7,21 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "backends/cuda/convolution_problem.hpp"
 #include "backends/cuda/engine.hpp"
 #include "backends/cuda/session.hpp"
-#include "core/graph.hpp"
 
 namespace um {
-
-enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
-
-// Rows (or columns) of padding behind `extent` elements, given those before: as many, where they give
-// `results`, else the fewest that do; negative if elements are left over behind the last window.
-constexpr std::int64_t padding_behind(std::int64_t extent, std::int64_t before, std::int64_t taps,
-                                      std::int64_t stride, std::int64_t results) {
-  const std::int64_t fewest = (results - 1) * stride + taps - extent - before;
-  return fewest <= before && before < fewest + stride ? before : fewest;
-}
 
 // One product as cuDNN is asked for it. With bias or relu, product and epilogue are one operation
 // graph, y = max(x * w + b, 0) without a tensor in between; forward alone.

@@ -2,7 +2,8 @@
 // filters of many in tf32.
 #pragma once
 
-#include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/convolution_recipe.hpp"
+#include "backends/cuda/session.hpp"
 
 namespace um {
 

@@ -135,14 +135,16 @@ execution executor::run(const execution_request& how) {
   execution result;
   result.slices = slices();
   result.launched = launch_way::streams;
-  const bool managed = plan_.managed_arena_bytes > 0;
-  const bool may_record = (managed || !how.timeline) && how.iterations > 1;
+  const bool at_once = !plan_.steps.empty() && std::ranges::all_of(plan_.steps, [](const step& s) {
+    return s.launch == launching::with_all;
+  });
+  const bool may_record = (!at_once || !how.timeline) && how.iterations > 1;
   const std::uint32_t issued = may_record ? 1 : how.iterations;
   if (how.watch) how.watch(0);
   issue_iterations(0, issued, how.timeline, how.watch, result.iterations);
   recording all;
   if (issued < how.iterations) {
-    if (managed) {
+    if (!at_once) {
       if (record_operators()) result.launched = launch_way::operator_graphs;
     } else {
       all = record(on_.compute().stream, [this] { issue_in_list_order(); });
@@ -163,12 +165,12 @@ execution executor::run(const execution_request& how) {
   return result;
 }
 
-// Every launch waits for calls of other threads that move managed memory: one for an operator is better
-// than one for each of its kernels. False if some operator cannot be recorded; it stays as it was.
+// False if some operator cannot be recorded; it stays as it was.
 bool executor::record_operators() {
   bool all = true;
-  for (step_work& work : work_) {
-    if (!work.call) continue;
+  for (std::size_t i = 0; i < work_.size(); ++i) {
+    if (plan_.steps[i].launch != launching::as_operator) continue;
+    step_work& work = work_[i];
     const cudaStream_t on = on_.compute().stream;
     work.recorded = record(on, work.call);
     if (work.recorded) work.call = [on, one = work.recorded.get()] { check(cudaGraphLaunch(one, on)); };
@@ -332,7 +334,7 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
   moved_bytes& moved = lanes_[index_of(s.where)].moved;
   if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) return move_twin(s, on, moved);
   for (const pitched_copy& c : s.copies) {
-    copy(c, on, kernels::copy_box);
+    copy(c, on);
     (s.where == lane::to_device ? moved.to_device : moved.to_host) += bytes_of(c);
   }
   for (const movement& m : s.moves) {
@@ -342,7 +344,7 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
                             prefetch_to_device(there, on_.device(), on);
                             moved.prefetched += there.bytes;
                           },
-                          [&](const evict&) { evict_in_calls(there, s.call_bytes, on, moved); },
+                          [&](const evict&) { evict_in_calls(there, s, on, moved); },
                           [](const discard&) {},  // by the keeper of room
                           [&](const advise& a) {  // in force for the whole run: said once
                             if (iteration == 0) advise_range(there, a.hint, on_.device());
@@ -353,7 +355,8 @@ void executor::issue(const step& s, step_work& work, cudaStream_t on, std::uint3
   if (poisons_) poison(s, on);
 }
 
-void executor::copy(const pitched_copy& c, cudaStream_t on, copying how) const {
+void executor::copy(const pitched_copy& c, cudaStream_t on) const {
+  const auto how = c.by == copier::kernel ? kernels::copy_box_by_kernel : kernels::copy_box_by_engine;
   how(on, base_of(c.to.where) + c.to.offset, base_of(c.from.where) + c.from.offset,
       {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
 }
@@ -366,9 +369,9 @@ kernel_call executor::bound_call(const step& s, const engine& chosen) const {
   kernel_call call = chosen.bind(operands);
   if (s.gathers.empty() && s.scatters.empty()) return call;
   return [this, &s, call = std::move(call), on = on_.compute().stream] {
-    for (const pitched_copy& c : s.gathers) copy(c, on, kernels::copy_box_by_kernel);
+    for (const pitched_copy& c : s.gathers) copy(c, on);
     call();
-    for (const pitched_copy& c : s.scatters) copy(c, on, kernels::copy_box_by_kernel);
+    for (const pitched_copy& c : s.scatters) copy(c, on);
   };
 }
 

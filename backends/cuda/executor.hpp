@@ -9,13 +9,13 @@
 // Steps wait only for steps before them in the list, so the lanes cannot wait for each other in a
 // circle. All lanes are idle between iterations.
 //
-// A plan without managed memory is issued like that once; then its lanes are recorded, by one thread
-// in list order, as a CUDA graph that the further iterations launch. Where a timeline is asked for,
-// or an engine cannot be recorded, all iterations are issued.
+// A plan is issued like that once; then it is recorded as its steps say, by one thread in list order: all
+// lanes as a CUDA graph that the further iterations launch, or operators one by one. Where a timeline is
+// asked for, or an engine cannot be recorded, all iterations are issued.
 //
 // While a thread is in a call that migrates managed memory, the calls of all others wait, launches too, and
 // whoever migrates next is seldom one that waited. So an eviction is made in pieces of the step's call size,
-// and before each the lanes that have something to issue go first.
+// and before each the lanes that have something to issue go first, for as long as the step says.
 //
 // A discard of managed memory takes its time on the CPU, and on a stream that is busy it was seen to take
 // effect late, after what was put on the stream behind it. So discards are made by a thread of their own, the
@@ -99,7 +99,7 @@ class executor {
   void let_go(lane which);
   void run_keeper();
   void give_up_room(const step& s);
-  void evict_in_calls(managed_range what, byte_count call_bytes, cudaStream_t on, moved_bytes& moved);
+  void evict_in_calls(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved);
   bool others_call() const;
   void move_twin(const step& s, cudaStream_t on, moved_bytes& moved);
   void poison(const step& s, cudaStream_t on);
@@ -107,8 +107,7 @@ class executor {
   bool wait_for_others(const step& s, lane which);
   void wait_until_issued(lane_work& mine, lane other, std::int32_t index);
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
-  using copying = void (*)(cudaStream_t, std::byte*, const std::byte*, const kernels::byte_box&);
-  void copy(const pitched_copy& c, cudaStream_t on, copying how) const;
+  void copy(const pitched_copy& c, cudaStream_t on) const;
   kernel_call bound_call(const step& s, const engine& chosen) const;
   void issue_in_list_order();
   bool record_operators();

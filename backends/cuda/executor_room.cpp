@@ -59,12 +59,10 @@ bool executor::others_call() const {
 
 // Others may be in a call for long, as when a stream takes no more launches: they are waited for, not
 // depended on.
-void executor::evict_in_calls(managed_range what, byte_count call_bytes, cudaStream_t on,
-                              moved_bytes& moved) {
-  constexpr std::chrono::milliseconds most(1);
-  const byte_count each = call_bytes == 0 ? what.bytes : call_bytes;
+void executor::evict_in_calls(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved) {
+  const byte_count each = s.call_bytes == 0 ? what.bytes : s.call_bytes;
   for (byte_count at = 0; at < what.bytes; at += each) {
-    const auto until = std::chrono::steady_clock::now() + most;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(s.gives_way_ns);
     while (others_call() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     const byte_count bytes = std::min(each, what.bytes - at);
     prefetch_to_host({what.data + at, bytes}, on);

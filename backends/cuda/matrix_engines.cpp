@@ -215,8 +215,11 @@ engine_choice fastest(session& on, const matrix_problem& problem, byte_count cap
   for (const proposal& one : proposed) {
     const std::int64_t here = position++;
     try {
-      const nanoseconds time = time_of(on, bind_all(on, problem, one.how, one.workspace_bytes, operands));
+      const kernel_call call = bind_all(on, problem, one.how, one.workspace_bytes, operands);
+      const bool is_brief = on.options().brief_search;
+      const nanoseconds time = is_brief ? median_time(on, call, 0, 1) : time_of(on, call);
       if (time < best.time) best = {text_of(one.how), here, one.workspace_bytes, time};
+      if (is_brief) break;
     } catch (const cuda_error&) {
       continue;  // proposed, but refused when called
     }

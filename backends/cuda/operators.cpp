@@ -321,14 +321,16 @@ std::string signature_of(const graph& g, const op& o, const box& part) {
     return " window " + std::to_string(a.window) + " stride " + std::to_string(a.stride) + " pad " +
            std::to_string(a.pad) + ',' + std::to_string(padding_of(g, o, part).above) + flags({a.relu});
   };
-  const std::string attributes = std::visit(
-      overloaded{[&](const max_pool& a) { return pool(a); },
-                 [&](const max_pool_backward& a) { return pool(a.forward); },
-                 [&](const batch_norm& a) { return flags({a.relu}); },
-                 [&](const normalize& a) { return flags({a.relu}); },
-                 [&](const batch_norm_backward& a) { return flags({a.relu, a.residual, a.two_gradients}); },
-                 [](const auto&) { return std::string(); }},
-      o.what);
+  const std::string attributes =
+      std::visit(overloaded{[&](const max_pool& a) { return pool(a); },
+                            [&](const max_pool_backward& a) { return pool(a.forward); },
+                            [&](const batch_norm& a) { return flags({a.relu}); },
+                            [&](const normalize& a) { return flags({a.relu}); },
+                            [&](const batch_norm_backward& a) {
+                              return flags({a.relu, a.residual, a.two_gradients});
+                            },
+                            [](const auto&) { return std::string(); }},
+                 o.what);
   std::string text = std::string(kind_of(o.what)) + attributes;
   for (const access& a : accesses_of(g, o, part)) {
     const tensor& t = g.tensors[a.what];

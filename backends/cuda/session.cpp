@@ -80,6 +80,15 @@ session::session(int device, const cuda_options& options)
                   std::to_string(cublasLtGetVersion()) + " | "),
       engines_(options.engine_cache.empty() ? standard_engine_cache() : options.engine_cache) {}
 
+const engine& session::made_once(const std::string& key, const std::function<engine()>& make) {
+  constexpr std::size_t most = 1000;
+  const auto known = made_.find(key);
+  if (known != made_.end()) return known->second;
+  engine fresh = make();
+  if (made_.size() >= most) made_.clear();
+  return made_.emplace(key, std::move(fresh)).first->second;
+}
+
 std::byte* session::scratch(byte_count bytes, dtype type) {
   if (scratch_.bytes() < bytes) {
     scratch_ = {};

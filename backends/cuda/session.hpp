@@ -6,11 +6,12 @@
 #include <cudnn.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 
-#include "backends/cuda/cuda_backend.hpp"
-#include "backends/cuda/engine_cache.hpp"
+#include "backends/cuda/cuda_options.hpp"
+#include "backends/cuda/engine.hpp"
 #include "backends/cuda/kernels.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/handle.hpp"
@@ -33,6 +34,8 @@ class session {
   // `signature` as it stands in the engine cache: with GPU and library versions in front.
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
+  // The engine for a key of the cache, made once: making one takes up to a second. So many are kept.
+  const engine& made_once(const std::string& key, const std::function<engine()>& make);
 
   // Device memory filled with pseudo-random values of a floating type, to time candidates on; the
   // contents are lost with the next call. Throws out_of_memory.
@@ -48,6 +51,7 @@ class session {
   cublas_handle cublas_;
   std::string key_prefix_;
   engine_cache engines_;
+  std::map<std::string, engine> made_;
   arena scratch_;
 };
 

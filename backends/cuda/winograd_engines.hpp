@@ -3,7 +3,8 @@
 // these need those of one part.
 #pragma once
 
-#include "backends/cuda/convolution_recipes.hpp"
+#include "backends/cuda/convolution_recipe.hpp"
+#include "backends/cuda/session.hpp"
 
 namespace um {
 

@@ -94,7 +94,7 @@ int calibrate_command(const calibrate_options& o) {
   try {
     const environment here = collect_environment(probe_gpu(device));
     const machine& base = base_for(here.gpu->name, machines, o.like);
-    measure::calibration found = calibrate_gpu(device, progress_lines());
+    measure::calibration found = calibrate_gpu(device, base.uvm, progress_lines());
     if (here.host.memory_bytes) {
       const auto bytes = static_cast<double>(*here.host.memory_bytes);
       found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};

@@ -9,6 +9,7 @@
 #include "core/figures.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
 #include "harness/json/parts.hpp"
 
 namespace um {
@@ -30,6 +31,20 @@ std::vector<std::string> names_of_figures() {
   return names;
 }
 
+// What was fitted, as the file of the machine says to which it was fitted.
+const json& lender() {
+  static const json file = [] {
+    const auto all = embedded_machines();
+    const auto at = std::ranges::find(all, std::string(standard_machine) + ".json", &machine_text::file_name);
+    return parse_json(at->text, at->file_name);
+  }();
+  return file;
+}
+
+std::int64_t lent(const figure& f) {
+  return (is_of_driver(f) ? lender().at("uvm") : lender()).at(field_of(f)).get<std::int64_t>();
+}
+
 void read_figures(fields& object, bool of_driver, machine& to) {
   for (const figure& f : figures()) {
     if (is_of_driver(f) != of_driver) continue;
@@ -38,6 +53,7 @@ void read_figures(fields& object, bool of_driver, machine& to) {
       set_value(to, f, object.integer(field, f.least, f.most));
     } else if (f.from == figure_source::fitted) {
       to.borrowed.emplace_back(f.name);
+      set_value(to, f, lent(f));
     }
   }
 }

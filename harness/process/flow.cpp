@@ -12,7 +12,6 @@
 #include "backends/backend.hpp"
 #include "backends/simulator_backend.hpp"
 #include "core/errors.hpp"
-#include "core/verify.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/gpu.hpp"
 #include "harness/process/host_needs.hpp"
@@ -151,7 +150,7 @@ prepared_cell prepare(const cell& work, record& r) {
   return p;
 }
 
-// Throws infeasible, wrong_plan.
+// Throws infeasible.
 plan_file plan_for(const prepared_cell& p, record& r) {
   if (p.work.plan) return *p.work.plan;
   const experiment& e = p.work.what;
@@ -162,15 +161,22 @@ plan_file plan_for(const prepared_cell& p, record& r) {
       e.mode.value(), s.placed_by, s.plan(p.to_plan())};
   // Simulated records are the same to the byte on every run.
   if (!p.work.where.simulated) r.planning = std::chrono::nanoseconds(clock::now() - begin).count();
-  if (const auto defect = defect_of(p.network, file.plan)) {
-    throw wrong_plan(fmt::format("strategy {} made a wrong plan: {}", e.strategy, one_line(*defect)));
-  }
   return file;
+}
+
+// Throws wrong_plan.
+verified_plan proven(const prepared_cell& p, const memory_plan& plan) {
+  try {
+    return verified(p.network, plan);
+  } catch (const std::invalid_argument& defect) {
+    throw wrong_plan(
+        fmt::format("strategy {} made a wrong plan: {}", p.work.what.strategy, one_line(defect.what())));
+  }
 }
 
 planned steps_for(const prepared_cell& p, record& r) {
   planned made{plan_for(p, r), {}, {}, {}};
-  made.steps = lower(p.to_plan(), made.file.plan, made.file.placed_by);
+  made.steps = lower(p.to_plan(), proven(p, made.file.plan), made.file.placed_by);
   note_memory(r, made.steps);
   check_host_holds(made.steps, p.on);
   return made;

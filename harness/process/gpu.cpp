@@ -202,10 +202,11 @@ std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_
   return all;
 }
 
-measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress) {
+measure::calibration calibrate_gpu(int device, const uvm_costs& given,
+                                   const std::function<void(std::string_view)>& progress) {
   refuse_absent(device);
   measure::bench on(device);
-  return measure::calibrate(on, progress);
+  return measure::calibrate(on, given, progress);
 }
 
 }  // namespace um

@@ -26,6 +26,7 @@ observer observer_of(int device, std::uint32_t iterations);
 std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations);
 // Takes up to a minute; `progress` hears of each measurement.
-measure::calibration calibrate_gpu(int device, const std::function<void(std::string_view)>& progress);
+measure::calibration calibrate_gpu(int device, const uvm_costs& given,
+                                   const std::function<void(std::string_view)>& progress);
 
 }  // namespace um

@@ -25,7 +25,7 @@ observer observer_of(int, std::uint32_t) {
 std::vector<counters> count_on_gpu(backend&, const graph&, const execution_plan&, std::uint32_t) {
   throw unsupported(absent);
 }
-measure::calibration calibrate_gpu(int, const std::function<void(std::string_view)>&) {
+measure::calibration calibrate_gpu(int, const uvm_costs&, const std::function<void(std::string_view)>&) {
   throw unsupported(absent);
 }
 

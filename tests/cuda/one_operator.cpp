@@ -39,24 +39,19 @@ class guarded_buffer {
     check(cudaMemcpy(data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
     check(cudaDeviceSynchronize());
   }
-  std::vector<std::byte> get() const {
-    const std::vector<std::byte> all = everything();
-    return {all.begin() + static_cast<std::ptrdiff_t>(before_),
-            all.begin() + static_cast<std::ptrdiff_t>(before_ + bytes_)};
-  }
+  std::vector<std::byte> get() const { return bytes_at(before_, bytes_); }
   bool guards_stand() const {
-    const std::vector<std::byte> all = everything();
-    for (byte_count i = 0; i < all.size(); ++i) {
-      if ((i < before_ || i >= before_ + bytes_) && all[i] != poison) return false;
-    }
-    return true;
+    const auto stands = [&](byte_count from, byte_count bytes) {
+      return std::ranges::all_of(bytes_at(from, bytes), [](std::byte b) { return b == poison; });
+    };
+    return stands(0, before_) && stands(before_ + bytes_, memory_.bytes() - before_ - bytes_);
   }
 
  private:
-  std::vector<std::byte> everything() const {
-    std::vector<std::byte> all(memory_.bytes());
-    check(cudaMemcpy(all.data(), memory_.data(), all.size(), cudaMemcpyDeviceToHost));
-    return all;
+  std::vector<std::byte> bytes_at(byte_count from, byte_count bytes) const {
+    std::vector<std::byte> some(bytes);
+    check(cudaMemcpy(some.data(), memory_.data() + from, bytes, cudaMemcpyDeviceToHost));
+    return some;
   }
   byte_count bytes_, before_;
   arena memory_;
@@ -177,11 +172,9 @@ bool sums_in_any_cut(const op& o) {
 }
 
 void expect_right(session& on, const graph& g, const op& o, const calling& how, double tolerance,
-                  const std::vector<reference::values>& values, const std::string& label) {
+                  const std::vector<reference::values>& values,
+                  const std::vector<reference::values>& expected, const std::string& label) {
   const std::string where = label + " " + o.name + name_of(how.cut);
-  std::vector<reference::values> in;
-  for (const tensor_id id : o.in) in.push_back(values[id]);
-  const std::vector<reference::values> expected = reference::execute(g, o, in);
   call first(on, g, o, how), second(on, g, o, how);
   first.run(values);
   second.run(values);
@@ -206,19 +199,20 @@ void expect_right(session& on, const graph& g, const op& o, const calling& how, 
 
 }  // namespace
 
-std::vector<reference::values> values_of(const graph& g, std::uint64_t seed) {
-  std::vector<reference::values> all(g.tensors.size());
+reference_values reference_values_of(const graph& g) {
+  constexpr std::uint64_t seed = 20;
+  reference_values all{std::vector<reference::values>(g.tensors.size()), {}};
   const auto keep = [&](tensor_id id, reference::values values) {
     for (double& value : values) value = rounded(g.tensors[id].type, value);
-    all[id] = std::move(values);
+    all.read[id] = std::move(values);
   };
   for (auto& [id, values] : reference::numbers_for(g, seed)) keep(id, std::move(values));
   for (const op& o : g.ops) {
-    if (!o.repeatable) continue;  // an update: readers before it see the old value
     std::vector<reference::values> in;
-    for (const tensor_id id : o.in) in.push_back(all[id]);
-    std::vector<reference::values> out = reference::execute(g, o, in);
-    for (std::size_t i = 0; i < out.size(); ++i) keep(o.out[i], std::move(out[i]));
+    for (const tensor_id id : o.in) in.push_back(all.read[id]);
+    all.expected.push_back(reference::execute(g, o, in));
+    if (!o.repeatable) continue;  // an update: readers before it see the old value
+    for (std::size_t i = 0; i < o.out.size(); ++i) keep(o.out[i], all.expected.back()[i]);
   }
   return all;
 }
@@ -264,14 +258,13 @@ std::vector<box> parts_of(const graph& g, const op& o, const cutting& c) {
   return parts;
 }
 
-std::size_t expect_operators_right(session& on, const graph& g, const calling& how, double tolerance,
-                                   const std::string& label) {
+std::size_t expect_operators_right(session& on, const graph& g, const reference_values& values,
+                                   const calling& how, double tolerance, const std::string& label) {
   EXPECT_EQ(defect_of(g), std::nullopt) << label;
-  const std::vector<reference::values> values = values_of(g, 20 + how.cut.batch);
   std::size_t ran = 0;
-  for (const op& o : g.ops) {
-    if (parts_of(g, o, how.cut).empty()) continue;
-    expect_right(on, g, o, how, tolerance, values, label);
+  for (std::size_t i = 0; i < g.ops.size(); ++i) {
+    if (parts_of(g, g.ops[i], how.cut).empty()) continue;
+    expect_right(on, g, g.ops[i], how, tolerance, values.read, values.expected[i], label);
     ++ran;
   }
   return ran;

@@ -29,16 +29,20 @@ struct calling {
   bool misaligned = false;  // every operand starts one element behind a multiple of 256 bytes
 };
 
-// Values of every tensor of a graph: given ones pseudo-random, the others from the reference, each
-// rounded to its tensor's type before it is read.
-std::vector<reference::values> values_of(const graph& g, std::uint64_t seed);
+// What a graph's operators read and what each should give, from the reference: given tensors pseudo-random,
+// each value rounded to its tensor's type before it is read. The same in every memory order.
+struct reference_values {
+  std::vector<reference::values> read;                   // per tensor
+  std::vector<std::vector<reference::values>> expected;  // per operator and output, not rounded
+};
+reference_values reference_values_of(const graph& g);
 
-// Runs every operator of `g` that can be cut so by itself on the values above, every part of an operand dense
+// Runs every operator of `g` that can be cut so by itself on such values, every part of an operand dense
 // in a buffer of its own. Expects, for each: results within `tolerance` by ||out - reference|| /
 // ||reference||, whole numbers exactly; every element written; inputs, and what lies around operands and the
 // workspace, as before; the same bits a second time, and those of the whole operator where no sum is made of
 // other parts. `label` goes in front of failures. Returns how many operators it ran.
-std::size_t expect_operators_right(session& on, const graph& g, const calling& how, double tolerance,
-                                   const std::string& label);
+std::size_t expect_operators_right(session& on, const graph& g, const reference_values& values,
+                                   const calling& how, double tolerance, const std::string& label);
 
 }  // namespace um::gpu_tests

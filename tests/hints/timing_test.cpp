@@ -18,6 +18,7 @@ using namespace um;
 using namespace um::testing;
 
 // What a kernel reaches over a link on which copies to twins take that rate.
+constexpr std::uint64_t twin_copy_percent = 92;
 constexpr std::uint64_t reached_for(std::uint64_t rate) {
   return (rate * 100 + twin_copy_percent - 1) / twin_copy_percent;
 }
@@ -35,7 +36,10 @@ struct timing : ::testing::Test {
     m.fp32_flops_per_s = m.device_bytes_per_s = 1'000'000'000'000;
     m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = reached_for(4 * GiB);
     m.link_both_bytes_per_s = 8 * GiB;
+    m.slice_ns = 20'000;
+    m.beside_copy_percent = 3;
     m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = reached_for(4 * GiB);
+    m.uvm.twin_copy_percent = twin_copy_percent;
     m.uvm.discard_block_ns = 1000;
     m.uvm.populate_ns = 1000;
   }
@@ -175,6 +179,7 @@ TEST(durations, follow_the_machine) {
   m.uvm.discard_block_ns = 7;
   m.uvm.host_map_page_ns = 1'000'000;
   m.uvm.prefetch_to_host_call_ns = 9;
+  m.uvm.twin_copy_percent = twin_copy_percent;
   m.uvm.remote_write_bytes_per_s = reached_for(GiB);
   constexpr nanoseconds block = 1'953'125;  // 2 MiB at 1 GiB/s
   EXPECT_EQ(time_to_discard(m, 4), 28);

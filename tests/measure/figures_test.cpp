@@ -44,8 +44,15 @@ machine truth() {
            .populate_ns = 1900,
            .discard_block_ns = 6000,
            .remote_read_bytes_per_s = link,
-           .remote_write_bytes_per_s = link};
+           .remote_write_bytes_per_s = link,
+           .faults_of_page = 2,
+           .sparse_granules = 17,
+           .unmap_run_granules = 4};
   return m;
+}
+
+figures figures_from(const readings& all) {
+  return measure::figures_from(all, truth().uvm);
 }
 
 constexpr auto reads = access_mode::read;

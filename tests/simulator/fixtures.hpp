@@ -34,6 +34,9 @@ inline machine round_machine() {
   m.link_to_host_bytes_per_s = blocks_per_ms(10);
   m.link_both_bytes_per_s = blocks_per_ms(10);
   m.uvm.batch_granules = 32;
+  m.uvm.faults_of_page = 2;
+  m.uvm.sparse_granules = 17;
+  m.uvm.unmap_run_granules = 4;
   m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = blocks_per_ms(10);
   return m;
 }
@@ -85,7 +88,7 @@ class hand_plan {
     } else {
       s.moves = {{{plan.at_start[t].offset, bytes}, 0}};
     }
-    s.call_bytes = eviction_call_bytes;
+    s.call_bytes = 8 * MiB;
     s.pace_bytes_per_s = std::holds_alternative<prefetch>(what) ? rate_from_twin(on) : rate_to_twin(on);
     const lane where = std::holds_alternative<prefetch>(what) ? lane::to_device
                        : std::holds_alternative<evict>(what)  ? lane::to_host

@@ -346,7 +346,7 @@ TEST(MachineJson, WhatWasFittedElsewhereIsBorrowedWhereItIsNotSaid) {
   EXPECT_EQ(machine_from_json(text, "m.json").uvm.twin_copy_percent, 90U);
   const machine lent = machine_from_json(replaced(to_json(own), " \"slice_ns\": 20000,\n", ""), "m.json");
   EXPECT_EQ(lent.borrowed, std::vector<std::string>{"slice_ns"});
-  EXPECT_EQ(lent.slice_ns, machine{}.slice_ns);
+  EXPECT_EQ(lent.slice_ns, own.slice_ns);
   EXPECT_EQ(machine_from_json(to_json(lent), "m.json").borrowed, lent.borrowed);
 }
 

@@ -1,0 +1,42 @@
+// A convolution or one of its gradients, as engines are asked for it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "core/graph.hpp"
+
+namespace um {
+
+enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
+
+// Rows (or columns) of padding behind `extent` elements, given those before: as many, where they give
+// `results`, else the fewest that do; negative if elements are left over behind the last window.
+constexpr std::int64_t padding_behind(std::int64_t extent, std::int64_t before, std::int64_t taps,
+                                      std::int64_t stride, std::int64_t results) {
+  const std::int64_t fewest = (results - 1) * stride + taps - extent - before;
+  return fewest <= before && before < fewest + stride ? before : fewest;
+}
+
+// Operands may be parts of tensors. `how` has the padding above and left of x, which is negative where x
+// begins with rows that no window meets; what is below and right of it follows from the shapes.
+struct convolution_problem {
+  convolution_kind kind = convolution_kind::forward;
+  dims x, w, y;
+  convolution how;                         // with relu: forward alone, y = max(x * w [+ b], 0)
+  bool bias = false;                       // forward alone
+  bool accumulate = false;                 // the result is added to what is there; without bias or relu
+  precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
+  memory_order order = memory_order::nchw;
+
+  friend bool operator==(const convolution_problem&, const convolution_problem&) = default;
+};
+std::string signature_of(const convolution_problem& problem);
+
+// How far the result of an engine may be from one computed in double precision.
+constexpr double accuracy_of(precision arithmetic) {
+  return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
+}
+
+}  // namespace um

@@ -1,0 +1,66 @@
+// When each part of each tensor needs an address, as a table: what a plan holds in the device arena and the
+// managed arena, and what every action uses of it. Input of packing, and of the hazards lower() finds.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/copies.hpp"
+
+namespace um {
+
+// What engines of convolutions load at once, in bytes. An operand of a convolution that lies at no multiple
+// of it is brought into the workspace, as one that is not dense.
+inline constexpr byte_count engine_alignment = 16;
+
+inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
+
+// A segment of a strip (or the workspace of one compute: what == no_lifetime) held during actions
+// [begin, end). A staged tensor has one for each time it is resident.
+struct lifetime {
+  tensor_id what = no_lifetime;
+  std::uint32_t strip = 0, segment = 0;
+  bool managed = false;  // in the managed arena, else in the device arena
+  std::uint32_t begin = 0, end = 0;
+  std::uint32_t gives_place = 0;  // `end`, or the action whose output takes its place before
+  byte_count bytes = 0;
+  byte_count alignment = arena_alignment;
+  byte_count first_byte = 0;  // inside the strip
+  // Lifetimes that some action takes together, and those whose place another one takes over, lie at fixed
+  // distances: in one block of the packing.
+  std::uint32_t block = 0;
+  byte_count offset = 0;  // inside the block
+};
+
+// A region in a strip, and the lifetimes that hold it, along the outer axis. None for what lies on the host.
+struct strip_use {
+  part_of_strip what;
+  std::vector<std::uint32_t> held;
+};
+
+// Where an operand of a compute lies: dense in a strip, or in a part of the workspace of its own.
+struct operand_use {
+  std::vector<strip_use> from;  // what is read; one, unless it has to be gathered
+  std::vector<strip_use> to;    // what is written: one, or none
+  bool in_scratch = false;
+  byte_count scratch_offset = 0;  // in the workspace
+};
+
+struct action_use {
+  std::vector<operand_use> operands;  // compute
+  std::uint32_t workspace = no_lifetime;
+  byte_count workspace_bytes = 0;    // of the operator; what is gathered lies behind
+  strip_use moved;                   // prefetch and evict of staged tensors
+  std::vector<std::uint32_t> cells;  // prefetch and evict: of which a copy is to be made
+};
+
+struct lifetime_table {
+  std::vector<strip_layout> strips;  // per tensor
+  std::vector<lifetime> all;
+  std::vector<std::vector<std::uint32_t>> of_tensor;  // indices into all, by begin
+  std::vector<action_use> actions;
+  std::uint32_t blocks = 0;
+};
+
+}  // namespace um

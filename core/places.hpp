@@ -1,0 +1,79 @@
+// Where the parts of a plan's tensors lie, and the copies that bring them from one place to another.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/homes.hpp"
+#include "core/machine.hpp"
+#include "core/managed_map.hpp"
+
+namespace um {
+
+// One operand of a compute: the region touched, and where it lies as a dense tensor of that region's shape.
+struct operand {
+  access what;
+  address at;
+};
+
+// What a prefetch, discard or advice does to a range of the managed arena; for twinned tensors also where it
+// lies at home.
+struct movement {
+  range device;
+  byte_count pinned_offset = 0;
+};
+
+// Who makes a copy: a copy engine by one cudaMemcpy3DAsync, or a kernel.
+enum class copier : std::uint8_t { engine, kernel };
+
+// Rows of `width` bytes, `height` of them in a slice and `depth` slices. Pitches lie between the starts of
+// rows, slice strides, which are multiples of them, between those of slices.
+struct pitched_copy {
+  address from, to;
+  byte_count width = 0, height = 1, depth = 1;
+  byte_count from_pitch = 0, to_pitch = 0, from_slice = 0, to_slice = 0;
+  copier by = copier::engine;
+};
+constexpr byte_count bytes_of(const pitched_copy& c) {
+  return c.width * c.height * c.depth;
+}
+// Of a region from where it lies in one dense tensor to where it lies in another of the same order; the bases
+// are those of the tensors.
+pitched_copy copy_of(const address& from_base, const tensor& from, const region& in_from,
+                     const address& to_base, const tensor& to, const region& in_to);
+
+// Copies of an operand that a compute finds in several parts, or that lies dense nowhere: made by kernels,
+// which reach managed and pinned memory as the operator does.
+struct operand_copies {
+  std::vector<pitched_copy> before, after;
+};
+
+class places {
+ public:
+  // Keeps references.
+  places(const graph& g, const lifetime_table& table, const layout& at, const managed_map& managed,
+         const homes& home, const machine& on);
+
+  // `workspace`: where that of the compute begins.
+  address of(const access& a, const operand_use& u, byte_count workspace) const;
+  operand_copies copies_for(const operand& o, const operand_use& u) const;
+  // Between a part of a staged tensor and its home, by an engine unless its rows are short.
+  pitched_copy from_home(tensor_id t, const strip_use& moved) const;
+  pitched_copy to_home(tensor_id t, const strip_use& moved) const;
+  // Between cells of a twinned tensor and its twin; neighbouring runs make one copy.
+  std::vector<movement> twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const;
+
+ private:
+  region strip_region(tensor_id t, const strip_use& u) const { return table_.strips[t].strips[u.what.strip]; }
+  address strip_base(tensor_id t, const strip_use& u) const;
+  pitched_copy moved_by(tensor_id t, const strip_use& moved, bool in) const;
+
+  const graph& g_;
+  const lifetime_table& table_;
+  const layout& at_;
+  const managed_map& managed_;
+  const homes& home_;
+  const machine& on_;
+};
+
+}  // namespace um
