@@ -32,7 +32,7 @@ compute alike(compute c) {
 
 // What no engine computes, or not in the memory there is, costs an hour: planners leave it.
 op_cost measured(backend& by, const graph& g, const compute& c) {
-  const op_cost never_worth_it{3'600'000'000'000};
+  const op_cost never_worth_it{3'600'000'000'000, 0, {}};
   try {
     return by.measure(g, {&c, 1}).front();
   } catch (const unsupported&) {

@@ -54,8 +54,12 @@ std::optional<distribution> as_operand(const op_attributes& what, std::size_t op
   return std::visit(
       overloaded{[&](const convolution&) { return bias_at(2); }, [&](const linear&) { return bias_at(2); },
                  [&](const max_pool&) { return bias_at(1); },
-                 [&](const batch_norm&) { return vectors({near_one, small}); },
-                 [&](const normalize&) { return vectors({near_one, small, small, near_one}); },
+                 [&](const batch_norm&) {
+                   return vectors({near_one, small});
+                 },
+                 [&](const normalize&) {
+                   return vectors({near_one, small, small, near_one});
+                 },
                  [](const auto&) { return std::optional<distribution>(); }},
       what);
 }

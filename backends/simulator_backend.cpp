@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/errors.hpp"
-#include "simulator/simulate.hpp"
 #include "simulator/roofline.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -39,7 +39,8 @@ class simulator_backend final : public backend {
     refuse_beyond(plan.pinned_arena_bytes, on_.host_bytes, "the pinned arena", on_.name + "'s host");
     const profile costs = estimate(g, on_);
     execution result;
-    result.iterations = simulate({g, plan, on_, costs, estimate_slices(g, on_)}, how.iterations, how.timeline);
+    result.iterations =
+        simulate({g, plan, on_, costs, estimate_slices(g, on_)}, how.iterations, how.timeline);
     return result;
   }
 

@@ -129,7 +129,10 @@ class contest {
 
   std::vector<convolution_method> methods() const {
     std::vector<convolution_method> all = methods_of(problem_);
-    if (is_brief()) std::ranges::stable_partition(all, [](auto m) { return m == convolution_method::plain; });
+    if (is_brief()) {
+      std::ranges::stable_partition(
+          all, [](auto m) { return m == convolution_method::plain || m == convolution_method::padded; });
+    }
     return all;
   }
 
@@ -241,17 +244,6 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
 }
 
 }  // namespace
-
-std::string signature_of(const convolution_problem& p) {
-  constexpr std::array<const char*, 3> names{"convolution", "convolution_backward_data",
-                                             "convolution_backward_filter"};
-  return std::string(names.at(static_cast<std::size_t>(p.kind))) + " x " + to_text(p.x) + " w " +
-         to_text(p.w) + " y " + to_text(p.y) + " stride " + std::to_string(p.how.stride_h) + ',' +
-         std::to_string(p.how.stride_w) + " pad " + std::to_string(p.how.pad_h) + ',' +
-         std::to_string(p.how.pad_w) + (p.bias ? " bias" : "") + (p.how.relu ? " relu" : "") + ' ' +
-         std::string(to_text(p.arithmetic)) + ' ' + std::string(to_text(p.order)) +
-         (p.accumulate ? " accumulate" : "");
-}
 
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string version = " recipes 3";  // of what is tried, so that new recipes get their chance

@@ -182,12 +182,12 @@ cudnn_candidates::cudnn_candidates(session& on, const cudnn_convolution& problem
   const auto slow_to_make = [&](cudnnBackendDescriptor_t config) {
     return unwanted(config) || fe::hasBehaviorNote<CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION>(config);
   };
-  const auto list = [&](const std::vector<std::string>& modes, const auto& left_out) {
+  const auto ask = [&](const std::vector<std::string>& modes, const auto& left_out) {
     fe::get_heuristics_list(modes, list_->graph, left_out, list_->configs, /*evaluate_all=*/true);
   };
-  if (on.options().brief_search) list({"heuristics_mode_a", "heuristics_fallback"}, slow_to_make);
+  if (on.options().brief_search) ask({"heuristics_mode_a", "heuristics_fallback"}, slow_to_make);
   if (list_->configs.empty()) {
-    list({"heuristics_mode_a", "heuristics_mode_b", "heuristics_fallback"}, unwanted);
+    ask({"heuristics_mode_a", "heuristics_mode_b", "heuristics_fallback"}, unwanted);
   }
 }
 

@@ -48,8 +48,8 @@ TEST_F(engine_caches, replace_a_choice_that_went_stale) {
 
 TEST_F(engine_caches, count_a_damaged_file_as_empty) {
   std::filesystem::create_directories(file().parent_path());
-  for (const char* const text :
-       {"", "{\"schema\": 1, \"engines\": {\"key\": {\"engi", "[]", "{\"schema\": 2}", "{\"schema\": \"1\"}"}) {
+  for (const char* const text : {"", "{\"schema\": 1, \"engines\": {\"key\": {\"engi", "[]",
+                                 "{\"schema\": 2}", "{\"schema\": \"1\"}"}) {
     std::ofstream(file()) << text;
     EXPECT_FALSE(engine_cache(file()).find("key")) << text;
   }

@@ -4,7 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "tests/reference/reference.hpp"
+#include "core/graph.hpp"
+#include "tests/reference/values.hpp"
 
 namespace um::reference {
 

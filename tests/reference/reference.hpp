@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "core/graph.hpp"
+#include "tests/reference/values.hpp"
 
 namespace um::reference {
-
-// A tensor's elements, outermost extent first (n, c, h, w). Labels and pooling indices are held
-// as whole numbers.
-using values = std::vector<double>;
 
 // The values of all tensors after one pass over the graph. `given` holds the inputs, labels and
 // parameters; a parameter that is updated has its new value in the result. Throws
