@@ -89,10 +89,25 @@ prediction forecaster::memory_of(std::span<const event> events, const std::vecto
 
 prediction forecaster::of(std::span<const event> events, const std::vector<bool>& staged) {
   prediction found = memory_of(events, staged);
+  add_time(events, found);
+  return found;
+}
+
+void forecaster::add_time(std::span<const event> events, prediction& found) {
+  const auto copies = [](const event& e) { return e.what == verb::prefetch || e.what == verb::evict; };
+  if (std::ranges::none_of(events, copies)) {  // nothing waits
+    std::vector<bool> done(uses_.order.size(), false);
+    for (const event& e : events) {
+      if (e.what != verb::compute) continue;
+      found.time += time_[e.which];
+      if (done[e.which]) found.again += time_[e.which];
+      done[e.which] = true;
+    }
+    return;
+  }
   note_room_given_up();
   make_steps(events, found.peak, found);
   found.time = run_lanes();
-  return found;
 }
 
 // --- memory ---
@@ -195,8 +210,10 @@ void forecaster::note_room_given_up() {
 // What takes room waits for the last that gave some up without whom the arena would be too small, and for all
 // before it.
 void forecaster::wait_for_room(std::uint32_t at, byte_count peak, last_events& after) const {
+  if (at == 0 || !opens_[at]) return;
+  if (worst_) return merge(after, givers_[at - 1]);
   const byte_count spare = peak - live_[at];
-  if (at == 0 || !opens_[at] || given_up_[at - 1] <= spare) return;
+  if (given_up_[at - 1] <= spare) return;
   const byte_count needed = given_up_[at - 1] - spare;
   const auto giver = std::lower_bound(given_up_.begin(), given_up_.begin() + at, needed);
   merge(after, givers_[static_cast<std::size_t>(giver - given_up_.begin())]);

@@ -31,11 +31,17 @@ class forecaster {
   // `events` and `staged` as schedule/decisions.hpp makes them.
   prediction of(std::span<const event> events, const std::vector<bool>& staged);
   prediction memory_of(std::span<const event> events, const std::vector<bool>& staged);
+  // To what memory_of() said of the same events just now, the rest.
+  void add_time(std::span<const event> events, prediction& found);
 
   // Bytes alive at each event of the list that was asked for last.
   std::span<const byte_count> live() const { return live_; }
   nanoseconds time_of(position at) const { return time_[static_cast<std::size_t>(at)]; }
   nanoseconds time_of_copy(byte_count bytes, lane where) const;
+
+  // From now on whatever takes room waits for all who gave some up before it: packing may give it any of
+  // theirs.
+  void expect_the_worst() { worst_ = true; }
 
   // From now on copies of a part take no time, or what they take: what a transfer costs is the difference.
   void let_travel_free(part_id p, bool free) { free_[p] = free; }
@@ -72,6 +78,7 @@ class forecaster {
   std::vector<std::pair<part_id, part_id>> in_place_;  // the same twice: nothing is computed in place
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;      // thousandths, while copies go both ways
   std::vector<bool> free_;  // per part
+  bool worst_ = false;
   std::vector<stay> stays_;
   std::vector<takeover> takeovers_;
   std::vector<std::uint32_t> open_;          // per part: its stay, or none

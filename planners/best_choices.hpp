@@ -1,0 +1,69 @@
+// What the best plan chooses between, and what a choice comes to.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "schedule/forecast.hpp"
+
+namespace um {
+
+// What may be decided for a gap. `held`: stays once it was computed again; `in_time`: not before its use.
+enum class way : std::uint8_t { keep, swap, swap_in_time, again, again_held };
+
+// Gaps of the parts of one tensor between the same two operators: they are decided alike.
+struct gap_class {
+  std::vector<std::uint32_t> gaps;
+  byte_count bytes = 0;  // of its largest part
+  bool again = false;
+  nanoseconds time_again = 0, time_moving = 0;  // of all its gaps, on their own
+};
+
+struct evaluation {
+  prediction said;
+  double over = 0;  // bytes beyond the budget, summed over events
+};
+
+// An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
+class choices {
+ public:
+  choices(const problem& p, std::vector<compute> order);
+  choices(const choices&) = delete;
+  choices& operator=(const choices&) = delete;
+
+  const std::vector<gap_class>& classes() const { return classes_; }
+  bool moves() const { return links_; }  // the machine has links: else nothing is swapped
+  bool allows(std::size_t c, way how) const;
+  nanoseconds computing() const { return computing_; }
+
+  // Only memory where that alone is more than `most` bytes over the budget: then the time is 0.
+  evaluation evaluate(const std::vector<way>& ways, byte_count budget,
+                      double most = std::numeric_limits<double>::max());
+  // Of what was evaluated last: the compute at the peak. What is computed again there counts as the compute
+  // that it is for.
+  position peak() const;
+  bool covers(std::size_t c, position at) const;
+
+  std::vector<decision> decisions_for(const std::vector<way>& ways) const;
+  memory_plan plan(const std::vector<way>& ways) const;
+  const use_table& uses() const { return uses_; }
+  const std::vector<gap>& gaps() const { return gaps_; }
+
+ private:
+  void find_classes();
+
+  const problem& p_;
+  use_table uses_;
+  std::vector<gap> gaps_;
+  std::vector<gap_class> classes_;
+  event_builder builder_;
+  forecaster forecast_;
+  bool links_ = false;
+  nanoseconds computing_ = 0;
+  std::span<const event> events_;
+  std::uint32_t at_ = 0;  // the event at the peak
+};
+
+}  // namespace um

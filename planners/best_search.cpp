@@ -1,0 +1,229 @@
+#include "planners/best_search.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <random>
+
+namespace um {
+namespace {
+
+constexpr std::array all_ways{way::keep, way::swap, way::swap_in_time, way::again, way::again_held};
+
+class search {
+ public:
+  search(choices& of, byte_count budget) : of_(of), budget_(budget) {
+    for (std::size_t c = 0; c < of.classes().size(); ++c) {
+      if (of.classes()[c].bytes >= budget / 2000) large_.push_back(c);
+    }
+  }
+
+  const settled& now() const { return now_; }
+
+  // All alike where they may be, the rest kept.
+  void begin(way how) {
+    std::vector<way> ways(of_.classes().size(), way::keep);
+    for (const std::size_t c : large_) {
+      if (of_.allows(c, how)) ways[c] = how;
+    }
+    begin(std::move(ways));
+  }
+  void begin(std::vector<way> ways) {
+    now_.is = evaluate(ways);
+    now_.ways = std::move(ways);
+    peak_ = of_.peak();
+  }
+
+  void make_room(bool moves) {
+    while (now_.is.over > 0 && lower_peak(moves)) {
+    }
+  }
+
+  // One class after the other, as long as something gets better.
+  void improve_one_by_one() {
+    constexpr int most_rounds = 4;
+    bool better = true;
+    for (int round = 0; better && round < most_rounds; ++round) {
+      better = false;
+      for (const std::size_t c : large_) {
+        for (const way how : all_ways) {
+          if (how == now_.ways[c] || !of_.allows(c, how)) continue;
+          std::vector<way> ways = now_.ways;
+          ways[c] = how;
+          const evaluation e = evaluate(ways, 0);
+          if (!is_better(e, now_.is)) continue;
+          now_ = {std::move(ways), e};
+          better = true;
+        }
+      }
+    }
+  }
+
+  // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over decisions that may exceed the budget, which
+  // has a price: it rises while they do and falls while they do not. The dice start alike.
+  void anneal(std::size_t tries_for_each, double hot) {
+    if (large_.empty()) return;
+    std::mt19937 dice{1};  // NOLINT(cert-msc51-cpp): repeatable on purpose
+    const auto computing = static_cast<double>(of_.computing());
+    constexpr double cold = 1e-5;
+    const double least_price = computing / static_cast<double>(budget_) / 50;
+    double price = 5 * least_price;
+    settled best = now_;
+    const auto energy = [&](const evaluation& e) {
+      return static_cast<double>(e.said.time) + price * e.over;
+    };
+    const std::size_t tries = tries_for_each * large_.size();
+    const double rate = std::min(60 / static_cast<double>(tries), 0.01);
+    for (std::size_t i = 0; i < tries && (best.is.over > 0 || best.is.said.time > of_.computing()); ++i) {
+      const double done = static_cast<double>(i) / static_cast<double>(tries);
+      const double heat = computing * hot * std::pow(cold / hot, done);
+      price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, 1000 * least_price);
+      if (i % (tries / 10 + 1) == 0 && best.is.over == 0) now_ = best;
+      std::vector<way> ways = now_.ways;
+      if (!change(ways, dice)) continue;
+      const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
+      const double most = energy(now_.is) + luck;
+      const evaluation e = evaluate(ways, std::max(0.0, (most - computing) / price));
+      if (e.said.time == 0 || energy(e) > most) continue;
+      now_ = {std::move(ways), e};
+      if (is_better(e, best.is)) best = now_;
+    }
+    now_ = std::move(best);
+  }
+
+  // What fits is better than what does not.
+  static bool is_better(const evaluation& a, const evaluation& b) {
+    if (a.over > 0 || b.over > 0) return a.over < b.over;
+    if (a.said.time != b.said.time) return a.said.time < b.said.time;
+    return a.said.to_device + a.said.to_host < b.said.to_device + b.said.to_host;
+  }
+
+ private:
+  evaluation evaluate(const std::vector<way>& ways, double most = std::numeric_limits<double>::max()) {
+    return of_.evaluate(ways, budget_, most);
+  }
+
+  // One decision, those of some neighbours alike, or two, one of them taken back.
+  bool change(std::vector<way>& ways, std::mt19937& dice) const {
+    const auto any = [&](std::size_t count) { return dice() % count; };
+    const auto set = [&](std::size_t c, way how) {
+      if (ways[c] == how || !of_.allows(c, how)) return false;
+      ways[c] = how;
+      return true;
+    };
+    const auto bytes = [&](std::size_t i) { return of_.classes()[large_[i]].bytes; };
+    const std::size_t first =
+        std::max(any(large_.size()), any(large_.size()), [&](auto x, auto y) { return bytes(x) < bytes(y); });
+    const way how = all_ways[any(all_ways.size())];
+    switch (any(8)) {
+      case 0: {
+        bool changed = false;
+        const std::size_t count = std::min(2 + any(8), large_.size() - first);
+        for (std::size_t i = 0; i < count; ++i) changed = set(large_[first + i], how) || changed;
+        return changed;
+      }
+      case 1:
+      case 2: {
+        if (!set(large_[first], how)) return false;
+        const std::size_t other = large_[any(large_.size())];
+        if (other == large_[first]) return true;
+        set(other, how == way::keep ? all_ways[1 + any(all_ways.size() - 1)] : way::keep);
+        return true;
+      }
+      default:
+        return set(large_[first], how);
+    }
+  }
+
+  // --- room where memory peaks ---
+
+  struct candidate {
+    std::size_t which = 0;
+    way how = way::keep;
+    double worth = 0;
+  };
+
+  std::vector<candidate> candidates(bool moves) const {
+    std::vector<candidate> all;
+    for (std::size_t c = 0; c < now_.ways.size(); ++c) {
+      if (!of_.covers(c, peak_)) continue;
+      const gap_class& x = of_.classes()[c];
+      const way is = now_.ways[c];
+      const auto add = [&](way how, nanoseconds time) {
+        all.push_back({c, how, static_cast<double>(x.bytes) / static_cast<double>(time + 1000)});
+      };
+      if (x.again && is != way::again) {
+        add(way::again, x.time_again);
+        if (is != way::again_held) add(way::again_held, x.time_again * 10 / 9);
+      }
+      if (!moves) continue;
+      if (is == way::keep) add(way::swap, x.time_moving / 4);
+      if (is == way::keep || is == way::swap) add(way::swap_in_time, x.time_moving / 2);
+    }
+    std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
+    return all;
+  }
+
+  // Of what would make room at the peak, that which costs the least time for what it does to the whole.
+  bool lower_peak(bool moves) {
+    constexpr std::size_t tried_at_once = 10;
+    const std::vector<candidate> all = candidates(moves && of_.moves());
+    std::optional<settled> best;
+    position peak = 0;
+    double most = 0;
+    for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
+      std::vector<way> ways = now_.ways;
+      ways[all[i].which] = all[i].how;
+      const evaluation e = evaluate(ways, now_.is.over);
+      const double gain = now_.is.over - e.over;
+      if (gain <= 0) continue;
+      const nanoseconds was = now_.is.said.time;
+      const double worth = gain / static_cast<double>(std::max(e.said.time - was, was / 20'000));
+      if (worth <= most) continue;
+      most = worth;
+      best = {std::move(ways), e};
+      peak = of_.peak();
+    }
+    if (!best) return false;
+    now_ = std::move(*best);
+    peak_ = peak;
+    return true;
+  }
+
+  choices& of_;
+  byte_count budget_;
+  std::vector<std::size_t> large_;  // classes worth a try
+  settled now_;
+  position peak_ = 0;
+};
+
+}  // namespace
+
+settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
+  search s(of, budget);
+  std::optional<settled> best;
+  const auto start = [&](way how, bool moves) {
+    s.begin(how);
+    s.make_room(moves);
+    if (!best || search::is_better(s.now().is, best->is)) best = s.now();
+  };
+  start(way::keep, true);
+  start(way::keep, false);
+  start(way::again_held, false);
+  start(way::again, false);
+  s.begin(best->ways);
+  s.anneal(tries_for_each, 1e-3);
+  s.improve_one_by_one();
+  return s.now();
+}
+
+settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each, const settled& from) {
+  search s(of, budget);
+  s.begin(from.ways);
+  s.anneal(tries_for_each, 3e-4);
+  s.improve_one_by_one();
+  return s.now();
+}
+
+}  // namespace um
