@@ -67,7 +67,7 @@ struct way {
 };
 constexpr way ways[] = {{precision::fp32, memory_order::nchw, 1e-3},
                         {precision::fp32, memory_order::nhwc, 1e-3},
-                        {precision::tf32, memory_order::nhwc, 3e-2},
+                        {precision::tf32, memory_order::nhwc, 1e-1},
                         {precision::bf16, memory_order::nhwc, 2e-1}};
 
 class parts_of_networks : public on_gpu {
