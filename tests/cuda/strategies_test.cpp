@@ -119,7 +119,7 @@ TEST_P(strategies, give_the_same_bits) {
 using sliced_strategy = on_gpu;
 
 TEST_F(sliced_strategy, agrees_with_device_and_with_itself) {
-  const graph g = build({.name = "vgg11_cifar", .batch = 16, .joined = fusion::fused});
+  const graph g = build({.name = "vgg11", .batch = 16, .joined = fusion::fused, .knobs = {{"insize", 64}}});
   const profile costs = workspaces_of(gpu(), g);
   machine on;
   const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"parts", 4}}};
