@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <random>
@@ -165,41 +166,46 @@ class gap_finder {
   std::int64_t cursor_, best_ = 0, best_gap_ = none;
 };
 
-// A block that has an address, and its hull.
+// A block that has an address, and where it ends.
 struct spot {
   std::int64_t at = 0, top = 0;
-  std::uint32_t begin = 0, end = 0, which = 0;
+  std::uint32_t which = 0;
 };
 
 struct attempt {
   std::vector<std::size_t> order;
-  std::vector<spot> placed;  // by address
+  std::vector<spot> placed;                 // by address
+  std::vector<std::uint32_t> begins, ends;  // of each of them, apart: all are compared for each block
   byte_count bytes = 0;
+
+  void insert(std::size_t at, const spot& s, const shape& b) {
+    const auto after = static_cast<std::ptrdiff_t>(at);
+    placed.insert(placed.begin() + after, s);
+    begins.insert(begins.begin() + after, b.begin);
+    ends.insert(ends.begin() + after, b.end);
+  }
 };
 
 // Places the blocks of a task in one order after another.
 class placer {
  public:
   explicit placer(const task& t)
-      : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size()) {}
+      : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size() + 1) {}
 
   // Gives up once the arena is known to exceed `most`.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most) {
-    attempt a{std::move(order), {}, t_.floor};
-    a.placed.reserve(t_.blocks.size());
-    return place_after(0, std::move(a), most);
+    return place_after(0, empty(std::move(order)), most);
   }
 
   // As place(), for an order whose first `kept` blocks are those of `before`.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
                                std::size_t kept) {
-    attempt a{std::move(order), {}, t_.floor};
-    a.placed.reserve(t_.blocks.size());
+    attempt a = empty(std::move(order));
     is_kept_.assign(t_.blocks.size(), 0);
     for (std::size_t k = 0; k < kept; ++k) is_kept_[a.order[k]] = 1;
     for (const spot& s : before.placed) {
       if (is_kept_[s.which] == 0) continue;
-      a.placed.push_back(s);
+      a.insert(a.placed.size(), s, t_.blocks[s.which]);
       a.bytes = std::max(a.bytes, static_cast<byte_count>(s.top));
     }
     return place_after(kept, std::move(a), most);
@@ -210,39 +216,59 @@ class placer {
     for (std::size_t k = kept; k < a.order.size(); ++k) {
       const std::size_t i = a.order[k];
       const shape& b = t_.blocks[i];
-      const std::int64_t at = address_for(i, a.placed), top = at + signed_of(b.extent);
+      const std::int64_t at = address_for(i, a), top = at + signed_of(b.extent);
       if (static_cast<byte_count>(top) > most) return std::nullopt;
       a.bytes = std::max(a.bytes, static_cast<byte_count>(top));
       const auto after = std::ranges::upper_bound(a.placed, at, {}, &spot::at);
-      a.placed.insert(after, {at, top, b.begin, b.end, static_cast<std::uint32_t>(i)});
+      a.insert(static_cast<std::size_t>(after - a.placed.begin()), {at, top, static_cast<std::uint32_t>(i)},
+               b);
     }
     return std::move(a);
   }
 
-  // Indices of those that meet `b` in time.
-  std::span<const std::uint32_t> meeting(const shape& b, std::span<const spot> placed) {
-    const std::uint32_t begin = b.begin, end = b.end;  // of its own: what is written below may be anything
-    std::uint32_t* const all = meeting_.data();
+  attempt empty(std::vector<std::size_t> order) const {
+    attempt a{std::move(order), {}, {}, {}, t_.floor};
+    a.placed.reserve(t_.blocks.size());
+    a.begins.reserve(t_.blocks.size());
+    a.ends.reserve(t_.blocks.size());
+    return a;
+  }
+
+  // Indices of those that meet `b` in time: few of many, found eight at a time.
+  std::span<const std::uint32_t> meeting(const shape& b, const attempt& a) {
+    constexpr std::size_t at_once = sizeof(std::uint64_t);
+    const std::size_t known = a.placed.size();
+    const std::uint32_t begin = b.begin, end = b.end;
+    const std::uint32_t *const begins = a.begins.data(), *const ends = a.ends.data();
+    meets_.assign(round_up(known, at_once), 0);
+    unsigned char* const __restrict meets = meets_.data();
+    for (std::size_t k = 0; k < known; ++k) {
+      meets[k] = static_cast<unsigned char>((ends[k] > begin ? 1U : 0U) & (begins[k] < end ? 1U : 0U));
+    }
     std::size_t count = 0;
-    const auto known = static_cast<std::uint32_t>(placed.size());
-    for (std::uint32_t k = 0; k < known; ++k) {  // no branch: it would often be guessed wrong
-      all[count] = k;
-      const bool ends_before = placed[k].end <= begin, begins_after = placed[k].begin >= end;
-      count += static_cast<std::size_t>(!(ends_before | begins_after));
+    for (std::size_t first = 0; first < known; first += at_once) {
+      std::uint64_t some = 0;
+      std::memcpy(&some, &meets_[first], at_once);
+      if (some == 0) continue;
+      for (std::size_t k = first; k < std::min(first + at_once, known); ++k) {
+        meeting_[count] = static_cast<std::uint32_t>(k);
+        count += meets_[k];
+      }
     }
     return std::span(meeting_).first(count);
   }
 
   // By the rule, beside what is placed.
-  std::int64_t address_for(std::size_t i, std::span<const spot> placed) {
+  std::int64_t address_for(std::size_t i, const attempt& a) {
+    const std::vector<spot>& placed = a.placed;
     const shape& b = t_.blocks[i];
     gap_finder found(t_, b.alignment);
     if (t_.all_single) {
-      for (const std::uint32_t k : meeting(b, placed)) {
+      for (const std::uint32_t k : meeting(b, a)) {
         if (!found.add({placed[k].at - signed_of(b.extent), placed[k].top})) break;
       }
     } else {
-      find_taken(i, placed);
+      find_taken(i, a);
       for (const taken& x : taken_) {
         if (!found.add(x)) break;
       }
@@ -251,12 +277,12 @@ class placer {
   }
 
   // What block `i` cannot have, in order.
-  void find_taken(std::size_t i, std::span<const spot> placed) {
+  void find_taken(std::size_t i, const attempt& a) {
     const shape& b = t_.blocks[i];
     taken_.clear();
     bool in_order = true;
-    for (const std::uint32_t k : meeting(b, placed)) {
-      const spot& s = placed[k];
+    for (const std::uint32_t k : meeting(b, a)) {
+      const spot& s = a.placed[k];
       if (b.is_single && t_.blocks[s.which].is_single) {
         taken_.push_back({s.at - signed_of(b.extent), s.top});
         continue;
@@ -273,7 +299,8 @@ class placer {
 
   const task& t_;
   const conflicts between_;
-  std::vector<char> is_kept_;  // per block
+  std::vector<char> is_kept_;         // per block
+  std::vector<unsigned char> meets_;  // what is found for each block on the way
   std::vector<std::uint32_t> meeting_;
   std::vector<taken> taken_;
 };
