@@ -353,13 +353,6 @@ spread spread_over_samples(const figure& f, const readings& all, const uvm_costs
 
 }  // namespace
 
-double median_of(std::vector<double> all) {
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  if (all.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(all.begin(), middle)) / 2;
-}
-
 double typical_of(std::vector<double> all) {
   std::sort(all.begin(), all.end());
   const double at = static_cast<double>(all.size() - 1) / 10;

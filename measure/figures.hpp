@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/machine.hpp"
+#include "core/median.hpp"
 
 namespace um::measure {
 
-double median_of(std::vector<double> all);  // of at least one
 // The lower decile, of at least one: what a time is while nothing disturbs it. Disturbances (in a virtual
 // machine those of its host) only ever add, last for seconds, and may take most of a minute.
 double typical_of(std::vector<double> all);

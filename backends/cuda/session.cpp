@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backends/cuda/library_check.hpp"
+#include "core/median.hpp"
 
 namespace um {
 namespace {
@@ -57,14 +58,13 @@ nanoseconds median_of_calls(session& on, const std::function<void()>& call, int 
     check(cudaEventRecord(marks[i].get(), on.compute().stream));
   }
   check(cudaEventSynchronize(marks.back().get()));
-  std::vector<float> each;
+  std::vector<double> each;
   for (std::size_t i = 1; i < marks.size(); ++i) {
     float ms = 0;
     check(cudaEventElapsedTime(&ms, marks[i - 1].get(), marks[i].get()));
     each.push_back(ms);
   }
-  std::nth_element(each.begin(), each.begin() + calls / 2, each.end());
-  return static_cast<nanoseconds>(static_cast<double>(each[static_cast<std::size_t>(calls) / 2]) * 1e6);
+  return static_cast<nanoseconds>(median_of(std::move(each)) * 1e6);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/process/cgroup.hpp"
 #include "harness/records/suggest.hpp"
+#include "measure/host_memory.hpp"
 
 namespace um {
 namespace {
@@ -30,20 +30,6 @@ std::optional<std::string> labelled(const std::filesystem::path& file, std::stri
     if (begin != std::string::npos && end >= begin) return line.substr(begin, end - begin + 1);
   }
   return std::nullopt;
-}
-
-std::optional<byte_count> memory_bytes() {
-  const auto total = labelled("/proc/meminfo", "MemTotal");
-  return total ? parse_bytes(total->substr(0, total->find(' ')) + "KiB") : std::nullopt;
-}
-
-// The limit of the own group, or that of version 1, where a value beyond any memory means none.
-std::optional<byte_count> cgroup_limit() {
-  constexpr byte_count none_from = byte_count{1} << 60;
-  if (const auto limit = own_cgroup_memory().limit) return limit;
-  const auto line = first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-  const auto bytes = line ? parse_bytes(*line) : std::nullopt;
-  return bytes && *bytes < none_from ? bytes : std::nullopt;
 }
 
 // The word in brackets of "always [madvise] never".
@@ -114,8 +100,8 @@ host_facts facts_of_host() {
   if (uname(&name) == 0) host.kernel = fmt::format("{} {}", name.sysname, name.release);
   host.cpu = labelled("/proc/cpuinfo", "model name");
   if (const unsigned cores = std::thread::hardware_concurrency(); cores > 0) host.cores = cores;
-  host.memory_bytes = memory_bytes();
-  host.cgroup_limit_bytes = cgroup_limit();
+  host.memory_bytes = meminfo("MemTotal");
+  host.cgroup_limit_bytes = own_cgroup_memory().limit;
   host.facts = host_facts_in("/");
   if (!host.cpu) host.facts.missing["cpu"] = silent("proc/cpuinfo");
   return host;

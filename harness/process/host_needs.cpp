@@ -4,30 +4,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <fstream>
 
-#include "harness/process/cgroup.hpp"
+#include "measure/host_memory.hpp"
 
 namespace um {
-namespace {
-
-// Of a line "NAME:   123 kB".
-std::optional<byte_count> meminfo(std::string_view wanted) {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  for (byte_count value = 0; file >> name >> value;) {
-    std::getline(file, unit);
-    if (name == wanted) return value * 1024;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 host_memory host_memory_now() {
   host_memory m;
-  m.available = meminfo("MemAvailable:").value_or(0);
-  m.swap_free = meminfo("SwapFree:");
+  m.available = meminfo("MemAvailable").value_or(0);
+  m.swap_free = meminfo("SwapFree");
   m.cgroup_left = own_cgroup_memory().left;
   rlimit pinned{};
   if (getrlimit(RLIMIT_MEMLOCK, &pinned) == 0 && pinned.rlim_cur != RLIM_INFINITY)

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "harness/process/cgroup.hpp"
+#include "measure/host_memory.hpp"
 
 namespace um {
 namespace {

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/median.hpp"
 #include "harness/records/cell.hpp"
 #include "harness/records/machines.hpp"
 #include "harness/records/strategies.hpp"
@@ -28,11 +29,8 @@ std::vector<nanoseconds> simulate(const problem& p, const strategy& s, std::uint
   return times;
 }
 
-double median(std::vector<nanoseconds> all) {
-  std::sort(all.begin(), all.end());
-  const std::size_t half = all.size() / 2;
-  const auto at = [&](std::size_t i) { return static_cast<double>(all[i]); };
-  return all.size() % 2 == 1 ? at(half) : (at(half - 1) + at(half)) / 2;
+double median(const std::vector<nanoseconds>& all) {
+  return median_of({all.begin(), all.end()});
 }
 
 double lower_decile(std::vector<nanoseconds> all) {

@@ -77,6 +77,15 @@ class Structure(unittest.TestCase):
     def test_a_circle_is_found(self):
         self.assertEqual(circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
 
+    def test_a_cell_is_run_without_looking_names_up(self):
+        """They are looked up once, where a cell is made (harness/records/cell.cpp)."""
+        lookup = re.compile(r"\b(strategy_named|strategy_of|parse_backend|family_named)\(|\bfind\((planners|hints)\(\)")
+        files = [path for path in sources() if path.relative_to(ROOT).parts[:2] == ("harness", "process")]
+        self.assertGreater(len(files), 10)
+        for path in files:
+            self.assertIsNone(lookup.search(path.read_text(encoding="utf-8")), path.name)
+        self.assertIsNotNone(lookup.search("return e.rules ? chosen(*e.rules) : strategy_named(e.strategy);"))
+
     def test_classes_are_short(self):
         for path in sources():
             if path.relative_to(ROOT).parts[0] in SHORT:

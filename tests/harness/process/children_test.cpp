@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "harness/json/json.hpp"
-#include "harness/process/cgroup.hpp"
 #include "harness/process/child.hpp"
 #include "harness/process/isolation.hpp"
+#include "measure/host_memory.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {
