@@ -130,6 +130,39 @@ TEST_F(lowering, a_wrong_plan_is_refused) {
   EXPECT_THROW(lower(p, plan), std::invalid_argument);
 }
 
+TEST_F(lowering, a_plan_is_proven_for_its_own_network) {
+  const verified_plan plan = verified(g, swap_y0());
+  EXPECT_EQ(plan.plan(), swap_y0());
+  EXPECT_EQ(lower(p, plan).steps.size(), 8U);
+  EXPECT_EQ(lower(p, plan).device_arena_bytes, lower(p, swap_y0()).device_arena_bytes);
+  const graph same = g;
+  const problem other{same, costs, m, p.budget, pressure::none, {}};
+  EXPECT_THROW(lower(other, plan), std::invalid_argument);
+  memory_plan wrong = swap_y0();
+  wrong.actions.pop_back();
+  EXPECT_THROW(verified(g, wrong), std::invalid_argument);
+}
+
+TEST_F(lowering, short_rows_are_copied_by_a_kernel) {
+  memory_plan plan = in_order(g, residence::device);
+  plan.home[y0] = residence::staged;
+  plan.actions.insert(plan.actions.begin() + 2, evict{y0, {}});
+  plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {{}, {}, {0, 2}, {}}});  // rows of 64 bytes
+  plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {{}, {}, {2, 32}, {}}});
+  m.engine_row_bytes = 64;
+  EXPECT_EQ(lower(p, plan).steps[6].copies.front().by, copier::engine);
+  m.engine_row_bytes = 65;
+  const execution_plan e = lower(p, plan);
+  EXPECT_EQ(e.steps[6].copies.front().by, copier::kernel);
+  EXPECT_EQ(e.steps[7].copies.front().by, copier::engine);
+  m.engine_row_bytes = 2 * chain_bytes;
+  EXPECT_EQ(lower(p, plan).steps[2].copies.front().by, copier::engine) << "one run, however short";
+}
+
+TEST_F(lowering, without_managed_memory_all_is_launched_at_once) {
+  for (const step& s : lower(p, swap_y0()).steps) EXPECT_EQ(s.launch, launching::with_all);
+}
+
 TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
   memory_plan plan = in_order(g, residence::device);
   plan.home[y0] = residence::staged;
@@ -185,6 +218,22 @@ TEST_F(managed_lowering, managed_tensors_share_one_arena_in_whole_blocks) {
   for (const step& s : e.steps) {
     for (const operand& o : s.operands) EXPECT_EQ(o.at.offset % managed_block, 0U);
   }
+}
+
+TEST_F(managed_lowering, says_how_evictions_are_called_and_operators_launched) {
+  m.uvm.eviction_call_bytes = 4 * MiB;
+  m.uvm.eviction_gives_way_ns = 7;
+  memory_plan plan = in_order(g, residence::managed);
+  plan.actions.insert(plan.actions.begin() + 1, evict{named(g, "x"), {}});
+  const execution_plan e = lower(under(pressure::plan, 48 * MiB), plan);
+  EXPECT_EQ(e.steps[0].launch, launching::as_operator);
+  EXPECT_EQ(e.steps[1].launch, launching::by_call) << "the driver's calls cannot be recorded";
+  EXPECT_EQ(e.steps[1].call_bytes, 4 * MiB);
+  EXPECT_EQ(e.steps[1].gives_way_ns, 7);
+  m.uvm.eviction_call_bytes = 1;
+  EXPECT_EQ(lower(under(pressure::plan, 48 * MiB), plan).steps[1].call_bytes, managed_block);
+  m.uvm.eviction_call_bytes = 0;
+  EXPECT_EQ(lower(under(pressure::plan, 48 * MiB), plan).steps[1].call_bytes, 0U) << "all of it in one";
 }
 
 TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
