@@ -82,6 +82,9 @@ TEST(execute, every_copy_pays_its_fixed_cost) {
   h.add_move(prefetch{x, {}}, x);
   h.plan.steps.back().copies.push_back(h.plan.steps.back().copies.front());
   EXPECT_EQ(h.simulate(1).front().duration, 2 * ms + 22);
+  h.on.launch_ns = 5;
+  h.plan.steps.back().copies.back().by = copier::kernel;
+  EXPECT_EQ(h.simulate(1).front().duration, 2 * ms + 11 + 5);
 }
 
 TEST(execute, faults_stall_the_kernel) {
