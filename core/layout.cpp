@@ -60,15 +60,15 @@ void join_alike(std::vector<piece>& pieces) {
        });
 }
 
-// Packs one of the arenas; how large it is.
-byte_count pack_arena(bool managed, const lifetime_table& table, const std::vector<piece>& pieces,
-                      const std::vector<std::uint32_t>& computes, packer how,
-                      std::vector<byte_count>& offset) {
+// Packs one of the arenas, on the clock of computes or that of actions; how large it is.
+byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& table,
+                      const std::vector<piece>& pieces, const std::vector<std::uint32_t>& computes,
+                      packer how, std::vector<byte_count>& offset) {
   std::vector<block> blocks(table.blocks);
   for (std::uint32_t l = 0; l < table.all.size(); ++l) {
     if (table.all[l].managed != managed) continue;
     piece p = pieces[l];
-    if (managed) {
+    if (by_computes) {
       p.begin = computes[p.begin];
       p.end = computes[p.end];
     }
@@ -123,9 +123,19 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
   const std::vector<piece> pieces = pieces_of(table);
   layout at;
   at.offset.assign(table.all.size(), 0);
-  at.device_bytes = pack_arena(false, table, pieces, computes, how, at.offset);
-  at.managed_bytes = pack_arena(true, table, pieces, computes, how, at.offset);
+  const bool stages = std::ranges::find(plan.home, residence::staged) != plan.home.end();
+  at.device_bytes = pack_arena(false, !stages, table, pieces, computes, how, at.offset);
+  at.managed_bytes = pack_arena(true, true, table, pieces, computes, how, at.offset);
   account(at, g, table, pieces, plan.actions.size());
+  return at;
+}
+
+layout lay_out_as(const layout& known, const graph& g, const lifetime_table& table, const memory_plan& plan) {
+  layout at;
+  at.offset = known.offset;
+  at.device_bytes = known.device_bytes;
+  at.managed_bytes = known.managed_bytes;
+  account(at, g, table, pieces_of(table), plan.actions.size());
   return at;
 }
 
@@ -137,16 +147,6 @@ std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
 bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
   return table.all[a].managed == table.all[b].managed && at.offset[a] < at.offset[b] + table.all[b].bytes &&
          at.offset[b] < at.offset[a] + table.all[a].bytes;
-}
-
-std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how) {
-  const lifetime_table table = lifetimes_of(p, plan);
-  const layout at = lay_out(p.network, table, plan, how);
-  std::vector<range> result(p.network.tensors.size());
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    if (table.all[l].managed) result[table.all[l].what] = {at.offset[l], table.all[l].bytes};
-  }
-  return result;
 }
 
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {

@@ -31,17 +31,15 @@ struct layout {
 };
 
 // Lifetimes that share an address in place are packed as one. Managed lifetimes are packed on a
-// clock that counts computes alone, so that movements a planner adds later leave every managed
-// address as it was.
+// clock that counts computes alone, and so are all where nothing is staged: movements of managed memory
+// that a planner adds later leave every address as it was.
 layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how);
+// The same for a plan that differs in such movements alone from the one that `known` is of, without packing.
+layout lay_out_as(const layout& known, const graph& g, const lifetime_table& table, const memory_plan& plan);
 
 // Bytes that hold something in either arena at each action of a plan, workspaces included: the lower
 // bound of what packing needs.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
-
-// Where each tensor of a resident managed layout lies: the same offsets lower() gives managed
-// tensors, for planners that think in addresses. One entry per tensor; bytes 0 if not managed.
-std::vector<range> managed_layout(const problem& p, const memory_plan& plan, packer how);
 
 // The footprint: what the plan with everything on the device needs, after packing.
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);

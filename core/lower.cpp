@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/managed_map.hpp"
+#include "core/placement.hpp"
 #include "core/residency.hpp"
 #include "core/tenancy.hpp"
 
@@ -46,13 +46,13 @@ byte_count peak_of(const layout& at, const residency& who, pressure under) {
 // Every member but the plan is worked out from it before the first step, or grows step by step.
 class lowering {
  public:
-  lowering(const problem& p, const memory_plan& plan, packer how)
+  lowering(const problem& p, const memory_plan& plan, const placement& placed)
       : p_(p),
         g_(p.network),
         plan_(plan),
-        table_(lifetimes_of(p, plan)),
-        at_(lay_out(g_, table_, plan, how)),
-        managed_(g_, plan, table_, at_),
+        table_(placed.table),
+        at_(placed.at),
+        managed_(placed.managed),
         homes_(homes_of(g_, plan, table_, at_)),
         places_(g_, table_, at_, managed_, homes_, p.on),
         hazards_(table_.strips),
@@ -224,9 +224,9 @@ class lowering {
   const problem& p_;
   const graph& g_;
   const memory_plan& plan_;
-  lifetime_table table_;
-  layout at_;
-  managed_map managed_;
+  const lifetime_table& table_;
+  const layout& at_;
+  const managed_map& managed_;
   homes homes_;
   places places_;
   residency residency_;
@@ -241,11 +241,16 @@ class lowering {
 
 execution_plan lower(const problem& p, const verified_plan& plan, packer how) {
   if (!plan.is_of(p.network)) throw std::invalid_argument("the plan was proven for another network");
-  return lowering(p, plan.plan(), how).run();
+  return lowering(p, plan.plan(), placement(p, plan.plan(), how)).run();
 }
 
 execution_plan lower(const problem& p, const memory_plan& plan, packer how) {
   return lower(p, verified(p.network, plan), how);
+}
+
+execution_plan lower(const problem& p, const memory_plan& plan, const placement& known) {
+  const verified_plan proven = verified(p.network, plan);
+  return lowering(p, proven.plan(), placement(p, proven.plan(), known)).run();
 }
 
 }  // namespace um

@@ -21,6 +21,8 @@ namespace um {
 //   with_all     recorded with all other steps, by one launch for the iteration
 enum class launching : std::uint8_t { by_call, as_operator, with_all };
 
+struct placement;  // core/placement.hpp
+
 // An action with everything that was decided about it: who executes it, on a machine or its model, decides
 // nothing.
 struct step {
@@ -69,5 +71,7 @@ struct execution_plan {
 execution_plan lower(const problem& p, const verified_plan& plan, packer how = packers::searched);
 // Proves it first: throws std::invalid_argument for a plan that defect_of() refuses.
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
+// At the addresses of a plan that differs in movements of managed memory alone, for searches.
+execution_plan lower(const problem& p, const memory_plan& plan, const placement& known);
 
 }  // namespace um

@@ -74,15 +74,19 @@ std::vector<range> managed_map::owned(tensor_id t, const box& part, std::uint32_
   return owned_of(t, range_of(t, part), now);
 }
 
-std::vector<range> managed_map::owned_alone(tensor_id t, const box& part, std::uint32_t now) const {
+range managed_map::range_alone(tensor_id t, const box& part) const {
   range r = range_of(t, part);
-  if (r.bytes == 0) return {};
+  if (r.bytes == 0) return r;
   const byte_count first = offset_of(t) + batch_range(g_.tensors[t], part).offset;
   if (first > r.offset) {
     const byte_count shared = std::min(r.bytes, managed_block);
     r = {r.offset + shared, r.bytes - shared};
   }
-  return owned_of(t, r, now);
+  return r;
+}
+
+std::vector<range> managed_map::owned_alone(tensor_id t, const box& part, std::uint32_t now) const {
+  return owned_of(t, range_alone(t, part), now);
 }
 
 std::vector<range> managed_map::owned_of(tensor_id t, const range& whole, std::uint32_t now) const {

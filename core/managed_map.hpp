@@ -14,8 +14,10 @@ class managed_map {
   // Keeps references, but none to the plan: the rest must outlive the map.
   managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
 
-  // Where a managed tensor that some compute touches lies.
+  // Where a managed tensor that some compute touches lies, and from which action on.
   byte_count offset_of(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
+  const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
+  bool is_touched(tensor_id t) const { return !table_.of_tensor[t].empty(); }
 
   // Lifetimes whose addresses meet those of a tensor.
   const std::vector<std::uint32_t>& takers(tensor_id t) const { return takers_[t]; }
@@ -29,15 +31,16 @@ class managed_map {
   // std::invalid_argument for a part along another axis than batch, and for one of a twinned tensor that
   // does not begin and end on blocks.
   range range_of(tensor_id t, const box& part) const;
+  // What of that can be discarded: blocks that a part shares with the one before it are not.
+  range range_alone(tensor_id t, const box& part) const;
 
   // What of that range the tensor owns at action `now`. Tensors below one block share blocks and are
   // never given up alone: they own nothing.
   std::vector<range> owned(tensor_id t, const box& part, std::uint32_t now) const;
-  // The same of what can be discarded: blocks that a part shares with the one before it are not.
+  // The same of range_alone().
   std::vector<range> owned_alone(tensor_id t, const box& part, std::uint32_t now) const;
 
  private:
-  const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
   std::vector<range> owned_of(tensor_id t, const range& r, std::uint32_t now) const;
   bool took_over(std::uint32_t taker, tensor_id t, std::uint32_t now) const;
 

@@ -5,85 +5,106 @@
 namespace um {
 namespace {
 
-class block_walk {
- public:
-  block_walk(const graph& g, const memory_plan& plan, const managed_map& managed, byte_count arena)
-      : g_(g), plan_(plan), managed_(managed), resident_(arena / managed_block, false), filled_(resident_) {}
-
-  void walk(residency& all) {
-    all.changes.clear();
-    all.resident_blocks.clear();
-    for (std::uint32_t i = 0; i < plan_.actions.size(); ++i) {
-      all.changes.push_back(change_at(i));
-      all.resident_blocks.push_back(count_);
-    }
-  }
-
- private:
-  // The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
-  // still has to be filled up.
-  std::vector<range> mark(const range& r, bool resident, bool wholly = true) {
-    std::vector<range> changed;
-    if (r.bytes == 0) return changed;
-    for (byte_count b = r.offset / managed_block;
-         b < (r.offset + r.bytes + managed_block - 1) / managed_block; ++b) {
-      const bool fills_up = resident && wholly && !filled_[b];
-      if (wholly) filled_[b] = resident;
-      if (resident_[b] == resident && !fills_up) continue;
-      if (resident_[b] != resident) resident ? ++count_ : --count_;
-      resident_[b] = resident;
-      const byte_count at = b * managed_block;
-      if (!changed.empty() && changed.back().offset + changed.back().bytes == at) {
-        changed.back().bytes += managed_block;
-      } else {
-        changed.push_back({at, managed_block});
-      }
-    }
-    return changed;
-  }
-
-  room_change change_at(std::uint32_t i) {
-    room_change c;
-    const std::uint64_t before = count_;
-    const auto leave = [&](const std::vector<range>& given_up) {
-      for (const range& r : given_up) mark(r, false);
-      c.freed = before - count_;
-    };
-    std::visit(overloaded{[](const advise&) {}, [&](const compute& x) { touch(x, c); },
-                          [&](const prefetch& x) {
-                            if (is_managed(plan_.home[x.what]))
-                              c.fresh = mark(managed_.range_of(x.what, x.part), true);
-                          },
-                          [&](const evict& x) {
-                            if (is_managed(plan_.home[x.what])) leave(managed_.owned(x.what, x.part, i));
-                          },
-                          [&](const discard& x) {
-                            if (is_managed(plan_.home[x.what]))
-                              leave(managed_.owned_alone(x.what, x.part, i));
-                          }},
-               plan_.actions[i]);
-    return c;
-  }
-
-  void touch(const compute& x, room_change& c) {
-    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
-      if (!is_managed(plan_.home[a.what])) continue;
-      const tensor& t = g_.tensors[a.what];
-      for (const range& r : runs_of(t, a.where)) {
-        const range there{managed_.offset_of(a.what) + r.offset, r.bytes};
-        if (!mark(there, true, bytes_of(t) >= managed_block).empty()) c.fresh.push_back(there);
-      }
-    }
-  }
-
-  const graph& g_;
-  const memory_plan& plan_;
-  const managed_map& managed_;
-  std::vector<bool> resident_, filled_;  // per block
-  std::uint64_t count_ = 0;
-};
+bool fills_blocks(const tensor& t) {
+  return bytes_of(t) >= managed_block;
+}
 
 }  // namespace
+
+block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, const managed_map& managed,
+                           byte_count arena_bytes)
+    : g_(g),
+      home_(home),
+      managed_(managed),
+      resident_(arena_bytes / managed_block, false),
+      filled_(resident_),
+      owner_(resident_.size(), no_owner),
+      begun_(g.tensors.size(), false) {
+  // As an iteration leaves it.
+  std::vector<tensor_id> order;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    if (is_managed(home[t]) && managed.is_touched(t)) order.push_back(t);
+  }
+  std::ranges::stable_sort(order, {}, [&](tensor_id t) { return managed.lifetime_of(t).begin; });
+  for (const tensor_id t : order) take_over(t);
+}
+
+void block_ledger::take_over(tensor_id t) {
+  const auto [begin, end] = blocks_of(managed_.range_of(t, {}));
+  for (std::size_t b = begin; b < end; ++b) owner_[b] = fills_blocks(g_.tensors[t]) ? t : no_owner;
+}
+
+// The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
+// still has to be filled up.
+std::vector<range> block_ledger::bring_in(const range& r, bool wholly) {
+  std::vector<range> changed;
+  const auto [begin, end] = blocks_of(r);
+  for (std::size_t b = begin; b < end; ++b) {
+    const bool fills_up = wholly && !filled_[b];
+    if (wholly) filled_[b] = true;
+    if (resident_[b] && !fills_up) continue;
+    if (!resident_[b]) ++count_;
+    resident_[b] = true;
+    const byte_count at = b * managed_block;
+    if (!changed.empty() && changed.back().offset + changed.back().bytes == at) {
+      changed.back().bytes += managed_block;
+    } else {
+      changed.push_back({at, managed_block});
+    }
+  }
+  return changed;
+}
+
+void block_ledger::give_up(tensor_id t, const range& r) {
+  const auto [begin, end] = blocks_of(r);
+  for (std::size_t b = begin; b < end; ++b) {
+    if (owner_[b] != t) continue;
+    filled_[b] = false;
+    if (resident_[b]) --count_;
+    resident_[b] = false;
+  }
+}
+
+void block_ledger::touch(const compute& x, room_change& c) {
+  for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+    if (!is_managed(home_[a.what])) continue;
+    if (!begun_[a.what]) take_over(a.what);
+    begun_[a.what] = true;
+    const tensor& t = g_.tensors[a.what];
+    for (const range& r : runs_of(t, a.where)) {
+      const range there{managed_.offset_of(a.what) + r.offset, r.bytes};
+      if (!bring_in(there, fills_blocks(t)).empty()) c.fresh.push_back(there);
+    }
+  }
+}
+
+room_change block_ledger::apply(const action& a) {
+  room_change c;
+  const std::uint64_t before = count_;
+  std::visit(overloaded{[](const advise&) {}, [&](const compute& x) { touch(x, c); },
+                        [&](const prefetch& x) {
+                          if (is_managed(home_[x.what]))
+                            c.fresh = bring_in(managed_.range_of(x.what, x.part), true);
+                        },
+                        [&](const evict& x) {
+                          if (is_managed(home_[x.what])) give_up(x.what, managed_.range_of(x.what, x.part));
+                        },
+                        [&](const discard& x) {
+                          if (is_managed(home_[x.what]))
+                            give_up(x.what, managed_.range_alone(x.what, x.part));
+                        }},
+             a);
+  c.freed = before > count_ ? before - count_ : 0;
+  return c;
+}
+
+bool block_ledger::is_filled(const range& r) const {
+  const auto [begin, end] = blocks_of(r);
+  for (std::size_t b = begin; b < end; ++b) {
+    if (!resident_[b] || !filled_[b]) return false;
+  }
+  return true;
+}
 
 std::uint64_t residency::most_blocks() const {
   return resident_blocks.empty() ? 0 : *std::ranges::max_element(resident_blocks);
@@ -103,8 +124,16 @@ residency residency_of(const graph& g, const memory_plan& plan, const layout& at
                        const managed_map& managed) {
   residency all;
   all.live_device = at.live_device;
-  block_walk blocks(g, plan, managed, at.managed_bytes);
-  for (int iteration = 0; iteration < 2; ++iteration) blocks.walk(all);
+  block_ledger blocks(g, plan.home, managed, at.managed_bytes);
+  for (int iteration = 0; iteration < 2; ++iteration) {
+    all.changes.clear();
+    all.resident_blocks.clear();
+    blocks.begin_iteration();
+    for (const action& a : plan.actions) {
+      all.changes.push_back(blocks.apply(a));
+      all.resident_blocks.push_back(blocks.count());
+    }
+  }
   return all;
 }
 

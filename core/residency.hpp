@@ -9,11 +9,57 @@
 
 namespace um {
 
+// Blocks of the managed arena that a range meets, each numbered by its place.
+struct block_range {
+  std::size_t begin = 0, end = 0;
+};
+constexpr block_range blocks_of(const range& r) {
+  if (r.bytes == 0) return {};
+  return {static_cast<std::size_t>(r.offset / managed_block),
+          static_cast<std::size_t>((r.offset + r.bytes + managed_block - 1) / managed_block)};
+}
+
 // Of one action: ranges of the managed arena whose blocks become resident, or have to be filled up because
 // only smaller tensors of theirs were; blocks that stop being resident.
 struct room_change {
   std::vector<range> fresh;
   std::uint64_t freed = 0;
+};
+
+// The blocks of a managed arena as actions are applied in their order, none resident at first: the one
+// account of them. A tensor owns its blocks from its first compute in an iteration until another one that
+// lies there begins; a movement gives up what its tensor owns.
+class block_ledger {
+ public:
+  // Keeps the references. `managed` is of a plan with the same computes.
+  block_ledger(const graph& g, const std::vector<residence>& home, const managed_map& managed,
+               byte_count arena_bytes);
+
+  void begin_iteration() { begun_.assign(begun_.size(), false); }
+  room_change apply(const action& a);
+
+  std::uint64_t count() const { return count_; }  // of resident blocks
+  std::size_t size() const { return resident_.size(); }
+  bool is_resident(std::size_t block) const { return resident_[block]; }
+  // Whether a prefetch of that range would find nothing to do.
+  bool is_filled(const range& r) const;
+  // no_owner: nobody yet, or small tensors that share it.
+  static constexpr tensor_id no_owner = no_lifetime;
+  tensor_id owner(std::size_t block) const { return owner_[block]; }
+
+ private:
+  std::vector<range> bring_in(const range& r, bool wholly);
+  void give_up(tensor_id t, const range& r);
+  void touch(const compute& x, room_change& c);
+  void take_over(tensor_id t);
+
+  const graph& g_;
+  const std::vector<residence>& home_;
+  const managed_map& managed_;
+  std::vector<bool> resident_, filled_;  // per block; filled_: with more than small tensors
+  std::vector<tensor_id> owner_;
+  std::vector<bool> begun_;  // per tensor: in this iteration
+  std::uint64_t count_ = 0;
 };
 
 struct residency {

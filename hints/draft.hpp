@@ -6,13 +6,9 @@
 
 #include "core/planner.hpp"
 #include "hints/rules.hpp"
+#include "schedule/uses.hpp"
 
 namespace um {
-
-// Tensors below a block share their blocks with others and come in with them.
-inline bool fills_blocks(const tensor& t) {
-  return bytes_of(t) >= managed_block;
-}
 
 // Which tensors of a network rules are for.
 class tensor_chooser {

@@ -1,8 +1,8 @@
 // From rules to a memory plan: the draft that they say, kept within the budget, timed, and searched over.
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "core/lower.hpp"
 #include "hints/draft.hpp"
@@ -10,6 +10,7 @@
 #include "hints/room.hpp"
 #include "hints/sequence.hpp"
 #include "hints/timing.hpp"
+#include "schedule/climber.hpp"
 
 namespace um {
 namespace {
@@ -18,12 +19,14 @@ constexpr packer placed_by = packers::searched;
 // Of the time before, for a number to be changed: less is within what such times are off by.
 constexpr nanoseconds worth_permille = 995;
 
-// The numbers that a search changes. Where it begins and what it tries is policy, not what some machine takes.
+// The numbers that a search changes. Where it begins and what it tries is policy, not what some machine
+// takes.
 struct setting {
   byte_count part_bytes = 64 * MiB;
   std::int64_t cut_percent = 25;     // of the budget that one operator's activations may take
   std::int64_t reserve_percent = 0;  // of the budget left free for what comes early
   bool on_device = true;             // tensors with residence device lie there, else they are managed
+  friend bool operator==(const setting&, const setting&) = default;
 };
 
 template <class Rule>
@@ -39,16 +42,6 @@ const Rule* find_rule(const hint_strategy& s) {
   return find_rule<Rule>(s, [](const Rule&) { return true; });
 }
 
-const evict_rule* eviction_under_pressure(const hint_strategy& s) {
-  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; });
-}
-const prefetch_rule* fetch_as_room_allows(const hint_strategy& s) {
-  return find_rule<prefetch_rule>(s, [](const prefetch_rule& r) { return r.unit == look_ahead::room; });
-}
-bool uses_twins(const hint_strategy& s) {
-  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) != nullptr;
-}
-
 bool places_on_device(const hint_rule& r) {
   const auto* x = std::get_if<residence_rule>(&r.what);
   return x != nullptr && x->where == residence::device;
@@ -58,49 +51,75 @@ byte_count percent_of(byte_count whole, std::int64_t percent) {
   return whole / 100 * static_cast<byte_count>(percent);
 }
 
-bool everything_fits(const problem& p) {
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
-  unlimited.under = pressure::driver;
-  const execution_plan whole =
-      lower(unlimited, plan_of(p.network, in_order(p.network), residence::managed), placed_by);
-  return whole.device_arena_bytes + whole.managed_arena_bytes <= p.budget;
+byte_count bytes_of(const placement& at) {
+  return at.at.device_bytes + at.at.managed_bytes;
 }
 
+// What rules say before anybody looks at the budget, and where it lies.
+struct placed_draft {
+  placed_draft(const problem& p, memory_plan made)
+      : plan(std::move(made)), at(placement_of_draft(p, plan, placed_by)) {}
+  memory_plan plan;
+  placement at;
+};
+
 class planning {
+  using point = rated<setting, nanoseconds>;
+
  public:
   planning(const hint_strategy& s, const problem& p)
       : s_(s),
         p_(p),
-        fits_(everything_fits(p)),
-        evicts_(eviction_under_pressure(s)),
-        by_room_(fetch_as_room_allows(s)) {}
+        evicts_(find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; })),
+        fetches_(find_rule<prefetch_rule>(
+                     s, [](const prefetch_rule& r) { return r.unit == look_ahead::room; }) != nullptr),
+        twins_(find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) !=
+               nullptr),
+        places_(std::ranges::any_of(s.rules, places_on_device)) {
+    const memory_plan managed = plan_of(p.network, in_order(p.network), residence::managed);
+    fits_ = bytes_of(placement(p, managed, placed_by)) <= p.budget;
+  }
 
-  memory_plan plan() const {
+  memory_plan plan() {
     const setting first = first_setting();
     const search_rule* search = find_rule<search_rule>(s_);
-    if (fits_) return plan_with(first);
-    if (search == nullptr || p_.on.link_to_device_bytes_per_s == 0) return with_least_reserve(first);
-    return best_around(first, search->trials);
+    const bool searches = search != nullptr && p_.on.link_to_device_bytes_per_s > 0;
+    return fits_ || !searches ? plan_with(first) : best_around(first, search->trials);
   }
 
  private:
   // What lies in the device arena holds its room for the whole run. A strategy that evicts can do without.
-  setting first_setting() const {
+  setting first_setting() {
     setting first;
-    if (evicts_ == nullptr || std::ranges::none_of(s_.rules, places_on_device)) return first;
-    try {
-      const memory_plan plan = fits_ ? draft_with(first) : plan_with(first);
-      const bool small = lower(p_, plan, placed_by).device_arena_bytes <= p_.budget / 2;
-      first.on_device = fits_ ? keeps_budget(plan) : small;
-    } catch (const infeasible&) {
-      first.on_device = false;
-    }
+    if (evicts_ == nullptr || !places_) return first;
+    const placement& at = draft_with(first).at;
+    first.on_device =
+        fits_ ? bytes_of(at) <= p_.budget : at.at.device_bytes <= p_.budget / 2 && exists(first);
     return first;
+  }
+  bool exists(const setting& with) {
+    try {
+      plan_with(with);
+      return true;
+    } catch (const infeasible&) {
+      return false;
+    }
+  }
+
+  // Drafts are kept: most settings share theirs.
+  const placed_draft& draft_with(const setting& with) {
+    for (const known_draft& k : drafts_) {
+      if (k.cut_percent == with.cut_percent && k.on_device == with.on_device) return *k.draft;
+    }
+    memory_plan plan = new_draft(with);
+    const auto same =
+        std::ranges::find_if(drafts_, [&](const known_draft& k) { return k.draft->plan == plan; });
+    auto draft = same == drafts_.end() ? std::make_shared<placed_draft>(p_, std::move(plan)) : same->draft;
+    return *drafts_.emplace_back(known_draft{with.cut_percent, with.on_device, std::move(draft)}).draft;
   }
 
   // Nothing leaves where everything fits: no tensor needs a twin.
-  memory_plan draft_with(const setting& with) const {
+  memory_plan new_draft(const setting& with) const {
     std::vector<compute> order = in_order(p_.network);
     if (find_rule<cut_rule>(s_) != nullptr && !fits_) {
       order = in_slices(p_.network, percent_of(p_.budget, with.cut_percent));
@@ -112,61 +131,31 @@ class planning {
     return plan;
   }
 
-  memory_plan plan_with(const setting& with) const {
-    memory_plan plan = draft_with(with);
-    const bool keeps_itself = !fits_ && (evicts_ != nullptr || uses_twins(s_));
-    if (!keeps_itself && p_.under != pressure::plan) return plan;
-    plan = make_room(p_, plan, placed_by, fits_ ? room_rules{} : rules_of_room(with, plan));
-    const bool static_order = evicts_ != nullptr && evicts_->order != evict_order::driver;
-    if (fits_ || !static_order) return plan;
-    memory_plan timed = with_evictions_timed(p_, plan, placed_by);
-    return keeps_budget(timed) ? timed : plan;
-  }
-
-  // Where addresses change hands lowering may count a block more than the walk that makes room.
-  memory_plan with_least_reserve(setting with) const {
-    memory_plan plan = plan_with(with);
-    if (evicts_ == nullptr) return plan;
-    for (const std::int64_t percent : {1, 2, 5, 10}) {
-      if (keeps_budget(plan)) break;
-      with.reserve_percent = percent;
-      plan = plan_with(with);
-    }
-    return plan;
-  }
-
-  // Timing counts what a tensor gives up as free also where others have taken it over, which may be too much.
-  bool keeps_budget(const memory_plan& plan) const {
-    problem enforced = p_;
-    enforced.under = pressure::plan;
-    try {
-      lower(enforced, plan, placed_by);
-      return true;
-    } catch (const infeasible&) {
-      return false;
-    }
+  // Whoever evicts, or keeps twins, keeps the budget also where the driver would.
+  memory_plan plan_with(const setting& with) {
+    const placed_draft& draft = draft_with(with);
+    const bool evicts = !fits_ && (evicts_ != nullptr || twins_);
+    if (!evicts && p_.under != pressure::plan) return draft.plan;
+    const room_rules rules = fits_ ? room_rules{} : rules_of_room(with, draft.plan);
+    memory_plan plan = make_room(p_, draft.plan, draft.at, rules);
+    const bool by_plan = evicts_ != nullptr && evicts_->order != evict_order::driver;
+    return fits_ || !by_plan ? plan : with_evictions_timed(p_, plan, draft.at);
   }
 
   room_rules rules_of_room(const setting& with, const memory_plan& plan) const {
     room_rules rules;
-    rules.fetch = by_room_ != nullptr;
+    rules.fetch = fetches_;
     if (evicts_ != nullptr) {
       rules.order = evicts_->order;
       rules.gap = evicts_->gap;
       rules.part_bytes = with.part_bytes;
       rules.reserve_bytes = percent_of(p_.budget, with.reserve_percent);
     }
-    add_choices(rules, plan);
-    return rules;
-  }
-
-  void add_choices(room_rules& rules, const memory_plan& plan) const {
     const tensor_chooser choose(p_.network);
     for (const hint_rule& r : s_.rules) {
       const auto* e = std::get_if<evict_rule>(&r.what);
       const auto* d = std::get_if<discard_rule>(&r.what);
-      rules.populate =
-          rules.populate || (d != nullptr && d->prefetch && (by_room_ != nullptr || uses_twins(s_)));
+      rules.populate = rules.populate || (d != nullptr && d->prefetch && (fetches_ || twins_));
       for (tensor_id t = 0; t < plan.home.size(); ++t) {
         const bool chosen = choose.is_for(r.which, t);
         if (d != nullptr) {
@@ -178,77 +167,89 @@ class planning {
         }
       }
     }
+    return rules;
   }
 
   // --- the search ---
 
-  struct outcome {
-    memory_plan plan;
-    nanoseconds time = std::numeric_limits<nanoseconds>::max();
-  };
+  // One number after the other, as long as something gets better. What lies on the device decides how much is
+  // to be cut: a hill for each, the better one first.
+  memory_plan best_around(const setting& first, std::int64_t trials) {
+    climber<setting, nanoseconds> search(
+        {[this](const setting& at) { return around(at); },
+         [this](std::span<const setting> all, const std::string&) {
+           std::vector<std::optional<nanoseconds>> times;
+           for (const setting& s : all) times.push_back(time_with(s));
+           return std::optional(times);
+         },
+         [](const point& from, const point& to) { return !from.cost || is_worth(*from.cost, *to.cost); }},
+        static_cast<std::size_t>(trials));
+    std::vector<setting> starts{first};
+    if (places_) starts.push_back(toggled(first));
+    search.try_all(starts, "");
+    if (places_ && best_with_ != first) std::ranges::reverse(starts);
+    for (const setting& start : starts) search.climb(start);
+    if (!best_) throw infeasible(why_not_);
+    return std::move(*best_);
+  }
 
-  std::optional<outcome> try_out(const setting& with, std::string& why) const {
+  // What an iteration takes; nothing where there is no plan. The best plan is kept.
+  std::optional<nanoseconds> time_with(const setting& with) {
     try {
-      outcome tried{plan_with(with), 0};
-      tried.time = expected_time(p_, tried.plan, placed_by);
-      return tried;
+      memory_plan plan = plan_with(with);
+      const nanoseconds time = expected_time(p_, lower(p_, plan, draft_with(with).at));
+      if (best_ && !is_worth(least_, time)) return time;
+      best_ = std::move(plan);
+      best_with_ = with;
+      return least_ = time;
     } catch (const infeasible& refused) {
-      why = refused.what();
+      why_not_ = refused.what();
       return std::nullopt;
     }
   }
 
-  // One number after the other, as long as something gets better.
-  memory_plan best_around(const setting& first, std::int64_t trials) const {
-    std::string why;
-    std::optional<outcome> best;
-    setting at = first;
-    std::vector<setting> tried;
-    const auto consider = [&](const setting& s) {
-      if (trials <= 0 || std::ranges::any_of(tried, [&](const setting& t) { return same(s, t); })) return;
-      --trials;
-      tried.push_back(s);
-      std::optional<outcome> now = try_out(s, why);
-      if (!now || (best && now->time > best->time / 1000 * worth_permille)) return;
-      best = std::move(now);
-      at = s;
-    };
-    consider(first);
-    for (nanoseconds before = 0; trials > 0 && before != time_of(best);) {
-      before = time_of(best);
-      for (const std::int64_t percent : {15, 35, 50, 70, 100, 11})
-        consider(changed(at, &setting::cut_percent, percent));
-      // The more slices, the longer the planning: only where few were not enough.
-      if (at.cut_percent <= 15) {
-        for (const std::int64_t percent : {9, 7, 5}) consider(changed(at, &setting::cut_percent, percent));
-      }
-      for (const std::int64_t percent : {2, 5, 10, 20})
-        consider(changed(at, &setting::reserve_percent, percent));
-      for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB})
-        consider(changed(at, &setting::part_bytes, bytes));
-      if (std::ranges::any_of(s_.rules, places_on_device))
-        consider(changed(at, &setting::on_device, !at.on_device));
-    }
-    if (!best) throw infeasible(why);
-    return std::move(best->plan);
-  }
-
-  static nanoseconds time_of(const std::optional<outcome>& o) { return o ? o->time : -1; }
-  static bool same(const setting& a, const setting& b) {
-    return a.part_bytes == b.part_bytes && a.cut_percent == b.cut_percent &&
-           a.reserve_percent == b.reserve_percent && a.on_device == b.on_device;
-  }
-  template <class T>
-  static setting changed(setting s, T setting::* member, T value) {
-    s.*member = value;
+  static setting toggled(setting s) {
+    s.on_device = !s.on_device;
     return s;
+  }
+  static bool is_worth(nanoseconds from, nanoseconds to) { return to <= from / 1000 * worth_permille; }
+
+  // Each by itself: whatever is better is taken at once.
+  std::vector<neighbours<setting>> around(const setting& at) const {
+    std::vector<neighbours<setting>> all;
+    const auto add = [&](auto setting::*member, auto value) {
+      setting changed = at;
+      changed.*member = value;
+      all.push_back({"", {changed}});
+    };
+    for (const std::int64_t percent : {15, 35, 50, 70, 100, 11}) add(&setting::cut_percent, percent);
+    // The more slices, the longer the planning: only where few were not enough.
+    if (at.cut_percent <= 15) {
+      for (const std::int64_t percent : {9, 7, 5}) add(&setting::cut_percent, percent);
+    }
+    for (const std::int64_t percent : {2, 5, 10, 20}) add(&setting::reserve_percent, percent);
+    for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB}) add(&setting::part_bytes, bytes);
+    if (places_) add(&setting::on_device, !at.on_device);
+    return all;
   }
 
   const hint_strategy& s_;
   const problem& p_;
-  bool fits_;
-  const evict_rule* evicts_;
-  const prefetch_rule* by_room_;
+  const evict_rule* evicts_;  // under pressure
+  bool fetches_, twins_;      // as room allows; by twins
+  bool places_;               // some tensors on the device
+  bool fits_ = false;
+  // Of the search, so far.
+  std::optional<memory_plan> best_;
+  setting best_with_;
+  nanoseconds least_ = 0;
+  std::string why_not_;
+  struct known_draft {
+    std::int64_t cut_percent = 0;
+    bool on_device = false;
+    std::shared_ptr<const placed_draft> draft;
+  };
+  std::vector<known_draft> drafts_;
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 #include "hints/recorded.hpp"
 
 #include "core/lower.hpp"
-#include "hints/sequence.hpp"
-#include "simulator/execute.hpp"
+#include "schedule/orders.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 
@@ -11,19 +11,15 @@ std::vector<std::vector<bool>> recorded_faults(const problem& p) {
   problem by_driver = p;
   by_driver.under = pressure::driver;
   const execution_plan plan = lower(by_driver, plan_of(g, in_order(g), residence::managed));
-  const simulated_run run{g, plan, p.on, p.costs};
-  managed_memory memory = managed_at_start(run);
   std::vector<std::vector<bool>> faulted(g.ops.size(), std::vector<bool>(g.tensors.size(), false));
-  counters moved;
-  for (const step& s : plan.steps) {
+  simulate({g, plan, p.on, p.costs}, 1, false, [&](const step& s, const managed_memory& memory) {
     const op_id o = std::get<compute>(s.what).what;
     for (const operand& x : s.operands) {
       if (x.at.where != space::managed) continue;
       const range r{x.at.offset, bytes_of(g.tensors[x.what.what])};
       if (!memory.hits(r, x.what.mode)) faulted[o][x.what.what] = true;
     }
-    execute_step(run, s, memory, moved);
-  }
+  });
   return faulted;
 }
 

@@ -144,7 +144,7 @@ std::string_view to_text(evict_order order) {
 std::string_view to_text(evict_means means) {
   return means == evict_means::twin ? "twin" : "prefetch_to_host";
 }
-std::string_view verb_of(const decision& what) {
+std::string_view verb_of(const policy& what) {
   constexpr std::array<std::string_view, 7> names{"residence", "advise", "prefetch", "evict",
                                                   "discard",   "cut",    "search"};
   return names.at(what.index());

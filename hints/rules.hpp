@@ -1,4 +1,4 @@
-// A hint strategy as data: named rules, each for some tensors and with one decision. Tables and files
+// A hint strategy as data: named rules, each for some tensors and with one policy. Tables and files
 // hold such values; one planner (plan_hints) turns them into memory plans.
 #pragma once
 
@@ -29,7 +29,7 @@ struct tensor_choice {
   friend bool operator==(const tensor_choice&, const tensor_choice&) = default;
 };
 
-// --- decisions ---
+// --- policies ---
 
 // Where the tensors live; without such a rule: managed.
 struct residence_rule {
@@ -97,17 +97,18 @@ struct cut_rule {
 // The numbers of the other rules are a start: neighbouring ones are tried in the simulator, at most
 // `trials` plans, and the fastest plan is taken.
 struct search_rule {
-  std::int64_t trials = 24;
+  std::int64_t trials = 48;
   friend bool operator==(const search_rule&, const search_rule&) = default;
 };
 
-using decision =
+// What is done with the tensors that a rule is for.
+using policy =
     std::variant<residence_rule, advice_rule, prefetch_rule, evict_rule, discard_rule, cut_rule, search_rule>;
 
 struct hint_rule {
   std::string name;
   tensor_choice which;  // of no meaning to cut and search
-  decision what;
+  policy what;
   friend bool operator==(const hint_rule&, const hint_rule&) = default;
 };
 
@@ -135,7 +136,7 @@ std::string_view to_text(fetch_source from);
 std::string_view to_text(evict_when when);
 std::string_view to_text(evict_order order);
 std::string_view to_text(evict_means means);
-// The decision's verb, as in files: "residence", "advise", "prefetch", "evict", "discard", "cut", "search".
-std::string_view verb_of(const decision& what);
+// The policy's verb, as in files: "residence", "advise", "prefetch", "evict", "discard", "cut", "search".
+std::string_view verb_of(const policy& what);
 
 }  // namespace um

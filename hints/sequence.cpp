@@ -5,11 +5,6 @@
 namespace um {
 namespace {
 
-struct run {
-  op_id begin = 0, end = 0;
-  std::uint32_t parts = 1;
-};
-
 byte_count activations_of(const graph& g, const op& o) {
   byte_count bytes = 0;
   for (const auto* side : {&o.in, &o.out}) {
@@ -19,7 +14,7 @@ byte_count activations_of(const graph& g, const op& o) {
 }
 
 // Parts of whole blocks can leave and come back each on its own.
-bool cuts_on_blocks(const graph& g, const run& r, std::uint32_t parts) {
+bool cuts_on_blocks(const graph& g, const inner_loop& r, std::uint32_t parts) {
   for (op_id o = r.begin; o < r.end; ++o) {
     for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
       for (const tensor_id t : *side) {
@@ -33,7 +28,7 @@ bool cuts_on_blocks(const graph& g, const run& r, std::uint32_t parts) {
 }
 
 // A divisor of the batch, so that slices are of one size: on blocks if one of up to four times `least` is.
-std::uint32_t parts_for(const graph& g, const run& r, std::uint32_t least) {
+std::uint32_t parts_for(const graph& g, const inner_loop& r, std::uint32_t least) {
   const auto images = static_cast<std::uint32_t>(g.tensors[g.ops[r.begin].out.front()].shape.n);
   std::uint32_t first = 0;
   for (std::uint32_t parts = least; parts <= std::min(4 * least, images); ++parts) {
@@ -48,7 +43,7 @@ std::int64_t images_of(const graph& g, op_id o) {
   return domain_of(g, g.ops[o]).batch.end;
 }
 
-bool adds_up(const graph& g, const run& r) {
+bool adds_up(const graph& g, const inner_loop& r) {
   for (op_id o = r.begin; o < r.end; ++o) {
     const auto touched = accesses_of(g, g.ops[o], batch_part(images_of(g, o), r.parts - 1, r.parts));
     if (std::ranges::any_of(touched, [](const access& a) { return a.mode == access_mode::accumulate; }))
@@ -57,8 +52,8 @@ bool adds_up(const graph& g, const run& r) {
   return false;
 }
 
-std::vector<run> runs_of_large(const graph& g, byte_count most) {
-  std::vector<run> all;
+std::vector<inner_loop> loops_of_large(const graph& g, byte_count most) {
+  std::vector<inner_loop> all;
   std::uint32_t least = 1;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const byte_count bytes = activations_of(g, g.ops[o]);
@@ -67,7 +62,7 @@ std::vector<run> runs_of_large(const graph& g, byte_count most) {
     if (parts < 2 || !can_be_cut(g, g.ops[o], parts)) continue;
     const bool joins = !all.empty() && all.back().end == o;
     least = joins ? std::max(least, parts) : parts;
-    if (!joins) all.push_back({o, o, 1});
+    if (!joins) all.push_back({o, o, 1, false});
     all.back().end = o + 1;
     all.back().parts = parts_for(g, all.back(), least);
   }
@@ -77,32 +72,15 @@ std::vector<run> runs_of_large(const graph& g, byte_count most) {
 }  // namespace
 
 std::vector<compute> in_slices(const graph& g, byte_count most) {
-  std::vector<compute> all;
-  op_id next = 0;
-  const auto whole_until = [&](op_id end) {
-    for (; next < end; ++next) all.push_back({next, {}});
-  };
-  for (const run& r : runs_of_large(g, std::max<byte_count>(most, 1))) {
-    whole_until(r.begin);
+  loops sliced;
+  for (inner_loop r : loops_of_large(g, std::max<byte_count>(most, 1))) {
     const bool can = std::ranges::all_of(g.ops.begin() + r.begin, g.ops.begin() + r.end,
                                          [&](const op& o) { return can_be_cut(g, o, r.parts); });
     if (!can || r.parts < 2) continue;
-    const bool ascending = adds_up(g, r);
-    for (std::uint32_t i = 0; i < r.parts; ++i) {
-      const std::uint32_t part = ascending ? i : r.parts - 1 - i;
-      for (op_id o = r.begin; o < r.end; ++o) all.push_back({o, batch_part(images_of(g, o), part, r.parts)});
-    }
-    next = r.end;
+    r.descending = !adds_up(g, r);
+    sliced.inner.push_back(r);
   }
-  whole_until(static_cast<op_id>(g.ops.size()));
-  return all;
-}
-
-memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home) {
-  memory_plan plan;
-  plan.home.assign(g.tensors.size(), home);
-  plan.actions.assign(order.begin(), order.end());
-  return plan;
+  return order_of(g, sliced);
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// In which order, and in which slices, a strategy of rules computes its network.
+// In which slices a strategy of rules computes its network.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,5 @@ namespace um {
 // stay whole. Slices that add up go in ascending order, others in descending: so what the forward pass makes
 // first, and can send away first, the backward pass needs last.
 std::vector<compute> in_slices(const graph& g, byte_count most);
-
-// A plan that computes in that order, all tensors with the same residence.
-memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home);
 
 }  // namespace um

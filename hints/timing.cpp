@@ -4,8 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/lifetimes.hpp"
-#include "core/lower.hpp"
+#include "core/residency.hpp"
 #include "hints/durations.hpp"
 #include "schedule/calendar.hpp"
 #include "simulator/simulate.hpp"
@@ -13,240 +12,201 @@
 namespace um {
 namespace {
 
-struct run_of_blocks {
-  tensor_id of = 0;
-  std::size_t begin = 0, end = 0;
-};
+// A place between two actions that stay.
+using slot = std::uint32_t;
 
-// An action with what it touches and when.
-struct item {
+// An action that moves: an eviction or a discard of managed memory.
+struct departure {
   action what;
-  std::vector<run_of_blocks> blocks;
-  std::vector<tensor_id> begins;  // compute: tensors that nothing before it touches
-  nanoseconds starts = 0;         // compute: were nothing in the way; what gives up: its turn in its lane
-  std::uint64_t held = 0;         // blocks resident behind it
-  std::int64_t change = 0;        // of them, by this action
+  block_range blocks;
+  slot from = 0, to = 0;  // where it may be: behind its last use, and before the next
+  nanoseconds turn = 0;   // in the lane to the host
+  std::uint64_t freed = 0;
 };
 
-bool is_compute(const item& i) {
-  return std::holds_alternative<compute>(i.what);
-}
-bool gives_up(const item& i) {
-  return std::holds_alternative<evict>(i.what) || std::holds_alternative<discard>(i.what);
+bool copies(const departure& d) {
+  return std::holds_alternative<evict>(d.what);
 }
 
-bool copies(const item& i) {
-  return std::holds_alternative<evict>(i.what);
-}
-
-bool meet(const run_of_blocks& x, const run_of_blocks& y) {
-  return x.begin < y.end && y.begin < x.end;
-}
-bool meet(const item& a, const item& b) {
-  return std::ranges::any_of(a.blocks, [&](const run_of_blocks& x) {
-    return std::ranges::any_of(b.blocks, [&](const run_of_blocks& y) { return meet(x, y); });
-  });
-}
 class timetable {
  public:
-  timetable(const problem& p, const memory_plan& plan, packer how)
-      : p_(p), g_(p.network), plan_(plan), where_(managed_layout(p, plan, how)) {
-    problem unlimited = p;
-    unlimited.budget = std::numeric_limits<byte_count>::max();
-    unlimited.under = pressure::driver;
-    const execution_plan whole = lower(unlimited, plan, how);
-    capacity_ = (p.budget - std::min(p.budget, whole.device_arena_bytes)) / managed_block;
-    resident_.assign(whole.managed_arena_bytes / managed_block, false);
-    for (const action& a : plan.actions) items_.push_back({a, blocks_of(a), {}, 0, 0, 0});
-    look_at_computes();
+  timetable(const problem& p, const memory_plan& plan, const placement& at)
+      : p_(p), g_(p.network), plan_(plan), at_(at), begun_(g_.tensors.size(), false) {
+    const std::size_t blocks = at.at.managed_bytes / managed_block;
+    find_earliest(blocks);
+    find_latest(blocks);
   }
 
   memory_plan plan() {
-    move_evictions_up();
-    for (int iteration = 0; iteration < 2; ++iteration) walk();
+    const memory_plan early = in_order();
+    note_room(residency_of(g_, early, at_.at, at_.managed));
     take_turns();
-    for (std::size_t i = items_.size(); i-- > 0;) {
-      if (copies(items_[i])) leave_later(i);
-    }
-    memory_plan timed{plan_.home, {}};
-    for (const item& i : items_) timed.actions.push_back(i.what);
-    return timed;
+    leave_later();
+    return in_order();
   }
 
  private:
-  // --- what actions touch ---
+  bool moves(const action& a) const {
+    return std::visit(overloaded{[&](const evict& x) { return is_managed(plan_.home[x.what]); },
+                                 [&](const discard& x) { return is_managed(plan_.home[x.what]); },
+                                 [](const auto&) { return false; }},
+                      a);
+  }
 
-  std::vector<run_of_blocks> blocks_of(const action& a) const {
-    std::vector<run_of_blocks> all;
-    std::visit(overloaded{[](const advise&) {},
-                          [&](const compute& c) {
-                            for (const access& x : accesses_of(g_, g_.ops[c.what], c.part)) {
-                              for (const range& r : runs_of(g_.tensors[x.what], x.where)) add(all, x.what, r);
-                            }
-                          },
-                          [&](const auto& m) { add_part(all, m.what, m.part); }},
+  // --- where it may be ---
+
+  // Blocks that an action which stays takes or needs. A tensor's addresses change hands as a whole with the
+  // first compute that touches it.
+  std::vector<block_range> blocks_of(const action& a) {
+    std::vector<block_range> all;
+    std::visit(overloaded{[](const advise&) {}, [&](const compute& c) { add_operands(c, all); },
+                          [&](const auto& x) {
+                            if (is_managed(plan_.home[x.what]))
+                              all.push_back(um::blocks_of(at_.managed.range_of(x.what, x.part)));
+                          }},
                a);
     return all;
   }
-  void add(std::vector<run_of_blocks>& all, tensor_id t, const range& r) const {
-    if (where_[t].bytes == 0) return;
-    const byte_count begin = where_[t].offset + r.offset, end = begin + r.bytes;
-    all.push_back({t, static_cast<std::size_t>(begin / managed_block),
-                   static_cast<std::size_t>((end + managed_block - 1) / managed_block)});
-  }
-  // With the blocks that it shares with its neighbours.
-  void add_part(std::vector<run_of_blocks>& all, tensor_id t, const box& part) const {
-    const range only = batch_range(g_.tensors[t], part);
-    const bool is_last = only.offset + only.bytes == bytes_of(g_.tensors[t]);
-    const byte_count end = is_last ? where_[t].bytes : only.offset + only.bytes;
-    if (end > only.offset) add(all, t, {only.offset, end - only.offset});
-  }
-
-  bool moves_managed(const item& i) const {
-    return std::visit(overloaded{[](const advise&) { return false; }, [](const compute&) { return false; },
-                                 [&](const auto& m) { return is_managed(plan_.home[m.what]); }},
-                      i.what);
-  }
-
-  void look_at_computes() {
-    std::vector<bool> begun(g_.tensors.size(), false);
-    nanoseconds now = 0;
-    for (item& i : items_) {
-      if (!is_compute(i)) continue;
-      for (const run_of_blocks& r : i.blocks) {
-        if (!begun[r.of]) i.begins.push_back(r.of);
-        begun[r.of] = true;
+  void add_operands(const compute& c, std::vector<block_range>& all) {
+    for (const access& x : accesses_of(g_, g_.ops[c.what], c.part)) {
+      if (!is_managed(plan_.home[x.what])) continue;
+      const bool begins = !begun_[x.what];
+      begun_[x.what] = true;
+      if (begins) all.push_back(um::blocks_of(at_.managed.range_of(x.what, {})));
+      for (range r : runs_of(g_.tensors[x.what], x.where)) {
+        r.offset += at_.managed.offset_of(x.what);
+        all.push_back(um::blocks_of(r));
       }
-      i.starts = now;
-      now += time_of(std::get<compute>(i.what));
     }
   }
-  nanoseconds time_of(const compute& c) const {
-    const auto whole = static_cast<std::uint64_t>(p_.costs[c.what].time);
-    return static_cast<nanoseconds>(share_of(whole, g_, g_.ops[c.what], c.part));
-  }
 
-  // --- evictions ---
-
-  void move_evictions_up() {
-    for (std::size_t i = 0, left = items_.size(); left > 0; --left) {
-      if (!gives_up(items_[i]) || !moves_managed(items_[i])) {
-        ++i;
+  // Behind the last action before it that meets its blocks; what was last used in the iteration before leaves
+  // at that one's end.
+  void find_earliest(std::size_t blocks) {
+    std::vector<slot> last(blocks, 0);
+    for (const action& a : plan_.actions) {
+      if (!moves(a)) {
+        met_.push_back(blocks_of(a));
+        stay_.push_back(a);
+        for (const block_range& r : met_.back())
+          std::fill(last.begin() + at(r.begin), last.begin() + at(r.end), end());
         continue;
       }
-      const std::size_t to = behind_last_use(i);
-      if (to > i) {
-        move_down(i, to);
-      } else {
-        move_up(i++, to);
-      }
+      departure d{a, blocks_of(a).front()};
+      d.from = most_in(last, d.blocks);
+      d.to = end();
+      leaving_.push_back(d);
+    }
+    for (departure& d : leaving_) {
+      if (d.from == 0 && !kills_a_result(d)) d.from = most_in(last, d.blocks);
     }
   }
-
-  std::size_t behind_last_use(std::size_t i) const {
-    std::size_t to = i;
-    while (to > 0 && !meet(items_[to - 1], items_[i]) && !begins_at(items_[to - 1], items_[i])) --to;
-    if (to > 0 || kills_a_result(items_[i])) return to;
-    // What was last touched in the iteration before leaves at that one's end.
-    std::size_t end = items_.size();
-    while (end > i + 1 && !meet(items_[end - 1], items_[i])) --end;
-    return end > i + 1 ? end - 1 : i;
+  static std::ptrdiff_t at(std::size_t b) { return static_cast<std::ptrdiff_t>(b); }
+  static slot most_in(const std::vector<slot>& last, const block_range& r) {
+    slot most = 0;
+    for (std::size_t b = r.begin; b < r.end; ++b) most = std::max(most, last[b]);
+    return most;
   }
-
-  // A tensor's addresses change hands as a whole with the first compute that touches it.
-  bool begins_at(const item& before, const item& leaves) const {
-    return std::ranges::any_of(before.begins, [&](tensor_id t) {
-      const run_of_blocks all = whole(t);
-      return std::ranges::any_of(leaves.blocks, [&](const run_of_blocks& x) { return meet(x, all); });
-    });
-  }
-
-  run_of_blocks whole(tensor_id t) const {
-    std::vector<run_of_blocks> all;
-    add(all, t, {0, where_[t].bytes});
-    return all.empty() ? run_of_blocks{t, 0, 0} : all.front();
-  }
+  slot end() const { return static_cast<slot>(stay_.size()); }
 
   // What a user may read once the iteration has ended.
-  bool kills_a_result(const item& i) const {
-    const auto* d = std::get_if<discard>(&i.what);
-    return d != nullptr && survives(g_.tensors[d->what].use);
+  bool kills_a_result(const departure& d) const {
+    const auto* x = std::get_if<discard>(&d.what);
+    return x != nullptr && survives(g_.tensors[x->what].use);
   }
 
-  void move_up(std::size_t from, std::size_t to) {
-    const auto begin = items_.begin() + static_cast<std::ptrdiff_t>(to);
-    const auto at = items_.begin() + static_cast<std::ptrdiff_t>(from);
-    std::rotate(begin, at, at + 1);
-  }
-
-  void move_down(std::size_t from, std::size_t to) {
-    const auto at = items_.begin() + static_cast<std::ptrdiff_t>(from);
-    std::rotate(at, at + 1, items_.begin() + static_cast<std::ptrdiff_t>(to) + 1);
-  }
-
-  void walk() {
-    for (item& i : items_) {
-      const std::uint64_t before = held_;
-      const bool leaves = gives_up(i);
-      if (!std::holds_alternative<advise>(i.what)) {
-        for (const run_of_blocks& run : i.blocks) mark(run, !leaves);
+  // Before the next action that meets its blocks.
+  void find_latest(std::size_t blocks) {
+    std::vector<std::vector<std::size_t>> in_slot(stay_.size() + 1);
+    for (std::size_t i = 0; i < leaving_.size(); ++i) in_slot[leaving_[i].from].push_back(i);
+    std::vector<slot> next(blocks, end());
+    for (slot s = end() + 1; s-- > 0;) {
+      for (const std::size_t i : in_slot[s]) {
+        for (std::size_t b = leaving_[i].blocks.begin; b < leaving_[i].blocks.end; ++b)
+          leaving_[i].to = std::min(leaving_[i].to, next[b]);
       }
-      i.held = held_;
-      i.change = static_cast<std::int64_t>(held_) - static_cast<std::int64_t>(before);
+      if (s == 0) break;
+      for (const block_range& r : met_[s - 1])
+        std::fill(next.begin() + at(r.begin), next.begin() + at(r.end), s - 1);
     }
   }
-  void mark(const run_of_blocks& run, bool resident) {
-    for (std::size_t b = run.begin; b < run.end; ++b) {
-      if (resident_[b] == resident) continue;
-      resident_[b] = resident;
-      resident ? ++held_ : --held_;
+
+  // --- room and turns ---
+
+  // As the departures stand, those of a slot by turn in the lane: discards do not wait behind copies.
+  memory_plan in_order() {
+    std::ranges::stable_sort(leaving_, {}, [](const departure& d) { return std::pair(d.from, copies(d)); });
+    memory_plan made{plan_.home, {}};
+    auto next = leaving_.begin();
+    for (slot s = 0; s <= end(); ++s) {
+      for (; next != leaving_.end() && next->from == s; ++next) made.actions.push_back(next->what);
+      if (s < end()) made.actions.push_back(stay_[s]);
     }
+    return made;
+  }
+
+  // Blocks in use behind each action that stays, and what each departure frees.
+  void note_room(const residency& found) {
+    held_.assign(stay_.size(), 0);
+    std::size_t i = 0;
+    auto next = leaving_.begin();
+    for (slot s = 0; s <= end(); ++s) {
+      for (; next != leaving_.end() && next->from == s; ++next) next->freed = found.changes[i++].freed;
+      if (s < end()) held_[s] = found.resident_blocks[i++];
+    }
+  }
+
+  nanoseconds time_of(slot s) const {
+    const auto* c = std::get_if<compute>(&stay_[s]);
+    if (c == nullptr) return 0;
+    const auto whole = static_cast<std::uint64_t>(p_.costs[c->what].time);
+    return static_cast<nanoseconds>(share_of(whole, g_, g_.ops[c->what], c->part));
+  }
+  nanoseconds time_to_go(const departure& d) const {
+    const std::uint64_t blocks = d.blocks.end - d.blocks.begin;
+    const auto* e = std::get_if<evict>(&d.what);
+    return e == nullptr ? time_to_discard(p_.on, blocks) : time_to_evict(p_.on, blocks, plan_.home[e->what]);
   }
 
   // Discards take their turn at once, evictions what that leaves of the lane.
   void take_turns() {
+    starts_.assign(stay_.size() + 1, 0);
+    for (slot s = 0; s < end(); ++s) starts_[s + 1] = starts_[s] + time_of(s);
     calendar lane;
     for (const bool copying : {false, true}) {
-      nanoseconds used_until = 0;
-      for (item& i : items_) {
-        if (is_compute(i)) used_until = i.starts + time_of(std::get<compute>(i.what));
-        if (gives_up(i) && moves_managed(i) && copies(i) == copying)
-          i.starts = lane.take_early(used_until, time_to_go(i));
+      for (departure& d : leaving_) {
+        if (copies(d) == copying) d.turn = lane.take_early(starts_[d.from], time_to_go(d));
       }
     }
   }
-  nanoseconds time_to_go(const item& i) const {
-    std::uint64_t blocks = 0;
-    for (const run_of_blocks& r : i.blocks) blocks += r.end - r.begin;
-    const auto* e = std::get_if<evict>(&i.what);
-    return e == nullptr ? time_to_discard(p_.on, blocks) : time_to_evict(p_.on, blocks, plan_.home[e->what]);
-  }
 
-  // Down the list to its turn, so that what comes before it in the lane does in the list.
-  void leave_later(std::size_t from) {
-    const item leaves = items_[from];
-    const auto fits = [&](const item& next) {
-      return static_cast<std::int64_t>(next.held) - leaves.change <= static_cast<std::int64_t>(capacity_);
-    };
-    std::size_t to = from;
-    for (; to + 1 < items_.size(); ++to) {
-      const item& next = items_[to + 1];
-      if (is_compute(next) && next.starts >= leaves.starts) break;
-      if (copies(next)) break;
-      if (meet(next, leaves) || begins_at(next, leaves) || !fits(next)) break;
+  // Each copy to its turn, if the budget allows, and not beyond the copy after it.
+  void leave_later() {
+    const std::uint64_t capacity = at_.blocks_within(p_.budget);
+    slot before = end();
+    for (auto d = leaving_.rbegin(); d != leaving_.rend(); ++d) {
+      if (!copies(*d)) continue;
+      const slot last = std::min(before, d->to);
+      while (d->from < last && !is_due(*d) && held_[d->from] + d->freed <= capacity) {
+        held_[d->from++] += d->freed;
+      }
+      before = d->from;
     }
-    for (std::size_t k = from + 1; k <= to; ++k) items_[k].held -= static_cast<std::uint64_t>(leaves.change);
-    items_[from].held = items_[to].held + static_cast<std::uint64_t>(leaves.change);
-    move_down(from, to);
+  }
+  bool is_due(const departure& d) const {
+    return std::holds_alternative<compute>(stay_[d.from]) && starts_[d.from] >= d.turn;
   }
 
   const problem& p_;
   const graph& g_;
   const memory_plan& plan_;
-  std::vector<range> where_;
-  std::vector<item> items_;
-  std::vector<bool> resident_;
-  std::uint64_t held_ = 0, capacity_ = 0;
+  const placement& at_;
+  std::vector<bool> begun_;                    // per tensor
+  std::vector<action> stay_;                   // what does not move; slot s lies before number s
+  std::vector<std::vector<block_range>> met_;  // by each of them
+  std::vector<departure> leaving_;
+  std::vector<std::uint64_t> held_;  // blocks, behind each that stays
+  std::vector<nanoseconds> starts_;  // of each that stays, were nothing in the way
 };
 
 nanoseconds time_of_copies(const machine& on, const execution_plan& steps) {
@@ -271,16 +231,15 @@ profile beside_copies(const problem& p, nanoseconds copies) {
 
 }  // namespace
 
-memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, packer how) {
-  return timetable(p, plan, how).plan();
+memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, const placement& at) {
+  return timetable(p, plan, at).plan();
 }
 
-nanoseconds expected_time(const problem& p, const memory_plan& plan, packer how) {
-  const execution_plan steps = lower(p, plan, how);
+nanoseconds expected_time(const problem& p, const execution_plan& steps) {
   machine on = p.on;
   on.launch_ns += on.slice_ns;
   const profile costs = beside_copies(p, time_of_copies(p.on, steps));
-  return simulate({p.network, steps, on, costs}, 3, false).back().duration;
+  return simulate({p.network, steps, on, costs}, 3).back().duration;
 }
 
 }  // namespace um

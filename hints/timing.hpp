@@ -1,7 +1,8 @@
 // When within a plan what leaves does so.
 #pragma once
 
-#include "core/planner.hpp"
+#include "core/lower.hpp"
+#include "core/placement.hpp"
 
 namespace um {
 
@@ -9,12 +10,11 @@ namespace um {
 // right behind the last use before it. So does each eviction, unless the lane to the host is busy by then
 // with discards or earlier evictions, after the machine's figures and computes with nothing in the way: then
 // it goes to where its turn is or the budget ends, so that room that costs little never waits behind a copy.
-// What others have taken over counts as given up, so callers look whether the budget is kept.
-memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, packer how);
+// What was within the budget stays so. `at` is the plan's or its draft's.
+memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, const placement& at);
 
 // A plan's steady iteration in the simulator, and what that leaves out: slices take longer than their shares
 // of an operator, and copies to and from twins take multiprocessors away from the operators beside them.
-// Throws infeasible as lower() does.
-nanoseconds expected_time(const problem& p, const memory_plan& plan, packer how);
+nanoseconds expected_time(const problem& p, const execution_plan& steps);
 
 }  // namespace um

@@ -50,6 +50,13 @@ std::vector<compute> in_order(const graph& g) {
   return all;
 }
 
+memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home) {
+  memory_plan plan;
+  plan.home.assign(g.tensors.size(), home);
+  plan.actions.assign(order.begin(), order.end());
+  return plan;
+}
+
 std::int64_t batch_of(const graph& g) {
   const auto input = std::ranges::find(g.tensors, role::input, &tensor::use);
   return input == g.tensors.end() ? 1 : input->shape.n;
@@ -86,7 +93,8 @@ std::vector<compute> order_of(const graph& g, const loops& l) {
         continue;
       }
       for (std::uint32_t i = 0; i < next->parts; ++i) {
-        for (op_id x = next->begin; x < next->end; ++x) add(x, part * next->parts + i, k * next->parts);
+        const std::uint32_t at = next->descending ? next->parts - 1 - i : i;
+        for (op_id x = next->begin; x < next->end; ++x) add(x, part * next->parts + at, k * next->parts);
       }
       o = next++->end;
     }

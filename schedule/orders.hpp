@@ -12,6 +12,9 @@ namespace um {
 // All operators, whole, in the graph's order.
 std::vector<compute> in_order(const graph& g);
 
+// A plan that computes in that order, all tensors with the same residence.
+memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence home);
+
 // Images in the network's input; 1 if it has none.
 std::int64_t batch_of(const graph& g);
 
@@ -24,6 +27,7 @@ bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts);
 struct inner_loop {
   op_id begin = 0, end = 0;
   std::uint32_t parts = 1;
+  bool descending = false;  // the last part first
   friend bool operator==(const inner_loop&, const inner_loop&) = default;
 };
 

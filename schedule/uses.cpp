@@ -21,11 +21,13 @@ std::vector<std::vector<access>> accesses_in(const graph& g, const std::vector<c
   return all;
 }
 
-void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touched, use_table& table) {
+void cut_into_parts(const graph& g, const std::vector<std::vector<access>>& touched, borders_of cut,
+                    use_table& table) {
   std::vector<std::vector<std::int64_t>> borders(g.tensors.size());
   for (tensor_id t = 0; t < g.tensors.size(); ++t) borders[t] = {0, g.tensors[t].shape.n};
   for (const std::vector<access>& at : touched) {
     for (const access& a : at) {
+      if (cut == borders_of::written && a.mode == access_mode::read) continue;
       const images r = images_of(a.where);
       for (const std::int64_t b : {r.first, r.second}) {
         if (b > 0 && b < g.tensors[a.what].shape.n) borders[a.what].push_back(b);
@@ -124,11 +126,11 @@ void add_gaps(const graph& g, const use_table& table, part_id p, bool again, pos
 
 }  // namespace
 
-use_table uses_of(const graph& g, std::vector<compute> order) {
+use_table uses_of(const graph& g, std::vector<compute> order, borders_of cut) {
   use_table table;
   table.order = std::move(order);
   const std::vector<std::vector<access>> touched = accesses_in(g, table.order);
-  cut_into_parts(g, touched, table);
+  cut_into_parts(g, touched, cut, table);
   table.of_part.resize(table.parts.size());
   table.loss = table.end();
   for (position at = 0; at < table.end(); ++at) {

@@ -40,8 +40,12 @@ struct use_table {
   position end() const { return static_cast<position>(order.size()); }
 };
 
+// Which regions draw borders between parts: all that the order touches, or those that it writes, as in a plan
+// (core/memory_plan.hpp, cells_of).
+enum class borders_of : std::uint8_t { touched, written };
+
 // Throws std::invalid_argument, naming the operator, where one cannot be cut as the order says.
-use_table uses_of(const graph& g, std::vector<compute> order);
+use_table uses_of(const graph& g, std::vector<compute> order, borders_of cut = borders_of::touched);
 
 // A part as actions name it.
 box box_of(const graph& g, const tensor_part& part);

@@ -111,8 +111,8 @@ class memory_in_use {
 
 class iteration {
  public:
-  iteration(const simulated_run& run, managed_memory& memory, bool timeline)
-      : run_(run), memory_(memory), ended_(run.plan.steps.size(), false) {
+  iteration(const simulated_run& run, managed_memory& memory, bool timeline, const step_observer& starts)
+      : run_(run), memory_(memory), starts_(starts), ended_(run.plan.steps.size(), false) {
     for (std::size_t i = 0; i < run.plan.steps.size(); ++i) {
       queues_[lane_of(i)].push_back(static_cast<std::int32_t>(i));
     }
@@ -178,6 +178,7 @@ class iteration {
   void start(std::int32_t index) {
     const std::size_t l = lane_of(static_cast<std::size_t>(index));
     ++next_[l];
+    if (starts_) starts_(at(index), memory_);
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
     const std::int64_t faulting = cost.faults == 0 ? 0 : cost.faults * full_pace / cost.alone;
     const nanoseconds waiting = wait_for_eviction_call(at(index));
@@ -283,6 +284,7 @@ class iteration {
 
   const simulated_run& run_;
   managed_memory& memory_;
+  const step_observer& starts_;
   trace trace_;
   std::optional<memory_in_use> in_use_;  // if a timeline is asked for
   nanoseconds now_ = 0;
@@ -317,12 +319,13 @@ managed_memory managed_at_start(const simulated_run& run) {
   return memory;
 }
 
-trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline) {
+trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,
+                    const step_observer& starts) {
   if (run.costs.size() != run.network.ops.size()) {
     throw std::invalid_argument("the profile has " + std::to_string(run.costs.size()) +
                                 " operators, the network " + std::to_string(run.network.ops.size()));
   }
-  return iteration(run, memory, timeline).run();
+  return iteration(run, memory, timeline, starts).run();
 }
 
 }  // namespace um

@@ -107,10 +107,10 @@ class tuning {
   }
 
   bool found_one() const { return best_.has_value(); }
-  hint_strategy best() const { return plain(best_->rules); }
+  hint_strategy best() const { return plain(best_->what); }
   std::string report() const {
     return fmt::format("{}: {}\n", setting_text(target_), provenance(best_record_)) + measured_text() +
-           row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->time_ns),
+           row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->cost),
                                    tried_.size())) +
            row("managed", against(managed_)) + row("device", against(device_)) + row("rules", rules_text());
   }
@@ -133,12 +133,12 @@ class tuning {
   // The few best where they are to be fast, and what they are held against.
   bool time_best() {
     std::vector<timed_strategy> few = tried_;
-    std::erase_if(few, [](const timed_strategy& t) { return !t.time_ns; });
+    std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
     const bool simulated = target_.where.simulated;
     few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
     std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
                            with_strategy(target_, strategy_named("managed"))};
-    for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.rules));
+    for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.what));
     const auto records = runs_.run(what, simulated ? "what the best is held against" : "the best on the GPU");
     if (!records) return false;
     device_ = records->at(0);
@@ -147,8 +147,8 @@ class tuning {
       const record& r = records->at(i + 2);
       const auto time = steady_ns(r);
       if (!simulated) measured_.push_back({few[i], r});
-      if (!time || (best_ && *time >= *best_->time_ns)) continue;
-      best_ = timed_strategy{few[i].rules, time};
+      if (!time || (best_ && *time >= *best_->cost)) continue;
+      best_ = timed_strategy{few[i].what, time};
       best_record_ = r;
     }
     return true;
@@ -167,16 +167,16 @@ class tuning {
   }
   std::string against(const record& r) const {
     if (const auto time = steady_ns(r)) {
-      return fmt::format("{}, {:.2f} times as long", time_text(*time), *time / *best_->time_ns);
+      return fmt::format("{}, {:.2f} times as long", time_text(*time), *time / *best_->cost);
     }
     if (!best_record_.compute) return outcome_text(r);
     const auto alone = static_cast<double>(*best_record_.compute);
     return fmt::format("{}; operators alone take {}, the best {:.2f} times that", to_text(r.result),
-                       time_text(alone), *best_->time_ns / alone);
+                       time_text(alone), *best_->cost / alone);
   }
   std::string rules_text() const {
     std::string text;
-    for (const hint_rule& r : best_->rules.rules) {
+    for (const hint_rule& r : best_->what.rules) {
       text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", r.name, verb_of(r.what));
     }
     return text.empty() ? "none" : text;

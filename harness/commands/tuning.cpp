@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <limits>
 
 #include "hints/hints.hpp"
 
@@ -18,8 +17,8 @@ constexpr double worth_it = 0.999;  // of the time before, for a step that does 
 
 // --- what a rule can be instead ---
 
-std::vector<decision> others(const prefetch_rule& r) {
-  std::vector<decision> all;
+std::vector<policy> others(const prefetch_rule& r) {
+  std::vector<policy> all;
   const auto add = [&](look_ahead unit, std::int64_t ahead) {
     prefetch_rule x = r;
     x.unit = unit;
@@ -44,8 +43,8 @@ std::vector<decision> others(const prefetch_rule& r) {
   return all;
 }
 
-std::vector<decision> others(const evict_rule& r) {
-  std::vector<decision> all;
+std::vector<policy> others(const evict_rule& r) {
+  std::vector<policy> all;
   for (const evict_means by : {evict_means::prefetch_to_host, evict_means::twin}) {
     for (const evict_order order : {evict_order::driver, evict_order::furthest_use}) {
       all.emplace_back(evict_rule{evict_when::pressure, order, 0, by});
@@ -58,25 +57,25 @@ std::vector<decision> others(const evict_rule& r) {
   return all;
 }
 
-std::vector<decision> others(const discard_rule& r) {
+std::vector<policy> others(const discard_rule& r) {
   return {discard_rule{!r.prefetch}};
 }
-std::vector<decision> others(const search_rule&) {
+std::vector<policy> others(const search_rule&) {
   return {search_rule{12}, search_rule{24}, search_rule{48}, search_rule{96}};
 }
-std::vector<decision> others(const residence_rule&) {
+std::vector<policy> others(const residence_rule&) {
   return {residence_rule{residence::managed}, residence_rule{residence::device},
           residence_rule{residence::host}};
 }
-std::vector<decision> others(const advice_rule&) {
+std::vector<policy> others(const advice_rule&) {
   return {advice_rule{advice::read_mostly}, advice_rule{advice::preferred_device},
           advice_rule{advice::preferred_host}, advice_rule{advice::accessed_by_device}};
 }
-std::vector<decision> others(const cut_rule&) {
+std::vector<policy> others(const cut_rule&) {
   return {};
 }
 
-bool chooses_tensors(const decision& what) {
+bool chooses_tensors(const policy& what) {
   return !std::holds_alternative<cut_rule>(what) && !std::holds_alternative<search_rule>(what);
 }
 
@@ -134,13 +133,9 @@ const std::vector<hint_rule>& known_rules() {
 
 // --- one step ---
 
-bool same_rules(const hint_strategy& a, const hint_strategy& b) {
-  return a.rules == b.rules;
-}
-
 void add_if_sound(std::vector<hint_strategy>& all, const hint_strategy& from, hint_strategy s) {
-  if (same_rules(from, s) || defect_of(s)) return;
-  if (std::ranges::any_of(all, [&](const hint_strategy& x) { return same_rules(x, s); })) return;
+  if (from.rules == s.rules || defect_of(s)) return;
+  if (std::ranges::any_of(all, [&](const hint_strategy& x) { return x.rules == s.rules; })) return;
   all.push_back(std::move(s));
 }
 
@@ -158,9 +153,9 @@ alternatives other_numbers(const hint_strategy& s, std::size_t rule) {
   alternatives found{"other numbers of rule " + s.rules[rule].name, {}};
   std::visit(
       [&](const auto& r) {
-        for (decision& d : others(r)) {
+        for (policy& x : others(r)) {
           hint_strategy changed = s;
-          changed.rules[rule].what = std::move(d);
+          changed.rules[rule].what = std::move(x);
           add_if_sound(found.all, s, std::move(changed));
         }
       },
@@ -193,95 +188,24 @@ alternatives richer(const hint_strategy& s) {
 
 // --- the search ---
 
-class descent {
- public:
-  descent(std::size_t most, const timer& time) : most_(most), time_(time) {}
+double rank(const timed_strategy& t) {
+  return t.cost.value_or(std::numeric_limits<double>::infinity());
+}
 
-  search_result run(std::span<const hint_strategy> starts) {
-    if (try_all({"the strategies to begin with", {starts.begin(), starts.end()}})) {
-      for (const hint_strategy& start : fastest(most_starts)) {
-        if (!descend(start)) break;
-      }
-    }
-    std::ranges::stable_sort(tried_, {}, rank);
-    return {std::move(tried_), stopped_};
-  }
+std::vector<timed_strategy> fastest_first(std::vector<timed_strategy> all) {
+  std::ranges::stable_sort(all, {}, rank);
+  return all;
+}
 
- private:
-  static double rank(const timed_strategy& t) {
-    return t.time_ns.value_or(std::numeric_limits<double>::infinity());
-  }
-  bool may_go_on() const { return !stopped_ && tried_.size() < most_; }
-
-  const timed_strategy* known(const hint_strategy& s) const {
-    const auto at =
-        std::ranges::find_if(tried_, [&](const timed_strategy& t) { return same_rules(t.rules, s); });
-    return at == tried_.end() ? nullptr : &*at;
-  }
-
-  std::vector<hint_strategy> fastest(std::size_t count) const {
-    std::vector<timed_strategy> all = tried_;
-    std::erase_if(all, [](const timed_strategy& t) { return !t.time_ns; });
-    std::ranges::stable_sort(all, {}, rank);
-    std::vector<hint_strategy> first;
-    for (std::size_t i = 0; i < std::min(count, all.size()); ++i) first.push_back(all[i].rules);
-    return first;
-  }
-
-  // False if that was the end of it.
-  bool try_all(const alternatives& a) {
-    std::vector<hint_strategy> untried;
-    for (const hint_strategy& s : a.all) {
-      if (!known(s) && tried_.size() + untried.size() < most_) untried.push_back(s);
-    }
-    if (untried.empty()) return may_go_on();
-    const auto times = time_(untried, a.what);
-    if (!times) {
-      stopped_ = true;
-      return false;
-    }
-    for (std::size_t i = 0; i < untried.size(); ++i) {
-      tried_.push_back({std::move(untried[i]), times->at(i)});
-    }
-    return may_go_on();
-  }
-
-  // The best of them where it is better than `at`; a simpler strategy need not be faster.
-  bool take_best(hint_strategy& at, const alternatives& a) {
-    const double now = rank(*known(at));
-    const timed_strategy* best = nullptr;
-    for (const hint_strategy& s : a.all) {
-      const timed_strategy* t = known(s);
-      if (t == nullptr || !t->time_ns) continue;
-      const double limit = s.rules.size() < at.rules.size() ? now : now * worth_it;
-      if (rank(*t) <= limit && (best == nullptr || rank(*t) < rank(*best))) best = t;
-    }
-    if (best == nullptr) return false;
-    at = hint_strategy(best->rules);
-    return true;
-  }
-
-  // Every kind of alternative in turn, until a whole round has brought nothing.
-  bool descend(hint_strategy at) {
-    for (bool better = true; better;) {
-      better = false;
-      const std::size_t kinds = alternatives_to(at).size();
-      for (std::size_t kind = 0; kind < kinds; ++kind) {
-        const std::vector<alternatives> all = alternatives_to(at);
-        if (kind >= all.size()) break;
-        const bool more = try_all(all[kind]);
-        better = take_best(at, all[kind]) || better;
-        if (!more) return false;
-      }
-    }
-    return true;
-  }
-
-  std::size_t most_;
-  const timer& time_;
-  std::vector<timed_strategy> tried_;
-  bool stopped_ = false;
+struct same_rules {
+  bool operator()(const hint_strategy& a, const hint_strategy& b) const { return a.rules == b.rules; }
 };
+
+// A simpler strategy need not be faster.
+bool is_worth(const timed_strategy& from, const timed_strategy& to) {
+  const bool is_simpler = to.what.rules.size() < from.what.rules.size();
+  return rank(to) <= (is_simpler ? rank(from) : rank(from) * worth_it);
+}
 
 }  // namespace
 
@@ -296,7 +220,15 @@ std::vector<alternatives> alternatives_to(const hint_strategy& s) {
 }
 
 search_result search_strategies(std::span<const hint_strategy> starts, std::size_t most, const timer& time) {
-  return descent(most, time).run(starts);
+  climber<hint_strategy, double, same_rules> search({alternatives_to, time, is_worth}, most);
+  if (search.try_all(starts, "the strategies to begin with")) {
+    std::vector<timed_strategy> all = fastest_first(search.tried());
+    std::erase_if(all, [](const timed_strategy& t) { return !t.cost; });
+    for (std::size_t i = 0; i < std::min(most_starts, all.size()) && search.may_go_on(); ++i) {
+      search.climb(all[i].what);
+    }
+  }
+  return {fastest_first(search.tried()), search.stopped()};
 }
 
 }  // namespace um

@@ -10,21 +10,16 @@
 
 #include "core/units.hpp"
 #include "hints/rules.hpp"
+#include "schedule/climber.hpp"
 
 namespace um {
 
-struct timed_strategy {
-  hint_strategy rules;
-  std::optional<double> time_ns;  // nothing: it cannot work there, or failed
-};
+using timed_strategy = rated<hint_strategy, double>;  // nanoseconds
 
 // Strategies one step away from `s`: without one rule, with one rule's numbers or tensors changed, with one
-// rule more. Each list holds alternatives of one kind, in the order in which they are tried. All of them pass
+// rule more, each kind by itself ("without a rule", "other numbers of rule fetch"). All of them pass
 // defect_of(), none has the rules of `s`.
-struct alternatives {
-  std::string what;  // "without a rule", "other numbers of rule fetch"
-  std::vector<hint_strategy> all;
-};
+using alternatives = neighbours<hint_strategy>;
 std::vector<alternatives> alternatives_to(const hint_strategy& s);
 
 // Times strategies; `why` says for people what they have in common. Nothing: stop.

@@ -1,4 +1,4 @@
-// Hint strategies as JSON: a list of rules, each with one decision.
+// Hint strategies as JSON: a list of rules, each with one policy.
 #include <fmt/format.h>
 
 #include "harness/json/json.hpp"
@@ -44,7 +44,7 @@ void write_choice(json& out, const tensor_choice& which) {
   if (which.use != tensor_use::any) out["use"] = to_text(which.use);
 }
 
-// --- decisions ---
+// --- policies ---
 
 struct ahead_field {
   const char* name;
@@ -107,7 +107,7 @@ search_rule search_from(fields f) {
   return r;
 }
 
-decision decision_from(fields& f, std::string_view verb) {
+policy policy_from(fields& f, std::string_view verb) {
   if (verb == "residence") {
     return residence_rule{
         as_choice(f.at(verb), f.where(verb), {residence::managed, residence::device, residence::host})};
@@ -125,7 +125,7 @@ decision decision_from(fields& f, std::string_view verb) {
   return cut_rule{};
 }
 
-decision only_decision_from(fields& f) {
+policy only_policy_from(fields& f) {
   constexpr std::array verbs{"residence", "advise", "prefetch", "evict", "discard", "cut", "search"};
   const char* found = nullptr;
   for (const char* verb : verbs) {
@@ -138,7 +138,7 @@ decision only_decision_from(fields& f) {
   if (found == nullptr) {
     refuse(f.where(), fmt::format("it decides nothing; give one of {}", fmt::join(verbs, ", ")));
   }
-  return decision_from(f, found);
+  return policy_from(f, found);
 }
 
 hint_rule rule_from(const json& value, const place& at) {
@@ -146,12 +146,12 @@ hint_rule rule_from(const json& value, const place& at) {
   hint_rule r;
   r.name = f.text("name");
   r.which = choice_from(f);
-  r.what = only_decision_from(f);
+  r.what = only_policy_from(f);
   f.finish();
   return r;
 }
 
-json json_of(const decision& what) {
+json json_of(const policy& what) {
   return std::visit(overloaded{[](const residence_rule& r) { return json(to_text(r.where)); },
                                [](const advice_rule& r) { return json(to_text(r.hint)); },
                                [](const prefetch_rule& r) {

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "core/placement.hpp"
 #include "core/verify.hpp"
 #include "tests/core/chain.hpp"
 
@@ -239,11 +240,13 @@ TEST_F(managed_lowering, says_how_evictions_are_called_and_operators_launched) {
 TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
   const problem p = under(pressure::driver, GiB);
   memory_plan plan = in_order(g, residence::managed);
-  const auto before = managed_layout(p, plan, packers::searched);
+  const placement before(p, plan, packers::searched);
   for (int i = 0; i < 3; ++i) plan.actions.insert(plan.actions.begin() + 2, prefetch{named(g, "y0"), {}});
   plan.actions.insert(plan.actions.begin() + 6, evict{named(g, "x"), batch_part(8, 0, 2)});
-  const auto after = managed_layout(p, plan, packers::searched);
-  for (std::size_t t = 0; t < before.size(); ++t) EXPECT_EQ(before[t].offset, after[t].offset);
+  const placement after(p, plan, packers::searched);
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    EXPECT_EQ(before.managed.offset_of(t), after.managed.offset_of(t));
+  }
 }
 
 TEST_F(managed_lowering, without_evictions_pressure_by_plan_is_infeasible_below_the_arena) {
@@ -321,10 +324,11 @@ TEST_F(managed_lowering, a_part_comes_in_while_another_of_its_tensor_leaves) {
 
 TEST_F(managed_lowering, a_twinned_tensor_takes_no_room_from_a_living_one) {
   memory_plan plan = in_order(g, residence::managed);
-  const auto where = managed_layout(under(pressure::none, GiB), plan, packers::searched);
+  const placement where(under(pressure::none, GiB), plan, packers::searched);
   // Some tensor of the backward pass lies where y2 did.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    if (g.tensors[t].use != role::activation_gradient || where[t].offset != where[named(g, "y2")].offset)
+    if (g.tensors[t].use != role::activation_gradient ||
+        where.managed.offset_of(t) != where.managed.offset_of(named(g, "y2")))
       continue;
     plan.home[t] = residence::twinned;
     plan.actions.insert(plan.actions.begin() + 3, prefetch{t, {}});
@@ -345,7 +349,6 @@ TEST_F(managed_lowering, parts_of_a_twinned_tensor_are_whole_blocks) {
 TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
   memory_plan plan = in_order(g, residence::managed);
   const problem p = under(pressure::none, GiB);
-  const auto where = managed_layout(p, plan, packers::searched);
   // After the last action everything but x, dy and d0 is dead; y2's place may have been taken.
   for (tensor_id t = 0; t < g.tensors.size(); ++t) plan.actions.emplace_back(evict{t, {}});
   const execution_plan e = lower(p, plan);

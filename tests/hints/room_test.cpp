@@ -26,7 +26,9 @@ struct room : ::testing::Test {
   }
   problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
   memory_plan made(byte_count budget) {
-    return make_room(with(budget), in_order(g, residence::managed), packers::searched, rules);
+    const problem p = with(budget);
+    const memory_plan draft = in_order(g, residence::managed);
+    return make_room(p, draft, placement_of_draft(p, draft, packers::searched), rules);
   }
   std::vector<std::size_t> uses_of(const memory_plan& plan, tensor_id t) const {
     std::vector<std::size_t> all;

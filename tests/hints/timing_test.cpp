@@ -9,7 +9,7 @@
 #include "core/verify.hpp"
 #include "hints/durations.hpp"
 #include "hints/room.hpp"
-#include "simulator/execute.hpp"
+#include "simulator/simulate.hpp"
 #include "tests/core/chain.hpp"
 
 namespace {
@@ -56,10 +56,13 @@ struct timing : ::testing::Test {
     rules.order = evict_order::furthest_use;
     rules.fetch = rules.populate = true;
     rules.discards.assign(g.tensors.size(), true);
-    return make_room(with(budget), twinned(), packers::searched, rules);
+    const problem p = with(budget);
+    const memory_plan draft = twinned();
+    return make_room(p, draft, placement_of_draft(p, draft, packers::searched), rules);
   }
   memory_plan timed(byte_count budget, const memory_plan& plan) {
-    return with_evictions_timed(with(budget), plan, packers::searched);
+    const problem p = with(budget);
+    return with_evictions_timed(p, plan, placement(p, plan, packers::searched));
   }
   std::size_t place(const memory_plan& plan, const std::string& text) const {
     for (std::size_t i = 0; i < plan.actions.size(); ++i) {
@@ -152,15 +155,12 @@ TEST_F(timing, prefetches_stay_in_their_order) {
 
 TEST_F(timing, operators_take_longer_beside_copies_but_not_beside_discards) {
   const auto simulated = [&](const memory_plan& plan) {
-    const execution_plan steps = lower(with(GiB), plan, packers::searched);
-    const simulated_run run{g, steps, m, costs};
-    managed_memory memory = managed_at_start(run);
-    nanoseconds last = 0;
-    for (int i = 0; i < 3; ++i) last = run_iteration(run, memory, false).duration;
-    return last;
+    const problem p = with(GiB);
+    return simulate(p, lower(p, plan), 3).back().duration;
   };
   const auto expected = [&](const memory_plan& plan) {
-    return expected_time(with(GiB), plan, packers::searched);
+    const problem p = with(GiB);
+    return expected_time(p, lower(p, plan));
   };
   const tensor_id y0 = named(g, "y0");
   memory_plan discards = twinned(), copies = twinned();

@@ -18,6 +18,9 @@ struct driver_order : ::testing::Test {
   }
   problem with(byte_count budget) { return {g, costs, m, budget, pressure::plan, {}}; }
 
+  static memory_plan within_budget(const problem& p, const memory_plan& draft) {
+    return make_room(p, draft, placement_of_draft(p, draft, packers::searched), {});
+  }
   static int evictions(const memory_plan& plan) {
     int count = 0;
     for (const action& a : plan.actions) count += std::holds_alternative<evict>(a) ? 1 : 0;
@@ -26,21 +29,21 @@ struct driver_order : ::testing::Test {
 };
 
 TEST_F(driver_order, evicts_nothing_while_everything_fits) {
-  const memory_plan plan = make_room(with(GiB), in_order(g, residence::managed), packers::searched, {});
+  const memory_plan plan = within_budget(with(GiB), in_order(g, residence::managed));
   EXPECT_EQ(evictions(plan), 0);
 }
 
 TEST_F(driver_order, takes_the_least_recently_migrated_first) {
   const memory_plan free_plan = in_order(g, residence::managed);
   const byte_count arena = lower(with(GiB), free_plan).managed_arena_bytes;
-  const memory_plan plan = make_room(with(arena - managed_block), free_plan, packers::searched, {});
+  const memory_plan plan = within_budget(with(arena - managed_block), free_plan);
   EXPECT_GT(evictions(plan), 0);
   const execution_plan e = lower(with(arena - managed_block), plan);
   EXPECT_LE(e.peak_device_bytes, arena - managed_block);
 }
 
 TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
-  const memory_plan plan = make_room(with(32 * MiB), in_order(g, residence::managed), packers::searched, {});
+  const memory_plan plan = within_budget(with(32 * MiB), in_order(g, residence::managed));
   for (std::size_t i = 0; i < plan.actions.size(); ++i) {
     const auto* gone = std::get_if<evict>(&plan.actions[i]);
     if (gone == nullptr) continue;
@@ -55,7 +58,7 @@ TEST_F(driver_order, never_takes_an_operand_of_the_next_operator) {
 
 TEST_F(driver_order, an_operator_larger_than_the_budget_is_infeasible_and_named) {
   try {
-    make_room(with(16 * MiB), in_order(g, residence::managed), packers::searched, {});
+    within_budget(with(16 * MiB), in_order(g, residence::managed));
     FAIL();
   } catch (const infeasible& refused) {
     EXPECT_NE(std::string(refused.what()).find("back3"), std::string::npos) << refused.what();
@@ -67,16 +70,16 @@ TEST_F(driver_order, a_prefetch_without_room_is_dropped) {
   const tensor_id y0 = named(g, "y0");
   // Before back3, whose operands fill the budget; back0 is the next to read y0.
   plan.actions.insert(plan.actions.begin() + 4, prefetch{y0, {}});
-  const memory_plan tight = make_room(with(24 * MiB), plan, packers::searched, {});
+  const memory_plan tight = within_budget(with(24 * MiB), plan);
   for (const action& a : tight.actions) EXPECT_FALSE(std::holds_alternative<prefetch>(a));
-  const memory_plan roomy = make_room(with(GiB), plan, packers::searched, {});
+  const memory_plan roomy = within_budget(with(GiB), plan);
   EXPECT_EQ(roomy.actions.size(), plan.actions.size());
 }
 
 TEST_F(driver_order, a_prefetch_nobody_uses_is_dropped) {
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.emplace_back(prefetch{named(g, "x"), {}});
-  const memory_plan kept = make_room(with(GiB), plan, packers::searched, {});
+  const memory_plan kept = within_budget(with(GiB), plan);
   EXPECT_EQ(kept.actions.size(), plan.actions.size() - 1);
 }
 

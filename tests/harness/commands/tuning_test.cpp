@@ -77,12 +77,12 @@ TEST(Search, FindsRulesAndNumbersAndDropsWhatCostsNothing) {
   counted c;
   const std::vector<hint_strategy> starts{row("managed_advise")};
   const search_result found = search_strategies(starts, 1000, c.time());
-  const hint_strategy& best = found.tried.front().rules;
+  const hint_strategy& best = found.tried.front().what;
   EXPECT_EQ(best.rules.size(), 2U);
   ASSERT_NE(find_rule<prefetch_rule>(best), nullptr);
   EXPECT_EQ(find_rule<prefetch_rule>(best)->ahead, 8);
   ASSERT_NE(find_rule<discard_rule>(best), nullptr);
-  EXPECT_EQ(*found.tried.front().time_ns, (1002.0 - 200) / 2);
+  EXPECT_EQ(*found.tried.front().cost, (1002.0 - 200) / 2);
 }
 
 TEST(Search, TimesNothingTwiceAndKeepsToItsLimit) {
@@ -92,7 +92,7 @@ TEST(Search, TimesNothingTwiceAndKeepsToItsLimit) {
   EXPECT_EQ(found.tried.size(), 60U);
   for (std::size_t i = 0; i < found.tried.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k)
-      EXPECT_NE(found.tried[i].rules.rules, found.tried[k].rules.rules) << i << ' ' << k;
+      EXPECT_NE(found.tried[i].what.rules, found.tried[k].what.rules) << i << ' ' << k;
   }
 }
 
@@ -101,10 +101,10 @@ TEST(Search, IsTheSameEveryTimeAndWhatFailsComesLast) {
   const search_result x = search_strategies(hint_table(), 200, a.time());
   const search_result y = search_strategies(hint_table(), 200, b.time());
   ASSERT_EQ(x.tried.size(), y.tried.size());
-  for (std::size_t i = 0; i < x.tried.size(); ++i) EXPECT_EQ(x.tried[i].rules, y.tried[i].rules);
-  EXPECT_FALSE(x.tried.back().time_ns.has_value());
+  for (std::size_t i = 0; i < x.tried.size(); ++i) EXPECT_EQ(x.tried[i].what, y.tried[i].what);
+  EXPECT_FALSE(x.tried.back().cost.has_value());
   EXPECT_TRUE(std::ranges::is_sorted(x.tried, {}, [](const timed_strategy& t) {
-    return t.time_ns.value_or(std::numeric_limits<double>::infinity());
+    return t.cost.value_or(std::numeric_limits<double>::infinity());
   }));
 }
 

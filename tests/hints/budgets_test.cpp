@@ -1,0 +1,116 @@
+// Every strategy of rules over budgets in small steps: the room that is needed is computed once, so a plan
+// fits or does not exist.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "backends/simulator_backend.hpp"
+#include "core/lower.hpp"
+#include "core/placement.hpp"
+#include "core/residency.hpp"
+#include "core/verify.hpp"
+#include "hints/hints.hpp"
+#include "tests/planners/small_networks.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+machine some_machine() {
+  machine m;
+  m.name = "some";
+  m.device_bytes = m.host_bytes = 64 * GiB;
+  m.fp32_flops_per_s = 50'000'000'000'000;
+  m.tf32_flops_per_s = m.bf16_flops_per_s = m.fp32_flops_per_s;
+  m.device_bytes_per_s = 4'000'000'000'000;
+  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 55'000'000'000;
+  m.link_both_bytes_per_s = 101'000'000'000;
+  m.launch_ns = 3000;
+  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 50'000'000'000;
+  m.uvm.prefetch_block_ns = 500;
+  m.uvm.populate_ns = 2000;
+  m.uvm.discard_block_ns = 6000;
+  m.uvm.host_map_page_ns = 200;
+  return m;
+}
+
+struct budgets : ::testing::TestWithParam<std::string> {
+  const graph g = build(small_networks().at(GetParam()));
+  const machine m = some_machine();
+  const profile costs = open_simulator(m)->measure(g);
+  const byte_count footprint = footprint_of(g, costs).total;
+
+  // Of the rows that decide what leaves; searches are short.
+  void for_plans(int budgets_each, const auto& look) const {
+    for (const hint_strategy& s : hint_table()) {
+      const bool decides = std::ranges::any_of(
+          s.rules, [](const hint_rule& r) { return !std::holds_alternative<advice_rule>(r.what); });
+      if (!decides && !s.rules.empty()) continue;
+      knob_values knobs = complete(strategy_of(s), {});
+      if (knobs.contains("trials")) knobs["trials"] = 3;
+      for (int i = 0; i < budgets_each; ++i) {
+        // Not by tenths: blocks, not shares, are what an account is wrong by.
+        const byte_count budget =
+            footprint - footprint * 7 / 10 * static_cast<byte_count>(i) / 12 - 37 * i * KiB;
+        const problem p{g, costs, m, budget, pressure::plan, knobs};
+        SCOPED_TRACE(s.name + " within " + std::to_string(budget));
+        try {
+          look(s, p, plan_hints(s, p));
+        } catch (const infeasible& refused) {
+          EXPECT_NE(std::string(refused.what()).find("budget"), std::string::npos) << refused.what();
+        }
+      }
+    }
+  }
+};
+
+TEST_P(budgets, a_plan_is_verified_and_fits_or_there_is_none) {
+  int plans = 0;
+  for_plans(12, [&](const hint_strategy&, const problem& p, const memory_plan& plan) {
+    ASSERT_EQ(defect_of(g, plan), std::nullopt);
+    execution_plan steps;
+    ASSERT_NO_THROW(steps = lower(p, plan));
+    EXPECT_LE(steps.peak_device_bytes, p.budget);
+    ++plans;
+  });
+  EXPECT_GT(plans, 40);
+}
+
+TEST_P(budgets, the_same_problem_has_the_same_plan) {
+  for_plans(3, [&](const hint_strategy& s, const problem& p, const memory_plan& plan) {
+    EXPECT_EQ(plan, plan_hints(s, p));
+  });
+}
+
+// The ledger and the steps: what a step moves is what the ledger says it gives up.
+TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
+  std::uint64_t freed = 0;
+  for_plans(4, [&](const hint_strategy&, const problem& p, const memory_plan& plan) {
+    const placement at(p, plan, packers::searched);
+    block_ledger ledger(g, plan.home, at.managed, at.at.managed_bytes);
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      ledger.begin_iteration();
+      for (std::uint32_t i = 0; i < plan.actions.size(); ++i) {
+        std::vector<range> owned;
+        if (const auto* e = std::get_if<evict>(&plan.actions[i]))
+          owned = at.managed.owned(e->what, e->part, i);
+        if (const auto* d = std::get_if<discard>(&plan.actions[i]))
+          owned = at.managed.owned_alone(d->what, d->part, i);
+        std::uint64_t resident = 0;
+        for (const range& r : owned) {
+          const auto [begin, end] = blocks_of(r);
+          for (std::size_t b = begin; b < end; ++b) resident += ledger.is_resident(b) ? 1 : 0;
+        }
+        ASSERT_EQ(ledger.apply(plan.actions[i]).freed, resident) << to_text(g, plan.actions[i]);
+        freed += resident;
+      }
+    }
+  });
+  EXPECT_GT(freed, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(small_networks, budgets, ::testing::Values("alexnet", "vgg11", "resnet20_fused"),
+                         [](const auto& each) { return each.param; });
+
+}  // namespace
