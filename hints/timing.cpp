@@ -94,7 +94,6 @@ class timetable {
       }
       departure d{a, blocks_of(a).front()};
       d.from = most_in(last, d.blocks);
-      d.to = end();
       leaving_.push_back(d);
     }
     for (departure& d : leaving_) {
@@ -122,6 +121,7 @@ class timetable {
     std::vector<slot> next(blocks, end());
     for (slot s = end() + 1; s-- > 0;) {
       for (const std::size_t i : in_slot[s]) {
+        leaving_[i].to = end();
         for (std::size_t b = leaving_[i].blocks.begin; b < leaving_[i].blocks.end; ++b)
           leaving_[i].to = std::min(leaving_[i].to, next[b]);
       }

@@ -76,7 +76,6 @@ resident_parts::resident_parts(const graph& g, const memory_plan& draft, const p
       may_be_here_(parts.all.size(), true) {}
 
 void resident_parts::apply(const action& a, position now) {
-  ++clock_;
   if (const auto* f = std::get_if<prefetch>(&a); f != nullptr && is_managed(draft_.home[f->what])) {
     const range r = at_.managed.range_of(f->what, f->part);
     note_arrival(f->what, std::span(&r, 1), true);
@@ -88,6 +87,7 @@ void resident_parts::apply(const action& a, position now) {
 }
 
 void resident_parts::note_arrival(tensor_id t, std::span<const range> what, bool anew) {
+  ++clock_;  // operands come one after the other
   const auto note = [&](tensor_id owner) {
     for (std::size_t x = parts_.first[owner]; x < parts_.first[owner + 1]; ++x) may_be_here_[x] = true;
   };

@@ -10,10 +10,7 @@ namespace um {
 namespace {
 
 memory_plan with(const graph& g, std::uint32_t k) {
-  memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
-  for (const compute& c : order_of(g, {k, {}, {}})) plan.actions.emplace_back(c);
-  return plan;
+  return plan_of(g, order_of(g, {k, {}, {}}), residence::device);
 }
 
 bool fits(const problem& p, const memory_plan& plan) {

@@ -4,51 +4,35 @@
 
 #include "core/layout.hpp"
 #include "planners/planners.hpp"
+#include "schedule/orders.hpp"
 
 namespace um {
 namespace {
 
-// Operators [begin, end) that go over the batch in slices together.
-struct run {
-  op_id begin = 0, end = 0;
-};
+using loop_list = std::vector<inner_loop>;
 
 // Longer ones are not tried at once; runs that touch become one.
 constexpr op_id most_operators = 24;
 // A run must lower the peak by more than 1 part in so many: slices are less efficient.
 constexpr byte_count least_gain = 100;
 
-memory_plan plan_of(const graph& g, const std::vector<run>& runs, std::uint32_t parts) {
-  memory_plan plan;
-  plan.home.assign(g.tensors.size(), residence::device);
-  auto next = runs.begin();
-  for (op_id o = 0; o < g.ops.size();) {
-    if (next == runs.end() || o < next->begin) {
-      plan.actions.emplace_back(compute{o++, {}});
-      continue;
-    }
-    for (std::uint32_t part = 0; part < parts; ++part) {
-      for (op_id i = next->begin; i < next->end; ++i) {
-        plan.actions.emplace_back(compute{i, batch_part(domain_of(g, g.ops[i]).batch.end, part, parts)});
-      }
-    }
-    o = next++->end;
-  }
-  return plan;
+memory_plan plan_with(const graph& g, const loop_list& inner) {
+  return plan_of(g, order_of(g, {1, inner, {}}), residence::device);
 }
 
 // `added` and those of `runs` that it touches, as one run.
-std::vector<run> with(const std::vector<run>& runs, run added) {
-  std::vector<run> all;
-  for (const run& r : runs) {
+loop_list with(const loop_list& runs, inner_loop added) {
+  loop_list all;
+  for (const inner_loop& r : runs) {
     if (r.end < added.begin || added.end < r.begin) {
       all.push_back(r);
     } else {
-      added = {std::min(added.begin, r.begin), std::max(added.end, r.end)};
+      added.begin = std::min(added.begin, r.begin);
+      added.end = std::max(added.end, r.end);
     }
   }
   all.push_back(added);
-  std::ranges::sort(all, {}, &run::begin);
+  std::ranges::sort(all, {}, &inner_loop::begin);
   return all;
 }
 
@@ -64,15 +48,15 @@ class slicing {
       runs_ = *better;
       live_ = live_with(runs_);
     }
-    return plan_of(p_.network, without_needless(), parts_);
+    return plan_with(p_.network, without_needless());
   }
 
  private:
   // The most bytes alive during each operator, over all its slices.
   using heights = std::vector<byte_count>;
 
-  heights live_with(const std::vector<run>& runs) const {
-    const memory_plan plan = plan_of(p_.network, runs, parts_);
+  heights live_with(const loop_list& runs) const {
+    const memory_plan plan = plan_with(p_.network, runs);
     const std::vector<byte_count> live = live_bytes(p_, plan);
     heights most(p_.network.ops.size(), 0);
     for (std::size_t i = 0; i < live.size(); ++i) {
@@ -89,15 +73,15 @@ class slicing {
   byte_count most_of(const heights& live) const { return most_of(live, 0, end_); }
 
   // The runs with one more, or a longer one, in which all operators stay below the peak.
-  std::optional<std::vector<run>> lower_at_peak() const {
+  std::optional<loop_list> lower_at_peak() const {
     const byte_count peak = most_of(live_);
     const auto at = static_cast<op_id>(std::ranges::find(live_, peak) - live_.begin());
     const byte_count enough = peak - peak / least_gain;
-    std::optional<std::vector<run>> best;
+    std::optional<loop_list> best;
     byte_count least = enough;
     for (op_id end = at + 1; end <= end_ && cuttable_[end - 1] && end - at <= most_operators; ++end) {
       for (op_id begin = at + 1; begin-- > 0 && cuttable_[begin] && end - begin <= most_operators;) {
-        std::vector<run> candidate = with(runs_, {begin, end});
+        loop_list candidate = with(runs_, {begin, end, parts_, false});
         const heights live = live_with(candidate);
         if (live[at] >= least || most_of(live, begin, end) > enough || most_of(live) > peak) continue;
         least = live[at];
@@ -107,11 +91,11 @@ class slicing {
     return best;
   }
 
-  std::vector<run> without_needless() const {
-    std::vector<run> kept = runs_;
+  loop_list without_needless() const {
+    loop_list kept = runs_;
     const byte_count peak = most_of(live_);
     for (std::size_t i = kept.size(); i-- > 0;) {
-      std::vector<run> fewer = kept;
+      loop_list fewer = kept;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
       if (most_of(live_with(fewer)) <= peak) kept = std::move(fewer);
     }
@@ -122,7 +106,7 @@ class slicing {
   std::uint32_t parts_;
   op_id end_ = static_cast<op_id>(p_.network.ops.size());
   std::vector<bool> cuttable_;
-  std::vector<run> runs_;
+  loop_list runs_;
   heights live_;
 };
 

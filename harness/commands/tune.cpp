@@ -161,7 +161,7 @@ class tuning {
     std::string text;
     for (const auto& [trial, r] : measured_) {
       text += row("", fmt::format("{}: simulated on {} {}, measured {}", r.strategy, searched_.what.backend,
-                                  time_text(*trial.time_ns), outcome_text(r)));
+                                  time_text(*trial.cost), outcome_text(r)));
     }
     return text;
   }
