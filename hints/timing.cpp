@@ -55,24 +55,26 @@ class timetable {
 
   // --- where it may be ---
 
-  // Blocks that an action which stays takes or needs. A tensor's addresses change hands as a whole with the
-  // first compute that touches it.
+  // Blocks that an action takes, needs or gives up. A tensor's addresses change hands as a whole with the
+  // first compute that touches it, and a part counts with the blocks that it shares with its neighbours.
   std::vector<block_range> blocks_of(const action& a) {
     std::vector<block_range> all;
     std::visit(overloaded{[](const advise&) {}, [&](const compute& c) { add_operands(c, all); },
-                          [&](const auto& x) {
-                            if (is_managed(plan_.home[x.what]))
-                              all.push_back(um::blocks_of(at_.managed.range_of(x.what, x.part)));
-                          }},
+                          [&](const auto& x) { all.push_back(blocks_of(x.what, x.part)); }},
                a);
     return all;
+  }
+  block_range blocks_of(tensor_id t, const box& part) const {
+    if (!is_managed(plan_.home[t]) || !at_.managed.is_touched(t)) return {};
+    const range only = batch_range(g_.tensors[t], part);
+    return um::blocks_of({at_.managed.offset_of(t) + only.offset, only.bytes});
   }
   void add_operands(const compute& c, std::vector<block_range>& all) {
     for (const access& x : accesses_of(g_, g_.ops[c.what], c.part)) {
       if (!is_managed(plan_.home[x.what])) continue;
       const bool begins = !begun_[x.what];
       begun_[x.what] = true;
-      if (begins) all.push_back(um::blocks_of(at_.managed.range_of(x.what, {})));
+      if (begins) all.push_back(blocks_of(x.what, {}));
       for (range r : runs_of(g_.tensors[x.what], x.where)) {
         r.offset += at_.managed.offset_of(x.what);
         all.push_back(um::blocks_of(r));

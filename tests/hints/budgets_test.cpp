@@ -2,6 +2,7 @@
 // fits or does not exist.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "backends/simulator_backend.hpp"
@@ -108,6 +109,19 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
     }
   });
   EXPECT_GT(freed, 0U);
+}
+
+// Parts that are no whole number of blocks share some: a discard of one waits for the last use of all of it.
+TEST(shared_blocks, are_given_up_behind_the_last_use_of_the_part) {
+  const graph g = build(small_spec("alexnet", 512));
+  const machine m = some_machine();
+  const profile costs = open_simulator(m)->measure(g);
+  const byte_count footprint = footprint_of(g, costs).total;
+  const auto deepum = std::ranges::find(hint_table(), "deepum", &hint_strategy::name);
+  for (const byte_count ratio : {3, 4}) {
+    const problem p{g, costs, m, footprint / ratio, pressure::plan, complete(strategy_of(*deepum), {})};
+    EXPECT_EQ(defect_of(g, plan_hints(*deepum, p)), std::nullopt) << ratio;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(small_networks, budgets, ::testing::Values("alexnet", "vgg11", "resnet20_fused"),
