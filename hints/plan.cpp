@@ -26,6 +26,7 @@ struct setting {
   std::int64_t cut_percent = 25;     // of the budget that one operator's activations may take
   std::int64_t reserve_percent = 0;  // of the budget left free for what comes early
   bool on_device = true;             // tensors with residence device lie there, else they are managed
+  departure_time departs = departure_time::in_turn;
   friend bool operator==(const setting&, const setting&) = default;
 };
 
@@ -83,8 +84,11 @@ class planning {
   memory_plan plan() {
     const setting first = first_setting();
     const search_rule* search = find_rule<search_rule>(s_);
-    const bool searches = search != nullptr && p_.on.link_to_device_bytes_per_s > 0;
-    return fits_ || !searches ? plan_with(first) : best_around(first, search->trials);
+    if (fits_ || p_.on.link_to_device_bytes_per_s == 0) return plan_with(first);
+    if (search != nullptr) return best_around(first, search->trials);
+    if (!is_timed()) return plan_with(first);
+    for (const setting& s : {first, departing_otherwise(first)}) time_with(s);
+    return take_best();
   }
 
  private:
@@ -138,9 +142,9 @@ class planning {
     if (!evicts && p_.under != pressure::plan) return draft.plan;
     const room_rules rules = fits_ ? room_rules{} : rules_of_room(with, draft.plan);
     memory_plan plan = make_room(p_, draft.plan, draft.at, rules);
-    const bool by_plan = evicts_ != nullptr && evicts_->order != evict_order::driver;
-    return fits_ || !by_plan ? plan : with_evictions_timed(p_, plan, draft.at);
+    return fits_ || !is_timed() ? plan : with_evictions_timed(p_, plan, draft.at, with.departs);
   }
+  bool is_timed() const { return evicts_ != nullptr && evicts_->order != evict_order::driver; }
 
   room_rules rules_of_room(const setting& with, const memory_plan& plan) const {
     room_rules rules;
@@ -189,6 +193,9 @@ class planning {
     search.try_all(starts, "");
     if (places_ && best_with_ != first) std::ranges::reverse(starts);
     for (const setting& start : starts) search.climb(start);
+    return take_best();
+  }
+  memory_plan take_best() {
     if (!best_) throw infeasible(why_not_);
     return std::move(*best_);
   }
@@ -208,6 +215,11 @@ class planning {
     }
   }
 
+  static setting departing_otherwise(setting s) {
+    const bool early = s.departs == departure_time::early;
+    s.departs = early ? departure_time::in_turn : departure_time::early;
+    return s;
+  }
   static setting toggled(setting s) {
     s.on_device = !s.on_device;
     return s;
@@ -230,6 +242,7 @@ class planning {
     for (const std::int64_t percent : {2, 5, 10, 20}) add(&setting::reserve_percent, percent);
     for (const byte_count bytes : {32 * MiB, 128 * MiB, 256 * MiB}) add(&setting::part_bytes, bytes);
     if (places_) add(&setting::on_device, !at.on_device);
+    if (is_timed()) all.push_back({"", {departing_otherwise(at)}});
     return all;
   }
 

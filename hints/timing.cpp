@@ -37,8 +37,9 @@ class timetable {
     find_latest(blocks);
   }
 
-  memory_plan plan() {
-    const memory_plan early = in_order();
+  memory_plan plan(departure_time when) {
+    memory_plan early = in_order();
+    if (when == departure_time::early) return early;
     note_room(residency_of(g_, early, at_.at, at_.managed));
     take_turns();
     leave_later();
@@ -233,8 +234,9 @@ profile beside_copies(const problem& p, nanoseconds copies) {
 
 }  // namespace
 
-memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, const placement& at) {
-  return timetable(p, plan, at).plan();
+memory_plan with_evictions_timed(const problem& p, const memory_plan& plan, const placement& at,
+                                 departure_time when) {
+  return timetable(p, plan, at).plan(when);
 }
 
 nanoseconds expected_time(const problem& p, const execution_plan& steps) {
