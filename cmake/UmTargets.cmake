@@ -9,7 +9,6 @@ function(um_library name)
   target_link_libraries(um_${name} PUBLIC ${ARG_DEPENDS} PRIVATE um_warnings)
 endfunction()
 
-# Seconds; the presets with sanitizers give their slow programs more.
 set(UM_TEST_TIMEOUT 7200 CACHE STRING "Seconds after which a test hangs: no test is told to be quick")
 
 # um_test(name SOURCES ... DEPENDS ... [LOCK resource]): a GoogleTest executable, its cases found by

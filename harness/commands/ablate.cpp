@@ -18,7 +18,7 @@ namespace {
 cell setting_of(const ablate_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) what.strategy = "managed";
-  return on_machine(completed(experiment_of(what)), machines);
+  return on_machine(asked_for(what), machines);
 }
 
 // The set from which rules are left out, if the user names one.

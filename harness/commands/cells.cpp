@@ -6,6 +6,7 @@
 #include <map>
 #include <thread>
 
+#include "harness/commands/limits.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/rules_file.hpp"
 #include "harness/process/collect.hpp"
@@ -122,7 +123,13 @@ experiment experiment_of(const experiment_options& o) {
   return e;
 }
 
+cell asked_for(const experiment_options& o) {
+  const limits within(is_rules_file(o.strategy) ? o.strategy : "what is asked for", limits::to_read);
+  return completed(experiment_of(o));
+}
+
 std::vector<machine> machines_in(const std::string& folder) {
+  const limits within(folder, limits::to_read);
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
 }
 

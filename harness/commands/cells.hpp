@@ -14,6 +14,8 @@ namespace um {
 
 // As the user gave it. Throws input_error naming the option.
 experiment experiment_of(const experiment_options& options);
+// The same, complete; files that it names are read within limits.
+cell asked_for(const experiment_options& options);
 
 // "" names no folder.
 std::vector<machine> machines_in(const std::string& folder);

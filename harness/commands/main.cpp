@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <system_error>
 
@@ -296,6 +297,20 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   throw input_error(unknown_name("command", argv[1], known));
 }
 
+constexpr const char* no_memory = "umbench: memory does not suffice for what is asked for\n";
+
+// Destructors of libraries ask for memory as well, and cannot throw.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const auto error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    std::fputs(no_memory, stderr);
+    std::_Exit(exit_usage);
+  } catch (...) {
+  }
+  std::abort();
+}
+
 int parse_and_run(int argc, char** argv) try {
   CLI::App app("Performance of CUDA Unified Memory on deep learning", "umbench");
   command_line c;
@@ -321,7 +336,7 @@ int parse_and_run(int argc, char** argv) try {
     return fail(exit_failed, error.what());
   }
 } catch (const std::bad_alloc&) {  // words for it must need none
-  std::fputs("umbench: memory does not suffice for what is asked for\n", stderr);
+  std::fputs(no_memory, stderr);
   return exit_usage;
 }
 
@@ -329,6 +344,7 @@ int parse_and_run(int argc, char** argv) try {
 }  // namespace um
 
 int main(int argc, char** argv) {
+  std::set_terminate(um::end_without_memory);
   um::occupy_standard_streams();
   const int code = um::parse_and_run(argc, argv);
   errno = 0;

@@ -75,8 +75,9 @@ cell cell_from_plan(const run_options& options) {
 }
 
 cell cell_for(const run_options& options, const std::vector<machine>& machines) {
-  return on_machine(options.plan.empty() ? completed(experiment_of(options.what)) : cell_from_plan(options),
-                    machines);
+  if (options.plan.empty()) return on_machine(asked_for(options.what), machines);
+  const limits within(options.plan, limits::to_read);
+  return on_machine(cell_from_plan(options), machines);
 }
 
 // The folder, made if it is not there.
@@ -112,13 +113,8 @@ void keep(record& r, const cell& work, const environment& here, record_file& fil
 }  // namespace
 
 int run_command(const run_options& options) {
-  const auto [machines, read] = [&] {
-    const limits within(options.plan.empty() ? "what is asked for" : options.plan, limits::to_read);
-    auto all = machines_in(options.what.machines);
-    cell found = cell_for(options, all);
-    return std::pair(std::move(all), std::move(found));
-  }();
-  cell work = read;
+  const auto machines = machines_in(options.what.machines);
+  cell work = cell_for(options, machines);
   work.values = folder_for_values(options.values, work);
   work.times_only = options.what.times_only;
   if (work.times_only && work.where.simulated) {

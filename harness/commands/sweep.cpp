@@ -118,18 +118,24 @@ int finish(const sweep_result& result, const sweep_options& options, std::size_t
   return 1;
 }
 
-}  // namespace
-
-int sweep_command(const sweep_options& options) {
+// The sweep's name, and what of it is to run.
+std::pair<std::string, std::vector<cell>> read_cells(const sweep_options& options,
+                                                     const std::vector<machine>& machines) {
+  const limits within(options.spec, limits::to_read);
   const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec);
-  const auto machines = machines_in(options.machines);
   std::vector<cell> cells;
-  std::optional<limits> within(std::in_place, options.spec, limits::to_read);
   for (cell& c : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
     cells.push_back(on_machine(std::move(c), machines));
     cells.back().times_only = options.times_only;
   }
-  within.reset();
+  return {spec.name, std::move(cells)};
+}
+
+}  // namespace
+
+int sweep_command(const sweep_options& options) {
+  const auto machines = machines_in(options.machines);
+  auto [name, cells] = read_cells(options, machines);
   const bool simulated = all_simulated(cells);
   const std::size_t jobs = jobs_of(options.jobs, simulated);
   if (options.list) return print_cells(cells);
@@ -148,7 +154,7 @@ int sweep_command(const sweep_options& options) {
   if (!options.no_preflight && !simulated && !preflight(cells, here.gpu.value(), signals)) {
     return 128 + signals.stop_signal().value_or(0);
   }
-  const std::string out = options.out.empty() ? spec.name + ".jsonl" : options.out;
+  const std::string out = options.out.empty() ? name + ".jsonl" : options.out;
   record_file file(out, options.resume ? open_mode::resume : open_mode::create);
   const sweep_result result = run_sweep(cells, {jobs, options.no_skip}, file, here, signals, stderr);
   return finish(result, options, cells.size(), out);

@@ -52,7 +52,7 @@ cell target_of(const tune_options& o, const std::vector<machine>& machines) {
     }
     what.strategy = "managed";
   }
-  return on_machine(completed(experiment_of(what)), machines);
+  return on_machine(asked_for(what), machines);
 }
 
 std::vector<hint_strategy> starts_of(const tune_options& o, const cell& target) {

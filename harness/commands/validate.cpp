@@ -10,6 +10,7 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/commands/limits.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
@@ -50,11 +51,16 @@ void print_summary(const std::string& what, const std::vector<comparison>& all) 
              100 * off[off.size() / 2], 100 * off.back(), near, 100 * close_enough);
 }
 
+std::vector<known_figure> figures_in(const std::string& file) {
+  const limits within(file, limits::to_read);
+  return known_figures_from_json(read_file(file), file);
+}
+
 void print_figures(const std::string& file, const std::vector<machine>& machines) {
   fmt::print("{}\n\n| machine | figure | known | simulated | off | |\n|---|---|---|---|---|---|\n", file);
   std::vector<comparison> checks, inputs;
   std::set<std::string> used;
-  for (const known_figure& f : known_figures_from_json(read_file(file), file)) {
+  for (const known_figure& f : figures_in(file)) {
     const comparison c = compare_figure(f, machines);
     fmt::print("| {} | {} | {} | {} | {} | {} |\n", c.group, c.name, known_text(c),
                quantity(c.predicted, c.unit), deviation_text(c), c.input ? "input" : "");

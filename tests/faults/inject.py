@@ -37,6 +37,12 @@ ERRORS = {"read": ["EIO", "EINTR", "short"], "write": ["EIO", "ENOSPC", "EINTR",
 PATIENCE_S = 3600  # only a hang takes so long
 
 
+def hear_signals():
+    """In the program's process: signals that this one was started to ignore would do nothing there either."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Broken(Exception):
     """A promise that was not kept."""
 
@@ -71,7 +77,7 @@ class Bench:
         if count is not None:
             more["UMBENCH_FAULT_COUNT"] = str(count)
         return subprocess.run([self.program, *arguments], cwd=where, env={**os.environ, **more}, capture_output=True,
-                              timeout=PATIENCE_S, check=False)
+                              timeout=PATIENCE_S, check=False, preexec_fn=hear_signals)
 
     def well(self, arguments, where):
         done = self.umbench(arguments, where)

@@ -117,6 +117,19 @@ class Reading(FilesTest):
         self.refused("validate", "folder.jsonl", words=["folder.jsonl", "is a folder"])
         self.assertFalse((self.folder / "b.jsonl").exists())
 
+    @unittest.skipIf({"ASAN_OPTIONS", "TSAN_OPTIONS"} & set(os.environ), "a sanitizer needs memory of its own")
+    def test_no_input_takes_the_machines_memory(self):
+        """Eight GiB that are on no disk: what umbench may take to read is limited."""
+        (self.folder / "machines").mkdir()
+        for name in ("large.json", "machines/large.json"):
+            with open(self.folder / name, "wb") as file:
+                file.truncate(2**33)
+        for command in (["sweep", "large.json"], ["run", "--plan", "large.json", "--backend", "sim:h200"], ["validate", "large.json"],
+                        [*RUN, "large.json"], ["tune", *SETTING, "--strategy", "large.json", "--out", "o.json"],
+                        ["ablate", *SETTING, "--strategy", "large.json"], ["plan", *SETTING, "--strategy", "large.json"],
+                        ["list", "machines", "--machines", "machines"]):
+            self.refused(*command, words=["large.json", "memory does not suffice"])
+
     def test_pipes_are_read_to_their_end(self):
         self.records("1.jsonl", "device")
         self.records("2.jsonl", "managed", "managed_advise")

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from interface import PROGRAM, InterfaceTest, entries
+from interface import PATIENCE_S, PROGRAM, InterfaceTest, entries
 from interface_interruption import children_of
 
 RUN = ["run", "--network", "alexnet", "--batch", "512", "--precision", "bf16", "--fusion", "lean", "--workspace-cap", "128MiB",
@@ -17,7 +17,7 @@ RUN = ["run", "--network", "alexnet", "--batch", "512", "--precision", "bf16", "
 class Observed(InterfaceTest):
     @classmethod
     def setUpClass(cls):
-        done = subprocess.run([PROGRAM, "env", "--json"], capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run([PROGRAM, "env", "--json"], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         cls.environment = json.loads(done.stdout)
         if not cls.environment["gpu"]:
             raise unittest.SkipTest("no GPU")
@@ -97,7 +97,7 @@ class Observed(InterfaceTest):
                                env=dict(os.environ, UMBENCH_TEST_CELL="late_hang:"))
         self.addCleanup(run.wait)
         self.addCleanup(run.kill)
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + PATIENCE_S
         while not any(uses_gpu(child) for child in children_of(run)):
             self.assertLess(time.monotonic(), limit, "no cell reached the GPU")
             self.assertFalse(uses_gpu(run.pid))

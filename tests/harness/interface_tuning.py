@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from interface import InterfaceTest, entries
+from interface import PATIENCE_S, InterfaceTest, entries
 
 SETTING = ["--network", "alexnet", "--batch", "16", "--ratio", "2", "--backend", "sim:h200", "--iterations", "3"]
 
@@ -52,12 +52,12 @@ class Tune(InterfaceTest):
         process = subprocess.Popen(self.command(*arguments, "--out", "cut.json"), cwd=self.folder,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
-        limit = time.monotonic() + 60
+        limit = time.monotonic() + PATIENCE_S
         while not path.exists() or path.read_text(encoding="utf-8").count("\n") < 10:
             self.assertLess(time.monotonic(), limit)
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, 130)
         self.assertIn("--resume", error.splitlines()[-1])
         self.assertIn("tried, next", error)

@@ -214,7 +214,7 @@ def test_gpus_name_the_file():
     (["--umbench", "/nowhere/umbench"], "/nowhere/umbench is no program")])
 def test_bad_arguments_get_one_clear_line(arguments, complaint):
     done = subprocess.run([sys.executable, str(conftest.ROOT / "benchmarks/peers/pytorch.py"), *arguments],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True)
     assert done.returncode != 0
     assert complaint in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
 

@@ -16,7 +16,7 @@ def write(path, rows):
 
 def render(*arguments):
     return subprocess.run([sys.executable, str(conftest.ROOT / "plots/peers.py"), *map(str, arguments)],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True)
 
 
 def test_the_ratios_are_to_the_fastest_mode():
