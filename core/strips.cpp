@@ -6,7 +6,7 @@
 namespace um {
 namespace {
 
-region section_of(const tensor& t, axis outer, region r) {
+region section_along(const tensor& t, axis outer, region r) {
   range_along(r, outer) = range_along(whole_of(t.shape), outer);
   return r;
 }
@@ -18,6 +18,45 @@ struct takes {
   std::vector<std::int64_t> borders;
 };
 
+// While any of a staged tensor is on the device: are whole cross-sections moved and written then, or parts?
+class stays {
+ public:
+  // `whole`: all of the cross-section.
+  void take(const region& r, const region& section, bool whole) {
+    note(whole);
+    if (std::ranges::none_of(here_, [&](const held& x) { return contains(x.what, r); }))
+      here_.push_back({r, section});
+  }
+  void note(bool whole) {
+    (whole ? whole_ : part_) = true;
+    mixed_ = mixed_ || (whole_ && part_);
+  }
+  // What lies in the strip of that cross-section.
+  void give_up(const region& r, const region& section) {
+    remove(r, [&](const held& x) { return x.section == section; });
+  }
+  void forget(const region& r) {
+    remove(r, [](const held&) { return true; });
+  }
+  bool mixed() const { return mixed_; }
+
+ private:
+  struct held {
+    region what, section;
+  };
+  template <class F>
+  void remove(const region& r, F&& concerns) {
+    std::erase_if(here_, [&](const held& x) { return concerns(x) && contains(r, x.what); });
+    mixed_ = mixed_ || std::ranges::any_of(here_, [&](const held& x) {
+               return concerns(x) && intersection(x.what, r).has_value();
+             });
+    if (here_.empty()) whole_ = part_ = false;
+  }
+
+  std::vector<held> here_;
+  bool whole_ = false, part_ = false, mixed_ = false;
+};
+
 void sort_out(auto& values) {
   std::ranges::sort(values);
   values.erase(std::ranges::unique(values).begin(), values.end());
@@ -25,7 +64,8 @@ void sort_out(auto& values) {
 
 class gathering {
  public:
-  gathering(const graph& g, const memory_plan& plan) : g_(g), taken_(g.tensors.size()) {
+  gathering(const graph& g, const memory_plan& plan)
+      : g_(g), plan_(plan), taken_(g.tensors.size()), stays_(g.tensors.size()) {
     for (const tensor& t : g.tensors) outer_.push_back(outer_axis(t));
     for (const action& a : plan.actions) std::visit([&](const auto& x) { add(x); }, a);
   }
@@ -41,7 +81,8 @@ class gathering {
     if (!in_arena) return layout;
     layout.segments.insert(layout.segments.end(), taken.borders.begin(), taken.borders.end());
     sort_out(layout.segments);
-    if (!taken.named.empty() && !std::ranges::binary_search(taken.sections, whole))
+    const bool apart = home == residence::staged && !stays_[t].mixed();
+    if (!taken.named.empty() && (apart || !std::ranges::binary_search(taken.sections, whole)))
       layout.strips = taken.named;
     return layout;
   }
@@ -49,14 +90,40 @@ class gathering {
  private:
   void add(const advise&) {}
   void add(const compute& x) {
-    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part))
-      add(a.what, a.where, true, a.mode != access_mode::read);
+    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+      const bool writes = a.mode != access_mode::read;
+      add(a.what, a.where, true, writes);
+      if (plan_.home[a.what] != residence::staged) continue;
+      const region section = section_of(a.what, a.where);
+      if (writes) {
+        stays_[a.what].take(a.where, section, is_whole(a.what, section));
+      } else if (is_whole(a.what, section)) {
+        stays_[a.what].note(true);
+      }
+    }
   }
-  void add(const discard& x) { add(x.what, region_of(g_.tensors[x.what].shape, x.part), false, false); }
-  void add(const auto& x) { add(x.what, region_of(g_.tensors[x.what].shape, x.part), true, true); }
+  void add(const discard& x) {
+    const region r = region_of(g_.tensors[x.what].shape, x.part);
+    add(x.what, r, false, false);
+    stays_[x.what].forget(r);
+  }
+  void add(const prefetch& x) {
+    const region r = region_of(g_.tensors[x.what].shape, x.part), section = section_of(x.what, r);
+    add(x.what, r, true, true);
+    stays_[x.what].take(r, section, is_whole(x.what, section));
+  }
+  void add(const evict& x) {
+    const region r = region_of(g_.tensors[x.what].shape, x.part), section = section_of(x.what, r);
+    add(x.what, r, true, true);
+    stays_[x.what].note(is_whole(x.what, section));
+    stays_[x.what].give_up(r, section);
+  }
+
+  region section_of(tensor_id t, const region& r) const { return section_along(g_.tensors[t], outer_[t], r); }
+  bool is_whole(tensor_id t, const region& section) const { return section == whole_of(g_.tensors[t].shape); }
 
   void add(tensor_id t, const region& r, bool takes, bool names) {
-    const region section = section_of(g_.tensors[t], outer_[t], r);
+    const region section = section_of(t, r);
     const auto once = [&](std::vector<region>& all) {
       if (all.empty() || all.back() != section) all.push_back(section);
     };
@@ -67,8 +134,10 @@ class gathering {
   }
 
   const graph& g_;
+  const memory_plan& plan_;
   std::vector<axis> outer_;
   std::vector<takes> taken_;
+  std::vector<stays> stays_;
 };
 
 }  // namespace

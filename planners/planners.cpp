@@ -5,7 +5,7 @@
 namespace um {
 
 std::span<const strategy> planners() {
-  static const std::array<strategy, 13> table{{
+  static const std::array<strategy, 14> table{{
       {.name = "device",
        .summary = "everything in device memory: the baseline",
        .plan = plan_resident,
@@ -59,6 +59,15 @@ std::span<const strategy> planners() {
        .same_bits = false,
        .kind = family::explicit_,
        .source = "vDNN (Rhu et al., MICRO 2016)"},
+      {.name = "ooc_cudnn",
+       .summary =
+           "ooc_cuDNN: divide each call by its performance model, stream what has no place on the device",
+       .plan = plan_ooc_cudnn,
+       .knobs = {{"keep", "1: results stay for the next call, no joins, nothing is copied again", 0, 0, 1},
+                 {"share", "percent of the budget for tensors, first come, first served", 90, 1, 100}},
+       .same_bits = false,
+       .kind = family::explicit_,
+       .source = "ooc_cuDNN (Ito et al., IEEE BigData 2017)"},
       {.name = "pooch",
        .summary = "PoocH: keep, swap or compute again every map, as forecasts say",
        .plan = plan_pooch,

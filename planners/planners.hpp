@@ -83,4 +83,15 @@ memory_plan plan_checkmate(const problem& p);
 // below its least load it is infeasible. A clean weight leaves without a copy here.
 memory_plan plan_autoswap(const problem& p);
 
+// ooc_cuDNN (Ito, Matsumiya, Endo, IEEE BigData 2017, and its code). Tensors lie on the device first come,
+// first served, within `share` percent of the budget, the rest in host memory; each call (an operator, or
+// what a fused function joins) goes in parts of the batch, rows and channels, as its performance model says
+// (ooc_model.hpp), operands at home streaming through three sets of staging memory in what is left. All lanes
+// join where a call ends, and each part copies its filters again. Times of operators are those of the
+// backend, where the paper's are fitted to two sizes. What fits whole is not divided. The same region is not
+// held twice, so that a filter copied again waits for the part before, which the paper's need not. keep 1:
+// without joins and copies again, parts of the batch going through as many calls as they can, in their number
+// and order of the least time.
+memory_plan plan_ooc_cudnn(const problem& p);
+
 }  // namespace um

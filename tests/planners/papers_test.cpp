@@ -30,7 +30,7 @@ machine slow_link() {
   return m;
 }
 
-const std::vector<std::string> names{"vdnn_all",     "vdnn_conv", "vdnn_dyn",  "pooch",
+const std::vector<std::string> names{"ooc_cudnn", "vdnn_all",     "vdnn_conv", "vdnn_dyn",  "pooch",
                                      "superneurons", "capuchin",  "checkmate", "autoswap"};
 bool keeps_what_fits(const std::string& name) {
   return name != "vdnn_all" && name != "vdnn_conv";

@@ -1,0 +1,223 @@
+#include "planners/ooc_calls.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace um {
+namespace {
+
+using kind = ooc_call::kind;
+
+template <class... Kinds>
+bool is_one_of(const op& o) {
+  return (std::holds_alternative<Kinds>(o.what) || ...);
+}
+bool is_gradient_of_convolution(const op& o) {
+  return is_one_of<convolution_backward_data, convolution_backward_filter, bias_backward>(o);
+}
+
+bool reads(const op& o, tensor_id t) {
+  return std::ranges::find(o.in, t) != o.in.end();
+}
+
+// The gradient that a gradient of a convolution works on.
+tensor_id gradient_read(const op& o) {
+  return std::holds_alternative<bias_backward>(o.what) ? o.in[0] : o.in[1];
+}
+
+op_id forward_end(const graph& g, op_id begin) {
+  op_id end = begin + 1;
+  if (end < g.ops.size() && is_one_of<relu>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0])) ++end;
+  if (end < g.ops.size() && is_one_of<max_pool>(g.ops[end]) && reads(g.ops[end], g.ops[end - 1].out[0]))
+    ++end;
+  return end;
+}
+
+// `begin` itself if there is no gradient of a convolution behind gradients of pool and ReLU.
+op_id backward_end(const graph& g, op_id begin) {
+  op_id at = begin;
+  const auto follows = [&] { return at == begin || reads(g.ops[at], g.ops[at - 1].out[0]); };
+  if (at < g.ops.size() && is_one_of<max_pool_backward>(g.ops[at])) ++at;
+  if (at < g.ops.size() && is_one_of<relu_backward, relu_bias_backward>(g.ops[at]) && follows()) ++at;
+  if (at == g.ops.size() || !is_gradient_of_convolution(g.ops[at]) || !follows()) return begin;
+  const tensor_id dy = gradient_read(g.ops[at]);
+  while (at < g.ops.size() && is_gradient_of_convolution(g.ops[at]) && gradient_read(g.ops[at]) == dy) ++at;
+  return at;
+}
+
+// Which range of an operator's box each coordinate cuts; nullptr: none.
+struct ranges_cut {
+  interval box::*xc = nullptr;
+  interval box::*yc = &box::channel;
+};
+ranges_cut ranges_of(const op& o) {
+  if (is_one_of<convolution_backward_data>(o)) return {&box::channel, &box::reduction};
+  if (is_one_of<convolution, convolution_backward_filter>(o)) return {&box::reduction, &box::channel};
+  return {};
+}
+
+// The operator whose extents are divided.
+const op& anchor(const graph& g, const ooc_call& call) {
+  if (call.what != kind::backward) return g.ops[call.begin];
+  for (op_id o = call.begin; o < call.end; ++o) {
+    if (is_gradient_of_convolution(g.ops[o])) return g.ops[o];
+  }
+  return g.ops[call.begin];
+}
+const op* pool_of(const graph& g, const ooc_call& call) {
+  const op& last = g.ops[call.end - 1];
+  return call.what == kind::forward && is_one_of<max_pool>(last) ? &last : nullptr;
+}
+
+interval part_rows(std::int64_t extent, const division& d, const part_index& at) {
+  return d.h == 1 ? interval{0, extent} : part_of(extent, at.h, d.h);
+}
+
+interval rows_of(const graph& g, const ooc_call& call, const op& o, const division& d, const part_index& at);
+
+// Rows of dy that the gradients of a convolution read.
+interval rows_of_gradient(const graph& g, const ooc_call& call, const division& d, const part_index& at) {
+  interval all{0, 0};
+  for (op_id i = call.begin; i < call.end; ++i) {
+    const op& o = g.ops[i];
+    if (!is_gradient_of_convolution(o)) continue;
+    box part;
+    part.row = rows_of(g, call, o, d, at);
+    const std::size_t which = is_one_of<bias_backward>(o) ? 0 : 1;
+    const interval rows = accesses_of(g, o, part)[which].where.row;
+    all = is_all(all) ? rows : interval{std::min(all.begin, rows.begin), std::max(all.end, rows.end)};
+  }
+  return all;
+}
+
+interval rows_of(const graph& g, const ooc_call& call, const op& o, const division& d, const part_index& at) {
+  const std::int64_t extent = domain_of(g, o).row.end;
+  const op* pool = pool_of(g, call);
+  if (d.h > 1 && pool != nullptr && pool != &o) {
+    const std::int64_t stride = std::get<max_pool>(pool->what).stride;
+    const interval windows = part_rows(domain_of(g, *pool).row.end, d, at);
+    return {windows.begin * stride, at.h + 1 == d.h ? extent : windows.end * stride};
+  }
+  if (d.h > 1 && call.what == kind::backward && !is_gradient_of_convolution(o))
+    return rows_of_gradient(g, call, d, at);
+  return part_rows(extent, d, at);
+}
+
+box part_box(const graph& g, const ooc_call& call, const op& o, const division& d, const part_index& at) {
+  const box all = domain_of(g, o);
+  const ranges_cut cut = ranges_of(o);
+  box part;
+  if (d.n > 1) part.batch = part_of(all.batch.end, at.n, d.n);
+  if (d.h > 1) part.row = rows_of(g, call, o, d, at);
+  if (d.yc > 1) part.*cut.yc = part_of((all.*cut.yc).end, at.yc, d.yc);
+  if (d.xc > 1 && cut.xc != nullptr) part.*cut.xc = part_of((all.*cut.xc).end, at.xc, d.xc);
+  return part;
+}
+
+bool can_be_cut_so(const graph& g, const ooc_call& call, const division& d) {
+  try {
+    for (op_id o = call.begin; o < call.end; ++o)
+      accesses_of(g, g.ops[o], part_box(g, call, g.ops[o], d, {}));
+    return true;
+  } catch (const std::invalid_argument&) {  // no such cut
+    return false;
+  }
+}
+
+bool rows_can_be_cut(const graph& g, const ooc_call& call) {
+  if (call.what == kind::forward) {
+    const op* pool = pool_of(g, call);
+    if (pool == nullptr) return true;
+    const auto& how = std::get<max_pool>(pool->what);
+    return how.window == how.stride && how.pad == 0;
+  }
+  if (call.what == kind::other) return call.end - call.begin == 1;
+  return std::ranges::all_of(g.ops.begin() + call.begin, g.ops.begin() + call.end,
+                             [](const op& o) { return o.out.size() == 1; });
+}
+
+}  // namespace
+
+std::vector<ooc_call> calls_of(const graph& g) {
+  std::vector<ooc_call> all;
+  for (op_id o = 0; o < g.ops.size(); o = all.back().end) {
+    if (is_one_of<convolution>(g.ops[o])) {
+      all.push_back({o, forward_end(g, o), kind::forward});
+    } else if (const op_id end = backward_end(g, o); end > o) {
+      all.push_back({o, end, kind::backward});
+    } else {
+      all.push_back({o, o + 1, kind::other});
+    }
+  }
+  return all;
+}
+
+std::vector<ooc_call> split(const graph& g, const ooc_call& call) {
+  std::vector<ooc_call> all;
+  for (op_id o = call.begin; o < call.end; ++o) {
+    const op& x = g.ops[o];
+    const bool filters = is_one_of<convolution_backward_data, convolution_backward_filter>(x);
+    all.push_back({o, o + 1,
+                   is_one_of<convolution>(x) ? kind::forward
+                   : filters                 ? kind::backward
+                                             : kind::other});
+  }
+  return all;
+}
+
+division most_parts(const graph& g, const ooc_call& call) {
+  const op& o = anchor(g, call);
+  const box all = domain_of(g, o);
+  const ranges_cut cut = ranges_of(o);
+  division most;
+  const auto take = [&](coordinate along, std::int64_t extent) {
+    division two;
+    two.*along = 2;
+    if (extent > 1 && can_be_cut_so(g, call, two)) most.*along = static_cast<std::uint32_t>(extent);
+  };
+  take(&division::n, all.batch.end);
+  if (rows_can_be_cut(g, call)) {
+    std::int64_t rows = all.row.end;
+    for (op_id i = call.begin; i < call.end; ++i) rows = std::min(rows, domain_of(g, g.ops[i]).row.end);
+    take(&division::h, rows);
+  }
+  if (cut.xc != nullptr) take(&division::xc, (all.*cut.xc).end);
+  take(&division::yc, (all.*cut.yc).end);
+  return most;
+}
+
+ooc_step step_of(const graph& g, const ooc_call& call, const division& d, const part_index& at) {
+  ooc_step step;
+  for (op_id i = call.begin; i < call.end; ++i) {
+    const op& o = g.ops[i];
+    const bool once = ranges_of(o).xc == nullptr;  // whatever the channels of x
+    if (once && call.what == kind::forward && at.xc + 1 < d.xc) continue;
+    if (once && call.what == kind::backward && at.xc > 0) continue;
+    step.push_back({i, part_box(g, call, o, d, at)});
+  }
+  return step;
+}
+
+std::vector<ooc_step> steps_of(const graph& g, const ooc_call& call, const division& d) {
+  std::vector<ooc_step> all;
+  part_index at;
+  const auto add = [&] {
+    ooc_step step = step_of(g, call, d, at);
+    if (!step.empty()) all.push_back(std::move(step));
+  };
+  const bool forward = call.what != kind::backward;
+  for (at.n = 0; at.n < d.n; ++at.n) {
+    if (forward) {
+      for (at.yc = 0; at.yc < d.yc; ++at.yc)
+        for (at.h = 0; at.h < d.h; ++at.h)
+          for (at.xc = 0; at.xc < d.xc; ++at.xc) add();
+    } else {
+      for (at.h = 0; at.h < d.h; ++at.h)
+        for (at.xc = 0; at.xc < d.xc; ++at.xc)
+          for (at.yc = 0; at.yc < d.yc; ++at.yc) add();
+    }
+  }
+  return all;
+}
+
+}  // namespace um

@@ -1,0 +1,403 @@
+#include "planners/ooc_cudnn.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "core/layout.hpp"
+#include "core/lower.hpp"
+#include "planners/ooc_stream.hpp"
+#include "planners/planners.hpp"
+#include "simulator/simulate.hpp"
+
+namespace um {
+namespace {
+
+using kind = ooc_call::kind;
+
+byte_count held_bytes(const tensor& t) {
+  return round_up(bytes_of(t), arena_alignment);
+}
+
+// --- places ---
+
+struct stretch {
+  op_id first = 0, last = 0;
+  bool touched = false;
+};
+
+std::vector<stretch> stretches_of(const graph& g) {
+  std::vector<stretch> all(g.tensors.size());
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    for (const auto* operands : {&g.ops[o].in, &g.ops[o].out}) {
+      for (const tensor_id t : *operands) {
+        if (!all[t].touched) all[t] = {o, o, true};
+        all[t].last = o;
+      }
+    }
+  }
+  return all;
+}
+
+bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const stretch& s) {
+  return !survives(g.tensors[t].use) && s.first >= call.begin && s.last < call.end;
+}
+
+class placing {
+ public:
+  placing(const graph& g, byte_count room, byte_count most)
+      : g_(g),
+        stretch_(stretches_of(g)),
+        room_(room),
+        free_(std::min(most, room)),
+        placed_(g.tensors.size()) {
+    all_.home.assign(g.tensors.size(), residence::device);
+  }
+
+  ooc_placement run(const std::vector<ooc_call>& calls) {
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
+      if (persists(g_.tensors[t].use)) place(t);
+    }
+    for (const ooc_call& call : calls) {
+      for (op_id o = call.begin; o < call.end; ++o) place_outputs(call, o);
+      all_.left.push_back(room_ - std::min(room_, taken_));
+      give_back(call);
+    }
+    return std::move(all_);
+  }
+
+ private:
+  void place(tensor_id t) {
+    if (placed_[t]) return;
+    placed_[t] = true;
+    const byte_count bytes = held_bytes(g_.tensors[t]);
+    if (bytes < free_) {
+      free_ -= bytes;
+      taken_ += bytes;
+    } else {
+      all_.home[t] = residence::staged;
+    }
+  }
+
+  void place_outputs(const ooc_call& call, op_id o) {
+    for (std::size_t i = 0; i < g_.ops[o].out.size(); ++i) {
+      const tensor_id t = g_.ops[o].out[i];
+      if (is_of_one_call(g_, call, t, stretch_[t])) continue;
+      if (!takes_place(call, o, i)) place(t);
+    }
+  }
+
+  // Of an input that is used for the last time.
+  bool takes_place(const ooc_call& call, op_id o, std::size_t output) {
+    const op& x = g_.ops[o];
+    if (!x.alias || x.alias->output != output) return false;
+    const tensor_id from = x.in[x.alias->input], to = x.out[output];
+    const bool has_place = placed_[from] && all_.home[from] == residence::device && !placed_[to];
+    if (!has_place || from == to || survives(g_.tensors[from].use) || stretch_[from].last != o ||
+        is_of_one_call(g_, call, from, stretch_[from]) ||
+        held_bytes(g_.tensors[from]) != held_bytes(g_.tensors[to])) {
+      return false;
+    }
+    placed_[to] = true;
+    heirs_.insert(from);
+    return true;
+  }
+
+  void give_back(const ooc_call& call) {
+    std::set<tensor_id> done;
+    for (op_id o = call.begin; o < call.end; ++o) {
+      for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out})
+        done.insert(operands->begin(), operands->end());
+    }
+    for (const tensor_id t : done) {
+      const bool has_place = placed_[t] && all_.home[t] == residence::device && !heirs_.contains(t);
+      if (!has_place || survives(g_.tensors[t].use) || stretch_[t].last >= call.end) continue;
+      free_ += held_bytes(g_.tensors[t]);
+      taken_ -= held_bytes(g_.tensors[t]);
+    }
+  }
+
+  const graph& g_;
+  std::vector<stretch> stretch_;
+  byte_count room_, free_, taken_ = 0;
+  std::vector<bool> placed_;
+  std::set<tensor_id> heirs_;  // those whose place another has
+  ooc_placement all_;
+};
+
+// --- divisions ---
+
+class dividing {
+ public:
+  dividing(const problem& p, const ooc_call& call, const std::vector<residence>& home, byte_count left)
+      : p_(p), g_(p.network), call_(call), home_(home), left_(left), most_(most_parts(g_, call)) {
+    for (op_id o = call.begin; o < call.end; ++o) {
+      workspace_ = std::max(workspace_, p.costs[o].workspace_bytes);
+      for (const auto* operands : {&g_.ops[o].in, &g_.ops[o].out}) {
+        for (const tensor_id t : *operands) streams_ = streams_ || home[t] == residence::staged;
+      }
+    }
+    if (streams_) workspace_ = std::min(workspace_, left / 4);
+    const std::vector<stretch> stretches = stretches_of(g_);
+    for (tensor_id t = 0; t < g_.tensors.size(); ++t)
+      own_.push_back(stretches[t].touched && is_of_one_call(g_, call, t, stretches[t]));
+  }
+
+  std::optional<std::vector<ooc_step>> run() {
+    std::optional<division> best;
+    if (!streams_ && time_of({})) best = division{};
+    const bool backward = call_.what == kind::backward;
+    if (!best) {
+      const auto time = [&](const division& d) { return time_of(d); };
+      best = backward ? divide(most_, backward_order, time) : divide(most_, forward_order, time);
+      if (!best && backward) best = divide(most_, forward_order, time);
+    }
+    if (!best) return std::nullopt;
+    std::vector<ooc_step> steps = steps_of(g_, call_, *best);
+    for (ooc_step& step : steps) {
+      for (compute& c : step) {
+        const byte_count allowed = allowed_workspace(*best);
+        if (p_.costs[c.what].workspace_bytes > allowed) c.workspace = allowed;
+      }
+    }
+    return steps;
+  }
+
+  byte_count least() const { return least_; }
+
+ private:
+  struct taken {
+    byte_count moved = 0, own = 0, scratch = 0;  // of operands at home, of the call's own, of one operator
+    nanoseconds computing = 0;
+  };
+
+  byte_count allowed_workspace(const division& d) const {
+    if (streams_ || parts_of(d) > 1) return workspace_;
+    return std::min(workspace_, left_ - std::min(left_, needed(take(step_of(g_, call_, d, {})), 1)));
+  }
+
+  // The time of a part of an operator, from that of the whole.
+  nanoseconds time_of(const compute& c) const {
+    const op& o = g_.ops[c.what];
+    const box all = domain_of(g_, o), part = resolved(g_, o, c.part);
+    const bool of_convolution = call_.what != kind::other;
+    const auto share = [](const interval& i, const interval& of) {
+      return static_cast<double>(i.size()) / static_cast<double>(of.size());
+    };
+    const double volume = share(part.batch, all.batch) * share(part.row, all.row) *
+                          share(part.reduction, all.reduction) *
+                          share_of_channels(part.channel.size(), all.channel.size(), of_convolution);
+    return part_time(p_.costs[c.what].time, p_.on.launch_ns + p_.on.slice_ns, volume);
+  }
+
+  taken take(const ooc_step& step) const {
+    taken all;
+    for (const ooc_need& n : needs_of(g_, home_, step)) all.moved += bytes_of(g_.tensors[n.what], n.where);
+    std::map<tensor_id, byte_count> own;
+    for (const compute& c : step) {
+      const op& o = g_.ops[c.what];
+      byte_count scratch = 0;
+      for (const access& a : accesses_of(g_, o, c.part)) {
+        const tensor& t = g_.tensors[a.what];
+        const byte_count bytes = round_up(bytes_of(t, a.where), arena_alignment);
+        if (a.mode == access_mode::accumulate) scratch += bytes;
+        if (home_[a.what] == residence::staged) continue;
+        if (own_[a.what]) own[a.what] = std::max(own[a.what], bytes);
+        if (!is_dense(t, a.where)) scratch += bytes;
+      }
+      all.scratch = std::max(all.scratch, scratch);
+      all.computing += time_of(c);
+    }
+    for (const auto& [t, bytes] : own) all.own += bytes;
+    return all;
+  }
+  static byte_count needed(const taken& t, std::uint64_t parts) {
+    return t.moved * std::min<std::uint64_t>(parts, 3) + t.own + t.scratch;
+  }
+
+  nanoseconds copy_time(byte_count bytes, std::uint64_t bytes_per_s) const {
+    return bytes == 0 || bytes_per_s == 0 ? 0 : p_.on.copy_ns + time_at(bytes, bytes_per_s);
+  }
+
+  // A part as large as any, with neighbours on both sides where there is one.
+  std::uint32_t largest_rows(const division& d) const {
+    const auto extent = static_cast<std::int64_t>(most_.h);
+    std::uint32_t at = d.h / 2;
+    while (at + 1 < d.h && part_of(extent, at, d.h).size() * d.h < extent) ++at;
+    return at;
+  }
+
+  std::optional<nanoseconds> time_of(const division& d) {
+    const bool backward = call_.what == kind::backward;
+    const ooc_step step =
+        step_of(g_, call_, d, {d.n - 1, largest_rows(d), backward ? 0 : d.xc - 1, d.yc - 1});
+    for (const compute& c : step) {
+      for (const access& a : accesses_of(g_, g_.ops[c.what], c.part)) {
+        const region& r = a.where;
+        if (r.batch.size() * r.channel.size() * r.row.size() * g_.tensors[a.what].shape.w >= most_elements)
+          return std::nullopt;
+      }
+    }
+    const taken part = take(step);
+    const byte_count bytes = needed(part, parts_of(d)) + (streams_ || parts_of(d) > 1 ? workspace_ : 0);
+    least_ = std::min(least_, bytes);
+    if (bytes > left_) return std::nullopt;
+    return backward ? backward_of(step, part, d) : forward_of(step, part, d);
+  }
+
+  nanoseconds forward_of(const ooc_step& step, const taken& part, const division& d) const {
+    byte_count in = 0, out = 0;
+    for (const ooc_need& n : needs_of(g_, home_, step)) {
+      const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
+      if (n.fetched && (!n.written || d.xc == 1)) in += bytes;
+      if (n.written) out += bytes;
+    }
+    const nanoseconds off = copy_time(out, p_.on.link_to_host_bytes_per_s);
+    return forward_time(
+        {copy_time(in, p_.on.link_to_device_bytes_per_s), part.computing, off, part.computing, off}, d);
+  }
+
+  nanoseconds backward_of(const ooc_step& step, const taken& part, const division& d) const {
+    byte_count x = 0, rest = 0, parameters = 0, dx = 0;
+    for (const ooc_need& n : needs_of(g_, home_, step)) {
+      const byte_count bytes = bytes_of(g_.tensors[n.what], n.where);
+      const bool of_filter = g_.tensors[n.what].use == role::parameter_gradient;
+      if (n.written) (of_filter ? parameters : dx) += bytes;
+      if (n.fetched && (!n.written || of_filter)) (is_x(n.what) ? x : rest) += bytes;
+    }
+    const auto in = [&](byte_count b) { return copy_time(b, p_.on.link_to_device_bytes_per_s); };
+    const auto out = [&](byte_count b) { return copy_time(b, p_.on.link_to_host_bytes_per_s); };
+    return backward_time(
+        {in(x), in(rest), part.computing, out(parameters), out(dx), part.computing, out(parameters), out(dx)},
+        d);
+  }
+  bool is_x(tensor_id t) const {
+    for (op_id o = call_.begin; o < call_.end; ++o) {
+      if (std::holds_alternative<convolution_backward_filter>(g_.ops[o].what) && g_.ops[o].in[0] == t)
+        return true;
+    }
+    return false;
+  }
+
+  static constexpr std::int64_t most_elements = std::int64_t{1} << 31;  // of a part: cuDNN's limit then
+
+  const problem& p_;
+  const graph& g_;
+  const ooc_call& call_;
+  const std::vector<residence>& home_;
+  byte_count left_;
+  division most_;
+  byte_count workspace_ = 0, least_ = std::numeric_limits<byte_count>::max();
+  bool streams_ = false;   // some operand is at home
+  std::vector<bool> own_;  // per tensor: nobody else touches it
+};
+
+// --- plans ---
+
+std::string described(const graph& g, const ooc_call& call) {
+  std::string text = g.ops[call.begin].name;
+  if (call.end - call.begin > 1) text += " to " + g.ops[call.end - 1].name;
+  return text;
+}
+
+// Every call divided on its own.
+memory_plan plan_calls(const problem& p, byte_count room, bool joined) {
+  const graph& g = p.network;
+  const auto most = room / 100 * static_cast<byte_count>(p.knobs.at("share"));
+  std::vector<ooc_call> calls = calls_of(g);
+  for (bool again = true; again;) {
+    again = false;
+    const ooc_placement at = place_first_come(g, calls, room, most);
+    std::vector<std::vector<ooc_step>> steps;
+    for (std::size_t c = 0; c < calls.size() && !again; ++c) {
+      byte_count least = 0;
+      auto parts = divided(p, calls[c], at.home, at.left[c], least);
+      if (parts) {
+        steps.push_back(std::move(*parts));
+        continue;
+      }
+      if (calls[c].end - calls[c].begin == 1) {
+        throw infeasible("ooc_cudnn: " + described(g, calls[c]) + " takes " + to_text(least) +
+                         " in its smallest parts, and tensors leave it " + to_text(at.left[c]) +
+                         "; the budget is " + to_text(p.budget));
+      }
+      // No fused function can do it: one operator after the other.
+      const std::vector<ooc_call> single = split(g, calls[c]);
+      calls.erase(calls.begin() + static_cast<std::ptrdiff_t>(c));
+      calls.insert(calls.begin() + static_cast<std::ptrdiff_t>(c), single.begin(), single.end());
+      again = true;
+    }
+    if (!again) return streamed(g, at.home, steps, joined);
+  }
+  return {};
+}
+
+// `make` gives a plan for so much room. What it takes beyond that is taken off the room, until it fits and
+// packs.
+memory_plan within(const problem& p, const std::function<memory_plan(byte_count room)>& make) {
+  problem unlimited = p;
+  unlimited.budget = std::numeric_limits<byte_count>::max();
+  byte_count room = p.budget, need = 0;
+  for (int tries = 0; tries < 10; ++tries) {
+    memory_plan plan;
+    try {
+      plan = make(room);
+    } catch (const infeasible&) {
+      if (tries == 0) throw;
+      break;
+    }
+    need = std::ranges::max(live_bytes(p, plan));
+    if (need <= p.budget) need = lower(unlimited, plan).device_arena_bytes;
+    if (need <= p.budget) return plan;
+    room -= std::min(room, need - p.budget + p.budget / 200);
+  }
+  throw infeasible("ooc_cudnn finds no plan that packs into the budget: the last that it made takes " +
+                   to_text(need) + ", the budget is " + to_text(p.budget));
+}
+
+}  // namespace
+
+ooc_placement place_first_come(const graph& g, const std::vector<ooc_call>& calls, byte_count room,
+                               byte_count most) {
+  return placing(g, room, most).run(calls);
+}
+
+std::optional<std::vector<ooc_step>> divided(const problem& p, const ooc_call& call,
+                                             const std::vector<residence>& home, byte_count left,
+                                             byte_count& least) {
+  dividing d(p, call, home, left);
+  auto steps = d.run();
+  least = d.least();
+  return steps;
+}
+
+memory_plan plan_ooc_cudnn(const problem& p) {
+  memory_plan resident = plan_resident(p);
+  if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
+  const bool keep = p.knobs.at("keep") == 1;
+  const auto by_calls = [&] {
+    return within(p, [&](byte_count room) { return plan_calls(p, room, !keep); });
+  };
+  if (!keep) return by_calls();
+  std::optional<memory_plan> kept;
+  try {
+    kept = within(p, [&](byte_count room) { return plan_ooc_kept(p, room); });
+  } catch (const infeasible&) {
+    return by_calls();
+  }
+  const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
+  if (!links) return std::move(*kept);
+  try {
+    memory_plan each = by_calls();
+    const auto time = [&](const memory_plan& plan) {
+      return simulate(p, lower(p, plan), 1).front().duration;
+    };
+    return time(each) < time(*kept) ? each : std::move(*kept);
+  } catch (const infeasible&) {
+    return std::move(*kept);
+  }
+}
+
+}  // namespace um

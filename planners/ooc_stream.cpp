@@ -1,0 +1,186 @@
+#include "planners/ooc_stream.hpp"
+
+#include <algorithm>
+
+#include "core/strips.hpp"
+
+namespace um {
+namespace {
+
+interval hull(const interval& a, const interval& b) {
+  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+}
+
+bool meet(const region& a, const region& b) {
+  return intersection(a, b).has_value();
+}
+
+bool same_section(const tensor& t, region a, const region& b) {
+  const axis outer = outer_axis(t);
+  range_along(a, outer) = range_along(b, outer);
+  return a == b;
+}
+
+class streaming {
+ public:
+  streaming(const graph& g, std::vector<residence> home, bool joined) : g_(g), joined_(joined) {
+    plan_.home = std::move(home);
+  }
+
+  memory_plan run(const std::vector<std::vector<ooc_step>>& calls) {
+    find_single_strips(calls);
+    for (const std::vector<ooc_step>& call : calls) {
+      const bool moved = run_call(call);
+      const auto now = static_cast<std::uint32_t>(plan_.actions.size());
+      if (joined_ && moved) plan_.joins.push_back(now);
+    }
+    if (!plan_.joins.empty() && plan_.joins.back() == plan_.actions.size()) plan_.joins.pop_back();
+    return std::move(plan_);
+  }
+
+ private:
+  struct resident {
+    tensor_id what = 0;
+    region where;
+    bool dirty = false;
+    std::size_t step = 0;  // the last that is known to take it
+  };
+
+  void find_single_strips(const std::vector<std::vector<ooc_step>>& calls) {
+    single_strip_.assign(g_.tensors.size(), false);
+    for (const auto& call : calls) {
+      std::vector<bool> whole(g_.tensors.size(), false), part = whole;
+      for (const ooc_step& step : call) {
+        for (const ooc_need& n : needs_of(g_, plan_.home, step)) {
+          const tensor& t = g_.tensors[n.what];
+          (same_section(t, n.where, whole_of(t.shape)) ? whole : part)[n.what] = true;
+          if (whole[n.what] && part[n.what]) single_strip_[n.what] = true;
+        }
+      }
+    }
+  }
+
+  // Whether anything is copied.
+  bool run_call(const std::vector<ooc_step>& steps) {
+    std::vector<std::vector<ooc_need>> needs;
+    for (const ooc_step& s : steps) needs.push_back(needs_of(g_, plan_.home, s));
+    const bool moves = std::ranges::any_of(needs, [](const auto& n) { return !n.empty(); });
+    for (const ooc_need& n : needs.front()) fetch(n, 0);
+    for (now_ = 0; now_ < steps.size(); ++now_) {
+      for (const ooc_need& n : needs[now_]) note(n);
+      std::vector<ooc_need> later;
+      const std::size_t next = now_ + 1;
+      if (next < steps.size()) {
+        for (const ooc_need& n : needs[next]) {
+          if (!fetch_beside(n, next)) later.push_back(n);
+        }
+      }
+      for (const compute& c : steps[now_]) plan_.actions.emplace_back(c);
+      release(next);
+      for (const ooc_need& n : later) fetch(n, next);
+    }
+    for (const resident& r : leaving_) give_up(r);
+    leaving_.clear();
+    return moves;
+  }
+
+  // What a step takes is there while it runs.
+  void note(const ooc_need& n) {
+    const auto at = std::ranges::find_if(
+        here_, [&](const resident& r) { return r.what == n.what && r.where == n.where; });
+    if (at == here_.end()) {
+      here_.push_back({n.what, n.where, n.written, now_});
+    } else {
+      at->dirty = at->dirty || n.written;
+    }
+  }
+
+  // The same elements at the same place.
+  bool in_the_way(const resident& r, const ooc_need& n) const {
+    return r.what == n.what && meet(r.where, n.where) &&
+           (r.dirty || single_strip_[n.what] || same_section(g_.tensors[n.what], r.where, n.where));
+  }
+
+  // While the step before runs; false where that has to end first.
+  bool fetch_beside(const ooc_need& n, std::size_t step) {
+    for (resident& r : here_) {
+      if (r.what != n.what || r.where != n.where || (joined_ && !r.dirty)) continue;
+      r.step = step;
+      return true;
+    }
+    const auto blocks = [&](const resident& r) { return in_the_way(r, n); };
+    if (std::ranges::any_of(here_, blocks) || std::ranges::any_of(leaving_, blocks)) return false;
+    bring(n, step);
+    return true;
+  }
+
+  void fetch(const ooc_need& n, std::size_t step) {
+    std::erase_if(leaving_, [&](const resident& r) {
+      if (!in_the_way(r, n)) return false;
+      give_up(r);
+      return true;
+    });
+    bring(n, step);
+  }
+
+  void bring(const ooc_need& n, std::size_t step) {
+    if (!n.fetched) return;
+    plan_.actions.emplace_back(prefetch{n.what, box_of(g_.tensors[n.what].shape, n.where)});
+    here_.push_back({n.what, n.where, false, step});
+  }
+
+  // What the next step does not take: what was only read at once, what was made beside the next step.
+  void release(std::size_t next) {
+    for (const resident& r : leaving_) give_up(r);
+    leaving_.clear();
+    std::erase_if(here_, [&](const resident& r) {
+      if (r.step == next) return false;
+      if (r.dirty) {
+        leaving_.push_back(r);
+      } else {
+        give_up(r);
+      }
+      return true;
+    });
+  }
+
+  void give_up(const resident& r) {
+    plan_.actions.emplace_back(evict{r.what, box_of(g_.tensors[r.what].shape, r.where)});
+  }
+
+  const graph& g_;
+  bool joined_;
+  memory_plan plan_;
+  std::vector<bool>
+      single_strip_;  // per tensor: a call takes whole cross-sections and parts (core/strips.hpp)
+  std::vector<resident> here_, leaving_;
+  std::size_t now_ = 0;
+};
+
+}  // namespace
+
+std::vector<ooc_need> needs_of(const graph& g, const std::vector<residence>& home, const ooc_step& step) {
+  std::vector<ooc_need> all;
+  for (const compute& c : step) {
+    for (const access& a : accesses_of(g, g.ops[c.what], c.part)) {
+      if (home[a.what] != residence::staged) continue;
+      const bool writes = a.mode != access_mode::read, reads = a.mode != access_mode::write;
+      const auto at = std::ranges::find(all, a.what, &ooc_need::what);
+      if (at == all.end()) {
+        all.push_back({a.what, a.where, reads, writes});
+        continue;
+      }
+      at->where = {hull(at->where.batch, a.where.batch), hull(at->where.channel, a.where.channel),
+                   hull(at->where.row, a.where.row)};
+      at->written = at->written || writes;
+    }
+  }
+  return all;
+}
+
+memory_plan streamed(const graph& g, std::vector<residence> home,
+                     const std::vector<std::vector<ooc_step>>& calls, bool joined) {
+  return streaming(g, std::move(home), joined).run(calls);
+}
+
+}  // namespace um
