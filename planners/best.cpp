@@ -72,6 +72,15 @@ std::optional<found> plan_by(memory_plan (*other)(const problem&), const problem
   }
 }
 
+bool can_stream(const problem& p) {
+  return p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
+}
+memory_plan plan_ooc_kept_or_not(const problem& p) {
+  problem kept = p;
+  kept.knobs = {{"keep", 1}, {"share", 90}};
+  return plan_ooc_cudnn(kept);
+}
+
 }  // namespace
 
 memory_plan plan_best(const problem& p) {
@@ -104,6 +113,13 @@ memory_plan plan_best(const problem& p) {
   // Its greedy choice of what to compute again sometimes ends lower than the search does.
   auto recomputed = plan_by(plan_checkmate, p);
   if (recomputed && (!best || recomputed->time < best->time)) best = std::move(recomputed);
+  // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
+  nanoseconds computing = 0;
+  for (const op_cost& c : p.costs) computing += c.time;
+  if (!same_bits && can_stream(p) && (!best || best->time > computing * 11 / 10)) {
+    auto divided = plan_by(plan_ooc_kept_or_not, p);
+    if (divided && (!best || divided->time < best->time)) best = std::move(divided);
+  }
   if (!best) {
     throw infeasible("best finds no plan within " + to_text(p.budget) + " of the " +
                      to_text(footprint_of(p.network, p.costs).total) + " that everything takes" + why);
