@@ -5,10 +5,10 @@
  * types and drops nothing: algorithms and workspaces are taken and not looked at.
  *
  * Operands: f32, NCHW or NHWC, dense, 4 extents; filters KCRS, or KRSC in the same order as x. Pointers to
- * device or managed memory are used where they are, all others are host memory (pinned is faster). Operands of
- * a call do not overlap but where cuDNN allows it in place: activations and oocAddTensor.
- * alpha is 1 and beta 0 (for oocAddTensor both 1), of type float: others are CUDNN_STATUS_NOT_SUPPORTED.
- * A call has ended when it returns. A handle is used by one thread at a time.
+ * device or managed memory are used where they are, all others are host memory (pinned is faster). Operands
+ * of a call do not overlap but where cuDNN allows it in place: activations and oocAddTensor. alpha is 1 and
+ * beta 0 (for oocAddTensor both 1), of type float: others are CUDNN_STATUS_NOT_SUPPORTED. A call has ended
+ * when it returns. A handle is used by one thread at a time.
  *
  * Errors: CUDNN_STATUS_BAD_PARAM (a null pointer, extents that do not belong together),
  * CUDNN_STATUS_NOT_SUPPORTED (dilation, groups, other types and modes), CUDNN_STATUS_ALLOC_FAILED (even the
@@ -54,9 +54,9 @@ cudnnStatus_t oocDestroyFilterDescriptor(oocFilterDescriptor_t desc);
 
 /* mode: CUDNN_CROSS_CORRELATION. */
 cudnnStatus_t oocCreateConvolutionDescriptor(oocConvolutionDescriptor_t* desc);
-cudnnStatus_t oocSetConvolution2dDescriptor(oocConvolutionDescriptor_t desc, int pad_h, int pad_w, int u, int v,
-                                            int dilation_h, int dilation_w, cudnnConvolutionMode_t mode,
-                                            cudnnDataType_t computeType);
+cudnnStatus_t oocSetConvolution2dDescriptor(oocConvolutionDescriptor_t desc, int pad_h, int pad_w, int u,
+                                            int v, int dilation_h, int dilation_w,
+                                            cudnnConvolutionMode_t mode, cudnnDataType_t computeType);
 cudnnStatus_t oocDestroyConvolutionDescriptor(oocConvolutionDescriptor_t desc);
 
 /* mode: CUDNN_ACTIVATION_RELU. */
@@ -124,17 +124,18 @@ cudnnStatus_t oocConvolutionBiasActivationForward(
     oocActivationDescriptor_t activationDesc, oocTensorDescriptor_t yDesc, void* y);
 /* y: behind the activation, p: behind the pool. */
 cudnnStatus_t oocConvolutionBiasActivationPoolingForward(
-    oocHandle_t handle, oocTensorDescriptor_t xDesc, const void* x, oocFilterDescriptor_t wDesc, const void* w,
-    oocConvolutionDescriptor_t convDesc, oocTensorDescriptor_t biasDesc, const void* bias,
+    oocHandle_t handle, oocTensorDescriptor_t xDesc, const void* x, oocFilterDescriptor_t wDesc,
+    const void* w, oocConvolutionDescriptor_t convDesc, oocTensorDescriptor_t biasDesc, const void* bias,
     oocActivationDescriptor_t activationDesc, oocTensorDescriptor_t yDesc, void* y,
     oocPoolingDescriptor_t poolingDesc, oocTensorDescriptor_t pDesc, void* p);
 /* Gradients of filter, bias and data at once. activationDesc may be null; else dy is the gradient behind the
  * activation, and y its value. db and dx may be null: not wanted. */
 cudnnStatus_t oocConvolutionBiasActivationBackward(
-    oocHandle_t handle, oocTensorDescriptor_t xDesc, const void* x, oocFilterDescriptor_t wDesc, const void* w,
-    oocConvolutionDescriptor_t convDesc, oocActivationDescriptor_t activationDesc, oocTensorDescriptor_t yDesc,
-    const void* y, oocTensorDescriptor_t dyDesc, const void* dy, oocFilterDescriptor_t dwDesc, void* dw,
-    oocTensorDescriptor_t dbDesc, void* db, oocTensorDescriptor_t dxDesc, void* dx);
+    oocHandle_t handle, oocTensorDescriptor_t xDesc, const void* x, oocFilterDescriptor_t wDesc,
+    const void* w, oocConvolutionDescriptor_t convDesc, oocActivationDescriptor_t activationDesc,
+    oocTensorDescriptor_t yDesc, const void* y, oocTensorDescriptor_t dyDesc, const void* dy,
+    oocFilterDescriptor_t dwDesc, void* dw, oocTensorDescriptor_t dbDesc, void* db,
+    oocTensorDescriptor_t dxDesc, void* dx);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-// The library's calls: arguments without a GPU; with one, results in parts against the whole and the reference, for
-// operands in host memory, in device memory and in both, within budgets that make parts.
+// The library's calls: arguments without a GPU; with one, what operands in host memory give within budgets
+// that make parts, against operands in device memory, and against the reference.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
