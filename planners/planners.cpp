@@ -5,7 +5,7 @@
 namespace um {
 
 std::span<const strategy> planners() {
-  static const std::array<strategy, 14> table{{
+  static const std::array<strategy, 16> table{{
       {.name = "device",
        .summary = "everything in device memory: the baseline",
        .plan = plan_resident,
@@ -98,6 +98,22 @@ std::span<const strategy> planners() {
        .knobs = {{"score", "0 doa, 1 aoa, 2 wdoa, 3 swdoa, 4 the best of weighted sums", 4, 0, 4}},
        .kind = family::explicit_,
        .source = "AutoSwap (Zhang et al., arXiv 1903.06631)"},
+      {.name = "tvdnn",
+       .summary = "tvDNN: sections of the batch; what is needed last is swapped",
+       .plan = plan_tvdnn,
+       .knobs = {{"sections", "of the largest operand; 0: as few as fit", 0, 0, 64}},
+       .same_bits = false,
+       .kind = family::explicit_,
+       .source = "tvDNN (Park et al., PPoPP 2018)"},
+      {.name = "tvdnn_ilp",
+       .summary = "tvDNN: sections of the batch, swapped by an integer program (needs HiGHS)",
+       .plan = plan_tvdnn_ilp,
+       .knobs = {{"sections", "of the largest operand; 0: as few as fit", 0, 0, 64},
+                 {"slots", "stretches of time of the program", 32, 8, 1000},
+                 {"nodes", "of its tree", 1, 1, 1'000'000}},
+       .same_bits = false,
+       .kind = family::explicit_,
+       .source = "tvDNN (Park et al., PPoPP 2018)"},
   }};
   return table;
 }

@@ -141,6 +141,16 @@ install_python_packages() {
   [[ -n $frontend_dir ]] || die "nvidia-cudnn-frontend in $venv has no cudnn_frontend.h"
 }
 
+# HiGHS, which tvdnn_ilp and exact optima need; everything else does without.
+install_solver() {
+  compgen -G "$venv/lib/python3*/site-packages/highsbox" >/dev/null && return
+  [[ -e /usr/include/highs/interfaces/highs_c_api.h || $(uname -m) != x86_64 ]] && return
+  say "Installing from PyPI into $venv: $(tr '\n' ' ' <setup/optional.txt)"
+  [[ -x $venv/bin/pip ]] || "$python" -m venv "$venv" &&
+    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r setup/optional.txt ||
+    note "not to be had: tvdnn_ilp will be unsupported, all else works"
+}
+
 frontend_include() {
   local header
   for header in "$venv"/include/cudnn_frontend.h "$venv"/lib/python3*/site-packages/include/cudnn_frontend.h; do

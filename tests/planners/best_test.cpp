@@ -45,7 +45,7 @@ TEST_P(best_plans, are_no_worse_than_any_other_planners) {
   for (const double ratio : {0.5, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 8.0}) {
     const nanoseconds best = time_of(ratio, "best");
     for (const strategy& other : planners()) {
-      if (other.name == "best") continue;
+      if (other.name == "best" || other.name == "tvdnn_ilp") continue;  // the latter takes long (papers_test)
       const nanoseconds its = time_of(ratio, other.name);
       if (its != never) {
         EXPECT_LE(best, its + its / 100) << other.name << " at " << ratio;

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "backends/simulator_backend.hpp"
+#include "core/errors.hpp"
 #include "core/verify.hpp"
 #include "planners/planners.hpp"
+#include "schedule/milp.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace {
@@ -30,8 +33,8 @@ machine slow_link() {
   return m;
 }
 
-const std::vector<std::string> names{"ooc_cudnn", "vdnn_all",     "vdnn_conv", "vdnn_dyn",  "pooch",
-                                     "superneurons", "capuchin",  "checkmate", "autoswap"};
+const std::vector<std::string> names{"ooc_cudnn", "vdnn_all", "vdnn_conv", "vdnn_dyn", "pooch", "superneurons",
+                                     "capuchin", "checkmate", "autoswap", "tvdnn"};
 bool keeps_what_fits(const std::string& name) {
   return name != "vdnn_all" && name != "vdnn_conv";
 }
@@ -224,6 +227,55 @@ TEST(vdnn, dyn_gives_up_workspace_only_where_the_budget_asks_for_it) {
   const memory_plan plan = plan_vdnn_dyn(p);
   EXPECT_LE(lower(p, plan).device_arena_bytes, p.budget);
   EXPECT_EQ(s.plan("vdnn_dyn", 1), s.plan("device", 1));
+}
+
+// The most parts that a tensor is moved in.
+std::size_t most_parts(const memory_plan& plan) {
+  std::map<tensor_id, std::vector<box>> moved;
+  std::size_t most = 0;
+  for (const action& a : plan.actions) {
+    const auto* e = std::get_if<evict>(&a);
+    if (e == nullptr) continue;
+    std::vector<box>& parts = moved[e->what];
+    if (std::ranges::find(parts, e->part) == parts.end()) parts.push_back(e->part);
+    most = std::max(most, parts.size());
+  }
+  return most;
+}
+
+TEST(tvdnn, cuts_into_sections_where_whole_operators_do_not_fit) {
+  const setting s(small_spec("vgg16", 64, {.joined = fusion::none}));
+  const strategy& by = *find(planners(), "tvdnn");
+  EXPECT_THROW(s.plan("tvdnn", 3, {{"sections", 1}}), infeasible);
+  const problem p = s.at("tvdnn", 3);
+  const memory_plan plan = by.plan(p);
+  EXPECT_GT(most_parts(plan), 1U);
+  EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
+  EXPECT_LE(lower(p, plan).device_arena_bytes, p.budget);
+  EXPECT_LE(most_parts(s.plan("tvdnn", 1.1, {{"sections", 1}})), 1U);
+}
+
+TEST(tvdnn, its_heuristic_is_close_to_its_integer_program) {
+  const setting s(small_spec("alexnet", 64, {.joined = fusion::none}));
+  if (!can_solve_mixed()) {
+    EXPECT_THROW(s.plan("tvdnn_ilp", 1.5), unsupported);
+    GTEST_SKIP() << how_to_get_highs;
+  }
+  const auto time = [&](const std::string& name, double ratio) {
+    const problem p = s.at(name, ratio);
+    const memory_plan plan = s.plan(name, ratio);
+    EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
+    const execution_plan e = lower(p, plan);
+    EXPECT_LE(e.device_arena_bytes, p.budget);
+    return open_simulator(s.on)->execute(s.g, e, {1, false, false}).iterations[0].duration;
+  };
+  EXPECT_EQ(s.plan("tvdnn_ilp", 1), s.plan("device", 1));
+  for (const double ratio : {1.1, 1.4}) {
+    const nanoseconds heuristic = time("tvdnn", ratio), program = time("tvdnn_ilp", ratio);
+    EXPECT_LE(program, heuristic + heuristic / 100) << ratio;
+    EXPECT_LE(heuristic, program + program / 20) << ratio;
+  }
+  EXPECT_EQ(s.plan("tvdnn_ilp", 1.4), s.plan("tvdnn_ilp", 1.4));
 }
 
 }  // namespace

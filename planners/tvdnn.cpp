@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <optional>
+
+#include "core/errors.hpp"
+#include "core/lower.hpp"
+#include "planners/feature_maps.hpp"
+#include "planners/planners.hpp"
+#include "planners/within.hpp"
+#include "schedule/gap_milp.hpp"
+#include "schedule/orders.hpp"
+
+namespace um {
+namespace {
+
+constexpr byte_count smallest_object = MiB;
+constexpr std::uint32_t most_sections = 64;
+
+byte_count bytes_touched(const graph& g, const op& o) {
+  byte_count most = 0;
+  for (const auto* operands : {&o.in, &o.out}) {
+    for (const tensor_id t : *operands) {
+      if (!is_of_parameters(g.tensors[t].use)) most = std::max(most, bytes_of(g.tensors[t]));
+    }
+  }
+  return most;
+}
+
+// Every operator in so many sections of the batch as keep its largest operand's below the largest of all over
+// `sections`; one operator after the other, so that sections stay between them.
+std::vector<compute> order_in_sections(const graph& g, std::uint32_t sections) {
+  byte_count largest = 1;
+  for (const op& o : g.ops) largest = std::max(largest, bytes_touched(g, o));
+  loops all;
+  for (op_id o = 0; o < g.ops.size() && sections > 1; ++o) {
+    const std::uint64_t parts = (bytes_touched(g, g.ops[o]) * sections + largest - 1) / largest;
+    auto cuts = std::bit_ceil(static_cast<std::uint32_t>(std::max<std::uint64_t>(parts, 1)));
+    while (cuts > 1 && !goes_over_batch(g, g.ops[o], cuts)) cuts /= 2;
+    if (cuts > 1) all.inner.push_back({o, o + 1, cuts});
+  }
+  return order_of(g, all);
+}
+
+class swapping_sections {
+ public:
+  swapping_sections(const problem& p, std::uint32_t sections)
+      : p_(p),
+        uses_(uses_of(p.network, order_in_sections(p.network, sections))),
+        gaps_(gaps_of(p.network, uses_)),
+        costs_(p, uses_) {
+    const std::vector<decision> kept(gaps_.size());
+    const std::vector<event> events = events_of(p.network, uses_, gaps_, kept);
+    costs_.memory_of(events, staged_tensors(uses_, gaps_, kept));
+    load_ = live_at_positions(uses_, events, costs_.live());
+    for (position at = 0; at < uses_.end(); ++at) starts_.push_back(starts_.back() + costs_.time_of(at));
+  }
+
+  nanoseconds time_of(const std::vector<decision>& decisions) {
+    return costs_.of(events_of(p_.network, uses_, gaps_, decisions), staged_tensors(uses_, gaps_, decisions))
+        .time;
+  }
+  nanoseconds least_time() const { return starts_.back(); }
+  memory_plan plan(const std::vector<decision>& decisions) const {
+    return plan_of(p_.network, uses_, gaps_, decisions);
+  }
+
+  // Where room is short the section that is needed last leaves (Belady 1966), of equals one that needs no
+  // copy, or that which is away longest; it comes back as early as there is room, in the order of need. Some
+  // room is spared for what is on its way. What is fastest of these.
+  std::vector<decision> by_next_use(byte_count room, const std::string& name) {
+    std::vector<decision> best;
+    nanoseconds least = 0;
+    byte_count peak = std::numeric_limits<byte_count>::max();
+    constexpr byte_count sixteenths_spared = 8;
+    for (byte_count i = 0; i < 4 * sixteenths_spared; ++i) {
+      const bool longest = i % 2 == 1, all_may = i >= 2 * sixteenths_spared;
+      if (all_may && !best.empty()) break;
+      std::vector<decision> decisions =
+          leaving(room - room * (i / 2 % sixteenths_spared) / 16, longest, all_may);
+      const room_found found = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
+      peak = std::min(peak, found.peak);
+      if (found.peak > room) continue;
+      const nanoseconds time = time_of(decisions);
+      if (!best.empty() && time >= least) continue;
+      least = time;
+      best = std::move(decisions);
+    }
+    if (best.empty()) throw infeasible(too_small(p_, name, peak));
+    return best;
+  }
+
+  // By the integer program; none if it finds none that keeps to the room.
+  std::optional<std::vector<decision>> by_program(byte_count room) {
+    gap_program what;
+    what.room = room;
+    what.recomputes = false;
+    what.smallest = smallest_object;
+    what.slots = static_cast<std::size_t>(p_.knobs.at("slots"));
+    std::vector<decision> start;
+    try {
+      start = by_next_use(room, "tvdnn");
+    } catch (const infeasible&) {
+    }
+    gap_solution s = minimum_of(p_, uses_, gaps_, costs_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
+    if (!s.found) return std::nullopt;
+    const auto events = events_of(p_.network, uses_, gaps_, s.decisions);
+    if (costs_.memory_of(events, staged_tensors(uses_, gaps_, s.decisions)).peak > room) return std::nullopt;
+    return std::move(s.decisions);
+  }
+
+ private:
+  std::vector<decision> leaving(byte_count room, bool longest, bool all_may) const {
+    std::vector<decision> decisions(gaps_.size());
+    std::vector<byte_count> load = load_;
+    std::vector<std::uint32_t> by_start(gaps_.size()), open;
+    for (std::uint32_t x = 0; x < gaps_.size(); ++x) by_start[x] = x;
+    std::ranges::stable_sort(by_start, {}, [&](std::uint32_t x) { return gaps_[x].last; });
+    auto next = by_start.begin();
+    const bool can_move = p_.on.link_to_device_bytes_per_s > 0 && p_.on.link_to_host_bytes_per_s > 0;
+    for (position at = 0; at < uses_.end(); ++at) {
+      for (; next != by_start.end() && gaps_[*next].last < at; ++next) {
+        if (can_move && can_leave(*next, all_may)) open.push_back(*next);
+      }
+      std::erase_if(open, [&](std::uint32_t x) { return gaps_[x].next <= at; });
+      while (load[static_cast<std::size_t>(at)] > room && !open.empty()) {
+        const auto furthest = std::ranges::max_element(open, {}, [&](std::uint32_t x) {
+          return std::pair(gaps_[x].next - (longest ? gaps_[x].last : 0), gaps_[x].at_home);
+        });
+        swap(*furthest, decisions, load);
+        open.erase(furthest);
+      }
+    }
+    return decisions;
+  }
+
+  const gap& first_gap(part_id p) const {
+    return *std::ranges::lower_bound(gaps_, p, {}, [](const gap& other) { return other.part; });
+  }
+
+  // What starts at home and lies there is fetched first; unless all may, only if that hides.
+  bool can_leave(std::uint32_t x, bool all_may) const {
+    const part_id p = gaps_[x].part;
+    const gap& first = first_gap(p);
+    const bool hides = all_may || first.last >= 0 ||
+                       starts_[static_cast<std::size_t>(first.next)] >=
+                           costs_.time_of_copy(uses_.parts[p].bytes, lane::to_device);
+    return hides && uses_.parts[p].bytes >= smallest_object;
+  }
+
+  void swap(std::uint32_t x, std::vector<decision>& decisions, std::vector<byte_count>& load) const {
+    const gap& e = gaps_[x];
+    decisions[x] = {choice::swap, e.last, e.last + 1};
+    for (position q = e.last + 1; q < e.next; ++q) {
+      byte_count& here = load[static_cast<std::size_t>(q)];
+      here -= std::min(here, uses_.parts[e.part].bytes);
+    }
+    const gap& first = first_gap(e.part);
+    if (first.last < 0) decisions[static_cast<std::size_t>(&first - gaps_.data())] = {choice::swap, -1, 0};
+  }
+
+  const problem& p_;
+  use_table uses_;
+  std::vector<gap> gaps_;
+  forecaster costs_;
+  std::vector<byte_count> load_;        // at every position, nothing swapped
+  std::vector<nanoseconds> starts_{0};  // of every position, computes alone
+};
+
+struct timed_plan {
+  memory_plan plan;
+  nanoseconds time = 0;
+};
+
+byte_count arena_of(const problem& p, const memory_plan& plan) {
+  problem unlimited = p;
+  unlimited.budget = std::numeric_limits<byte_count>::max();
+  return lower(unlimited, plan).device_arena_bytes;
+}
+
+timed_plan in_sections(const problem& p, std::uint32_t sections, const std::string& name, bool by_program) {
+  swapping_sections s(p, sections);
+  timed_plan found;
+  byte_count packs = 0;
+  found.plan = plan_within(p, packers::searched, name, [&](byte_count room) {
+    packs = room;
+    const std::vector<decision> decisions = s.by_next_use(room, name);
+    found.time = s.time_of(decisions);
+    return s.plan(decisions);
+  });
+  // As much room as packed, or a little less.
+  for (const byte_count percent : {100, 97, 94}) {
+    if (!by_program || found.time <= s.least_time()) break;
+    const byte_count room = packs * percent / 100;
+    std::optional<std::vector<decision>> decisions = s.by_program(room);
+    if (!decisions) break;
+    const nanoseconds time = s.time_of(*decisions);
+    memory_plan plan = s.plan(*decisions);
+    if (time >= found.time) break;
+    if (arena_of(p, plan) > p.budget) continue;
+    return {std::move(plan), time};
+  }
+  return found;
+}
+
+// With the fewest sections that fit, or with twice as many where that is faster.
+memory_plan plan_sections(const problem& p, const std::string& name, bool by_program) {
+  const auto asked = static_cast<std::uint32_t>(p.knobs.at("sections"));
+  if (asked > 0) return in_sections(p, asked, name, by_program).plan;
+  std::optional<timed_plan> best;
+  for (std::uint32_t sections = 1;; sections *= 2) {
+    const bool found = best.has_value();
+    try {
+      timed_plan other = in_sections(p, sections, name, by_program);
+      if (!found && sections == 1) return std::move(other.plan);
+      if (!found || other.time < best->time) best = std::move(other);
+    } catch (const infeasible&) {
+      if (!found && sections == most_sections) throw;
+    }
+    if (found || sections == most_sections) return std::move(best->plan);
+  }
+}
+
+}  // namespace
+
+memory_plan plan_tvdnn(const problem& p) {
+  return plan_sections(p, "tvdnn", false);
+}
+
+memory_plan plan_tvdnn_ilp(const problem& p) {
+  if (!can_solve_mixed()) throw unsupported("tvdnn_ilp: " + std::string(how_to_get_highs));
+  return plan_sections(p, "tvdnn_ilp", true);
+}
+
+}  // namespace um

@@ -1,0 +1,153 @@
+// Mixed-integer programs against trying everything, and the program over gaps against plans.
+#include "schedule/milp.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "core/errors.hpp"
+#include "core/lower.hpp"
+#include "core/verify.hpp"
+#include "schedule/gap_milp.hpp"
+#include "schedule/room.hpp"
+#include "tests/schedule/random_decisions.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+TEST(no_solver, says_how_to_get_one) {
+  if (can_solve_mixed()) GTEST_SKIP() << "there is one";
+  try {
+    minimum_of(mixed_program{}, {});
+    FAIL();
+  } catch (const unsupported& refused) {
+    EXPECT_NE(std::string(refused.what()).find("pip install highsbox"), std::string::npos);
+  }
+}
+
+class with_highs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!can_solve_mixed()) GTEST_SKIP() << how_to_get_highs;
+  }
+};
+
+using milp = with_highs;
+using gap_programs = with_highs;
+
+// Knapsacks: the most worth within the weight.
+TEST_F(milp, is_the_best_of_all_choices) {
+  std::mt19937 dice(11);
+  for (int round = 0; round < 20; ++round) {
+    mixed_program m;
+    std::vector<double> worth, weight;
+    std::vector<mixed_program::term> sum;
+    for (int i = 0; i < 8; ++i) {
+      worth.push_back(static_cast<double>(1 + dice() % 30));
+      weight.push_back(static_cast<double>(1 + dice() % 30));
+      sum.emplace_back(m.add_column(-worth.back(), 0, 1, true), weight.back());
+    }
+    m.at_most(sum, 50);
+    double most = 0;
+    for (unsigned set = 0; set < 256; ++set) {
+      double w = 0, v = 0;
+      for (std::size_t i = 0; i < 8; ++i) {
+        w += (set >> i & 1U) != 0 ? weight[i] : 0;
+        v += (set >> i & 1U) != 0 ? worth[i] : 0;
+      }
+      if (w <= 50) most = std::max(most, v);
+    }
+    const mixed_solution s = minimum_of(m, {0, 1000});
+    ASSERT_TRUE(s.found);
+    EXPECT_NEAR(s.value, -most, 1e-6);
+    EXPECT_NEAR(s.bound, -most, 1e-6);
+  }
+}
+
+TEST_F(milp, tells_what_cannot_be) {
+  mixed_program m;
+  const mixed_program::column x = m.add_choice(), y = m.add_choice();
+  m.at_least({{x, 1}, {y, 1}}, 3);
+  const mixed_solution s = minimum_of(m, {});
+  EXPECT_FALSE(s.found);
+  EXPECT_TRUE(s.infeasible);
+}
+
+TEST_F(milp, adds_up_what_comes_twice_in_a_row) {
+  mixed_program m;
+  const mixed_program::column x = m.add_column(1, 0, 10);
+  m.at_least({{x, 1}, {x, 1}}, 6);
+  EXPECT_NEAR(minimum_of(m, {}).value, 3, 1e-9);
+}
+
+struct gap_setting {
+  explicit gap_setting(const network_spec& spec)
+      : g(build(spec)),
+        on(both_ways_at_full_rate()),
+        costs(estimate(g, on)),
+        p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {}, {}},
+        uses(uses_of(g, in_order(g))),
+        gaps(gaps_of(g, uses)),
+        forecast(p, uses) {
+    const std::vector<decision> kept(gaps.size());
+    const std::vector<event> events = events_of(g, uses, gaps, kept);
+    peak = forecast.memory_of(events, staged_tensors(uses, gaps, kept)).peak;
+    live = live_at_positions(uses, events, forecast.live());
+  }
+  prediction said(const std::vector<decision>& decisions) {
+    return forecast.of(events_of(g, uses, gaps, decisions), staged_tensors(uses, gaps, decisions));
+  }
+
+  graph g;
+  static machine both_ways_at_full_rate() {
+    machine m = test_machine();
+    m.link_both_bytes_per_s = m.link_to_device_bytes_per_s + m.link_to_host_bytes_per_s;
+    return m;
+  }
+
+  machine on;  // whose link is as fast both ways at once, as the program has it
+  profile costs;
+  problem p;
+  use_table uses;
+  std::vector<gap> gaps;
+  forecaster forecast;
+  byte_count peak = 0;
+  std::vector<byte_count> live;
+};
+
+TEST_F(gap_programs, decide_what_is_forecast_as_they_say) {
+  gap_setting s(small_spec("alexnet", 64, {.joined = fusion::fused}));
+  for (const byte_count percent : {90U, 80U}) {
+    gap_program what;
+    what.room = s.peak * percent / 100;
+    const gap_solution best = minimum_of(s.p, s.uses, s.gaps, s.forecast, s.live, what, {0.01, 1});
+    ASSERT_TRUE(best.found) << percent;
+    EXPECT_LE(best.bound, best.time);
+    const prediction said = s.said(best.decisions);
+    EXPECT_LE(said.peak, what.room + what.room / 50) << percent;
+    // The order of copies and who takes whose place is not in the program.
+    EXPECT_LE(said.time, best.time + best.time / 4) << percent;
+    EXPECT_EQ(defect_of(s.g, plan_of(s.g, s.uses, s.gaps, best.decisions)), std::nullopt);
+  }
+}
+
+TEST_F(gap_programs, are_bounds_for_all_decisions_within_the_room) {
+  gap_setting s(small_spec("alexnet", 16, {.joined = fusion::fused}));
+  std::mt19937 dice(3);
+  for (int round = 0; round < 2; ++round) {
+    const std::vector<decision> decisions = random_decisions(s.gaps, dice, 3);
+    const prediction said = s.said(decisions);
+    gap_program what;
+    what.room = said.peak;
+    what.smallest = 64 * KiB;
+    what.slots = 1000;
+    const gap_solution best = minimum_of(s.p, s.uses, s.gaps, s.forecast, s.live, what, {0.05, 1});
+    EXPECT_FALSE(best.infeasible);
+    EXPECT_LE(best.bound, said.time);
+  }
+}
+
+}  // namespace
