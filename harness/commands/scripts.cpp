@@ -22,6 +22,7 @@ constexpr std::array commands{
     script_command{"export", "results/export.py", "Write a record file in the format of another tool"},
     script_command{"report", "plots/report.py", "Write one HTML page, with figures, of record files"},
     script_command{"plot", "plots/plot.py", "Draw record files: slowdown, growth, timeline, bounds, peers"},
+    script_command{"reproduce", "plots/reproduce.py", "Run what papers measured, published beside ours"},
     script_command{"interleave", "results/interleave.py", "Run a sweep by two programs in turn, for compare"},
 };
 
@@ -76,6 +77,9 @@ void run_script(const script_command& command, const std::vector<std::string>& a
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   setenv("PYTHONDONTWRITEBYTECODE", "1", 0);
+  std::error_code error;
+  if (const fs::path own = fs::read_symlink("/proc/self/exe", error); !error)
+    setenv("UMBENCH_PROGRAM", own.c_str(), 1);
   execvp(python.c_str(), argv.data());
   throw input_error(fmt::format("{}: cannot start {}: {}; install Python 3 or let UMBENCH_PYTHON name it",
                                 command.name, python, std::strerror(errno)));

@@ -1,0 +1,309 @@
+"""`umbench reproduce [PAPER ...]`: a paper's own experiment run here, published beside ours.
+
+Each file of results/papers/ is one paper: its cells (options of `umbench run`), the machine they run on, what was published with the band
+in which ours counts as reproduced, and why it is off where it is known to be. Records go to OUT/PAPER.jsonl, the figure beside them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from results import load, needs, streams  # noqa: E402
+from results.arguments import Parser  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+PAPERS = ROOT / "results" / "papers"
+
+
+# --- running ---
+
+def program():
+    """The umbench that started this, else the one that was built."""
+    found = os.environ.get("UMBENCH_PROGRAM") or str(ROOT / "build" / "cpu" / "umbench")
+    if not os.access(found, os.X_OK):
+        raise load.BadInput(f"{found}: no such program; start this by `umbench reproduce`")
+    return found
+
+
+def options_of(paper, cell, backend):
+    """(options, backend) of a cell; a cell may have a machine of its own."""
+    options, machine = (cell["options"], cell["machine"]) if isinstance(cell, dict) else (cell, paper["machine"])
+    return options, backend or f"sim:{machine}"
+
+
+def run(paper, backend, iterations, folder):
+    """{cell: record, or what the program said where there is none}. Beside the records, which cell has which key."""
+    path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
+    for number, (name, cell) in enumerate(paper["cells"].items(), 1):
+        options, where = options_of(paper, cell, backend)
+        simulated = where.startswith("sim:")
+        streams.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
+        before = len(lines_of(path))
+        done = subprocess.run([program(), "run", *options, "--backend", where, "--iterations", str(iterations or (2 if simulated else 5)),
+                               *([] if simulated else ["--times-only"]), "--out", str(path)],
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if done.returncode > 128 or done.returncode < 0:
+            sys.exit(done.returncode if done.returncode > 0 else 128 - done.returncode)
+        record = json.loads(lines_of(path)[-1]) if len(lines_of(path)) > before else None
+        if record and record.get("kind") == "record":
+            results[name], keys[name] = record, record["key"]
+        else:
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            results[name] = keys[name] = "unsupported: " + said.removeprefix("umbench: ").split("; known")[0]
+        (folder / f"{paper['name']}.cells.json").write_text(json.dumps(keys, indent=1) + "\n", encoding="utf-8")
+    return results
+
+
+def kept(paper, folder):
+    """The same from what an earlier run left in a folder."""
+    try:
+        keys = json.loads((folder / f"{paper['name']}.cells.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise load.BadInput(f"{folder}: has nothing of {paper['name']}; run it first, with --out") from None
+    path = folder / f"{paper['name']}.jsonl"
+    records = {record["key"]: record for record in load.read(path)[1]} if path.exists() else {}
+    return {name: records.get(keys.get(name), keys.get(name, "not run")) for name in paper["cells"]}
+
+
+def lines_of(path):
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+# --- values ---
+
+class Missing(Exception):
+    """A cell has no result; says why."""
+
+
+def cell_of(results, name):
+    found = results[name]
+    if isinstance(found, str):
+        raise Missing(f"{name}: {found}")
+    if found["outcome"] != "ok":
+        raise Missing(f"{name}: {found['outcome']}: {found['reason']}")
+    return found
+
+
+def time_of(record):
+    return load.steady_ns(record) or record["samples_ns"][0]
+
+
+def slowdown(record):
+    """Over the sum of its operators with everything resident."""
+    return time_of(record) / record["compute_ns"]
+
+
+def arena_over_peak(record):
+    memory = record["memory"]
+    return memory["device_arena_bytes"] / (memory["footprint_bytes"] - memory["terms"]["fragmentation_bytes"])
+
+
+ONE = {
+    "slowdown": slowdown,
+    "speed": lambda record: 1 / slowdown(record),
+    "per_image_ms": lambda record: time_of(record) / record["batch"] / 1e6,
+    "arena_over_peak": arena_over_peak,
+    "to_host_gb": lambda record: record["counters"]["last"]["copy_to_host_bytes"] / 1e9,
+}
+FREE = 1.005  # a slowdown that counts as none
+SAME = 0.99  # times that far apart are no order
+
+
+def value_of(what, results):
+    """Of a claim's value: {kind: cell or cells}."""
+    (kind, cells), = what.items()
+    if kind in ONE:
+        return ONE[kind](cell_of(results, cells))
+    if kind == "free_share":
+        free = []
+        for share, name in sorted(cells, reverse=True):
+            try:
+                if slowdown(cell_of(results, name)) > FREE:
+                    break
+            except Missing:
+                break
+            free.append(share)
+        if not free:
+            raise Missing("no share is without cost")
+        return free[-1]
+    first, second = (cell_of(results, name) for name in cells)
+    of = ONE["per_image_ms"] if kind == "per_image" else time_of
+    return of(first) / of(second)
+
+
+# --- verdicts ---
+
+def published_text(claim):
+    if "order" in claim:
+        return "in this order"
+    least, most = claim["least"], claim["most"]
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+
+
+def judged(claim, results):
+    """(ours as text, verdict, why)."""
+    why = claim.get("why", "")
+    try:
+        if "order" in claim:
+            times = [time_of(cell_of(results, name)) for name in claim["order"]]
+            ours = " <= ".join(f"{time / 1e6:.4g}" for time in times) + " ms"
+            inside = all(b >= a * SAME for a, b in zip(times, times[1:]))
+        else:
+            value = value_of(claim["value"], results)
+            ours = f"{value:.3g}" if abs(value - 1) > 0.1 else f"{value:.4g}"
+            inside = claim["least"] * 0.9995 <= value <= claim["most"] * 1.0005
+    except Missing as missing:
+        return "none", "not run", str(missing)
+    return ours, "within" if inside else "off", "" if inside else why or "not explained"
+
+
+def table(paper, results, where):
+    rows = [("what", "published", "ours", "verdict")]
+    notes = []
+    for claim in paper["claims"]:
+        ours, verdict, why = judged(claim, results)
+        rows.append((claim["name"], published_text(claim), ours, verdict))
+        if why:
+            notes.append(f"  {claim['name']}: {why}")
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    head = f"{paper['name']}: {paper['title']}, {where}\n  {paper['source']}\n"
+    text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[3] for row in rows)
+    return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
+
+
+# --- the figure ---
+
+def markdown(paper, results):
+    """Rows of a table: paper, what, published, ours, verdict."""
+    rows = []
+    for claim in paper["claims"]:
+        ours, verdict, _ = judged(claim, results)
+        rows.append(f"| `{paper['name']}` | {claim['name']} | {published_text(claim)} | {ours} | {verdict} |")
+    return "\n".join(rows)
+
+
+def draw(paper, results, where, folder):
+    from plots import common  # noqa: PLC0415: nothing else needs matplotlib
+
+    figure_of = paper["figure"]
+    common.use_style()
+    figure, (panel,) = common.panels(1, height=3.6)
+    value = ONE[figure_of["value"]]
+
+    def values(points):
+        kept = []
+        for x, name in points:
+            try:
+                kept.append((x, value(cell_of(results, name))))
+            except Missing:
+                pass
+        return kept
+
+    if "series" in figure_of:
+        looks = common.looks({series["label"]: family(results, series) for series in figure_of["series"]})
+        for series in figure_of["series"]:
+            points = values(series["points"])
+            look = looks[series["label"]]
+            if points:
+                panel.plot(*zip(*points), color=look.colour, marker=look.marker, linestyle=look.dash, label=series["label"])
+        for series in figure_of["published"]:
+            panel.plot(*zip(*series["points"]), color="#777777", linestyle=":", marker="x", label=series["label"] or None)
+        panel.set_xlabel(figure_of["x"])
+    else:
+        at, ticks = 0.0, []
+        for group, bars in figure_of["bars"]:
+            for label, name in bars:
+                known = figure_of["published"].get(group, {}).get(label)
+                ours = values([(at, name)])
+                panel.bar(at - 0.2, known or 0, 0.38, color="#BBBBBB")
+                panel.bar(at + 0.2, ours[0][1] if ours else 0, 0.38, color="#0072B2", hatch=None if ours else "x")
+                ticks.append((at, f"{group} {label}" if len(figure_of["bars"]) > 1 else label))
+                at += 1
+            at += 0.6
+        panel.bar(0, 0, color="#BBBBBB", label="published")
+        panel.bar(0, 0, color="#0072B2", label="here")
+        panel.set_xticks([x for x, _ in ticks], [text for _, text in ticks], rotation=60, ha="right", fontsize=7)
+        if figure_of["value"] == "arena_over_peak":
+            panel.set_ylim(0.98, None)
+    panel.set_ylabel(figure_of["y"])
+    panel.set_title(f"{paper['title']}\n{where}")
+    panel.legend()
+    figure.tight_layout()
+    common.save(figure, folder, paper["name"])
+
+
+def family(results, series):
+    for _, name in series["points"]:
+        if isinstance(results[name], dict):
+            return load.family_of(results[name])
+    return "explicit"
+
+
+# --- the command ---
+
+def known_papers():
+    return sorted(path.stem for path in PAPERS.glob("*.json"))
+
+
+def parse(argv):
+    parser = Parser("umbench reproduce", description="Run what papers measured, print published beside ours, draw both.")
+    parser.add_argument("papers", metavar="PAPER", nargs="*", help=", ".join(known_papers()) + " (all)")
+    parser.add_argument("--backend", default="", help="cuda:N: with the paper's capacity as budget; sim:NAME: on that machine file (the paper's)")
+    parser.add_argument("--out", default="reproduced", help="folder for records and figures (reproduced)")
+    parser.add_argument("--kept", metavar="DIR", default="", help="run nothing: from what an earlier run left there, as results/papers/simulated")
+    parser.add_argument("--markdown", action="store_true", help="print tables alone, in Markdown")
+    parser.add_argument("--iterations", type=int, default=0, help="of every cell (2; on a GPU 5)")
+    parser.add_argument("--no-figure", action="store_true", help="print the tables only")
+    arguments = parser.parse_args(argv)
+    for name in arguments.papers:
+        if name not in known_papers():
+            raise load.BadInput(f"unknown paper {json.dumps(name)}; known: {', '.join(known_papers())}")
+    if arguments.iterations < 0:
+        raise load.BadInput("--iterations: wants a whole number from 1 on")
+    return arguments
+
+
+def where_text(results):
+    records = [record for record in results.values() if isinstance(record, dict)]
+    devices = " and ".join(sorted({record["device"] for record in records})) or "nothing"
+    if not any(record["simulated"] for record in records):
+        return f"measured on {devices}"
+    return f"simulated on {devices}" + ("" if all(record["calibrated"] for record in records) else ", estimated figures")
+
+
+def main(argv):
+    arguments = parse(argv)
+    folder = Path(arguments.out)
+    papers = [json.loads((PAPERS / f"{name}.json").read_text(encoding="utf-8")) for name in arguments.papers or known_papers()]
+    figures = not (arguments.no_figure or arguments.markdown)
+    for paper in papers:
+        path = folder / f"{paper['name']}.jsonl"
+        if path.exists() and not arguments.kept:
+            raise load.BadInput(f"{path}: exists; give another folder by --out, or move it away")
+    if figures:
+        needs.require("matplotlib")
+    try:
+        if figures or not arguments.kept:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise load.BadInput(f"{folder}: {error.strerror}") from error
+    if arguments.markdown:
+        print("| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
+    for paper in papers:
+        results = kept(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.iterations, folder)
+        where = where_text(results)
+        print(markdown(paper, results) if arguments.markdown else table(paper, results, where), flush=True)
+        if figures:
+            draw(paper, results, where, folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(lambda: main(sys.argv[1:]), "umbench"))

@@ -1,0 +1,65 @@
+"""`umbench reproduce`: a paper's experiment, published beside ours."""
+
+import json
+import re
+import unittest
+
+from interface import ROOT, InterfaceTest, entries
+
+PAPERS = sorted((ROOT / "results/papers").glob("*.json"))
+ASKED = {"unified_memory", "ooc_cudnn", "tvdnn", "pooch", "smartpool", "autoswap", "vdnn", "oc_dnn", "deepum", "uvm_discard"}
+
+
+def cells_of(claim):
+    if "order" in claim:
+        return claim["order"]
+    (kind, cells), = claim["value"].items()
+    return [name for _, name in cells] if kind == "free_share" else [cells] if isinstance(cells, str) else cells
+
+
+class Reproduce(InterfaceTest):
+    def test_every_paper_is_there_and_speaks_of_cells_that_it_has(self):
+        self.assertEqual({path.stem for path in PAPERS}, ASKED)
+        machines = {path.stem for path in (ROOT / "results/machines").glob("*.json")}
+        for path in PAPERS:
+            paper = json.loads(path.read_text(encoding="utf-8"))
+            self.assertEqual(paper["name"], path.stem)
+            self.assertTrue(paper["source"] and paper["claims"], path)
+            figure = paper["figure"]
+            drawn = [name for series in figure.get("series", []) for _, name in series["points"]]
+            drawn += [name for _, bars in figure.get("bars", []) for _, name in bars]
+            for name in drawn + [name for claim in paper["claims"] for name in cells_of(claim)]:
+                self.assertIn(name, paper["cells"], path)
+            for claim in paper["claims"]:
+                self.assertTrue("order" in claim or claim["least"] <= claim["most"], claim)
+            for cell in paper["cells"].values():
+                self.assertIn(cell["machine"] if isinstance(cell, dict) else paper["machine"], machines)
+
+    def test_published_stand_beside_ours_with_a_verdict(self):
+        said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure")
+        self.assertIn("simulated on titanx-maxwell-12g, estimated figures", said)
+        self.assertIn("Rhu et al., MICRO 2016", said)
+        verdicts = re.findall(r"(?m)  (within|off|not run)$", said)
+        paper = json.loads((ROOT / "results/papers/vdnn.json").read_text(encoding="utf-8"))
+        self.assertEqual(len(verdicts), len(paper["claims"]))
+        self.assertGreater(verdicts.count("within"), len(verdicts) // 2)
+        for claim in paper["claims"]:  # what is off says why
+            if re.search(rf"(?m)^  {re.escape(claim['name'])}  .* off$", said):
+                self.assertIn(f"\n  {claim['name']}: {claim.get('why', 'not explained')}", said)
+        records = [e for e in entries(self.folder / "out/vdnn.jsonl")[1]]
+        self.assertEqual([r["outcome"] for r in records], ["ok"] * len(paper["cells"]))
+        self.assertTrue(all(r["simulated"] for r in records))
+        self.refused("reproduce", "vdnn", "--out", "out", words=["vdnn.jsonl", "exists", "--out"])
+
+    def test_another_backend_keeps_the_papers_capacity(self):
+        said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure", "--backend", "sim:h200")
+        self.assertIn("simulated on h200", said)
+        records = entries(self.folder / "out/vdnn.jsonl")[1]
+        self.assertEqual({(r["backend"], r["memory"]["budget_bytes"]) for r in records}, {("sim:h200", 12 * 10**9)})
+
+    def test_what_is_no_paper(self):
+        self.refused("reproduce", "vdn", words=["unknown paper \"vdn\"", "vdnn"])
+
+
+if __name__ == "__main__":
+    unittest.main()
