@@ -160,7 +160,7 @@ def judged(claim, results):
             ours = f"{value:.3g}" if abs(value - 1) > 0.1 else f"{value:.4g}"
             inside = claim["least"] * 0.9995 <= value <= claim["most"] * 1.0005
     except Missing as missing:
-        return "none", "not run", str(missing)
+        return "none", "not run", f"{missing}; {why}" if why else str(missing)
     return ours, "within" if inside else "off", "" if inside else why or "not explained"
 
 

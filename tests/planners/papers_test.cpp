@@ -270,11 +270,9 @@ TEST(tvdnn, its_heuristic_is_close_to_its_integer_program) {
     return open_simulator(s.on)->execute(s.g, e, {1, false, false}).iterations[0].duration;
   };
   EXPECT_EQ(s.plan("tvdnn_ilp", 1), s.plan("device", 1));
-  for (const double ratio : {1.1, 1.4}) {
-    const nanoseconds heuristic = time("tvdnn", ratio), program = time("tvdnn_ilp", ratio);
-    EXPECT_LE(program, heuristic + heuristic / 100) << ratio;
-    EXPECT_LE(heuristic, program + program / 20) << ratio;
-  }
+  const nanoseconds heuristic = time("tvdnn", 1.4), program = time("tvdnn_ilp", 1.4);
+  EXPECT_LE(program, heuristic + heuristic / 100);
+  EXPECT_LE(heuristic, program + program / 20);
   EXPECT_EQ(s.plan("tvdnn_ilp", 1.4), s.plan("tvdnn_ilp", 1.4));
 }
 
