@@ -146,9 +146,10 @@ void write_initial_values(const graph& g, tensor_id what, std::int64_t first, st
       return write_as<std::int32_t>(t, first, to, [&, classes = classes_of(g, what)](std::uint64_t i) {
         return static_cast<std::int32_t>(bits_at(seed, i) % classes);
       });
-    default:
-      throw std::invalid_argument("tensor " + t.name + " of type " + std::string(to_text(t.type)) +
-                                  " cannot be given values: only f32, bf16 and i32 can");
+    case dtype::u8:  // masks and counters of networks from elsewhere
+      return write_as<std::uint8_t>(t, first, to, [](std::uint64_t) { return std::uint8_t{0}; });
+    case dtype::u16:
+      return write_as<std::uint16_t>(t, first, to, [](std::uint64_t) { return std::uint16_t{0}; });
   }
 }
 

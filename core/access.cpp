@@ -128,6 +128,23 @@ struct cutting_rules {
     return {{batch_only, batch_only}, {batch_only}, o.out[0]};
   }
   cutting operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
+  cutting operator()(const opaque& a) const {
+    constexpr by_axis uncut{touch::refused, touch::refused, touch::refused};
+    if (a.out.empty()) return {{o.in.size(), uncut}, {o.out.size(), uncut}, o.out[0]};
+    cutting rule{{}, {}, o.out[0]};
+    const auto add = [&](std::vector<by_axis>& rules, batch_cut how, tensor_id operand, bool& found) {
+      const touch along = how == batch_cut::part  ? touch::part
+                          : how == batch_cut::sum ? touch::sum
+                                                  : touch::whole;
+      rules.push_back({along, touch::refused, touch::refused});
+      if (how == batch_cut::part && !found) rule.subject = operand;
+      found = found || how == batch_cut::part;
+    };
+    bool found = false;
+    for (std::size_t i = 0; i < a.out.size(); ++i) add(rule.out, a.out[i], o.out[i], found);
+    for (std::size_t i = 0; i < a.in.size(); ++i) add(rule.in, a.in[i], o.in[i], found);
+    return rule;
+  }
 };
 
 cutting cutting_of(const op& o) {
@@ -322,6 +339,7 @@ std::uint64_t whole_flops(const graph& g, const op& o) {
           [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
           [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },
           [&](const sgd_update&) { return each(o.out[0], 2); },
+          [](const opaque& a) { return a.flops; },
           [&](const auto&) { return each(o.out[0], 1); }},
       o.what);
 }

@@ -20,6 +20,7 @@ struct operands {
   const tensor& out(std::size_t i) const { return g.tensors[o.out[i]]; }
 };
 
+constexpr std::size_t most_operands = 1024;
 struct arity {
   std::size_t least_in, most_in, least_out, most_out;
 };
@@ -60,6 +61,9 @@ arity arity_of(const op_attributes& what) {
                  },
                  [](const softmax_cross_entropy&) { return exactly(2, 2); },
                  [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
+                 [](const opaque&) {
+                   return arity{0, most_operands, 1, most_operands};
+                 },
                  [](const auto&) { return exactly(2, 1); }},
       what);
 }
@@ -269,6 +273,7 @@ defect cast_defect(const operands& of) {
 
 // Where extents lie beyond the channels, memory order matters, and has to be one.
 defect order_of_memory_defect(const operands& of) {
+  if (std::holds_alternative<opaque>(of.o.what)) return std::nullopt;
   const tensor* first = nullptr;
   for (const auto* side : {&of.o.in, &of.o.out}) {
     for (const tensor_id id : *side) {
@@ -288,6 +293,39 @@ defect update_defect(const operands& of) {
   if (of.o.in[0] != of.o.out[0]) return "updates " + of.in(0).name + " but writes " + of.out(0).name;
   if (of.o.repeatable) return "updates in place, so it is not repeatable";
   return first_of({expect_f32({&of.in(0), &of.in(1)}), pointwise_defect(of)});
+}
+
+// The operands that are cut have one batch, and somewhere there is one.
+defect opaque_cut_defect(const opaque& a, const operands& of) {
+  if (a.in.empty() && a.out.empty()) return std::nullopt;
+  if (a.in.size() != of.o.in.size() || a.out.size() != of.o.out.size()) {
+    return "says how " + std::to_string(a.in.size()) + " inputs and " + std::to_string(a.out.size()) +
+           " outputs are cut, but has " + std::to_string(of.o.in.size()) + " and " +
+           std::to_string(of.o.out.size());
+  }
+  const tensor* batch = nullptr;
+  const auto check = [&](batch_cut how, const tensor& t, batch_cut never) -> defect {
+    if (how == never) return t.name + " cannot be cut as " + std::string(to_text(how));
+    if (how != batch_cut::part) return std::nullopt;
+    if (batch == nullptr) batch = &t;
+    if (t.shape.n == batch->shape.n) return std::nullopt;
+    return batch->name + " and " + t.name + " are cut along the batch but have " +
+           std::to_string(batch->shape.n) + " and " + std::to_string(t.shape.n) + " samples";
+  };
+  for (std::size_t i = 0; i < a.in.size(); ++i) {
+    if (auto d = check(a.in[i], of.in(i), batch_cut::sum)) return d;
+  }
+  for (std::size_t i = 0; i < a.out.size(); ++i) {
+    if (auto d = check(a.out[i], of.out(i), batch_cut::whole)) return d;
+  }
+  if (batch == nullptr) return "can be cut, but along none of its operands";
+  return std::nullopt;
+}
+
+defect opaque_defect(const opaque& a, const operands& of) {
+  if (a.label.empty()) return "has no label";
+  if (a.duration && *a.duration < 0) return "takes less than no time";
+  return opaque_cut_defect(a, of);
 }
 
 defect operands_defect(const operands& of) {
@@ -324,7 +362,8 @@ defect operands_defect(const operands& of) {
           [&](const softmax_cross_entropy&) { return softmax_defect(of); },
           [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
           [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
-          [&](const sgd_update&) { return update_defect(of); }},
+          [&](const sgd_update&) { return update_defect(of); },
+          [&](const opaque& a) { return opaque_defect(a, of); }},
       of.o.what);
 }
 
@@ -384,14 +423,16 @@ defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
     const tensor& t = g.tensors[id];
     if (!persists(t.use) && !written[id]) return "reads " + t.name + " before it is written";
   }
-  const bool updates = std::holds_alternative<sgd_update>(o.what);
   for (const tensor_id id : o.out) {
     const tensor& t = g.tensors[id];
+    const bool is_read = std::ranges::find(o.in, id) != o.in.end();
+    const bool updates = std::holds_alternative<sgd_update>(o.what) ||
+                         (std::holds_alternative<opaque>(o.what) && is_read && !o.repeatable);
     if (written[id]) return "is a second writer of " + t.name;
     if (updates ? t.use != role::parameter : persists(t.use)) {
       return "may not write " + t.name + ", a tensor of role " + std::string(to_text(t.use));
     }
-    if (!updates && std::ranges::find(o.in, id) != o.in.end()) return "reads and writes " + t.name;
+    if (!updates && is_read) return "reads and writes " + t.name;
     written[id] = true;
   }
   return std::nullopt;
@@ -423,8 +464,14 @@ std::string_view kind_of(const op_attributes& what) {
       "softmax_cross_entropy",
       "softmax_cross_entropy_backward",
       "softmax_cross_entropy_gradient",
-      "sgd_update"};
+      "sgd_update",
+      "opaque"};
   return kinds.at(what.index());
+}
+
+std::string_view to_text(batch_cut cut) {
+  constexpr std::array<std::string_view, 3> names{"whole", "part", "sum"};
+  return names.at(static_cast<std::size_t>(cut));
 }
 
 std::string_view to_text(precision arithmetic) {
@@ -445,6 +492,10 @@ std::optional<std::string> defect_of(const graph& g) {
     if (d) return "operator " + o.name + " (" + std::string(kind_of(o.what)) + "): " + *d;
   }
   return std::nullopt;
+}
+
+bool has_opaque(const graph& g) {
+  return std::ranges::any_of(g.ops, [](const op& o) { return std::holds_alternative<opaque>(o.what); });
 }
 
 byte_count bytes_of(const graph& g, role use) {

@@ -129,12 +129,32 @@ struct sgd_update {  // w, dw -> w                 w -= learning_rate * dw, in p
   friend bool operator==(const sgd_update&, const sgd_update&) = default;
 };
 
+// How an operand of an opaque operator is cut where the operator goes over the batch in parts: read whole by
+// each of them; the same samples; or, for an output without a batch, the sum over the samples.
+enum class batch_cut : std::uint8_t { whole, part, sum };
+std::string_view to_text(batch_cut cut);
+
+// An operator of which it is known what it touches and how long it takes, but not what it computes: of a
+// network from elsewhere. It is planned and simulated as any other, and replayed on a GPU: something reads
+// its inputs, writes its outputs and takes its time. Outputs that are written in place (parameters) are
+// among the inputs too.
+struct opaque {  // any number -> at least one
+  std::string label;                    // what its framework calls it: "gelu"
+  std::uint64_t flops = 0;              // multiply and add count as two
+  byte_count bytes = 0;                 // that it reads and writes, which may be less than its operands hold
+  bool products = false;                // flops are products of matrices: at the rate of the graph's precision
+  std::optional<nanoseconds> duration;  // with everything resident; nothing: as a machine's rates say
+  byte_count workspace_bytes = 0;
+  std::vector<batch_cut> in = {}, out = {};  // for each operand; both empty: it cannot be cut
+  friend bool operator==(const opaque&, const opaque&) = default;
+};
+
 using op_attributes =
     std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
                  relu_backward, relu_bias_backward, max_pool, max_pool_backward, linear, linear_backward_data,
                  linear_backward_filter, batch_norm, normalize, batch_norm_backward, add, global_average_pool,
                  global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
-                 softmax_cross_entropy_gradient, sgd_update>;
+                 softmax_cross_entropy_gradient, sgd_update, opaque>;
 
 // in[input] and out[output] may share memory when nothing reads the input afterwards.
 struct may_alias {
@@ -166,6 +186,9 @@ std::string_view to_text(precision arithmetic);
 // Why the graph is not well formed (an id out of range, two writers of a tensor, a read before
 // the write, extents that do not fit the operator, a size beyond 2^63), or nothing.
 std::optional<std::string> defect_of(const graph& g);
+
+// Whether some operator is opaque: then nothing of the graph has a value that means anything.
+bool has_opaque(const graph& g);
 
 // Sum of bytes of all tensors of a role.
 byte_count bytes_of(const graph& g, role use);

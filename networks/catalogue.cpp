@@ -152,6 +152,7 @@ std::span<const network_family> networks() {
 }
 
 graph build(const network_spec& spec) {
+  if (spec.given) return *spec.given;
   const network_family& family = family_of(spec.name);
   const network_spec complete = completed(spec, family);
   try {

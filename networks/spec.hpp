@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,7 +32,12 @@ struct network_spec {
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
   std::map<std::string, std::int64_t> knobs = {};
+  // A network from a file: this graph, of which the other fields tell what can be told.
+  std::shared_ptr<const graph> given = {};
 };
+
+// A network of one's own, as it is: named "NAME#DIGEST" after its content, so that two of one name differ.
+network_spec spec_of(graph g, const std::string& digest);
 
 // The faster order on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.
 memory_order standard_order(precision arithmetic);

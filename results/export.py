@@ -6,6 +6,7 @@ github-action      customSmallerIsBetter of github-action-benchmark
 bencher            Bencher Metric Format
 junit              JUnit XML: a failed cell is a failed test
 csv                one row a cell
+perfetto           Chrome trace of the records with a timeline, for ui.perfetto.dev
 """
 
 import sys

@@ -8,7 +8,7 @@ import re
 import statistics
 import xml.etree.ElementTree as xml
 
-from results import load
+from results import load, perfetto
 
 NS_PER_S = 1e9
 
@@ -161,4 +161,4 @@ def _knobs_text(knobs):
 
 
 FORMATS = {"google-benchmark": google_benchmark, "github-action": github_action, "bencher": bencher, "junit": junit,
-           "csv": as_csv}
+           "csv": as_csv, "perfetto": perfetto.as_text}

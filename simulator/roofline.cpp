@@ -45,8 +45,25 @@ bool multiplies(const op& o) {
       o.what);
 }
 
+// What an operator says of itself, and a part its share.
+op_cost estimate(const graph& g, const machine& on, const compute& c, const opaque& a) {
+  const op& o = g.ops[c.what];
+  const auto share = [&](std::uint64_t total) { return share_of(total, g, o, c.part); };
+  if (a.duration) {
+    const nanoseconds launch = std::min(on.launch_ns, *a.duration);
+    const auto rest = static_cast<std::uint64_t>(*a.duration - launch);
+    return {launch + static_cast<nanoseconds>(share(rest)), a.workspace_bytes, "opaque"};
+  }
+  const rate r = products_of(a.products ? g.arithmetic : precision::fp32, on);
+  const nanoseconds arithmetic = time_for(share(a.flops), r.per_second, on, r.name);
+  const nanoseconds memory =
+      time_for(share(a.bytes), on.device_bytes_per_s, on, "device_bytes_per_s");
+  return {std::max(arithmetic, memory) + on.launch_ns, a.workspace_bytes, "opaque"};
+}
+
 op_cost estimate(const graph& g, const machine& on, const compute& c) {
   const op& o = g.ops.at(c.what);
+  if (const auto* a = std::get_if<opaque>(&o.what)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);
   const rate r = products_of(multiplies(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
@@ -76,6 +93,14 @@ slice_costs estimate_slices(const graph& g, const machine& on) {
     if (found != of_one.end()) return found->second;
     return of_one.emplace_back(c, estimate(g, on, c)).second;
   };
+}
+
+graph with_durations(graph g, const machine& on) {
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    auto* const a = std::get_if<opaque>(&g.ops[o].what);
+    if (a != nullptr && !a->duration) a->duration = estimate(g, on, {o, {}}, *a).time;
+  }
+  return g;
 }
 
 }  // namespace um

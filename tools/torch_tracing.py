@@ -52,10 +52,12 @@ def trace(factory, inference, times=1):
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
         with mode:
-            model, inputs = factory()
+            model, inputs = made_by(factory)
+    except load.BadInput:
+        raise
     except Exception:  # weights that are read or computed need memory of their own
         mode = contextlib.nullcontext()
-        model, inputs = factory()
+        model, inputs = made_by(factory)
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     with mode:
         inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
@@ -66,6 +68,13 @@ def trace(factory, inference, times=1):
     graph, signature = aot_export_module(wrapped, inputs, trace_joint=not inference, output_loss_index=None if inference else 0)
     graph.graph.eliminate_dead_code()
     return Traced(graph.graph, signature, labels)
+
+
+def made_by(factory):
+    made = factory()
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
+        raise load.BadInput("the function returns something else than (model, inputs): a torch.nn.Module and a tuple of tensors")
+    return made
 
 
 def with_loss(model, inputs):

@@ -37,6 +37,23 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 // Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
+// --- replay.cu ---
+// What stands for an operator of which only touches and time are known.
+struct replayed_operand {
+  std::byte* at = nullptr;
+  std::int64_t bytes = 0;
+  bool reads = false, writes = false, floating = true;
+};
+inline constexpr int most_replayed_operands = 100;  // what a launch can carry
+struct replayed_operator {
+  replayed_operand operands[most_replayed_operands];
+  int count = 0;
+  std::int64_t duration_ns = 0;  // with everything resident
+};
+// Reads and writes all of each operand, in step with each other, and takes the duration; touches that are held
+// up add to it. Small numbers are written, zeros where integers lie. `bytes_per_s`: of device memory.
+void replay(launch_site where, const replayed_operator& what, std::int64_t bytes_per_s);
+
 // --- bias.cu ---
 // y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
 void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);

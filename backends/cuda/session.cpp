@@ -67,12 +67,19 @@ nanoseconds median_of_calls(session& on, const std::function<void()>& call, int 
   return static_cast<nanoseconds>(median_of(std::move(each)) * 1e6);
 }
 
+std::int64_t bandwidth_of(int device) {
+  const std::int64_t khz = attribute(cudaDevAttrMemoryClockRate, device);
+  const std::int64_t bits = attribute(cudaDevAttrGlobalMemoryBusWidth, device);
+  return std::max<std::int64_t>(2 * khz * 1000 * bits / 8, 1);  // both edges of the clock
+}
+
 }  // namespace
 
 session::session(int device, const cuda_options& options)
     : device_(checked_device(device)),
       options_(options),
       multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, device)),
+      memory_bytes_per_s_(bandwidth_of(device)),
       compute_(make_stream()),
       cudnn_(make_cudnn(compute_.get())),
       cublas_(make_cublas()),

@@ -27,6 +27,8 @@ class session {
 
   int device() const { return device_; }
   const cuda_options& options() const { return options_; }
+  // Of device memory, by its clock and the width of its bus.
+  std::int64_t memory_bytes_per_s() const { return memory_bytes_per_s_; }
   kernels::launch_site compute() const { return {compute_.get(), multiprocessors_}; }
   cudnnHandle_t cudnn() const { return cudnn_.get(); }  // bound to the compute stream
   cublasLtHandle_t cublas() const { return cublas_.get(); }
@@ -46,6 +48,7 @@ class session {
   int device_;
   cuda_options options_;
   int multiprocessors_ = 1;
+  std::int64_t memory_bytes_per_s_ = 1;
   stream compute_;
   cudnn_handle cudnn_;
   cublas_handle cublas_;

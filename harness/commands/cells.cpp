@@ -8,6 +8,7 @@
 
 #include "harness/commands/limits.hpp"
 #include "harness/json/machines.hpp"
+#include "harness/json/network_file.hpp"
 #include "harness/json/rules_file.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
@@ -45,8 +46,24 @@ void require(const char* option, const std::string& value, const char* mend) {
   if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
 }
 
+// What a graph file says of batch, pass and so on cannot be said otherwise.
+network_spec network_from_file_alone(const experiment_options& o) {
+  for (const auto& [option, is_given] :
+       {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()), std::pair("--sgd", o.sgd),
+        std::pair("--fusion", !o.fusion.empty()), std::pair("--precision", !o.precision.empty()),
+        std::pair("--memory-order", !o.memory_order.empty()), std::pair("--set", !o.network_knobs.empty()),
+        std::pair("--insize", !o.insize.empty())}) {
+    if (is_given) {
+      throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise", option,
+                                    o.network, option));
+    }
+  }
+  return network_from_file(o.network);
+}
+
 network_spec network_of(const experiment_options& o) {
   require("--network", o.network, "see `umbench list networks`");
+  if (is_network_file(o.network)) return network_from_file_alone(o);
   network_spec n;
   n.name = o.network;
   if (!o.batch.empty()) n.batch = whole_number("--batch", o.batch, 1, most_batch);

@@ -46,7 +46,7 @@ void add_place(CLI::App& command, experiment_options& o) {
 }
 
 void add_network(CLI::App& command, experiment_options& o) {
-  option(command, "--network", o.network, "Network; `umbench list networks`");
+  option(command, "--network", o.network, "Network (`umbench list networks`), or a graph file of one's own");
   option(command, "--batch", o.batch, "Images a batch (1)");
   option(command, "--insize", o.insize, "Height and width of an image; short for --set insize=N");
   option(command, "--set", o.network_knobs, "Knob of the network, name=value; may be repeated")

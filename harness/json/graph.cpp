@@ -2,19 +2,30 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
 #include <type_traits>
 
+#include "core/access.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
+#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
 
 constexpr std::int64_t most_attribute = std::numeric_limits<std::int32_t>::max();
+// Of one operator: no clock and no sum of such overflows.
+constexpr std::int64_t longest_ns = 1'000'000'000'000, most_workspace = std::int64_t{1} << 50;
 
 std::int32_t small(fields& f, std::string_view name, std::int64_t least) {
   return static_cast<std::int32_t>(f.integer(name, least, most_attribute));
+}
+
+// Fields that files need not have mean what they mostly are.
+bool boolean_or(fields& f, std::string_view name, bool usual) {
+  return f.has(name) ? f.boolean(name) : usual;
 }
 
 // --- attributes, one pair of functions for each kind that has any ---
@@ -35,7 +46,7 @@ std::pair<std::int32_t, std::int32_t> pair_from(fields& f, std::string_view name
 void read(fields& f, convolution& c) {
   std::tie(c.stride_h, c.stride_w) = pair_from(f, "stride", 1);
   std::tie(c.pad_h, c.pad_w) = pair_from(f, "pad", 0);
-  c.relu = f.boolean("relu");
+  c.relu = boolean_or(f, "relu", false);
 }
 
 void write(json& out, const max_pool& p) {
@@ -48,14 +59,14 @@ void read(fields& f, max_pool& p) {
   p.window = small(f, "window", 1);
   p.stride = small(f, "stride", 1);
   p.pad = small(f, "pad", 0);
-  p.relu = f.boolean("relu");
+  p.relu = boolean_or(f, "relu", false);
 }
 
 void write(json& out, const linear& l) {
   out["relu"] = l.relu;
 }
 void read(fields& f, linear& l) {
-  l.relu = f.boolean("relu");
+  l.relu = boolean_or(f, "relu", false);
 }
 
 void write(json& out, const batch_norm& b) {
@@ -64,14 +75,14 @@ void write(json& out, const batch_norm& b) {
 }
 void read(fields& f, batch_norm& b) {
   b.epsilon = static_cast<float>(f.number("epsilon", 0, 1));
-  b.relu = f.boolean("relu");
+  b.relu = boolean_or(f, "relu", false);
 }
 
 void write(json& out, const normalize& n) {
   out["relu"] = n.relu;
 }
 void read(fields& f, normalize& n) {
-  n.relu = f.boolean("relu");
+  n.relu = boolean_or(f, "relu", false);
 }
 
 void write(json& out, const batch_norm_backward& b) {
@@ -80,9 +91,9 @@ void write(json& out, const batch_norm_backward& b) {
   out["two_gradients"] = b.two_gradients;
 }
 void read(fields& f, batch_norm_backward& b) {
-  b.relu = f.boolean("relu");
-  b.residual = f.boolean("residual");
-  b.two_gradients = f.boolean("two_gradients");
+  b.relu = boolean_or(f, "relu", false);
+  b.residual = boolean_or(f, "residual", false);
+  b.two_gradients = boolean_or(f, "two_gradients", false);
 }
 
 void write(json& out, const sgd_update& u) {
@@ -90,6 +101,42 @@ void write(json& out, const sgd_update& u) {
 }
 void read(fields& f, sgd_update& u) {
   u.learning_rate = static_cast<float>(f.number("learning_rate", -1e9, 1e9));
+}
+
+json json_of(const std::vector<batch_cut>& cuts) {
+  json list = json::array();
+  for (const batch_cut cut : cuts) list.push_back(to_text(cut));
+  return list;
+}
+void write(json& out, const opaque& a) {
+  out["label"] = a.label;
+  out["flops"] = a.flops;
+  out["bytes"] = a.bytes;
+  out["products"] = a.products;
+  out["duration_ns"] = or_null(a.duration);
+  out["workspace_bytes"] = a.workspace_bytes;
+  const bool is_cut = !a.in.empty() || !a.out.empty();
+  out["cut"] = is_cut ? json{{"in", json_of(a.in)}, {"out", json_of(a.out)}} : json(nullptr);
+}
+void read(fields& f, opaque& a) {
+  a.label = f.text("label");
+  a.flops = f.count("flops");
+  a.bytes = f.count("bytes");
+  a.products = boolean_or(f, "products", false);
+  if (f.has("duration_ns") && !f.is_null("duration_ns")) a.duration = f.integer("duration_ns", 0, longest_ns);
+  if (f.has("workspace_bytes"))
+    a.workspace_bytes = static_cast<byte_count>(f.integer("workspace_bytes", 0, most_workspace));
+  if (!f.has("cut") || f.is_null("cut")) return;
+  fields cut = f.object("cut");
+  const auto cuts = [&](const char* side) {
+    std::vector<batch_cut> all;
+    for (const auto& [value, at] : cut.list(side))
+      all.push_back(as_choice(*value, at, {batch_cut::whole, batch_cut::part, batch_cut::sum}));
+    return all;
+  };
+  a.in = cuts("in");
+  a.out = cuts("out");
+  cut.finish();
 }
 
 // Backward operators carry their forward operator's attributes; the others have none.
@@ -142,12 +189,16 @@ tensor tensor_from(const json& value, const place& at) {
   if (shape.size() != 4) refuse(f.where("shape"), "wants four extents");
   const auto extent = [&](std::size_t i) { return as_integer(*shape[i].first, shape[i].second, 1); };
   t.shape = {extent(0), extent(1), extent(2), extent(3)};
-  t.type =
-      as_choice(f.at("type"), f.where("type"), {dtype::f32, dtype::bf16, dtype::i32, dtype::u8, dtype::u16});
-  t.order = memory_order_from(f.at("order"), f.where("order"));
-  t.use = as_choice(f.at("use"), f.where("use"),
-                    {role::input, role::label, role::parameter, role::parameter_gradient, role::activation,
-                     role::activation_gradient, role::output});
+  if (f.has("type")) {
+    t.type = as_choice(f.at("type"), f.where("type"),
+                       {dtype::f32, dtype::bf16, dtype::i32, dtype::u8, dtype::u16});
+  }
+  if (f.has("order")) t.order = memory_order_from(f.at("order"), f.where("order"));
+  if (f.has("use")) {
+    t.use = as_choice(f.at("use"), f.where("use"),
+                      {role::input, role::label, role::parameter, role::parameter_gradient, role::activation,
+                       role::activation_gradient, role::output});
+  }
   f.finish();
   return t;
 }
@@ -174,19 +225,37 @@ std::vector<tensor_id> operands_from(fields& f, std::string_view name, const ten
   for (const auto& [value, at] : f.list(name)) {
     const std::string tensor_name = as_text(*value, at);
     const auto found = ids.find(tensor_name);
-    if (found == ids.end()) refuse(at, fmt::format("no tensor is named \"{}\"", tensor_name));
+    if (found == ids.end()) refuse(at, fmt::format("no tensor is named \"{}\"", one_line(tensor_name)));
     operands.push_back(found->second);
   }
   return operands;
 }
 
 std::optional<may_alias> alias_from(fields& f) {
-  if (f.is_null("alias")) return std::nullopt;
+  if (!f.has("alias") || f.is_null("alias")) return std::nullopt;
   fields a = f.object("alias");
   may_alias alias{static_cast<std::uint32_t>(a.integer("input", 0, most_attribute)),
                   static_cast<std::uint32_t>(a.integer("output", 0, most_attribute))};
   a.finish();
   return alias;
+}
+
+// Plans name operators.
+void check_names(const graph& g, const place& ops) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < g.ops.size(); ++i) {
+    if (!names.insert(g.ops[i].name).second)
+      refuse(inside(inside(ops, i), "name"),
+             fmt::format("two operators are named \"{}\"", one_line(g.ops[i].name)));
+  }
+}
+
+void check_work(const graph& g, const op& o, const place& at) {
+  try {
+    work_of(g, o);
+  } catch (const std::overflow_error& error) {
+    refuse(at, one_line(error.what()));
+  }
 }
 
 op op_from(const json& value, const place& at, const tensor_ids& ids) {
@@ -196,7 +265,7 @@ op op_from(const json& value, const place& at, const tensor_ids& ids) {
   o.what = attributes_from(f);
   o.in = operands_from(f, "in", ids);
   o.out = operands_from(f, "out", ids);
-  o.repeatable = f.boolean("repeatable");
+  o.repeatable = boolean_or(f, "repeatable", true);
   o.alias = alias_from(f);
   f.finish();
   return o;
@@ -204,38 +273,47 @@ op op_from(const json& value, const place& at, const tensor_ids& ids) {
 
 }  // namespace
 
-std::string to_json(const graph& g) {
+json json_of(const graph& g) {
   json tensors = json::array(), ops = json::array();
   for (const tensor& t : g.tensors) tensors.push_back(json_of(t));
   for (const op& o : g.ops) ops.push_back(json_of(g, o));
-  return dump_indented({{"schema", 1},
-                        {"kind", "graph"},
-                        {"name", g.name},
-                        {"precision", to_text(g.arithmetic)},
-                        {"tensors", std::move(tensors)},
-                        {"ops", std::move(ops)}});
+  return {{"schema", 1},
+          {"kind", "graph"},
+          {"name", g.name},
+          {"precision", to_text(g.arithmetic)},
+          {"tensors", std::move(tensors)},
+          {"ops", std::move(ops)}};
 }
 
-graph graph_from_json(std::string_view text, const std::string& source) {
-  const json document = parse_json(text, source);
-  fields f(document, {source, ""});
+std::string to_json(const graph& g) {
+  return dump_indented(json_of(g));
+}
+
+graph graph_from(const json& document, const place& at) {
+  fields f(document, at);
   f.schema();
   as_one_of(f.at("kind"), f.where("kind"), {"graph"});
   graph g;
   g.name = f.text("name");
   g.arithmetic = precision_from(f.at("precision"), f.where("precision"));
   tensor_ids ids;
-  for (const auto& [value, at] : f.list("tensors")) {
-    g.tensors.push_back(tensor_from(*value, at));
+  for (const auto& [value, where] : f.list("tensors")) {
+    g.tensors.push_back(tensor_from(*value, where));
     const bool is_new =
         ids.emplace(g.tensors.back().name, static_cast<tensor_id>(g.tensors.size() - 1)).second;
     if (!is_new)
-      refuse(inside(at, "name"), fmt::format("two tensors are named \"{}\"", g.tensors.back().name));
+      refuse(inside(where, "name"), fmt::format("two tensors are named \"{}\"", one_line(g.tensors.back().name)));
   }
-  for (const auto& [value, at] : f.list("ops")) g.ops.push_back(op_from(*value, at, ids));
+  for (const auto& [value, where] : f.list("ops")) g.ops.push_back(op_from(*value, where, ids));
   f.finish();
-  if (const auto defect = defect_of(g)) refuse(f.where(), *defect);
+  check_names(g, f.where("ops"));
+  if (const auto defect = defect_of(g)) refuse(at, one_line(*defect));
+  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work(g, g.ops[i], inside(f.where("ops"), i));
   return g;
+}
+
+graph graph_from_json(std::string_view text, const std::string& source) {
+  return graph_from(parse_json(text, source), {source, ""});
 }
 
 }  // namespace um

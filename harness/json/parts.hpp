@@ -29,10 +29,13 @@ observation observation_from(const json& value, const place& at);
 json json_of(const hint_strategy& s);
 hint_strategy hint_strategy_from(const json& value, const place& at);
 
+json json_of(const graph& g);
+graph graph_from(const json& value, const place& at);
+
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);
 
-// network_from() completes the knobs and refuses a network that cannot be built. Files written before there
+// A network from a file carries its graph. network_from() completes the knobs and refuses a network that cannot be built. Files written before there
 // were levels of fusion lack "fusion", "precision" and "memory_order": they mean none, fp32, nchw.
 json network_json(const network_spec& n);
 network_spec spec_from(const json& value, const place& at);

@@ -9,6 +9,7 @@
 #include "core/verify.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/network_file.hpp"
 #include "harness/json/parts.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -226,6 +227,7 @@ void check_amounts(const plan_file& file, const place& at) {
 }  // namespace
 
 json network_json(const network_spec& n) {
+  if (n.given) return {{"graph", json_of(*n.given)}};
   return {{"name", n.name},
           {"batch", n.batch},
           {"pass", to_text(n.mode)},
@@ -261,6 +263,11 @@ void read_storage(fields& f, network_spec& n) {
 network_spec spec_from(const json& value, const place& at) {
   fields f(value, at);
   network_spec n;
+  if (f.has("graph")) {
+    n = spec_of_file(graph_from(f.at("graph"), f.where("graph")));
+    f.finish();
+    return n;
+  }
   n.name = f.text("name");
   n.batch = f.integer("batch", 1);
   n.mode = pass_from(f.at("pass"), f.where("pass"));

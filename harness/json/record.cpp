@@ -302,6 +302,7 @@ void read_result(fields& f, record& r) {
 
 void write_origin(json& out, const record& r) {
   out["simulated"] = r.simulated;
+  if (r.replayed) out["replayed"] = true;
   out["calibrated"] = or_null(r.calibrated);
   out["launch"] = r.launch ? json(to_text(*r.launch)) : json(nullptr);
   out["engines"] = nullptr;
@@ -314,6 +315,7 @@ void write_origin(json& out, const record& r) {
 
 void read_origin(fields& f, record& r) {
   r.simulated = f.boolean("simulated");
+  r.replayed = f.has("replayed") && f.boolean("replayed");
   r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
   if (f.has("memory_order")) f.at("launch");  // files have both or, older ones, neither
   if (f.has("launch") && !f.is_null("launch")) {

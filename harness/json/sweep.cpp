@@ -5,6 +5,7 @@
 
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
+#include "harness/json/network_file.hpp"
 #include "harness/json/parts.hpp"
 #include "harness/json/rules_file.hpp"
 #include "harness/records/numbers.hpp"
@@ -65,13 +66,25 @@ strategy_choice strategy_from(const json& value, const place& at) {
   }
 }
 
+// A name, or a graph file, as with rules.
+network_spec network_of(const json& value, const place& at) {
+  network_spec n;
+  n.name = as_text(value, at);
+  if (!is_network_file(n.name)) return n;
+  try {
+    return network_from_file((std::filesystem::path(at.source).parent_path() / n.name).string());
+  } catch (const input_error& error) {
+    refuse(at, error.what());
+  }
+}
+
 void read_axes(fields& f, grid& g) {
   const auto integer_from_one = [](auto& v, auto& at) { return as_integer(v, at, 1); };
   const auto ratio_from = [](auto& v, auto& at) { return as_number(v, at, least_ratio, most_ratio); };
   const auto mode_from = [](auto& v, auto& at) {
     return as_choice(v, at, {run_mode::simulated, run_mode::capped, run_mode::native});
   };
-  read_list(f, "network", g.networks, as_text);
+  read_list(f, "network", g.networks, network_of);
   read_list(f, "batch", g.batches, integer_from_one);
   read_list(f, "pass", g.passes, pass_from);
   read_list(f, "sgd", g.sgd, as_boolean);

@@ -17,6 +17,7 @@
 #include "harness/process/host_needs.hpp"
 #include "harness/process/run_plan.hpp"
 #include "harness/records/suggest.hpp"
+#include "simulator/roofline.hpp"
 #include "simulator/simulate.hpp"
 
 namespace um {
@@ -106,10 +107,17 @@ void note_memory(record& r, const execution_plan& plan) {
   r.memory.peak_device = peak_in_use(r.mode, plan);
 }
 
+// On a GPU each operator that is replayed needs its time; where it has none, the figures that planners go by
+// say it.
+std::shared_ptr<const graph> network_of(const cell& work) {
+  if (work.where.simulated || !has_opaque(*work.network.built)) return work.network.built;
+  return std::make_shared<const graph>(with_durations(*work.network.built, work.on.value()));
+}
+
 // A cell with everything that its plan and its run go by, made once.
 struct prepared_cell {
   const cell& work;
-  const graph& network;
+  std::shared_ptr<const graph> network;
   std::unique_ptr<backend> runs_on;
   machine on;
   machine figures;
@@ -118,14 +126,15 @@ struct prepared_cell {
   byte_count budget = 0;
 
   problem to_plan() const {
-    return {network, costs, figures, budget, pressure_of(work.what.mode.value()), work.what.strategy_knobs,
+    return {*network, costs, figures, budget, pressure_of(work.what.mode.value()), work.what.strategy_knobs,
             slices};
   }
 };
 
 // `r` learns what is known, step by step, so that a refusal leaves it with that. Throws infeasible.
 prepared_cell prepare(const cell& work, record& r) {
-  prepared_cell p{work, *work.network.built, open_backend(work), {}, {}, {}, {}};
+  prepared_cell p{work, network_of(work), open_backend(work), {}, {}, {}, {}};
+  r.replayed = !r.simulated && has_opaque(*p.network);
   p.on = p.runs_on->describe();
   p.figures = figures_of(work, p.on);
   r.device = p.on.name;
@@ -133,19 +142,19 @@ prepared_cell prepare(const cell& work, record& r) {
   r.figures_digest = figures_digest(work.on.value());
   r.borrowed = p.figures.borrowed;
   r.calibrated = !r.simulated || all_measured(p.on);
-  p.costs = p.runs_on->measure(p.network);
-  p.slices = costs_of_slices(*p.runs_on, p.network);
+  p.costs = p.runs_on->measure(*p.network);
+  p.slices = costs_of_slices(*p.runs_on, *p.network);
   r.compute = total_time(p.costs);
-  note_engines(r, p.network, p.costs);
+  note_engines(r, *p.network, p.costs);
 
-  const footprint_terms footprint = footprint_of(p.network, p.costs);
+  const footprint_terms footprint = footprint_of(*p.network, p.costs);
   p.budget = budget_of(work, footprint, p.on);
   r.memory.footprint = footprint;
   r.memory.budget = p.budget;
-  r.memory.touched = touched_bytes(p.network);
+  r.memory.touched = touched_bytes(*p.network);
   if (!r.ratio) r.ratio = static_cast<double>(footprint.total) / static_cast<double>(p.budget);
   check_device_holds(p.budget, footprint, p.on);
-  check_storage_holds(p.network, p.on);
+  check_storage_holds(*p.network, p.on);
   r.bounds = bounds_of(p.to_plan());
   return p;
 }
@@ -188,14 +197,14 @@ void fill(record& r, const cell& work, const std::function<void(const record&)>&
   const execution_plan plan = steps_for(p, r).steps;
   if (!r.simulated) check_host_is_free(plan);
 
-  const auto took = execute_into(r, work, *p.runs_on, p.network, plan);
+  const auto took = execute_into(r, work, *p.runs_on, *p.network, plan);
   if (r.simulated || work.times_only || plan.managed_arena_bytes == 0) return;
   if (clock::now() - begin + 2 * took > std::chrono::seconds{work.what.deadline_s}) {
     r.counters_reason = "not counted: another pass might not end before the deadline";
     return;
   }
   if (tell) tell(r);
-  count_into(r, *p.runs_on, p.network, plan);
+  count_into(r, *p.runs_on, *p.network, plan);
 }
 
 void fail(record& r, outcome result, const char* why) {

@@ -87,7 +87,7 @@ clock::duration execute_into(record& r, const cell& work, backend& on, const gra
   const experiment& e = work.what;
   const auto begin = clock::now();
   execution_request how{
-      .iterations = e.iterations, .timeline = e.timeline, .digest = true, .values = work.values};
+      .iterations = e.iterations, .timeline = e.timeline, .digest = !has_opaque(g), .values = work.values};
   std::optional<observer> seen;
   if (!r.simulated && !work.times_only) {
     seen.emplace(observer_of(work.where.device, e.iterations));
@@ -98,6 +98,7 @@ clock::duration execute_into(record& r, const cell& work, backend& on, const gra
   if (seen) r.observed = seen->result();
   if (!r.simulated && !seen) r.observed.reason = "only times were asked for";
   note_execution(r, g, done);
+  if (has_opaque(g)) r.loss.reset();
   if (e.timeline && !done.iterations.empty()) r.timeline = timeline_of(g, plan, done);
   return clock::now() - begin;
 }

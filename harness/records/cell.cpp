@@ -110,8 +110,9 @@ knob_values completed_knobs(const strategy& s, const knob_values& given) {
 
 std::string key_text(const cell& c, const std::string& amount) {
   const network_spec& n = c.network.spec;
+  const auto network_knobs = c.network.family != nullptr ? c.network.family->knobs : std::vector<network_knob>{};
   return fmt::format(
-      "{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(c.network.family->knobs, n.knobs), n.batch,
+      "{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs), n.batch,
       to_text(n.mode), n.sgd ? "+sgd" : "", to_text(n.joined), storage_text(n), workspace_text(c.what),
       c.what.strategy, changed_knobs(c.how ? c.how->row.knobs : std::vector<knob>{}, c.what.strategy_knobs),
       amount, to_text(c.what.mode.value()), c.what.backend);
@@ -159,6 +160,10 @@ strategy_choice chosen_for(const experiment& e) {
 }  // namespace
 
 built_network built(network_spec spec) {
+  if (spec.given) {
+    auto g = spec.given;
+    return {std::move(spec), nullptr, std::move(g)};
+  }
   const network_family& family = family_named(spec.name);
   std::vector<std::string> known;
   for (const network_knob& k : family.knobs) known.push_back(k.name);

@@ -24,7 +24,7 @@ std::string_view to_text(pass p);
 // A network whose knobs and memory order are completed, and its graph.
 struct built_network {
   network_spec spec;
-  const network_family* family = nullptr;
+  const network_family* family = nullptr;  // nullptr: of a file
   std::shared_ptr<const graph> built = {};
 };
 

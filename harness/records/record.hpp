@@ -97,6 +97,7 @@ struct record {
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
+  bool replayed = false;  // on a GPU, with operators of which only touches and time are known: no value means anything
   std::optional<launch_way> launch;  // nothing: simulated, or not kept, or nothing ran
   std::optional<bool> calibrated;
   std::optional<std::vector<engine_figure>> engines;

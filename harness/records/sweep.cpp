@@ -62,9 +62,9 @@ void vary(std::vector<network_spec>& all, Member network_spec::*axis, const std:
   all = std::move(longer);
 }
 
-std::vector<built_network> networks_of(const grid& g) {
-  std::vector<network_spec> all(1);
-  vary(all, &network_spec::name, g.networks);
+// A network of the catalogue with every choice of the axes.
+std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
+  std::vector<network_spec> all{n};
   vary(all, &network_spec::knobs, choices(g.network_knobs));
   vary(all, &network_spec::batch, g.batches);
   vary(all, &network_spec::mode, g.passes);
@@ -72,8 +72,15 @@ std::vector<built_network> networks_of(const grid& g) {
   vary(all, &network_spec::joined, g.fusions);
   vary(all, &network_spec::arithmetic, g.precisions);
   if (!g.orders.empty()) vary(all, &network_spec::order, g.orders);
+  return all;
+}
+
+std::vector<built_network> networks_of(const grid& g) {
   std::vector<built_network> networks;
-  for (network_spec& spec : all) networks.push_back(built(std::move(spec)));
+  for (const network_spec& n : g.networks) {
+    const std::vector<network_spec> all = n.given ? std::vector{n} : variants_of(n, g);
+    for (const network_spec& spec : all) networks.push_back(built(spec));
+  }
   return networks;
 }
 

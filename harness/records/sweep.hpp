@@ -11,7 +11,7 @@
 namespace um {
 
 struct grid {
-  std::vector<std::string> networks;
+  std::vector<network_spec> networks;  // by name; from a file each is as it is, whatever the axes below say
   std::vector<std::int64_t> batches{1};
   std::vector<pass> passes{pass::train};
   std::vector<bool> sgd{false};

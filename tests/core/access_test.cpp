@@ -412,6 +412,26 @@ TEST(Accesses, UpdateIsCutAlongTheFirstExtent) {
   EXPECT_EQ(s.cut(batch_half).back().mode, access_mode::write);
 }
 
+TEST(Accesses, OpaqueIsCutAlongTheBatchAsItSays) {
+  opaque what;
+  what.label = "layer_norm_backward";
+  what.flops = 1000;
+  single s = operator_over(what, {{4, 10, 1, 1}, w, {4, 10, 1, 1}, {1, 10, 1, 1}}, 2);
+  EXPECT_THROW(s.cut(batch_half), std::invalid_argument) << "it does not say how";
+  what.in = {batch_cut::part, batch_cut::whole};
+  what.out = {batch_cut::part, batch_cut::sum};
+  s.g.ops[0].what = what;
+  const auto all = s.cut(batch_half);
+  expect_regions(all, {batch_of(2, 4), batch_of(0, w.n), batch_of(2, 4), batch_of(0, 1)});
+  EXPECT_EQ(all[2].mode, access_mode::write);
+  EXPECT_EQ(all[3].mode, access_mode::accumulate);
+  EXPECT_EQ(s.cut(slice{axis::batch, 0, 2})[3].mode, access_mode::write);
+  EXPECT_EQ(work_of(s.g, s.o(), s.part(batch_half)).flops, 500U);
+  EXPECT_TRUE(can_be_cut(s.g, s.o(), 4));
+  EXPECT_FALSE(can_be_cut(s.g, s.o(), 5));
+  EXPECT_THROW(s.cut(channel_half), std::invalid_argument);
+}
+
 TEST(Accesses, RefusedCutsNameOperatorAndAxis) {
   const dims rows_of{4, 10, 1, 1}, labels{4, 1, 1, 1};
   const std::vector<std::pair<single, axis>> refused{

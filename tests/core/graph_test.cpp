@@ -188,5 +188,60 @@ TEST(GraphDefect, BytesBeyond63Bits) {
   expect_defect(g, "all tensors together");
 }
 
+// Two opaque operators: one that can be cut and gives a sum, one that writes a parameter in place.
+graph opaque_graph() {
+  graph g{"elsewhere", {}, {}};
+  g.tensors = {{"x", {4, 8, 1, 1}, dtype::f32, role::input},
+               {"w", {3, 8, 1, 1}, dtype::f32, role::parameter},
+               {"y", {4, 3, 1, 1}},
+               {"mask", {4, 3, 1, 1}, dtype::u8},
+               {"s", {1, 3, 1, 1}, dtype::f32, role::output}};
+  opaque drop;
+  drop.label = "dropout";
+  drop.in = {batch_cut::part, batch_cut::whole};
+  drop.out = {batch_cut::part, batch_cut::part, batch_cut::sum};
+  opaque copy;
+  copy.label = "copy";
+  g.ops = {{"drop", drop, {0, 1}, {2, 3, 4}, false, std::nullopt},
+           {"update", copy, {1, 4}, {1}, false, std::nullopt}};
+  return g;
+}
+
+TEST(Opaque, TakesAnyOperands) {
+  EXPECT_EQ(defect_of(opaque_graph()), std::nullopt);
+  EXPECT_TRUE(has_opaque(opaque_graph()));
+  EXPECT_FALSE(has_opaque(small_graph()));
+}
+
+TEST(Opaque, WritesAParameterInPlaceAlone) {
+  graph g = opaque_graph();
+  g.ops[1].repeatable = true;
+  expect_defect(g, "may not write w");
+  g = opaque_graph();
+  g.ops[1].in = {4};
+  expect_defect(g, "may not write w");
+}
+
+TEST(Opaque, SaysHowItsOperandsAreCut) {
+  const auto broken = [](auto change) {
+    graph g = opaque_graph();
+    change(std::get<opaque>(g.ops[0].what));
+    return g;
+  };
+  expect_defect(broken([](opaque& a) { a.in.pop_back(); }), "1 inputs and 3 outputs");
+  expect_defect(broken([](opaque& a) { a.in[1] = batch_cut::sum; }), "w cannot be cut as sum");
+  expect_defect(broken([](opaque& a) { a.out[0] = batch_cut::whole; }), "y cannot be cut as whole");
+  expect_defect(broken([](opaque& a) { a.in[1] = batch_cut::part; }), "3 samples");
+  expect_defect(broken([](opaque& a) {
+                  a.in[0] = batch_cut::whole;
+                  a.out = {batch_cut::sum, batch_cut::sum, batch_cut::sum};
+                }),
+                "along none");
+  expect_defect(broken([](opaque& a) { a.label.clear(); }), "no label");
+  graph g = opaque_graph();
+  g.ops[0].out.clear();
+  expect_defect(g, "and 0");
+}
+
 }  // namespace
 }  // namespace um

@@ -356,6 +356,10 @@ std::vector<values> apply(const softmax_cross_entropy_gradient&, const arguments
   return all;
 }
 
+std::vector<values> apply(const opaque& what, const arguments&) {
+  throw std::invalid_argument("an opaque operator (" + what.label + ") has no values");
+}
+
 std::vector<values> apply(const sgd_update& what, const arguments& of) {
   values w = of.in[0];
   for (std::size_t i = 0; i < w.size(); ++i) w[i] -= double{what.learning_rate} * of.in[1][i];

@@ -42,5 +42,7 @@ std::vector<values> apply(const softmax_cross_entropy& what, const arguments& of
 std::vector<values> apply(const softmax_cross_entropy_backward& what, const arguments& of);
 std::vector<values> apply(const softmax_cross_entropy_gradient& what, const arguments& of);
 std::vector<values> apply(const sgd_update& what, const arguments& of);
+// Throws std::invalid_argument: nothing is known of its values.
+std::vector<values> apply(const opaque& what, const arguments& of);
 
 }  // namespace um::reference

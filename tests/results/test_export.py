@@ -115,3 +115,30 @@ def test_bad_usage(umbench, write, tmp_path):
         done = umbench("export", *arguments)
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
     assert umbench("export", write("empty.jsonl", []), "--format", "csv").returncode == 3
+
+
+def test_perfetto(write, umbench):
+    timeline = synthetic.timeline()
+    timeline["spans"][1]["name"] = "prefetch conv0.x"
+    records = [synthetic.record(timeline=timeline), synthetic.record(backend="cuda:0", timeline=timeline), synthetic.record(strategy="device")]
+    done = umbench("export", write("lines.jsonl", [synthetic.environment(), *records]), "--format", "perfetto")
+    assert done.returncode == 0, done.stderr
+    events = json.loads(done.stdout)["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {1: records[0]["key"] + " (simulated)", 2: records[1]["key"] + " (measured)"}
+    spans = [event for event in events if event["ph"] == "X" and event["pid"] == 1]
+    assert len(spans) == 1 + len(timeline["spans"])
+    assert spans[0]["dur"] == pytest.approx(max(span["end_ns"] for span in timeline["spans"]) / 1000)
+    assert spans[0]["args"]["budget_bytes"] == records[0]["memory"]["budget_bytes"]
+    assert [span["cat"] for span in spans[1:4]] == ["compute", "prefetch", "compute"]
+    assert {span["tid"] for span in spans[1:]} == {1, 2, 3}
+    for track in (1, 2, 3):
+        mine = sorted((span["ts"], span["ts"] + span["dur"]) for span in spans if span["tid"] == track)
+        assert all(before[1] <= after[0] + 1e-6 for before, after in zip(mine, mine[1:])), "a lane does one thing at a time"
+    held = [event["args"]["bytes"] for event in events if event["ph"] == "C" and event["pid"] == 1 and event["name"].startswith("resident")]
+    assert held[:-1] == [sample["bytes"] for sample in timeline["resident"]] and held[-1] == held[-2]
+
+
+def test_perfetto_wants_a_timeline(write, umbench):
+    done = umbench("export", write("lines.jsonl", [synthetic.environment(), synthetic.record()]), "--format", "perfetto")
+    assert done.returncode != 0 and "--timeline" in done.stderr and done.stderr.count("\n") == 1

@@ -107,5 +107,36 @@ TEST(roofline, refuses_times_beyond_the_clock) {
   EXPECT_THROW(estimate(one_convolution(1 << 20), m), std::invalid_argument);
 }
 
+TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
+  machine on;
+  on.name = "made_up";
+  on.fp32_flops_per_s = 1'000'000'000;
+  on.tf32_flops_per_s = 4'000'000'000;
+  on.device_bytes_per_s = 1'000'000'000;
+  on.launch_ns = 50;
+  graph g{"own", {}, {}};
+  g.arithmetic = precision::tf32;
+  g.tensors = {{"x", {4, 4, 1, 1}, dtype::f32, role::input}, {"y", {4, 4, 1, 1}}};
+  opaque what;
+  what.label = "mm";
+  what.flops = 8000;
+  what.bytes = 1000;
+  what.workspace_bytes = 77;
+  what.in = what.out = {batch_cut::part};
+  g.ops = {{"op", what, {0}, {1}, true, std::nullopt}};
+  auto& own = std::get<opaque>(g.ops[0].what);
+  EXPECT_EQ(estimate(g, on)[0].time, 8000 + 50);
+  EXPECT_EQ(estimate(g, on)[0].workspace_bytes, 77U);
+  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].what).duration, 8050);
+  own.products = true;
+  EXPECT_EQ(estimate(g, on)[0].time, 2000 + 50) << "by the matrix units";
+  own.bytes = 3000;
+  EXPECT_EQ(estimate(g, on)[0].time, 3000 + 50) << "memory is slower";
+  own.duration = 1050;
+  EXPECT_EQ(estimate(g, on)[0].time, 1050);
+  EXPECT_EQ(std::get<opaque>(with_durations(g, on).ops[0].what).duration, 1050);
+  EXPECT_EQ(estimate_slices(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50) << "a quarter, and a launch";
+}
+
 }  // namespace
 }  // namespace um

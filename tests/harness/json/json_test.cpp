@@ -1,4 +1,5 @@
 #include "harness/json/json.hpp"
+#include "harness/json/network_file.hpp"
 
 #include <gtest/gtest.h>
 
@@ -36,6 +37,25 @@ void expect_mentions(const std::string& message, std::initializer_list<const cha
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message << " / " << word;
 }
 
+// Two operators that nobody knows, the first with all that can be said of one.
+graph opaque_graph(bool cut) {
+  graph g{"own", {}, {}};
+  g.tensors = {{"x", {2, 3, 4, 1}, dtype::f32, role::input}, {"y", {2, 3, 4, 1}}, {"z", {2, 3, 4, 1}}};
+  opaque what;
+  what.label = "gelu";
+  what.flops = 96;
+  what.bytes = 192;
+  if (cut) {
+    what.products = true;
+    what.duration = 1234;
+    what.workspace_bytes = 4096;
+    what.in = {batch_cut::part};
+    what.out = {batch_cut::part};
+  }
+  g.ops = {{"act", what, {0}, {1}, false, may_alias{0, 0}}, {"again", what, {1}, {2}, true, std::nullopt}};
+  return g;
+}
+
 // The catalogue, trained and not, with every fusion and every precision, in the standard order and in the
 // other one.
 std::vector<network_spec> networks_to_try() {
@@ -55,7 +75,17 @@ std::vector<network_spec> networks_to_try() {
     }
     all.push_back({.name = f.name, .batch = 2, .order = memory_order::nhwc});
   }
+  for (const bool cut : {false, true}) all.push_back(spec_of_file(opaque_graph(cut)));
   return all;
+}
+
+TEST(NetworkFile, IsNamedAfterItsContent) {
+  const network_spec once = spec_of_file(opaque_graph(true)), again = spec_of_file(opaque_graph(true));
+  EXPECT_EQ(once.name, again.name);
+  EXPECT_NE(once.name, spec_of_file(opaque_graph(false)).name);
+  EXPECT_TRUE(once.name.starts_with("own#"));
+  EXPECT_EQ(once.batch, 2);
+  EXPECT_EQ(once.mode, pass::inference);
 }
 
 plan_file sample_plan() {
@@ -100,6 +130,30 @@ TEST(GraphJson, EveryNetworkReadsBackEqual) {
     }
   }
   EXPECT_EQ(kinds.size(), std::variant_size_v<op_attributes>) << "a kind whose attributes were not tried";
+}
+
+TEST(GraphJson, WhatIsLeftOutIsWhatIsUsual) {
+  const graph g = graph_from_json(R"({"schema": 1, "kind": "graph", "name": "own", "precision": "fp32",
+    "tensors": [{"name": "x", "shape": [2, 3, 1, 1], "use": "input"}, {"name": "y", "shape": [2, 3, 1, 1]}],
+    "ops": [{"name": "act", "kind": "opaque", "label": "gelu", "flops": 6, "bytes": 48, "in": ["x"], "out": ["y"]}]})",
+                                  "own.json");
+  EXPECT_EQ(g.tensors[1].use, role::activation);
+  EXPECT_EQ(g.tensors[0].type, dtype::f32);
+  EXPECT_TRUE(g.ops[0].repeatable);
+  const auto& what = std::get<opaque>(g.ops[0].what);
+  EXPECT_EQ(what.duration, std::nullopt);
+  EXPECT_TRUE(what.in.empty());
+}
+
+TEST(GraphJson, NamesWhatIsWrongWithAnOpaqueOperator) {
+  const std::string text = to_json(opaque_graph(true));
+  const auto read = [](const std::string& t) { return refusal([&] { graph_from_json(t, "g.json"); }); };
+  expect_mentions(read(replaced(text, "\"label\"", "\"labels\"")), {"ops[0]", "label"});
+  expect_mentions(read(replaced(text, "\"flops\": 96", "\"flops\": -1")), {"ops[0].flops"});
+  expect_mentions(read(replaced(text, "\"duration_ns\": 1234", "\"duration_ns\": -5")),
+                  {"ops[0].duration_ns"});
+  expect_mentions(read(replaced(text, "\"part\"", "\"prat\"")), {"ops[0].cut.in[0]", "did you mean part?"});
+  expect_mentions(read(replaced(text, "\"name\": \"again\"", "\"name\": \"act\"")), {"ops[1].name", "two operators"});
 }
 
 TEST(GraphJson, NamesWhatIsWrong) {

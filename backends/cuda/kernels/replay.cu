@@ -1,0 +1,90 @@
+#include "backends/cuda/kernels/launch.cuh"
+
+namespace um::kernels {
+namespace {
+
+constexpr int blocks_per_multiprocessor = 8;  // all resident at once: none waits for another one's time
+constexpr std::int64_t launch_ns = 2000;      // what a kernel takes beside its own work
+constexpr std::int64_t least_wave_ns = 2000;  // the timer of some GPUs ticks once a microsecond
+constexpr std::int64_t most_waves = 1024;
+
+__device__ std::int64_t now_ns() {
+  std::uint64_t at;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(at));
+  return static_cast<std::int64_t>(at);
+}
+
+__device__ void wait_until(std::int64_t end) {
+  while (now_ns() < end) {
+  }
+}
+
+// Small numbers, as f32 and as pairs of bf16 alike; 0 for integers: no index is out of range.
+__device__ std::uint32_t value_at(std::int64_t i, bool floating, std::uint32_t read) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(i) * 0x9e3779b9U;
+  const std::uint32_t value = floating ? 0x3c003c00U | (bits & 0x007f007fU) : 0U;
+  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so that what is read is needed
+}
+
+// Reads or writes units [begin, end) of 16 bytes or of one; the blocks share them.
+__device__ void touch(const replayed_operand& what, std::int64_t begin, std::int64_t end, bool wide,
+                      std::uint32_t& read) {
+  const std::int64_t step = std::int64_t{gridDim.x} * block_threads;
+  for (std::int64_t i = begin + thread_index<std::int64_t>(); i < end; i += step) {
+    if (wide) {
+      uint4* const at = reinterpret_cast<uint4*>(what.at) + i;
+      if (what.reads) {
+        const uint4 v = *at;
+        read ^= v.x ^ v.y ^ v.z ^ v.w;
+      }
+      const std::uint32_t v = value_at(i, what.floating, read);
+      if (what.writes) *at = uint4{v, v, v, v};
+    } else {
+      if (what.reads) read ^= static_cast<std::uint32_t>(what.at[i]);
+      if (what.writes) what.at[i] = static_cast<std::byte>(value_at(0, what.floating, read) >> (i % 2 * 8));
+    }
+  }
+}
+
+// In waves, each of which touches its share of every operand and then waits: for its share of the duration,
+// and, after a touch that was held up, for what computing takes beyond touching.
+__global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
+    replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns, std::int64_t computing_ns) {
+  std::uint32_t read = 0;
+  for (std::int64_t wave = 0; wave < waves; ++wave) {
+    const std::int64_t began = now_ns();
+    for (int o = 0; o < what.count; ++o) {
+      const replayed_operand& operand = what.operands[o];
+      const bool wide = reinterpret_cast<std::uintptr_t>(operand.at) % 16 == 0;
+      const std::int64_t units = wide ? operand.bytes / 16 : operand.bytes;
+      touch(operand, units / waves * wave + units % waves * wave / waves,
+            units / waves * (wave + 1) + units % waves * (wave + 1) / waves, wide, read);
+      if (wide && wave + 1 == waves) touch(operand, operand.bytes / 16 * 16, operand.bytes, false, read);
+    }
+    __syncthreads();
+    wait_until(max(began + wave_ns, now_ns() + computing_ns));
+  }
+}
+
+}  // namespace
+
+void replay(launch_site where, const replayed_operator& what, std::int64_t bytes_per_s) {
+  std::int64_t bytes = 0;
+  for (int o = 0; o < what.count; ++o) {
+    bytes += what.operands[o].bytes * (what.operands[o].reads && what.operands[o].writes ? 2 : 1);
+  }
+  const std::int64_t threads = divide_up(bytes, 16);
+  const std::int64_t most = std::int64_t{where.multiprocessors} * blocks_per_multiprocessor;
+  const auto blocks = static_cast<int>(std::clamp<std::int64_t>(divide_up(threads, block_threads), 1, most));
+  const std::int64_t duration = std::max<std::int64_t>(what.duration_ns - launch_ns, 0);
+  const std::int64_t waves = std::clamp<std::int64_t>(
+      std::min(duration / least_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, most_waves);
+  // Touching alone, with a margin: a wave that nothing holds up must not outlast its share.
+  const auto touching = static_cast<std::int64_t>(static_cast<double>(bytes) / static_cast<double>(bytes_per_s) *
+                                                  1.3e9);
+  const std::int64_t computing = std::max<std::int64_t>(duration - touching, 0);
+  replay_waves<<<blocks, block_threads, 0, where.stream>>>(what, waves, duration / waves, computing / waves);
+  check(cudaGetLastError());
+}
+
+}  // namespace um::kernels

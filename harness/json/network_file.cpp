@@ -1,0 +1,38 @@
+#include "harness/json/network_file.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "backends/digest.hpp"
+#include "harness/json/json.hpp"
+#include "harness/json/machines.hpp"
+#include "harness/json/parts.hpp"
+#include "harness/records/suggest.hpp"
+
+namespace um {
+
+bool is_network_file(std::string_view network) {
+  return network.ends_with(".json");
+}
+
+network_spec spec_of_file(graph g) {
+  const std::string text = dump_line(json_of(g));
+  digest all;
+  all.add(std::as_bytes(std::span(text)));
+  return spec_of(std::move(g), fmt::format("{:08x}", all.value() & 0xffffffff));
+}
+
+network_spec network_from_file(const std::string& path) {
+  graph g = graph_from_json(read_file(path), path);
+  if (!is_plain_name(g.name)) {
+    throw input_error(fmt::format("{}: name: \"{}\" cannot stand in a record's key; use lower-case letters, "
+                                  "digits, '-', '_', '.'",
+                                  path, one_line(g.name)));
+  }
+  if (g.ops.empty()) throw input_error(fmt::format("{}: ops: there is no operator; nothing to run", path));
+  return spec_of_file(std::move(g));
+}
+
+}  // namespace um

@@ -1,0 +1,75 @@
+"""Timelines of records as a Chrome trace (JSON), which ui.perfetto.dev and chrome://tracing open.
+
+A process for each record, a track for each lane; what is resident on the device beside the budget as a counter. What a driver did
+within kernels (faults, evictions of its own) is known of the whole iteration alone: it stands at the iteration's own span.
+"""
+
+import json
+import re
+
+from results import load
+
+# lane: (track, name)
+LANES = {"compute": (1, "compute"), "to_device": (2, "copies to the device"), "to_host": (3, "copies to the host, evictions")}
+ITERATION = 0
+US_PER_NS = 1e-3
+
+
+def as_text(_, records):
+    drawn = [record for record in records if (record.get("timeline") or {}).get("spans")]
+    if not drawn:
+        raise load.TooLittle("no record has a timeline; run cells with --timeline")
+    events = [event for number, record in enumerate(drawn, 1) for event in _events(number, record)]
+    return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
+
+
+def _events(process, record):
+    timeline = record["timeline"]
+    yield _named(process, "process_name", _title(record))
+    yield _named(process, "process_sort_index", process, "sort_index")
+    for track, name in [(ITERATION, "iteration"), *LANES.values()]:
+        yield _named(process, "thread_name", name, track=track)
+        yield _named(process, "thread_sort_index", track, "sort_index", track)
+    end = max(span["end_ns"] for span in timeline["spans"])
+    yield _span(process, ITERATION, f"iteration {timeline['iteration'] + 1} of {record['iterations']}", "iteration", 0, end, _facts(record))
+    for span in timeline["spans"]:
+        yield _span(process, LANES[span["lane"]][0], span["name"], _kind(span), span["begin_ns"], span["end_ns"])
+    yield from _memory(process, record, end)
+
+
+def _title(record):
+    how = "simulated" if record["simulated"] else "replayed" if record.get("replayed") else "measured"
+    return f"{record['key']} ({how})"
+
+
+def _kind(span):
+    """prefetch of "prefetch conv1.y"; an operator's span bears its name."""
+    verb = re.match(r"(prefetch|evict|discard|advise)\b", span["name"])
+    return verb[1] if verb else "compute"
+
+
+def _facts(record):
+    """What was counted and decided, as far as it is known."""
+    memory = record.get("memory") or {}
+    facts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
+    facts |= (record.get("counters") or {}).get("last") or {}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _memory(process, record, end):
+    samples = record["timeline"].get("resident") or []
+    budget = (record.get("memory") or {}).get("budget_bytes")
+    held = [(sample["at_ns"], sample["bytes"]) for sample in samples]
+    for at, size in held + [(end, held[-1][1])] * bool(held):
+        yield {"ph": "C", "name": "resident on the device", "pid": process, "ts": at * US_PER_NS, "args": {"bytes": size}}
+    for at in (0, end) if budget is not None else ():
+        yield {"ph": "C", "name": "budget", "pid": process, "ts": at * US_PER_NS, "args": {"bytes": budget}}
+
+
+def _span(process, track, name, kind, begin, end, facts=None):
+    event = {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": track, "ts": begin * US_PER_NS, "dur": (end - begin) * US_PER_NS}
+    return event | {"args": facts} if facts else event
+
+
+def _named(process, what, value, field="name", track=0):
+    return {"ph": "M", "name": what, "pid": process, "tid": track, "args": {field: value}}

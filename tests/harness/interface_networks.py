@@ -1,0 +1,152 @@
+"""Networks of one's own: graph files in the place of a network's name.
+
+The files under tests/networks/exported were written by tools/export_torch.py; models.py beside them says of what.
+"""
+
+import copy
+import json
+import random
+import unittest
+
+from interface import ROOT, InterfaceTest, entries
+
+EXPORTED = ROOT / "tests" / "networks" / "exported"
+NETWORKS = ["alexnet", "convnext_t", "densenet121", "gpt2_small", "mobilenet_v2", "resnet50", "swin_t", "unet", "vgg16", "vit_b_16"]
+# Exported, and umbench's own of the same batch: without fusion they hold the same.
+TWINS = {"alexnet": 32, "vgg16": 32, "resnet50": 32}
+SLACK = 0.02
+# What each network is planned and simulated by: all in all every strategy that needs no search, and each of several networks.
+ON_ALL = ["device", "managed", "twin", "swap_all"]
+MUTANTS = 300
+VALUES = [None, True, -1, 0, 1, 2.5, 10**30, "", "x", "x\ny", [], [1], [-1, 0], {}, "conv", "whole", "opaque", "convolution", "parameter"]
+
+
+def records(path):
+    return entries(path)[1]
+
+
+def places(part):
+    """(container, name) of all that can be changed below it; of lists the first items."""
+    names = list(part) if isinstance(part, dict) else range(min(len(part), 4)) if isinstance(part, list) else ()
+    for name in names:
+        yield part, name
+        yield from places(part[name])
+
+
+def small_graph():
+    """Every kind of field that a file may have."""
+    cut = {"in": ["part", "whole"], "out": ["part", "sum"]}
+    return {"schema": 1, "kind": "graph", "name": "own", "precision": "fp32",
+            "tensors": [{"name": "x", "shape": [4, 3, 8, 8], "use": "input", "type": "f32", "order": "nchw"},
+                        {"name": "w", "shape": [5, 3, 3, 3], "use": "parameter"}, {"name": "y", "shape": [4, 5, 8, 8]},
+                        {"name": "z", "shape": [4, 5, 8, 8]}, {"name": "s", "shape": [1, 5, 1, 1], "use": "parameter_gradient"}],
+            "ops": [{"name": "conv", "kind": "convolution", "stride": [1, 1], "pad": [1, 1], "relu": False, "in": ["x", "w"], "out": ["y"]},
+                    {"name": "norm", "kind": "opaque", "label": "layer_norm", "flops": 5120, "bytes": 10240, "products": False,
+                     "duration_ns": None, "workspace_bytes": 256, "cut": cut, "in": ["y", "w"], "out": ["z", "s"],
+                     "repeatable": True, "alias": {"input": 0, "output": 0}}]}
+
+
+class Exported(InterfaceTest):
+    def cell(self, name, strategy, *more):
+        return ["--network", EXPORTED / f"{name}.json", "--strategy", strategy, "--backend", "sim:h200", *more]
+
+    def footprint(self, *cell):
+        self.well("run", *cell, "--out", "f.jsonl", "--iterations", "1")
+        return records(self.folder / "f.jsonl")[-1]["memory"]["footprint_bytes"]
+
+    def test_all_are_there(self):
+        self.assertEqual(sorted(path.stem for path in EXPORTED.glob("*.json")), NETWORKS)
+        self.assertLess(sum(path.stat().st_size for path in EXPORTED.glob("*.json")), 3_000_000)
+
+    def test_they_hold_what_our_own_hold(self):
+        for name, batch in TWINS.items():
+            theirs = self.footprint(*self.cell(name, "device"))
+            ours = self.footprint("--network", name, "--batch", batch, "--fusion", "none", "--strategy", "device", "--backend", "sim:h200")
+            self.assertAlmostEqual(theirs / ours, 1, delta=SLACK, msg=name)
+
+    def test_they_run_under_every_strategy_or_say_why_not(self):
+        listed = json.loads(self.well("list", "strategies", "--json"))
+        every = [row["name"] for row in (listed["strategies"] if isinstance(listed, dict) else listed)]
+        quick = [name for name in every if not name.startswith("best") and name not in ON_ALL]
+        small = ["alexnet", "unet", "mobilenet_v2"]
+        grids = [{"network": [str(EXPORTED / f"{name}.json") for name in NETWORKS], "strategy": ON_ALL, "ratio": [1.5]},
+                 {"network": [str(EXPORTED / f"{name}.json") for name in small], "strategy": quick, "ratio": [1.25]}]
+        spec = {"schema": 1, "name": "exported", "common": {"iterations": 2, "deadline_s": 600, "backend": "sim:h200"}, "grids": grids}
+        self.umbench("sweep", self.write("s.json", spec), "--out", "s.jsonl")
+        found = records(self.folder / "s.jsonl")
+        self.assertEqual(len(found), len(NETWORKS) * len(ON_ALL) + len(small) * len(quick))
+        for record in found:
+            self.assertIn(record["outcome"], ("ok", "infeasible"), f"{record['key']}: {record['reason']}")
+            self.assertRegex(record["network"], r"^[a-z0-9_]+#[0-9a-f]{8}$")
+            if record["outcome"] == "infeasible":
+                self.assertRegex(record["reason"], r"\d")
+        solved = {record["strategy"] for record in found if record["outcome"] == "ok"}
+        self.assertGreater(len(solved), len(every) * 2 // 3)
+
+
+class OwnNetwork(InterfaceTest):
+    def cell(self, path="own.json", strategy="swap_all"):
+        return ["--network", path, "--strategy", strategy, "--backend", "sim:h200"]
+
+    def test_what_plan_writes_can_be_run(self):
+        ours = ["--network", "alexnet", "--batch", "4", "--strategy", "swap_all", "--ratio", "1.5", "--backend", "sim:h200", "--fusion", "none"]
+        self.well("plan", *ours, "--graph", "alexnet.json")
+        self.well("run", *ours, "--out", "ours.jsonl")
+        self.well("run", *self.cell("alexnet.json"), "--ratio", "1.5", "--out", "file.jsonl")
+        ours, file = records(self.folder / "ours.jsonl")[0], records(self.folder / "file.jsonl")[0]
+        self.assertEqual(ours["samples_ns"], file["samples_ns"])
+        self.assertEqual(ours["memory"], file["memory"])
+        self.assertEqual((file["batch"], file["pass"], file["fusion"]), (4, "train", "none"))
+        self.assertTrue(file["network"].startswith("alexnet#"))
+
+    def test_a_plan_carries_its_network(self):
+        self.write("own.json", small_graph())
+        self.well("plan", *self.cell(), "-o", "plan.json")
+        (self.folder / "own.json").unlink()
+        self.well("run", "--plan", "plan.json", "--backend", "sim:h200", "--out", "r.jsonl")
+        record = records(self.folder / "r.jsonl")[0]
+        self.assertEqual(record["outcome"], "ok")
+        self.assertIsNone(record["digest"])
+        self.assertNotIn("replayed", record)
+
+    def test_it_is_as_it_is(self):
+        self.write("own.json", small_graph())
+        self.refused("run", *self.cell(), "--batch", "8", "--out", "r.jsonl", words=["--batch", "own.json"])
+        self.refused("run", *self.cell("none.json"), "--out", "r.jsonl", words=["none.json"])
+        self.write("named.json", small_graph() | {"name": "a/b"})
+        self.refused("run", *self.cell("named.json"), "--out", "r.jsonl", words=["named.json", "name"])
+
+    def test_its_time_follows_from_what_it_says(self):
+        graph = small_graph()
+        graph["ops"][1]["duration_ns"] = 5_000_000
+        self.write("own.json", graph)
+        self.well("run", *self.cell(strategy="device"), "--out", "r.jsonl")
+        record = records(self.folder / "r.jsonl")[0]
+        self.assertGreater(record["compute_ns"], 5_000_000)
+        self.assertLess(record["compute_ns"], 5_100_000)
+
+    def test_whatever_a_file_holds_it_is_refused_in_a_line_or_run(self):
+        draw, refused = random.Random(1), 0
+        for _ in range(MUTANTS):
+            graph = copy.deepcopy(small_graph())
+            for _ in range(draw.randint(1, 2)):
+                container, name = draw.choice(list(places(graph)))
+                if isinstance(container, dict) and draw.random() < 0.3:
+                    container.pop(name, None)
+                elif isinstance(container, dict) or name < len(container):
+                    container[name] = draw.choice(VALUES)
+            text = json.dumps(graph)
+            if draw.random() < 0.1:
+                text = text[:draw.randrange(len(text))]
+            self.write("own.json", text)
+            done = self.umbench("plan", *self.cell(strategy="device"))
+            self.assertIn(done.returncode, (0, 1, 2), f"{text}\n{done.stderr}")
+            self.assertEqual(done.stderr.count("\n"), int(done.returncode != 0), f"{text}\n{done.stderr}")
+            if done.returncode == 2:
+                refused += 1
+                self.assertIn("own.json", done.stderr)
+        self.assertGreater(refused, MUTANTS // 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+"""tools/export_torch.py on models whose graph can be told by hand. Skipped where there is no PyTorch 2.6 or later."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.6")
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = """
+import torch
+from torch import nn
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Dropout(0.1), nn.Linear(32, 4)), (torch.randn(8, 16),)
+
+
+def cnn():
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+              nn.Linear(8, 5)]
+    return nn.Sequential(*layers), (torch.randn(4, 3, 16, 16),)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x):
+        self.seen.add_(x.mean(0))
+        return self.layer(x).square().sum()
+
+
+def counting():
+    return Counting(), (torch.randn(4, 3),)
+
+
+def nothing():
+    return 1
+"""
+
+
+@pytest.fixture
+def export(tmp_path):
+    (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
+
+    def run(name, *options):
+        command = [sys.executable, ROOT / "tools/export_torch.py", f"models.py:{name}", "-o", "out.json", *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done, json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) if done.returncode == 0 else None
+
+    return run
+
+
+def by_name(graph, of="ops"):
+    return {entry["name"]: entry for entry in graph[of]}
+
+
+def test_what_umbench_knows_is_mapped(export):
+    done, graph = export("cnn")
+    assert done.returncode == 0, done.stderr
+    assert [op["kind"] for op in graph["ops"]] == [
+        "convolution", "batch_norm", "relu", "max_pool", "global_average_pool", "linear", "softmax_cross_entropy",
+        "softmax_cross_entropy_backward", "linear_backward_data", "linear_backward_filter", "bias_backward", "global_average_pool_backward",
+        "max_pool_backward", "relu_backward", "batch_norm_backward", "convolution_backward_filter", "bias_backward"]
+    tensors = by_name(graph, "tensors")
+    assert tensors["0.weight"] == {"name": "0.weight", "shape": [8, 3, 3, 3], "use": "parameter"}
+    assert tensors["6.weight"]["shape"] == [5, 8, 1, 1] and tensors["labels"]["use"] == "label"
+    gradients = {name for name, t in tensors.items() if t.get("use") == "parameter_gradient"}
+    assert gradients == {f"{layer}.{what}.grad" for layer in "016" for what in ("weight", "bias")}
+    assert "100.0 % of the bytes" in done.stdout
+
+
+def test_the_rest_is_opaque_and_says_how_it_is_cut(export):
+    done, graph = export("mlp")
+    assert done.returncode == 0, done.stderr
+    ops = by_name(graph)
+    norm = ops["2.backward"]
+    assert norm["label"] == "native_layer_norm_backward" and norm["cut"]["out"] == ["part", "sum", "sum"]
+    assert ops["gelu"]["alias"] == {"input": 0, "output": 0} and ops["gelu"]["cut"] == {"in": ["part"], "out": ["part"]}
+    assert ops["gelu"]["bytes"] == 2 * 8 * 32 * 4
+    assert ops["native_dropout"]["repeatable"] is False and "cut" not in ops["native_dropout"]
+    assert all("duration_ns" not in op for op in graph["ops"])
+
+
+def test_what_a_model_changes_is_written_in_place(export):
+    done, graph = export("counting", "--machine", "h200")
+    assert done.returncode == 0, done.stderr
+    update = by_name(graph)["seen.update"]
+    assert update["out"] == ["seen"] and "seen" in update["in"] and update["repeatable"] is False
+    assert all(op["duration_ns"] > 0 for op in graph["ops"] if op["kind"] == "opaque")
+
+
+def test_inference_has_no_gradients(export):
+    done, graph = export("mlp", "--inference")
+    assert done.returncode == 0, done.stderr
+    assert {t.get("use", "activation") for t in graph["tensors"]} == {"input", "parameter", "activation", "output"}
+
+
+def test_times_are_measured(export):
+    done, graph = export("mlp", "--measure", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert all(op["duration_ns"] > 0 for op in graph["ops"] if op["kind"] == "opaque")
+
+
+@pytest.mark.parametrize("arguments, words", [(["nothing"], "torch.nn.Module"), (["none"], "no function none"),
+                                              (["mlp", "--name", "A b"], "--name"), (["mlp", "--machine", "none"], "none")])
+def test_bad_input_is_one_line(export, arguments, words):
+    done, _ = export(*arguments)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done.stderr
