@@ -7,8 +7,8 @@
 
 #include "backends/digest.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/machines.hpp"
 #include "harness/json/parts.hpp"
+#include "harness/records/files.hpp"
 #include "harness/records/suggest.hpp"
 
 namespace um {

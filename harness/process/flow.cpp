@@ -176,7 +176,7 @@ plan_file plan_for(const prepared_cell& p, record& r) {
 // Throws wrong_plan.
 verified_plan proven(const prepared_cell& p, const memory_plan& plan) {
   try {
-    return verified(p.network, plan);
+    return verified(*p.network, plan);
   } catch (const std::invalid_argument& defect) {
     throw wrong_plan(
         fmt::format("strategy {} made a wrong plan: {}", p.work.what.strategy, one_line(defect.what())));

@@ -89,10 +89,10 @@ class OwnNetwork(InterfaceTest):
         return ["--network", path, "--strategy", strategy, "--backend", "sim:h200"]
 
     def test_what_plan_writes_can_be_run(self):
-        ours = ["--network", "alexnet", "--batch", "4", "--strategy", "swap_all", "--ratio", "1.5", "--backend", "sim:h200", "--fusion", "none"]
+        ours = ["--network", "alexnet", "--batch", "4", "--strategy", "managed", "--ratio", "1.5", "--backend", "sim:h200", "--fusion", "none"]
         self.well("plan", *ours, "--graph", "alexnet.json")
         self.well("run", *ours, "--out", "ours.jsonl")
-        self.well("run", *self.cell("alexnet.json"), "--ratio", "1.5", "--out", "file.jsonl")
+        self.well("run", *self.cell("alexnet.json", "managed"), "--ratio", "1.5", "--out", "file.jsonl")
         ours, file = records(self.folder / "ours.jsonl")[0], records(self.folder / "file.jsonl")[0]
         self.assertEqual(ours["samples_ns"], file["samples_ns"])
         self.assertEqual(ours["memory"], file["memory"])
