@@ -8,6 +8,7 @@ import json
 import random
 import unittest
 
+import jsonschema
 from interface import ROOT, InterfaceTest, entries
 
 EXPORTED = ROOT / "tests" / "networks" / "exported"
@@ -57,6 +58,16 @@ class Exported(InterfaceTest):
     def test_all_are_there(self):
         self.assertEqual(sorted(path.stem for path in EXPORTED.glob("*.json")), NETWORKS)
         self.assertLess(sum(path.stat().st_size for path in EXPORTED.glob("*.json")), 3_000_000)
+
+    def test_they_are_of_the_schema_and_so_is_what_plan_writes(self):
+        schema = jsonschema.Draft202012Validator(json.loads((ROOT / "results/graph.schema.json").read_text(encoding="utf-8")))
+        self.well("plan", "--network", "resnet20_cifar", "--sgd", "--strategy", "device", "--backend", "sim:h200", "--graph", "ours.json")
+        for path in [*EXPORTED.glob("*.json"), self.folder / "ours.json"]:
+            schema.validate(json.loads(path.read_text(encoding="utf-8")))
+        schema.validate(small_graph())
+        for change in ({"schema": 2}, {"precision": "fp16"}, {"more": 1}, {"tensors": [{"name": "x", "shape": [1, 2, 3]}]},
+                       {"ops": [{"name": "a", "kind": "opaque", "in": [], "out": ["x"]}]}, {"ops": [{"name": "a", "kind": "relu6", "in": [], "out": []}]}):
+            self.assertFalse(schema.is_valid(small_graph() | change), change)
 
     def test_they_hold_what_our_own_hold(self):
         for name, batch in TWINS.items():
