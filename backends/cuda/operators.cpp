@@ -103,6 +103,35 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
           }};
 }
 
+// What stands for an operator that is not computed: its kernel touches what the part touches and takes the
+// part's share of the time.
+engine replayed(const site& at, const opaque& how) {
+  if (!how.duration) {
+    throw unsupported("operator " + at.o.name + " (opaque " + how.label +
+                      ") says no duration, without which it cannot be replayed");
+  }
+  if (at.operands() > kernels::most_replayed_operands) {
+    throw unsupported("operator " + at.o.name + " (opaque " + how.label + ") has " +
+                      std::to_string(at.operands()) + " operands; at most " +
+                      std::to_string(kernels::most_replayed_operands) + " can be replayed");
+  }
+  kernels::replayed_operator what;
+  what.count = static_cast<int>(at.operands());
+  what.duration_ns =
+      static_cast<std::int64_t>(share_of(static_cast<std::uint64_t>(*how.duration), at.g, at.o, at.part));
+  for (std::size_t i = 0; i < at.operands(); ++i) {
+    const access_mode mode = at.touched[i].mode;
+    what.operands[i] = {nullptr, at.count(i) * static_cast<std::int64_t>(size_of(at.whole(i).type)),
+                        mode != access_mode::write, mode != access_mode::read, is_floating(at.whole(i).type)};
+  }
+  return own_kernel(how.workspace_bytes, [where = at.on.compute(), what,
+                                          rate = at.on.memory_bytes_per_s()](const bound_operands& to) {
+    kernels::replayed_operator bound = what;
+    for (int i = 0; i < bound.count; ++i) bound.operands[i].at = to.data[static_cast<std::size_t>(i)];
+    kernels::replay(where, bound, rate);
+  });
+}
+
 struct chooser {
   const site& at;
 
@@ -297,35 +326,7 @@ struct chooser {
     });
   }
 
-  // Its kernel touches what the part touches and takes the part's share of the time.
-  engine operator()(const opaque& how) const {
-    if (!how.duration) {
-      throw unsupported("operator " + at.o.name + " (opaque " + how.label +
-                        ") says no duration, without which it cannot be replayed");
-    }
-    if (at.operands() > kernels::most_replayed_operands) {
-      throw unsupported("operator " + at.o.name + " (opaque " + how.label + ") has " +
-                        std::to_string(at.operands()) + " operands; at most " +
-                        std::to_string(kernels::most_replayed_operands) + " can be replayed");
-    }
-    kernels::replayed_operator what;
-    what.count = static_cast<int>(at.operands());
-    what.duration_ns = static_cast<std::int64_t>(
-        share_of(static_cast<std::uint64_t>(*how.duration), at.g, at.o, at.part));
-    for (std::size_t i = 0; i < at.operands(); ++i) {
-      const access_mode mode = at.touched[i].mode;
-      what.operands[i] = {nullptr, at.count(i) * static_cast<std::int64_t>(size_of(at.whole(i).type)),
-                          mode != access_mode::write, mode != access_mode::read,
-                          is_floating(at.whole(i).type)};
-    }
-    return own_kernel(how.workspace_bytes, [where = at.on.compute(), what, rate = at.on.memory_bytes_per_s()](
-                                               const bound_operands& to) {
-      kernels::replayed_operator bound = what;
-      for (int i = 0; i < bound.count; ++i) bound.operands[i].at = to.data[static_cast<std::size_t>(i)];
-      kernels::replay(where, bound, rate);
-    });
-  }
-
+  engine operator()(const opaque& how) const { return replayed(at, how); }
   kernels::softmax_problem rows_of(std::size_t operand) const {
     const dims part = at.shape(operand);
     return {part.n, part.c * part.h * part.w, at.whole(operand).shape.n, at.whole(operand).type};

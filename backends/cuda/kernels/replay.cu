@@ -49,7 +49,8 @@ __device__ void touch(const replayed_operand& what, std::int64_t begin, std::int
 // In waves, each of which touches its share of every operand and then waits: for its share of the duration,
 // and, after a touch that was held up, for what computing takes beyond touching.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
-    replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns, std::int64_t computing_ns) {
+    replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns,
+                 std::int64_t computing_ns) {
   std::uint32_t read = 0;
   for (std::int64_t wave = 0; wave < waves; ++wave) {
     const std::int64_t began = now_ns();
@@ -80,8 +81,8 @@ void replay(launch_site where, const replayed_operator& what, std::int64_t bytes
   const std::int64_t waves = std::clamp<std::int64_t>(
       std::min(duration / least_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, most_waves);
   // Touching alone, with a margin: a wave that nothing holds up must not outlast its share.
-  const auto touching = static_cast<std::int64_t>(static_cast<double>(bytes) / static_cast<double>(bytes_per_s) *
-                                                  1.3e9);
+  const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
+  const auto touching = static_cast<std::int64_t>(seconds * 1.3e9);
   const std::int64_t computing = std::max<std::int64_t>(duration - touching, 0);
   replay_waves<<<blocks, block_threads, 0, where.stream>>>(what, waves, duration / waves, computing / waves);
   check(cudaGetLastError());
