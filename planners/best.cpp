@@ -1,4 +1,6 @@
 // The best plan that a search finds: keep, swap or compute again for every tensor, and how to cut the batch.
+#include "planners/best.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -28,12 +30,17 @@ struct effort {
 constexpr effort a_look{12, 12, 3}, thorough{20, 300, 6};
 constexpr std::size_t enough = 30'000'000;  // classes times computes times tries for each
 
+nanoseconds time_of(const choices& of, const trace& t) {
+  return t.duration +
+         of.toll_of(t.moved.copy_to_device_bytes.value_or(0), t.moved.copy_to_host_bytes.value_or(0));
+}
+
 // Decides for an order and packs, for less than the budget by what packing needs more, and again.
-std::optional<found> plan_with(const problem& p, const loops& l, nanoseconds to_beat, byte_count aim,
-                               const effort& e) {
+std::optional<found> plan_with(const problem& p, bool moves, const loops& l, nanoseconds to_beat,
+                               byte_count aim, const effort& e) {
   problem unlimited = p;
   unlimited.budget = std::numeric_limits<byte_count>::max();
-  choices of(p, order_of(p.network, l));
+  choices of(p, order_of(p.network, l), moves);
   if (of.computing() >= to_beat) return std::nullopt;
   const std::size_t size = std::max<std::size_t>(of.classes().size() * of.uses().order.size(), 1);
   const std::size_t tries = std::clamp(enough / size, e.least, e.most);
@@ -49,7 +56,7 @@ std::optional<found> plan_with(const problem& p, const loops& l, nanoseconds to_
     const byte_count arena = steps.device_arena_bytes;
     if (arena <= p.budget) {
       // The simulator asks for the link's rates even where nothing moves.
-      const nanoseconds took = of.moves() ? simulate(p, steps, 1).front().duration : s.is.said.time;
+      const nanoseconds took = of.moves() ? time_of(of, simulate(p, steps, 1).front()) : s.is.said.time;
       if (took < to_beat) best = {std::move(plan), to_beat = took, aim};
       if (aim == p.budget) break;
       fits = aim;
@@ -84,13 +91,17 @@ memory_plan plan_ooc_kept_or_not(const problem& p) {
 }  // namespace
 
 memory_plan plan_best(const problem& p) {
+  return plan_best(p, true);
+}
+
+memory_plan plan_best(const problem& p, bool moves) {
   memory_plan resident = plan_resident(p);
   if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
   const bool same_bits = p.knobs.at("bits") == 1;
   std::optional<found> best;
   loops chosen;
   const auto consider = [&](const loops& l, const effort& e) {
-    auto next = plan_with(p, l, best ? best->time : std::numeric_limits<nanoseconds>::max(),
+    auto next = plan_with(p, moves, l, best ? best->time : std::numeric_limits<nanoseconds>::max(),
                           chosen == l && best ? best->aim : p.budget, e);
     if (!next) return;
     best = std::move(next);

@@ -15,13 +15,13 @@ bool computes_again(way how) {
 
 }  // namespace
 
-choices::choices(const problem& p, std::vector<compute> order)
+choices::choices(const problem& p, std::vector<compute> order, bool moves)
     : p_(p),
       uses_(uses_of(p.network, std::move(order))),
       gaps_(gaps_of(p.network, uses_)),
       builder_(p.network, uses_, gaps_),
       forecast_(p, uses_),
-      links_(p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0) {
+      moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0) {
   forecast_.expect_the_worst();
   find_classes();
   for (position at = 0; at < uses_.end(); ++at) computing_ += forecast_.time_of(at);
@@ -50,7 +50,7 @@ void choices::find_classes() {
 
 bool choices::allows(std::size_t c, way how) const {
   if (computes_again(how)) return classes_[c].again;
-  return how == way::keep || links_;
+  return how == way::keep || moves_;
 }
 
 std::vector<decision> choices::decisions_for(const std::vector<way>& ways) const {
@@ -83,8 +83,17 @@ evaluation choices::evaluate(const std::vector<way>& ways, byte_count budget, do
   for (const byte_count live : forecast_.live()) {
     if (live > budget) e.over += static_cast<double>(live - budget);
   }
-  if (e.over <= most) forecast_.add_time(events_, e.said);
+  if (e.over > most) return e;
+  forecast_.add_time(events_, e.said);
+  e.said.time += toll_of(e.said.to_device, e.said.to_host);
   return e;
+}
+
+nanoseconds choices::toll_of(byte_count to_device, byte_count to_host) const {
+  nanoseconds copying = 0;
+  if (to_device > 0) copying += forecast_.time_of_copy(to_device, lane::to_device);
+  if (to_host > 0) copying += forecast_.time_of_copy(to_host, lane::to_host);
+  return copying / 100 * p_.knobs.at("copies");
 }
 
 position choices::peak() const {

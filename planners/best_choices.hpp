@@ -29,14 +29,19 @@ struct evaluation {
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
 class choices {
  public:
-  choices(const problem& p, std::vector<compute> order);
+  // `moves`: tensors may be swapped, if the machine has links.
+  choices(const problem& p, std::vector<compute> order, bool moves);
   choices(const choices&) = delete;
   choices& operator=(const choices&) = delete;
 
   const std::vector<gap_class>& classes() const { return classes_; }
-  bool moves() const { return links_; }  // the machine has links: else nothing is swapped
+  bool moves() const { return moves_; }
   bool allows(std::size_t c, way how) const;
   nanoseconds computing() const { return computing_; }
+
+  // What copies of so many bytes are taken to cost the operators beside them, which no simulation shows: a
+  // part of their time, knob `copies` (percent). Part of evaluation::said.time.
+  nanoseconds toll_of(byte_count to_device, byte_count to_host) const;
 
   // Only memory where that alone is more than `most` bytes over the budget: then the time is 0.
   evaluation evaluate(const std::vector<way>& ways, byte_count budget,
@@ -60,7 +65,7 @@ class choices {
   std::vector<gap_class> classes_;
   event_builder builder_;
   forecaster forecast_;
-  bool links_ = false;
+  bool moves_ = false;
   nanoseconds computing_ = 0;
   std::span<const event> events_;
   std::uint32_t at_ = 0;  // the event at the peak

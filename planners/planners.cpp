@@ -1,11 +1,15 @@
 #include "planners/planners.hpp"
 
 #include <array>
+#include <vector>
 
 namespace um {
 
 std::span<const strategy> planners() {
-  static const std::array<strategy, 16> table{{
+  static const std::vector<knob> best_knobs{
+      {"bits", "1: only plans that give the bits of `device`, nothing added up in parts", 0, 0, 1},
+      {"copies", "percent of its time that a copy costs the operators beside it", 15, 0, 100}};
+  static const std::array<strategy, 17> table{{
       {.name = "device",
        .summary = "everything in device memory: the baseline",
        .plan = plan_resident,
@@ -34,10 +38,15 @@ std::span<const strategy> planners() {
       {.name = "best",
        .summary = "searched: what to keep, swap and compute again, and how to cut the batch",
        .plan = plan_best,
-       .knobs = {{"bits", "1: only plans that give the bits of `device`, nothing added up in parts", 0, 0,
-                  1}},
+       .knobs = best_knobs,
        .same_bits = false,
        .kind = family::explicit_},
+      {.name = "best_managed",
+       .summary = "the decisions of best for data in managed memory, twinned or on the device",
+       .plan = plan_best_managed,
+       .knobs = best_knobs,
+       .same_bits = false,
+       .kind = family::managed},
       {.name = "vdnn_all",
        .summary =
            "vDNN: offload the input of every layer of the feature extractor, joining streams layer by layer",

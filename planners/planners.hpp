@@ -33,8 +33,15 @@ memory_plan plan_swap_all(const problem& p);
 memory_plan plan_micro_batches(const problem& p);
 
 // The best that a search over keep, swap and compute again for every tensor and over parts of the batch finds
-// (docs/best.md). The same problem gives the same plan. Throws infeasible where it finds none.
+// (docs/best.md). Knob `copies`: what copies are taken to cost beyond what a simulation says, in percent of
+// their time; with 0 no other planner's plan simulates faster. The same problem gives the same plan. Throws
+// infeasible where it finds none.
 memory_plan plan_best(const problem& p);
+
+// The same decisions with the data in managed memory: what stays is managed, what is swapped is twinned, what
+// is given up and computed again lies on the device, where a discard and populating would cost more. Of plans
+// with swaps and without, and with more or less of the data managed, that which simulates fastest.
+memory_plan plan_best_managed(const problem& p);
 
 // vDNN (Rhu et al., MICRO 2016). The input of every layer before the first fully connected one (vdnn_all), or
 // of every convolution (vdnn_conv), leaves once its last reader in the forward pass has run, if the backward

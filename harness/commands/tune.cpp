@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
@@ -88,21 +89,33 @@ class tuning {
 
   // False if it was stopped.
   bool search() {
+    const std::vector<hint_strategy> starts = starts_of(o_, target_);
     std::size_t done = 0;
+    std::optional<double> fastest;
+    const auto began = std::chrono::steady_clock::now();
     const timer time = [&](std::span<const hint_strategy> all,
                            const std::string& why) -> std::optional<std::vector<std::optional<double>>> {
       std::vector<cell> what;
       for (const hint_strategy& s : all) what.push_back(trial_of(searched_, s));
       const auto records =
-          runs_.run(what, fmt::format("{} of at most {} tried, next {}", done, trials_, why));
+          runs_.run(what, fmt::format("{} of at most {} tried{}, next {}", done, trials_,
+                                      so_far(fastest, done, std::chrono::steady_clock::now() - began), why));
       if (!records) return std::nullopt;
       done += all.size();
       std::vector<std::optional<double>> times;
-      for (const record& r : *records) times.push_back(steady_ns(r));
+      for (const record& r : *records) {
+        times.push_back(steady_ns(r));
+        if (times.back() && (!fastest || *times.back() < *fastest)) fastest = times.back();
+      }
       return times;
     };
-    search_result found = search_strategies(starts_of(o_, target_), trials_, time);
+    search_result found = search_strategies(starts, trials_, time);
     tried_ = std::move(found.tried);
+    const auto begins = [&](const timed_strategy& t) {
+      return t.time_ns && std::ranges::find(starts, t.rules) != starts.end();
+    };
+    const auto start = std::ranges::find_if(tried_, begins);
+    if (start != tried_.end()) start_ = *start;
     return !found.stopped && time_best();
   }
 
@@ -112,7 +125,8 @@ class tuning {
     return fmt::format("{}: {}\n", setting_text(target_), provenance(best_record_)) + measured_text() +
            row("best", fmt::format("{} an iteration, the best of {} strategies", time_text(*best_->cost),
                                    tried_.size())) +
-           row("managed", against(managed_)) + row("device", against(device_)) + row("rules", rules_text());
+           (start_ ? row("began at", gain_text()) : "") + row("managed", against(managed_)) +
+           row("device", against(device_)) + row("rules", rules_text());
   }
   std::string why_none() const {
     return fmt::format("{}: none of {} strategies works there; managed: {}", setting_text(target_),
@@ -136,6 +150,8 @@ class tuning {
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
     const bool simulated = target_.where.simulated;
     few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
+    const auto same = [&](const timed_strategy& t) { return t.rules == start_->rules; };
+    if (start_ && std::ranges::none_of(few, same)) few.push_back(*start_);
     std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
                            with_strategy(target_, strategy_named("managed"))};
     for (const timed_strategy& t : few) what.push_back(trial_of(target_, t.what));
@@ -146,12 +162,33 @@ class tuning {
     for (std::size_t i = 0; i < few.size(); ++i) {
       const record& r = records->at(i + 2);
       const auto time = steady_ns(r);
+      if (start_ && same(few[i])) start_record_ = r;
       if (!simulated) measured_.push_back({few[i], r});
       if (!time || (best_ && *time >= *best_->cost)) continue;
       best_ = timed_strategy{few[i].what, time};
       best_record_ = r;
     }
     return true;
+  }
+
+  // Of the whole search, should it try as many as it may.
+  std::string so_far(std::optional<double> fastest, std::size_t done,
+                     std::chrono::steady_clock::duration elapsed) const {
+    if (done == 0) return "";
+    const auto left = std::chrono::duration_cast<std::chrono::seconds>(elapsed) *
+                      static_cast<std::int64_t>(trials_ - std::min(trials_, done)) /
+                      static_cast<std::int64_t>(done);
+    return fmt::format(", the best {}, at most about {:02}:{:02} left",
+                       fastest ? time_text(*fastest) : "none yet", left.count() / 60, left.count() % 60);
+  }
+  // What the search has gained over the fastest of those that it began with.
+  std::string gain_text() const {
+    const auto time = steady_ns(start_record_);
+    const std::string name = start_record_.strategy;
+    if (!time) return fmt::format("{}: {}", name, outcome_text(start_record_));
+    const double gain = 100 * (1 - *best_->time_ns / *time);
+    return fmt::format("{}, {}: the search gained {}", name, time_text(*time),
+                       gain < 0.05 ? "nothing" : fmt::format("{:.1f} %", gain));
   }
 
   static std::string row(std::string_view label, const std::string& text) {
@@ -189,8 +226,8 @@ class tuning {
   std::size_t trials_, measured_ones_;
   std::vector<timed_strategy> tried_;
   std::vector<std::pair<timed_strategy, record>> measured_;
-  std::optional<timed_strategy> best_;
-  record best_record_, device_, managed_;
+  std::optional<timed_strategy> best_, start_;
+  record start_record_, best_record_, device_, managed_;
 };
 
 }  // namespace

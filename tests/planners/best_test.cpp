@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
@@ -16,10 +17,21 @@ using namespace um::testing;
 
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
+machine with_managed_memory(machine m) {
+  m.uvm.batch_ns = 20'000;
+  m.uvm.service_ns = 10'000;
+  m.uvm.interrupt_ns = 10'000;
+  m.uvm.batch_granules = 4;
+  m.uvm.prefetch_call_ns = 10'000;
+  m.uvm.host_map_page_ns = 150;
+  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 10'000'000'000;
+  return m;
+}
+
 class best_plans : public ::testing::TestWithParam<std::string> {
  protected:
   graph g = build(small_networks().at(GetParam()));
-  machine on = test_machine();
+  machine on = with_managed_memory(test_machine());
   profile costs = estimate(g, on);
   byte_count footprint = footprint_of(g, costs).total;
 
@@ -43,15 +55,51 @@ class best_plans : public ::testing::TestWithParam<std::string> {
 
 TEST_P(best_plans, are_no_worse_than_any_other_planners) {
   for (const double ratio : {0.5, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 8.0}) {
-    const nanoseconds best = time_of(ratio, "best");
+    const nanoseconds best = time_of(ratio, "best", {{"copies", 0}});
     for (const strategy& other : planners()) {
-      if (other.name == "best" || other.name == "tvdnn_ilp") continue;  // the latter takes long (papers_test)
+      if (other.name == "best" || other.kind == family::managed) continue;
+      if (other.name == "tvdnn_ilp") continue;  // it takes long (papers_test)
       const nanoseconds its = time_of(ratio, other.name);
       if (its != never) {
         EXPECT_LE(best, its + its / 100) << other.name << " at " << ratio;
       }
     }
   }
+}
+
+TEST_P(best_plans, lie_in_managed_memory_within_the_budget) {
+  const strategy& managed = *find(planners(), "best_managed");
+  for (const double ratio : {1.25, 2.0}) {
+    problem p = at(ratio, managed);
+    try {
+      const memory_plan plan = managed.plan(p);
+      EXPECT_EQ(defect_of(g, plan), std::nullopt);
+      EXPECT_GT(std::ranges::count_if(plan.home, is_managed), 0);
+      EXPECT_EQ(std::ranges::count(plan.home, residence::staged), 0);
+      p.under = pressure::plan;
+      EXPECT_LE(lower(p, plan, managed.placed_by).peak_device_bytes, p.budget);
+    } catch (const infeasible& refused) {
+      EXPECT_GT(std::string(refused.what()).size(), 20U);
+    }
+  }
+}
+
+// The time of a plan made for one price of copies, with copies at their full price.
+TEST_P(best_plans, mind_what_copies_cost) {
+  const strategy& best = *find(planners(), "best");
+  const auto paid = [&](std::int64_t copies) -> std::optional<nanoseconds> {
+    try {
+      const problem p = at(1.5, best, {{"copies", copies}});
+      const trace t = simulate(p, lower(p, best.plan(p), best.placed_by), 1).front();
+      return t.duration + time_at(t.moved.copy_to_device_bytes.value_or(0), on.link_to_device_bytes_per_s) +
+             time_at(t.moved.copy_to_host_bytes.value_or(0), on.link_to_host_bytes_per_s);
+    } catch (const infeasible&) {
+      return std::nullopt;
+    }
+  };
+  const auto unpriced = paid(0), priced = paid(100);
+  if (!unpriced || !priced) GTEST_SKIP() << "no plan at that ratio";
+  EXPECT_LE(*priced, *unpriced + *unpriced / 50);
 }
 
 TEST_P(best_plans, are_those_of_device_where_it_fits) {

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""A plan file as a picture: when each large tensor is on the device, at home on the host, or given up to be computed again.
+
+Takes what `umbench plan -o PLAN.json --graph GRAPH.json` writes.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from common import GIB, Parser, load, pyplot, save, use_style
+
+# state: (label, colour, hatch)
+STATES = {"kept": ("on the device", "#C8C8C8", ""), "moved": ("moved to the host", "#E69F00", "////"),
+          "gone": ("given up, computed again", "#009E73", "....")}
+BYTES = {"f32": 4, "bf16": 2, "u8": 1, "u16": 2, "i32": 4}
+
+
+def main():
+    parser = Parser("plan", __doc__)
+    parser.add_argument("plan", help="plan file")
+    parser.add_argument("graph", help="graph file of the same network")
+    parser.add_argument("--out", default=".", help="folder (.)")
+    parser.add_argument("--name", default="plan", help="of the figure (plan)")
+    parser.add_argument("--tensors", type=int, default=24, help="how many, those of most bytes times operators (24)")
+    parser.add_argument("--format", default="svg", help="svg, png or pdf (svg)")
+    wanted = parser.parse_args()
+    use_style()
+    save(figure_of(read_json(wanted.plan), read_json(wanted.graph), wanted.tensors), wanted.out, wanted.name, [wanted.format])
+
+
+def read_json(path):
+    try:
+        return json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise load.BadInput(f"{path}: {error}") from None
+
+
+def size_of(tensor):
+    n, c, h, w = tensor["shape"]
+    return n * c * h * w * BYTES[tensor["type"]]
+
+
+def states_of(plan, graph):
+    """{tensor: {batch range: [(state, begin, end)]}}, in computes since the iteration began, and how many computes there are."""
+    ops = {op["name"]: op for op in graph["ops"]}
+    shapes = {tensor["name"]: tensor["shape"] for tensor in graph["tensors"]}
+    images = plan["network"]["batch"]
+    given = {tensor["name"] for tensor in graph["tensors"] if tensor["use"] in ("input", "label", "parameter")}
+    now, begun, touched, found = {}, {}, {}, {}
+    at = 0
+
+    def become(key, state, begin):
+        if key in now and begun[key] < begin:
+            found.setdefault(key, []).append((now[key], begun[key], begin))
+        now[key], begun[key] = state, begin
+
+    def part_of(name, part):
+        batch = (part or {}).get("batch")
+        return (name, tuple(batch) if batch and shapes[name][0] == images else (0, shapes[name][0]))
+
+    def parts(action):
+        key = part_of(action["what"], action.get("part"))
+        return [key] if key in now or "part" in action else [k for k in now if k[0] == action["what"]] or [key]
+
+    stays = {name for name in given if plan["homes"][name] == "device"}
+    for action in plan["actions"]:
+        if action["do"] == "compute":
+            op = ops[action["what"]]
+            for name in op["in"] + op["out"]:
+                key = part_of(name, action.get("part"))
+                if now.get(key) != "kept":
+                    become(key, "kept", 0 if name in stays and key not in now else at)
+                touched[key] = at + 1
+            at += 1
+        elif action["do"] in ("prefetch", "evict", "discard"):
+            for key in parts(action):
+                if action["do"] == "discard":
+                    become(key, "gone", touched.get(key, at))
+                else:
+                    become(key, "kept" if action["do"] == "prefetch" else "moved", at)
+    for key, state in list(now.items()):
+        if state == "kept":
+            become(key, "end", at if key[0] in stays else touched.get(key, at))
+    tensors = {}
+    for (name, batch), spans in found.items():
+        tensors.setdefault(name, {})[batch] = spans
+    return tensors, at
+
+
+def figure_of(plan, graph, count):
+    states, computes = states_of(plan, graph)
+    sizes = {tensor["name"]: size_of(tensor) for tensor in graph["tensors"]}
+
+    def weight(name):
+        return sizes[name] * max(spans[-1][2] - spans[0][1] for spans in states[name].values())
+
+    largest = sorted(states, key=lambda name: -weight(name))[:count]
+    shown = [tensor["name"] for tensor in graph["tensors"] if tensor["name"] in largest]
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.2 * len(shown)), layout="constrained")
+    for row, name in enumerate(shown):
+        parts = sorted(states[name])
+        for i, part in enumerate(parts):
+            for state, begin, end in states[name][part]:
+                _, colour, hatch = STATES[state]
+                axes.barh(row - 0.4 + 0.8 * (i + 0.5) / len(parts), end - begin, 0.8 / len(parts), begin, color=colour, hatch=hatch,
+                          edgecolor="white", linewidth=0.2)
+    axes.set_yticks(range(len(shown)), [f"{name}  {sizes[name] / 1e6:.0f} MB" for name in shown], fontsize=7)
+    axes.invert_yaxis()
+    axes.set_xlim(0, computes)
+    axes.set_xlabel("operators computed since the iteration began")
+    what = plan["network"]
+    axes.set_title(f"{plan['strategy']} for {what['name']}, batch {what['batch']}, {what['precision']}, within "
+                   f"{plan['budget_bytes'] / GIB:.2f} GiB (1 / {plan['ratio']:g} of what everything takes)")
+    boxes = [pyplot.Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="white")
+             for _, colour, hatch in STATES.values()]
+    axes.legend(boxes, [label for label, _, _ in STATES.values()], fontsize=8, loc="upper center",
+                bbox_to_anchor=(0.5, -0.55 / (0.2 * len(shown))), ncol=3, frameon=False)
+    return figure
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "plan"))
