@@ -112,7 +112,7 @@ class tuning {
     search_result found = search_strategies(starts, trials_, time);
     tried_ = std::move(found.tried);
     const auto begins = [&](const timed_strategy& t) {
-      return t.time_ns && std::ranges::find(starts, t.rules) != starts.end();
+      return t.cost && std::ranges::find(starts, t.what) != starts.end();
     };
     const auto start = std::ranges::find_if(tried_, begins);
     if (start != tried_.end()) start_ = *start;
@@ -150,7 +150,7 @@ class tuning {
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
     const bool simulated = target_.where.simulated;
     few.resize(std::min(few.size(), simulated ? 1 : measured_ones_));
-    const auto same = [&](const timed_strategy& t) { return t.rules == start_->rules; };
+    const auto same = [&](const timed_strategy& t) { return t.what == start_->what; };
     if (start_ && std::ranges::none_of(few, same)) few.push_back(*start_);
     std::vector<cell> what{with_strategy(target_, strategy_named(baseline_strategy)),
                            with_strategy(target_, strategy_named("managed"))};
