@@ -53,7 +53,7 @@ def run(paper, backend, iterations, folder):
             results[name], keys[name] = record, record["key"]
         else:
             said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            results[name] = keys[name] = "unsupported: " + said.removeprefix("umbench: ").split("; known")[0]
+            results[name] = keys[name] = "unsupported: " + said.removeprefix("umbench: ").split(" known: ")[0].rstrip("; ")
         (folder / f"{paper['name']}.cells.json").write_text(json.dumps(keys, indent=1) + "\n", encoding="utf-8")
     return results
 
@@ -281,7 +281,9 @@ def where_text(results):
 def main(argv):
     arguments = parse(argv)
     folder = Path(arguments.out)
-    papers = [json.loads((PAPERS / f"{name}.json").read_text(encoding="utf-8")) for name in arguments.papers or known_papers()]
+    names = arguments.papers or [name for name in known_papers()
+                                 if not arguments.kept or (Path(arguments.kept) / f"{name}.cells.json").exists()]
+    papers = [json.loads((PAPERS / f"{name}.json").read_text(encoding="utf-8")) for name in names]
     figures = not (arguments.no_figure or arguments.markdown)
     for paper in papers:
         path = folder / f"{paper['name']}.jsonl"

@@ -30,68 +30,20 @@ struct absence_of {
   std::optional<column> swapped;
 };
 
-class modelling {
+// The program so far, and what every layer of it asks. Each layer adds its columns and rows.
+class slot_model {
  public:
-  modelling(const problem& p, const use_table& uses, const std::vector<gap>& gaps, const forecaster& costs,
-            std::span<const byte_count> live, const gap_program& what)
+  const mixed_program& program() const { return m_; }
+
+ protected:
+  slot_model(const problem& p, const use_table& uses, const std::vector<gap>& gaps, const forecaster& costs,
+             std::span<const byte_count> live, const gap_program& what)
       : g_(p.network), on_(p.on), uses_(uses), gaps_(gaps), costs_(costs), live_(live), what_(what) {
     make_slots();
     of_gap_.assign(gaps.size(), none);
     staged_.resize(g_.tensors.size());
-    find_candidates();
-    for (const std::uint32_t x : candidates_) add_absence(x);
-    for (std::size_t i = 0; i < away_.size(); ++i) add_again(i);
-    add_memory();
-    add_lanes();
   }
 
-  const mixed_program& program() const { return m_; }
-
-  std::vector<decision> decisions_of(const std::vector<double>& x) const {
-    std::vector<decision> all(gaps_.size());
-    for (const absence_of& a : away_) {
-      const gap& e = gaps_[a.gap];
-      const auto is = [&](column c) { return x[c] > 0.5; };
-      const auto begins = [&](std::size_t i) { return std::max(e.last + 1, begin_[a.first + i]); };
-      const auto first = [&](const std::vector<column>& set) {
-        return static_cast<std::size_t>(std::ranges::find_if(set, is) - set.begin());
-      };
-      decision& d = all[a.gap];
-      for (std::size_t i = 0; i < a.again.size(); ++i) {
-        if (a.again[i] && is(*a.again[i]))
-          d = {choice::again, e.last, i < a.taken.size() ? begins(i) : e.next};
-      }
-      if (d.what == choice::again) continue;
-      const std::size_t leaves = first(a.given), returns = first(a.taken);
-      if (a.given.empty() ? !is(*staged_[tensor_of(e)]) : leaves == a.given.size()) continue;
-      d = {choice::swap, a.given.empty() ? e.last : begins(leaves) - 1,
-           returns < a.taken.size() ? begins(returns) : e.next};
-    }
-    return all;
-  }
-
-  terms start_from(std::span<const decision> decisions) const {
-    terms start;
-    std::vector<bool> staged(g_.tensors.size(), false);
-    for (const absence_of& a : away_) {
-      const gap& e = gaps_[a.gap];
-      const decision& d = decisions[a.gap];
-      if (d.what == choice::swap) staged[tensor_of(e)] = true;
-      const position leaves = d.what == choice::swap ? d.leave : e.last;
-      for (std::size_t i = 0; i < a.given.size(); ++i) {
-        const position begins = std::max(e.last + 1, begin_[a.first + i]);
-        const bool gone = d.what != choice::keep && begins > leaves;
-        if (e.last >= 0) start.emplace_back(a.given[i], gone ? 1 : 0);
-        if (!a.taken.empty()) start.emplace_back(a.taken[i], gone && begins >= d.back ? 1 : 0);
-      }
-    }
-    for (tensor_id t = 0; t < staged_.size(); ++t) {
-      if (staged_[t]) start.emplace_back(*staged_[t], staged[t] ? 1 : 0);
-    }
-    return start;
-  }
-
- private:
   static constexpr std::size_t none = ~std::size_t{0};
 
   tensor_id tensor_of(const gap& e) const { return uses_.parts[e.part].what; }
@@ -121,6 +73,31 @@ class modelling {
     for (auto* lane : {&in_, &out_, &in_stall_, &out_stall_, &computed_again_}) lane->resize(slots() + 1);
     transient_.resize(slots());
   }
+
+  const graph& g_;
+  const machine& on_;
+  const use_table& uses_;
+  const std::vector<gap>& gaps_;
+  const forecaster& costs_;
+  std::span<const byte_count> live_;
+  const gap_program& what_;
+  mixed_program m_;
+  std::vector<std::size_t> slot_;  // per position
+  std::vector<position> begin_;    // per slot
+  std::vector<nanoseconds> time_;
+  std::vector<column> stall_;  // before each slot, and behind the last
+  std::vector<terms> in_, out_, in_stall_, out_stall_, computed_again_, transient_;  // per slot
+  std::vector<std::uint32_t> candidates_;
+  std::vector<absence_of> away_;
+  std::vector<std::size_t> of_gap_;            // into away_
+  std::vector<std::optional<column>> staged_;  // per tensor
+  std::map<std::pair<position, std::size_t>, column> runs_;
+};
+
+// What leaves and comes back.
+class leaving_model : public slot_model {
+ protected:
+  using slot_model::slot_model;
 
   // What is large enough, and away while there is too little room; with all gaps of a tensor that then starts
   // or ends at home.
@@ -242,6 +219,12 @@ class modelling {
     there.emplace_back(*a.swapped, -1);
     m_.at_least(std::move(there), 0);
   }
+};
+
+// What is computed again, and what that needs.
+class repeating_model : public leaving_model {
+ protected:
+  using leaving_model::leaving_model;
 
   // Taken back: swapped, or computed again by then.
   void add_again(std::size_t i) {
@@ -326,7 +309,65 @@ class modelling {
     if (s < a.first + a.taken.size() && s >= a.first && a.again.front())
       transient_[s].emplace_back(*a.again[s - a.first], bytes);
   }
+};
 
+class modelling : public repeating_model {
+ public:
+  modelling(const problem& p, const use_table& uses, const std::vector<gap>& gaps, const forecaster& costs,
+            std::span<const byte_count> live, const gap_program& what)
+      : repeating_model(p, uses, gaps, costs, live, what) {
+    find_candidates();
+    for (const std::uint32_t x : candidates_) add_absence(x);
+    for (std::size_t i = 0; i < away_.size(); ++i) add_again(i);
+    add_memory();
+    add_lanes();
+  }
+
+  std::vector<decision> decisions_of(const std::vector<double>& x) const {
+    std::vector<decision> all(gaps_.size());
+    for (const absence_of& a : away_) {
+      const gap& e = gaps_[a.gap];
+      const auto is = [&](column c) { return x[c] > 0.5; };
+      const auto begins = [&](std::size_t i) { return std::max(e.last + 1, begin_[a.first + i]); };
+      const auto first = [&](const std::vector<column>& set) {
+        return static_cast<std::size_t>(std::ranges::find_if(set, is) - set.begin());
+      };
+      decision& d = all[a.gap];
+      for (std::size_t i = 0; i < a.again.size(); ++i) {
+        if (a.again[i] && is(*a.again[i]))
+          d = {choice::again, e.last, i < a.taken.size() ? begins(i) : e.next};
+      }
+      if (d.what == choice::again) continue;
+      const std::size_t leaves = first(a.given), returns = first(a.taken);
+      if (a.given.empty() ? !is(*staged_[tensor_of(e)]) : leaves == a.given.size()) continue;
+      d = {choice::swap, a.given.empty() ? e.last : begins(leaves) - 1,
+           returns < a.taken.size() ? begins(returns) : e.next};
+    }
+    return all;
+  }
+
+  terms start_from(std::span<const decision> decisions) const {
+    terms start;
+    std::vector<bool> staged(g_.tensors.size(), false);
+    for (const absence_of& a : away_) {
+      const gap& e = gaps_[a.gap];
+      const decision& d = decisions[a.gap];
+      if (d.what == choice::swap) staged[tensor_of(e)] = true;
+      const position leaves = d.what == choice::swap ? d.leave : e.last;
+      for (std::size_t i = 0; i < a.given.size(); ++i) {
+        const position begins = std::max(e.last + 1, begin_[a.first + i]);
+        const bool gone = d.what != choice::keep && begins > leaves;
+        if (e.last >= 0) start.emplace_back(a.given[i], gone ? 1 : 0);
+        if (!a.taken.empty()) start.emplace_back(a.taken[i], gone && begins >= d.back ? 1 : 0);
+      }
+    }
+    for (tensor_id t = 0; t < staged_.size(); ++t) {
+      if (staged_[t]) start.emplace_back(*staged_[t], staged[t] ? 1 : 0);
+    }
+    return start;
+  }
+
+ private:
   void add_memory() {
     std::vector<terms> given_up(uses_.order.size());
     for (const absence_of& a : away_) {
@@ -365,25 +406,6 @@ class modelling {
       within(computed_again_[s], 0);
     }
   }
-
-  const graph& g_;
-  const machine& on_;
-  const use_table& uses_;
-  const std::vector<gap>& gaps_;
-  const forecaster& costs_;
-  std::span<const byte_count> live_;
-  const gap_program& what_;
-  mixed_program m_;
-  std::vector<std::size_t> slot_;  // per position
-  std::vector<position> begin_;    // per slot
-  std::vector<nanoseconds> time_;
-  std::vector<column> stall_;  // before each slot, and behind the last
-  std::vector<terms> in_, out_, in_stall_, out_stall_, computed_again_, transient_;  // per slot
-  std::vector<std::uint32_t> candidates_;
-  std::vector<absence_of> away_;
-  std::vector<std::size_t> of_gap_;            // into away_
-  std::vector<std::optional<column>> staged_;  // per tensor
-  std::map<std::pair<position, std::size_t>, column> runs_;
 };
 
 }  // namespace
