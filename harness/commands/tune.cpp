@@ -186,7 +186,7 @@ class tuning {
     const auto time = steady_ns(start_record_);
     const std::string name = start_record_.strategy;
     if (!time) return fmt::format("{}: {}", name, outcome_text(start_record_));
-    const double gain = 100 * (1 - *best_->time_ns / *time);
+    const double gain = 100 * (1 - *best_->cost / *time);
     return fmt::format("{}, {}: the search gained {}", name, time_text(*time),
                        gain < 0.05 ? "nothing" : fmt::format("{:.1f} %", gain));
   }
