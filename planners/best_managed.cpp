@@ -65,6 +65,12 @@ std::optional<timed_plan> timed(const problem& p, memory_plan plan) {
   return timed_plan{std::move(plan), time};
 }
 
+bool moves_data(const memory_plan& plan) {
+  return std::ranges::any_of(plan.actions, [](const action& a) {
+    return std::holds_alternative<prefetch>(a) || std::holds_alternative<evict>(a);
+  });
+}
+
 }  // namespace
 
 memory_plan plan_best_managed(const problem& p) {
@@ -82,7 +88,8 @@ memory_plan plan_best_managed(const problem& p) {
   // Two arenas and whole blocks take more room than one: decisions for less leave it.
   std::string why;
   for (const bool moves : {true, false}) {
-    for (const byte_count permille : {1000U, 980U, 950U, 910U, 860U, 800U, 720U}) {
+    if (!moves && best && !moves_data(best->plan)) break;
+    for (const byte_count permille : {1000U, 950U, 880U, 760U}) {
       problem smaller = p;
       smaller.budget = p.budget / 1000 * permille;
       try {

@@ -97,7 +97,13 @@ TEST_P(strategies, give_the_same_bits) {
   std::cout << "  loss " << *expected.loss << '\n';
   int ran_tight = 0;
   for (const strategy& s : all_strategies()) {
-    const memory_plan free = plan_by(roomy, s);
+    memory_plan free;
+    try {
+      free = plan_by(roomy, s);
+    } catch (const unsupported& reason) {  // a strategy that needs a library which is not there
+      std::cout << "  " << s.name << ": " << reason.what() << '\n';
+      continue;
+    }
     const execution at_ease = execute(roomy, free);
     EXPECT_EQ(at_ease.digest, (s.same_bits ? expected : execute_resident(roomy, free)).digest) << s.name;
     for (const byte_count percent : {110U, 150U}) {
