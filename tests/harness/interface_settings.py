@@ -139,7 +139,7 @@ class Plans(SettingsTest):
         self.assertIn(f"peak       {budget} of device memory in use", shown)
 
     def test_planning_has_a_deadline(self):
-        done = self.umbench("plan", "--network", "resnet152", "--batch", "512", "--strategy", "deepum", "--ratio", "2",
+        done = self.umbench("plan", "--network", "resnet152", "--batch", "512", "--strategy", "best", "--ratio", "2",
                             "--backend", "sim:h200", "--deadline", "1")
         self.assertEqual((done.returncode, done.stderr), (2, "umbench: planning: takes more than 1 s of processor time, and is given up\n"))
 
