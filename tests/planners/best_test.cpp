@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
@@ -82,24 +81,6 @@ TEST_P(best_plans, lie_in_managed_memory_within_the_budget) {
       EXPECT_GT(std::string(refused.what()).size(), 20U);
     }
   }
-}
-
-// The time of a plan made for one price of copies, with copies at their full price.
-TEST_P(best_plans, mind_what_copies_cost) {
-  const strategy& best = *find(planners(), "best");
-  const auto paid = [&](std::int64_t copies) -> std::optional<nanoseconds> {
-    try {
-      const problem p = at(1.5, best, {{"copies", copies}});
-      const trace t = simulate(p, lower(p, best.plan(p), best.placed_by), 1).front();
-      return t.duration + time_at(t.moved.copy_to_device_bytes.value_or(0), on.link_to_device_bytes_per_s) +
-             time_at(t.moved.copy_to_host_bytes.value_or(0), on.link_to_host_bytes_per_s);
-    } catch (const infeasible&) {
-      return std::nullopt;
-    }
-  };
-  const auto unpriced = paid(0), priced = paid(100);
-  if (!unpriced || !priced) GTEST_SKIP() << "no plan at that ratio";
-  EXPECT_LE(*priced, *unpriced + *unpriced / 50);
 }
 
 TEST_P(best_plans, are_those_of_device_where_it_fits) {
