@@ -178,8 +178,11 @@ TEST(initial_values, of_normalisations_are_told_apart_by_their_reader) {
   expect_small(range(max_pool{}, 1));
 }
 
-TEST(initial_values, refuse_types_without_any) {
-  EXPECT_THROW(initial_values(classifier(), 7), std::invalid_argument);
+TEST(initial_values, of_masks_and_counters_are_zeros) {
+  const graph g = classifier();
+  const std::vector<std::byte> bytes = initial_values(g, 7);
+  EXPECT_EQ(bytes, std::vector<std::byte>(bytes_of(g.tensors[7])));
+  EXPECT_FALSE(bytes.empty());
 }
 
 std::uint64_t digest_of(const std::vector<std::byte>& bytes) {
