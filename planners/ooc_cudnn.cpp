@@ -5,6 +5,8 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <stdexcept>
+#include <string>
 
 #include "core/layout.hpp"
 #include "core/lower.hpp"
@@ -348,8 +350,12 @@ memory_plan within(const problem& p, const std::function<memory_plan(byte_count 
       if (tries == 0) throw;
       break;
     }
-    need = std::ranges::max(live_bytes(p, plan));
-    if (need <= p.budget) need = lower(unlimited, plan).device_arena_bytes;
+    try {
+      need = std::ranges::max(live_bytes(p, plan));
+      if (need <= p.budget) need = lower(unlimited, plan).device_arena_bytes;
+    } catch (const std::invalid_argument& reason) {  // more parts of a tensor than plans hold
+      throw infeasible(std::string("ooc_cudnn: ") + reason.what());
+    }
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);
   }
