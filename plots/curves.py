@@ -16,6 +16,7 @@ Panel = namedtuple("Panel", "title lines unit like growing")
 
 NO_FIT = "does not fit (infeasible)"
 X_LABEL = "ratio: needed / allowed memory"
+APART = 10  # pixels between two markers of a line
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
@@ -24,12 +25,15 @@ def figure_of(found, families, width=WIDTH, extra=()):
     look, marks = looks(families), set()
     columns, legend = legend_room(len(families) + 2 + len(extra), width)
     figure, axes = panels(len(found), width, height=3.25 if any(panel.growing for panel in found) else 3.0, extra=legend)
+    wide = _wide(found)
     for axis, panel in zip(axes, found):
-        marks |= _draw(axis, panel, look)
+        marks |= _draw(axis, panel, look, panel.like in wide)
     for key in {(panel.like, panel.unit) for panel in found}:
         _same_height([axis for axis, panel in zip(axes, found) if (panel.like, panel.unit) == key])
     drawn = list(dict.fromkeys(label for panel in found for label in panel.lines))
     _legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
+    for axis in axes:
+        _thin(axis)
     return figure
 
 
@@ -39,18 +43,39 @@ def legend_room(number, width=WIDTH):
     return columns, 0.21 * -(-number // columns) + 0.15
 
 
+def _wide(found):
+    """The `like` of panels whose ratios want a logarithmic scale: all that are alike, or none."""
+    ratios = {}
+    for panel in found:
+        ratios.setdefault(panel.like, []).extend(point.ratio for line in panel.lines.values() for point in line)
+    return {like for like, mine in ratios.items() if mine and max(mine) > 6 * min(mine)}
+
+
+def _thin(axis):
+    """Markers of a line that would lie on each other are left out, from right to left; the line goes through their points."""
+    for line in axis.lines:
+        if line.get_marker() in (None, "None", "", " ") or len(line.get_xdata()) < 2:
+            continue
+        across = axis.transData.transform([(x, y) for x, y in zip(line.get_xdata(), line.get_ydata())])
+        kept = []
+        for number in reversed(range(len(across))):
+            if not kept or max(abs(across[number] - across[kept[-1]])) >= APART:
+                kept.append(number)
+        line.set_markevery(sorted(kept))
+
+
 def _same_height(axes):
     low, high = min(axis.get_ylim()[0] for axis in axes), max(axis.get_ylim()[1] for axis in axes)
     for axis in axes:
         axis.set_ylim(low, high)
 
 
-def _draw(axis, panel, look):
-    """What it marked failures by."""
+def _draw(axis, panel, look, wide):
+    """What it marked failures by. `wide`: the ratios are drawn on a logarithmic scale."""
     marks, taken = set(), []
     points = [point for line in panel.lines.values() for point in line]
     good = [point for point in points if point.slowdown]
-    _scales(axis, good, panel)
+    _scales(axis, good, panel, wide)
     floor = axis.get_ylim()[0] * 1.06
     for label, line in panel.lines.items():
         style, well = look[label], [point for point in line if point.slowdown]
@@ -102,7 +127,7 @@ def _failures(axis, line, well, colour, floor, taken):
     return marks
 
 
-def _scales(axis, good, panel):
+def _scales(axis, good, panel, wide):
     values = [each for point in good for each in (point.slowdown, point.low, point.high)]
     low, high = (min(values), max(values)) if values else (1, 2)
     axis.set_yscale("log")
@@ -110,10 +135,10 @@ def _scales(axis, good, panel):
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 300 else (1,)))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}×" if panel.unit == "x" else f"{y:g}"))
     axis.yaxis.set_minor_formatter(NullFormatter())
-    ratios = [point.ratio for line in panel.lines.values() for point in line]
-    if ratios and max(ratios) > 6 * min(ratios):
+    if wide:
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ratios = [point.ratio for line in panel.lines.values() for point in line]
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(ratios) > 10 * min(ratios) else (1, 1.5, 2, 3, 4, 6)))
         axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axis.xaxis.set_minor_formatter(NullFormatter())
     else:

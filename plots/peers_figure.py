@@ -27,7 +27,8 @@ def figure_of(rows, width=WIDTH):
         at = [place + 0.19 - 0.38 * number for place in reversed(range(len(rows)))]
         axis.barh(at, values, 0.36, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.4, label=label)
         for place, value in zip(at, values):
-            axis.text(value + 0.012, place, f"{value:.2f}", va="center", fontsize=8)
+            axis.text(value + 0.012, place, f"{value:.2f}", va="center", fontsize=8,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     names = [f"{network_text(row['network'])}, {row['batch']}, {row['precision']}" for row in rows]
     axis.set_yticks(range(len(rows)), reversed(names))
     axis.axvline(1, color="#555555", linewidth=1, linestyle=(0, (4, 3)))

@@ -219,23 +219,23 @@ def provenance(group):
         return "measured"
     if group.calibrated:
         return "simulated, calibrated rates"
-    return f"simulated, {_estimated(group.device) or 'estimated rates'}"
+    return f"simulated, {_measured(group.device) or 'estimated rates'}"
 
 
 @functools.lru_cache(maxsize=None)
-def _estimated(machine):
-    """'3 of 52 figures estimated', as the machine file of that name says; None where there is none among the kept ones."""
+def _measured(machine):
+    """'49 of 52 figures measured', as the machine file of that name says; None where there is none among the kept ones."""
     path = Path(__file__).resolve().parent / "machines" / f"{machine}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         numbers = [name for name in [*found, *found["uvm"]] if name.endswith(FIGURES)]
-        return f"{len(found['estimated'])} of {len(numbers)} figures estimated"
+        return f"{len(numbers) - len(found['estimated']) or 'none'} of {len(numbers)} figures measured"
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def machine_text(group):
-    """'h200, simulated, 3 of 52 figures estimated' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
+    """'h200, simulated, 49 of 52 figures measured' or 'NVIDIA H200, measured, capped, workspaces up to 2 GiB'."""
     parts = [group.device, provenance(group)]
     if group.mode != "simulated":
         parts.append(group.mode)

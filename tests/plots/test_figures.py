@@ -23,11 +23,11 @@ def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "figures/slowdown.png").read_bytes().startswith(PNG)
     text = svg_text(tmp_path / "figures", "slowdown")
-    assert text.count(f"simulated, {synthetic.H200_ESTIMATED}") == 2
-    assert text.count("simulated, 44 of 44 figures estimated") == 2
+    assert text.count(f"simulated, {synthetic.H200_MEASURED}") == 2
+    assert text.count("simulated, none of 44 figures measured") == 2
     for shown in [*synthetic.STRATEGIES, "AlexNet", "VGG-16", "p100-pcie3-16g", "ratio 1", "does not fit", "slowdown"]:
         assert shown in text
-    assert "measured" not in text
+    assert ", measured" not in text
 
 
 def test_slowdown_without_a_baseline_shows_milliseconds(script, tmp_path):
@@ -46,7 +46,7 @@ def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
     done = script("slowdown.py", simulated, measured, "--out", tmp_path, "--name", "both")
     assert done.returncode == 0, done.stderr
     text = svg_text(tmp_path, "both")
-    assert f"h200, simulated, {synthetic.H200_ESTIMATED}" in text and "NVIDIA H200, measured, capped" in text
+    assert f"h200, simulated, {synthetic.H200_MEASURED}" in text and "NVIDIA H200, measured, capped" in text
 
 
 def test_a_network_keeps_its_row_whatever_ran_it():
@@ -128,7 +128,7 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
         assert file.read(8) == PNG
     text = open(svg, encoding="utf-8").read()
     for shown in ("compute", "to device", "to host", "budget 5.33 GiB", "footprint 8 GiB", "resident on the device",
-                  f"simulated, {synthetic.H200_ESTIMATED}", "iteration 5 of 5", "managed, ratio 1.5"):
+                  f"simulated, {synthetic.H200_MEASURED}", "iteration 5 of 5", "managed, ratio 1.5"):
         assert shown in text
 
 
@@ -177,7 +177,7 @@ def test_table_gives_slowdowns_and_what_failed(script, study):
     done = script("table.py", study)
     assert done.returncode == 0, done.stderr
     first = done.stdout.split("\n\n")[0].splitlines()
-    assert "AlexNet" in first[0] and f"simulated, {synthetic.H200_ESTIMATED}" in first[0]
+    assert "AlexNet" in first[0] and f"simulated, {synthetic.H200_MEASURED}" in first[0]
     rows = {line.split()[0]: line for line in first[1:]}
     assert rows["device"].split()[1:5] == ["1.00x", "1.00x", "1.00x", "no"]
     managed = (100_000_000 * 7.01 + 1.5) / (100_000_000 * 1.01 + 1.5)
@@ -259,6 +259,20 @@ def test_every_cell_without_a_time_is_marked(failing):
     cells = [synthetic.record(strategy="managed", ratio=ratio, outcome="crashed" if ratio in failing else "ok") for ratio in ratios]
     crosses = [line for line in drawn(cells).axes[0].lines if line.get_marker() == "X"]
     assert sorted(line.get_xdata()[0] for line in crosses) == list(failing)
+
+
+def test_panels_of_one_work_share_the_scale_of_ratios():
+    """One panel alone would be linear."""
+    cells = [synthetic.record(strategy="device", ratio=ratio, backend=backend) for backend, ratios in
+             (("sim:h200", (0.4, 4.0)), ("sim:p100-pcie3-16g", (1.0, 2.0))) for ratio in ratios]
+    assert [axis.get_xscale() for axis in drawn(cells).axes] == ["log", "log"]
+    assert [axis.get_xscale() for axis in drawn(cells[2:]).axes] == ["linear"]
+
+
+def test_markers_of_a_line_do_not_lie_on_each_other():
+    cells = [synthetic.record(strategy="device", ratio=ratio) for ratio in (0.5, 0.99, 0.995, 1.0)]
+    (line,) = [line for line in drawn(cells).axes[0].lines if len(line.get_xdata()) == 4]
+    assert line.get_markevery() == [0, 1, 3]
 
 
 def test_growth_marks_what_failed_and_names_sizes():

@@ -67,7 +67,7 @@ def test_titles_say_what_is_computed():
 
 def test_titles_say_how_the_figures_came_about():
     text = load.machine_text(load.group_of(synthetic.record()))
-    assert text == f"h200, simulated, {synthetic.H200_ESTIMATED}"
+    assert text == f"h200, simulated, {synthetic.H200_MEASURED}"
     calibrated = load.machine_text(load.group_of(synthetic.record(calibrated=True)))
     assert calibrated == "h200, simulated, calibrated rates"
     measured = synthetic.record(backend="cuda:0", device="NVIDIA H200")

@@ -81,7 +81,7 @@ def test_measured_and_simulated_are_told_apart(report):
         kinds = {row["machine"].split(", ")[1] for row in rows}
         assert kinds == {"measured", "simulated"}, name
     text = (folder / "slowdown.svg").read_text(encoding="utf-8")
-    assert "measured" in text and f"simulated, {synthetic.H200_ESTIMATED}" in text
+    assert ", measured" in text and f"simulated, {synthetic.H200_MEASURED}" in text
 
 
 def test_the_csv_holds_what_is_drawn(report):

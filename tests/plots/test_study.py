@@ -27,7 +27,7 @@ def test_growth_has_a_panel_an_axis_and_says_what_is_simulated(script, tmp_path,
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "growth.svg").read_text(encoding="utf-8")
     assert all(f">{shown}<" in text for shown in ("batch", "64", "256", "height and width of an image", "224", "896"))
-    assert text.count(synthetic.H200_ESTIMATED) == 2 and "measured" not in text
+    assert text.count(synthetic.H200_MEASURED) == 2 and ", measured" not in text
     assert "twin" in text
 
 
@@ -77,7 +77,7 @@ def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
     assert rows["2"][:5] == ["100 ms", "4.00 GiB", "200 ms", "300 ms", "twin"]
     assert rows["2"][5:] == ["3.00x", "1.50x", "3.00x"]
     assert rows["1.25"][2] == "100 ms" and rows["1.25"][-1] == "no fit"
-    assert f"simulated, {synthetic.H200_ESTIMATED}" in done.stdout
+    assert f"simulated, {synthetic.H200_MEASURED}" in done.stdout
 
 
 def test_what_leaves_in_the_forward_pass_and_comes_back_in_the_backward_pass(script, tmp_path):

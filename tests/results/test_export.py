@@ -40,7 +40,7 @@ def test_google_benchmark(export):
     first = by_name[export.records[0]["key"]]
     assert [entry["real_time"] for entry in first if entry["run_type"] == "iteration"] == export.records[0]["samples_ns"][1:]
     assert [entry["aggregate_name"] for entry in first if entry["run_type"] == "aggregate"] == ["mean", "median", "stddev"]
-    assert {entry["label"] for entry in first} == {f"simulated, {synthetic.H200_ESTIMATED}"}
+    assert {entry["label"] for entry in first} == {f"simulated, {synthetic.H200_MEASURED}"}
     assert {entry["cpu_time"] for entry in first} == {0}
     assert {entry["cpu_time"] for entry in by_name[export.records[2]["key"]] if entry["run_type"] == "iteration"} == {5000}
     failed = by_name[export.records[3]["key"]]
@@ -70,7 +70,7 @@ def test_google_benchmarks_own_script_reads_it(export, tmp_path):
 def test_github_action(export):
     entries = json.loads(export("github-action"))
     assert [set(entry) for entry in entries] == [{"name", "unit", "value", "range", "extra"}] * 2
-    assert entries[0]["extra"].endswith(f", simulated, {synthetic.H200_ESTIMATED}") and entries[1]["extra"].endswith(", measured")
+    assert entries[0]["extra"].endswith(f", simulated, {synthetic.H200_MEASURED}") and entries[1]["extra"].endswith(", measured")
     assert entries[0]["name"].endswith("(simulated)") and not entries[1]["name"].endswith("(simulated)")
     assert entries[0]["value"] == synthetic.slow("managed", 1.5) + 1.5 and entries[0]["unit"] == "ns"
 
