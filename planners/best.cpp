@@ -127,10 +127,10 @@ memory_plan plan_best(const problem& p, bool moves) {
   // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
   nanoseconds computing = 0;
   for (const op_cost& c : p.costs) computing += c.time;
-  // Not of large networks: packing plans of so many parts takes minutes.
+  // Where nothing else does, for large networks, too: packing plans of so many parts takes long.
   constexpr std::size_t large = 100;
-  const bool streams = !same_bits && can_stream(p) && p.network.ops.size() <= large;
-  if (streams && (!best || best->time > computing * 11 / 10)) {
+  const bool may_gain = !best || (best->time > computing * 11 / 10 && p.network.ops.size() <= large);
+  if (!same_bits && can_stream(p) && may_gain) {
     auto divided = plan_by(plan_ooc_kept_or_not, p);
     if (divided && (!best || divided->time < best->time)) best = std::move(divided);
   }
