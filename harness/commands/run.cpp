@@ -101,7 +101,7 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
 
 // Others may have added records to the file since it was looked at.
 void keep(record& r, const cell& work, const environment& here, record_file& file) {
-  file.go_on();
+  const record_file::turn mine(file);
   check_settings(std::span(&work, 1), file);
   digest_book digests;
   for (record before : file.earlier()) digests.check(before);
@@ -127,7 +127,6 @@ int run_command(const run_options& options) {
   if (!options.out.empty()) {
     file.emplace(options.out, open_mode::add);
     check_settings(std::span(&work, 1), *file);
-    file->pause();
   }
 
   child_pool pool(signals);

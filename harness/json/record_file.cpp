@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,6 +87,20 @@ bool is_same(int descriptor, int other) {
          a.st_ino == b.st_ino;
 }
 
+// Locks of open files, not of processes: two objects of one process exclude each other as well. They lie
+// beyond whatever a file holds.
+enum class lock_of : off_t { work = off_t{1} << 61, turn };
+
+bool locked(int descriptor, lock_of what, short how) {
+  struct flock range {};
+  range.l_type = how;
+  range.l_whence = SEEK_SET;
+  range.l_start = static_cast<off_t>(what);
+  range.l_len = 1;
+  const int done = uninterrupted([&] { return fcntl(descriptor, F_OFD_SETLK, &range); });
+  return done == 0 || (errno != EAGAIN && errno != EACCES);  // or a file system without locks
+}
+
 int open_for(const std::filesystem::path& path, bool reads) {
   struct stat status {};
   const bool is_there = stat(path.c_str(), &status) == 0;
@@ -138,47 +151,67 @@ void record_file::begin(open_mode how) {
                                   one_line(path_.string()), shown == STDOUT_FILENO ? "output" : "error"));
   }
   if (!size_of(descriptor_)) return;  // a device or a pipe holds nothing, and no two writers can spoil it
-  lock(how);
+  if (how != open_mode::add) lock_for_work();
   const bool holds_something = size_of(descriptor_).value_or(0) > 0;
   if (how == open_mode::create && holds_something) {
     throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
                                   one_line(path_.string())));
   }
-  if (holds_something) load(read_descriptor(descriptor_, path_), how);
+  const turn reads_it(*this);
   if (!holds_something) keep_name(path_);
 }
 
-void record_file::pause() {
-  flock(descriptor_, LOCK_UN);
+bool record_file::begin_turn() {
+  if (!size_of(descriptor_)) return false;
+  if (turns_ == 0) wait_for_turn();
+  ++turns_;
+  try {
+    return turns_ == 1 && read_news();
+  } catch (...) {
+    end_turn();
+    throw;
+  }
 }
 
-void record_file::go_on() {
-  if (!size_of(descriptor_)) return;
-  lock(open_mode::add);
-  earlier_.clear();
-  environments_.clear();
-  made_in_.clear();
-  load(read_descriptor(descriptor_, path_), open_mode::add);
+void record_file::end_turn() {
+  if (turns_ > 0 && --turns_ == 0) locked(descriptor_, lock_of::turn, F_UNLCK);
 }
 
-void record_file::lock(open_mode how) {
+void record_file::lock_for_work() {
   // A child that a killed umbench had just begun to start holds the lock for a moment longer.
-  for (int attempt = 0;; ++attempt) {
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return;  // a file system without locks
-    if (attempt == 100 && how == open_mode::add) {
-      say("{}: waiting for another umbench that writes to it\n", path_.string());
-    } else if (attempt >= 100 && how != open_mode::add) {
+  for (int attempt = 0; !locked(descriptor_, lock_of::work, F_WRLCK); ++attempt) {
+    if (attempt == 100 || stop_is_asked_for()) {
       throw input_error(
-          fmt::format("{}: another umbench is writing to it; wait for it or choose another --out",
+          fmt::format("{}: another umbench is at work on it; wait for it or choose another --out",
                       one_line(path_.string())));
     }
-    if (stop_is_asked_for())
-      throw append_error(
-          fmt::format("{}: stopped while another umbench wrote to it", one_line(path_.string())));
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
   }
+}
+
+void record_file::wait_for_turn() {
+  for (int attempt = 0; !locked(descriptor_, lock_of::turn, F_WRLCK); ++attempt) {
+    if (attempt == 100) say("{}: waiting for another umbench that writes to it\n", path_.string());
+    if (stop_is_asked_for()) {
+      throw append_error(
+          fmt::format("{}: stopped while another umbench wrote to it", one_line(path_.string())));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  }
+}
+
+// Reads what is new, or all of it again where that cannot be told.
+bool record_file::read_news() {
+  const auto size = static_cast<std::size_t>(size_of(descriptor_).value_or(0));
+  if (size == known_bytes_) return false;
+  if (size < known_bytes_ || unended_) {
+    earlier_.clear();
+    environments_.clear();
+    made_in_.clear();
+    known_bytes_ = lines_ = 0;
+  }
+  if (size > 0) load(read_descriptor(descriptor_, path_, known_bytes_), open_mode::add);
+  return true;
 }
 
 void record_file::load(const std::string& text, open_mode how) {
@@ -186,19 +219,19 @@ void record_file::load(const std::string& text, open_mode how) {
   unended_ = whole < text.size() && is_json(std::string_view(text).substr(whole));
   if (unended_) whole = text.size();
   torn_bytes_ = text.size() - whole;
-  if (whole == 0 && !could_be_ours(text)) {
+  if (known_bytes_ == 0 && whole == 0 && !could_be_ours(text)) {
     throw input_error(fmt::format("{}: is no record file of umbench{}", one_line(path_.string()),
                                   how == open_mode::read ? "" : "; choose another --out"));
   }
-  std::size_t number = 0;
   for (std::size_t begin = 0; begin < whole;) {
     const std::size_t end = std::min(text.find('\n', begin), whole);
-    load_line(std::string_view(text).substr(begin, end - begin), ++number);
+    load_line(std::string_view(text).substr(begin, end - begin), ++lines_);
     begin = end + 1;
   }
+  known_bytes_ += whole;
   if (torn_bytes_ == 0) return;
   if (how != open_mode::read &&
-      uninterrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(whole)); }) != 0) {
+      uninterrupted([&] { return ftruncate(descriptor_, static_cast<off_t>(known_bytes_)); }) != 0) {
     throw input_error(fmt::format("{}: cannot cut off its torn last line: {}", one_line(path_.string()),
                                   std::strerror(errno)));
   }
@@ -226,6 +259,7 @@ void record_file::append(const record& r) {
 }
 
 void record_file::append_line(std::string line) {
+  const turn mine(*this);
   if (unended_) line.insert(0, 1, '\n');
   line += '\n';
   const auto before = size_of(descriptor_);
@@ -249,6 +283,8 @@ void record_file::append_line(std::string line) {
     give_up(std::strerror(errno));
   }
   unended_ = false;
+  known_bytes_ += line.size();
+  ++lines_;
   if (before && !still_there()) {
     throw append_error(
         fmt::format("{}: was removed or replaced while records were added to it; they are lost",

@@ -28,9 +28,9 @@ std::string clock_text(std::chrono::seconds time) {
 class sweep_run {
  public:
   sweep_run(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
-            signal_watch& signals, std::FILE* progress)
-      : cells_(cells), settings_(settings), file_(file), pool_(signals), progress_(progress) {
-    for (record r : file.earlier()) digests_.check(r);
+            const environment& here, signal_watch& signals, std::FILE* progress)
+      : cells_(cells), settings_(settings), file_(file), here_(here), pool_(signals), progress_(progress) {
+    note_digests();
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (const record* r = finished_record(file.earlier(), cells[i])) {
         done_.emplace(i, *r);
@@ -75,6 +75,10 @@ class sweep_run {
   }
 
  private:
+  void note_digests() {
+    for (record r : file_.earlier()) digests_.check(r);
+  }
+
   // The loosest cell of a line that timed out or hung.
   struct line_end {
     const cell* work;
@@ -117,12 +121,27 @@ class sweep_run {
       auto next = ended_.extract(waiting_[written_]);
       if (next.empty()) return;
       record& r = next.mapped();
-      digests_.check(r);
-      file_.append(r);
+      keep(cells_[next.key()], r);
       ++written_;
       report(r);
       done_.emplace(next.key(), std::move(r));
     }
+  }
+
+  // Others may have added to the file meanwhile, that very cell as well.
+  void keep(const cell& work, record& r) {
+    const record_file::turn mine(file_);
+    if (mine.news()) {
+      check_settings(std::span(&work, 1), file_);
+      note_digests();
+      if (const record* theirs = finished_record(file_.earlier(), work)) {
+        r = *theirs;
+        return;
+      }
+      note_environment(file_, here_);
+    }
+    digests_.check(r);
+    file_.append(r);
   }
 
   void report(const record& r) const {
@@ -138,6 +157,7 @@ class sweep_run {
   const std::vector<cell>& cells_;
   sweep_settings settings_;
   record_file& file_;
+  const environment& here_;
   child_pool pool_;
   std::FILE* progress_;
   digest_book digests_;
@@ -180,12 +200,14 @@ void check_settings(std::span<const cell> cells, const record_file& file) {
 
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress) {
+  std::optional<record_file::turn> mine(std::in_place, file);
   check_settings(cells, file);
-  sweep_run run(cells, settings, file, signals, progress);
+  sweep_run run(cells, settings, file, here, signals, progress);
   if (run.skipped() > 0) {
     say_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(), file.path().string());
   }
   if (!run.nothing_to_do()) note_environment(file, here);
+  mine.reset();
   const bool complete = run.run();
   sweep_result result = run.result();
   if (!complete) result.stopped_by = signals.stop_signal();

@@ -52,19 +52,20 @@ bool write_all(int to, std::string_view text) {
 }
 
 // A regular file's bytes by their places, whatever has been read of it; a pipe's as they come.
-std::string all_of(int from, const struct stat& status, const std::filesystem::path& path) {
+std::string all_of(int from, const struct stat& status, const std::filesystem::path& path, std::size_t begin) {
   const bool has_places = S_ISREG(status.st_mode);
+  const std::size_t size = static_cast<std::size_t>(status.st_size) - (has_places ? begin : 0);
   std::string text;
   std::size_t end = 0;
   while (true) {
     constexpr std::size_t least = 1 << 16;
     if (text.size() - end < least) {
-      text.resize(std::max({2 * text.size(), end + least, static_cast<std::size_t>(status.st_size) + least}));
+      text.resize(std::max({2 * text.size(), end + least, size + least}));
     }
     const ssize_t n = uninterrupted([&] {
       char* const into = text.data() + end;
       const std::size_t most = text.size() - end;
-      return has_places ? pread(from, into, most, static_cast<off_t>(end)) : read(from, into, most);
+      return has_places ? pread(from, into, most, static_cast<off_t>(begin + end)) : read(from, into, most);
     });
     if (n < 0) refuse_file(path, "cannot read", std::strerror(errno));
     if (n == 0) break;
@@ -72,8 +73,8 @@ std::string all_of(int from, const struct stat& status, const std::filesystem::p
   }
   struct stat now {};
   if (has_places && fstat(from, &now) == 0 &&
-      end < static_cast<std::size_t>(std::min(now.st_size, status.st_size))) {
-    refuse_file(path, "cannot read", fmt::format("{} of {} bytes came", end, status.st_size));
+      begin + end < static_cast<std::size_t>(std::min(now.st_size, status.st_size))) {
+    refuse_file(path, "cannot read", fmt::format("{} of {} bytes came", begin + end, status.st_size));
   }
   text.resize(end);
   return text;
@@ -127,7 +128,7 @@ bool holds_records(const std::string& path) {
 
 }  // namespace
 
-std::string read_descriptor(int from, const std::filesystem::path& path) {
+std::string read_descriptor(int from, const std::filesystem::path& path, std::size_t from_byte) {
   struct stat status {};
   if (fstat(from, &status) != 0) refuse_file(path, "cannot read", std::strerror(errno));
   if (S_ISDIR(status.st_mode)) refuse_file(path, "cannot read", "is a folder");
@@ -135,7 +136,7 @@ std::string read_descriptor(int from, const std::filesystem::path& path) {
     refuse_file(path, "cannot read", "is a device; give a file or a pipe");
   }
   try {
-    return all_of(from, status, path);
+    return all_of(from, status, path, from_byte);
   } catch (const std::bad_alloc&) {
     refuse_file(path, "cannot read", "memory does not suffice for it");
   } catch (const std::length_error&) {

@@ -12,8 +12,8 @@ namespace um {
 // All that a regular file or a pipe holds. Refused: folders, devices, an error or an early end while reading,
 // and what does not fit into memory.
 std::string read_file(const std::filesystem::path& path);
-// The same of an open descriptor; `path` is for the messages.
-std::string read_descriptor(int descriptor, const std::filesystem::path& path);
+// The same of an open descriptor, of a file from that byte on; `path` is for the messages.
+std::string read_descriptor(int descriptor, const std::filesystem::path& path, std::size_t from_byte = 0);
 
 // For names given with `option`: refuses one that is an input by whatever path, and a file of records. "" and
 // "-" are no files.

@@ -344,6 +344,34 @@ class Others(FilesTest):
         self.assertEqual((len(environments), len(records)), (1, 12))
         self.assertEqual({record["iterations"] for record in records}, set(range(1, 13)))
 
+    def test_a_sweep_leaves_its_file_to_others_while_its_cells_run(self):
+        """A cell of it that another one has run meanwhile is not doubled, and its environment is noted again after another's."""
+        spec = self.spec()
+        whole = self.folder / "whole.jsonl"
+        self.well("sweep", spec, "--out", whole)
+        sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--jobs", "1"), cwd=self.folder, text=True,
+                                 env=dict(os.environ, UMBENCH_TEST_CELL="hang:swap_all/x2"),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(sweep.stderr.close)
+        self.addCleanup(sweep.kill)
+        path = self.folder / "a.jsonl"
+        self.wait_until(lambda: path.exists() and path.read_text(encoding="utf-8").count("\n") == CELLS // 2)
+        self.well(*RUN, "managed", "--ratio", "3", "--out", "a.jsonl")
+        cell = [*RUN[:-1], "--strategy", "swap_all", "--iterations", "3", "--deadline", "60"]
+        self.well(*cell, "--ratio", "2", "--out", "a.jsonl")
+        cells = pathlib.Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text(encoding="utf-8").split()
+        self.assertEqual(len(cells), 1)
+        os.kill(int(cells[0]), signal.SIGKILL)
+        self.wait_until(lambda: path.read_text(encoding="utf-8").count("\n") >= CELLS + 1)
+        sweep.kill()
+        sweep.wait()
+        environments, records = entries(path)
+        self.assertEqual(len(environments), 1)
+        keys = [record["key"] for record in records]
+        self.assertEqual(len(keys), len(set(keys)))
+        swept = [record for record in records if record["ratio"] != 3]
+        self.assertEqual(sorted(map(json.dumps, swept)), sorted(map(json.dumps, entries(whole)[1][:len(swept)])))
+
     def test_a_file_that_is_removed_meanwhile_is_missed(self):
         spec = self.spec()
         sweep = subprocess.Popen(self.command("sweep", spec, "--out", "a.jsonl", "--jobs", "1"), cwd=self.folder, text=True,
