@@ -122,7 +122,7 @@ def _failures(axis, line, well, colour, floor, taken):
             axis.plot([before[-1].ratio, point.ratio], [before[-1].slowdown, y], color=colour, linewidth=1, linestyle=":",
                       zorder=2)
         axis.plot([point.ratio], [y], color=colour, marker="x" if kind == NO_FIT else "X", markersize=6.5,
-                  markeredgewidth=1.7, linestyle="none", clip_on=False, zorder=4)
+                  markeredgewidth=1.7, linestyle="none", clip_on=False, zorder=2.5)  # behind what has a time
         marks.add(kind)
     return marks
 

@@ -1,5 +1,6 @@
 """Every command line of the pages runs as it is written, in a folder with the files that the page speaks of."""
 
+import importlib.util
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 ROOT = conftest.ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 STARTS = ("umbench ", "plots/", "results/", "benchmarks/", "tools/", "python3 ", "build/", "./", "pip ")
+NEEDS_TORCH = "tools/export_torch.py"
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
 WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
 SMALL = {"schema": 1, "name": "small", "grids": [{"network": "alexnet", "batch": [8, 16], "backend": "sim:h200", "iterations": 2,
@@ -21,6 +23,10 @@ SMALL = {"schema": 1, "name": "small", "grids": [{"network": "alexnet", "batch":
 
 def has_gpu():
     return os.path.exists("/dev/nvidia0")
+
+
+def has_torch():
+    return all(importlib.util.find_spec(name) for name in ("torch", "torchvision"))
 
 
 def commands(text):
@@ -98,7 +104,7 @@ def test_commands_run_as_written(place, page):
     for line in commands(text):
         if line.startswith(WHOLE_BUILDS):
             assert (ROOT / shlex.split(line)[0]).exists(), line
-        elif any(word in line for word in NEEDS_GPU) and not has_gpu():
+        elif any(word in line for word in NEEDS_GPU) and not has_gpu() or line.startswith(NEEDS_TORCH) and not has_torch():
             skipped += 1
         elif not (line.startswith("umbench env --machine") and not (place.folder / "my-gpu.json").exists()) and not (
                 line.startswith(("umbench compare ab/", "umbench compare aa/")) and not has_gpu()):
@@ -109,7 +115,7 @@ def test_commands_run_as_written(place, page):
                     f"{line}\n{done.stderr[-600:]}")
             ran += 1
     if not ran and skipped:
-        pytest.skip(f"{skipped} commands need a GPU")
+        pytest.skip(f"{skipped} commands need a GPU or PyTorch")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if in_tables(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
