@@ -22,8 +22,8 @@ def memory_of(binary, folder, network, batch, level, precision):
 
 
 def documented_rows():
-    """{(network and batch, level): figures} of the table of footprints in docs/cuda.md."""
-    text = (conftest.ROOT / "docs/cuda.md").read_text(encoding="utf-8")
+    """{(network and batch, level): figures} of the table of footprints."""
+    text = (conftest.ROOT / "results/levels.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| ([\w-]+, \d+) \| `(\w+)` \| ([\d |]+) \|$", text, re.MULTILINE)
     return {(network, level): [int(figure) for figure in figures.split("|")] for network, level, figures in found}
 
