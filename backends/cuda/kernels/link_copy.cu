@@ -31,10 +31,11 @@ __global__ void __launch_bounds__(plain_threads)
 }
 
 constexpr std::uint32_t chunk_bytes = 4096;
-constexpr std::uint32_t stages = 32, ahead = 24;  // chunks a block holds, and has under way
+constexpr std::uint32_t stages = 32;                  // chunks a block holds
+[[maybe_unused]] constexpr std::uint32_t ahead = 24;  // of them, has under way; before 9.0 nobody asks
 constexpr std::uint32_t held_bytes = stages * chunk_bytes;
 // What a block that fell behind may make up for at full speed.
-constexpr std::uint64_t credit_ns = 3000;
+[[maybe_unused]] constexpr std::uint64_t credit_ns = 3000;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
