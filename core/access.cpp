@@ -37,29 +37,40 @@ constexpr by_axis everywhere{touch::part, touch::part, touch::part};
 constexpr by_axis batch_or_channel{touch::part, touch::part, touch::refused};
 constexpr by_axis batch_only{touch::part, touch::refused, touch::refused};
 constexpr by_axis all_of_it{touch::whole, touch::part, touch::whole};  // a vector over channels
+constexpr by_axis batch_or_row{touch::part, touch::refused, touch::part};
 constexpr by_axis channel_only{touch::refused, touch::part, touch::refused};
 
 struct cutting_rules {
   const op& o;
 
-  cutting operator()(const convolution& a) const {
+  // Of a grouped convolution, parts of channels would belong to other groups than those that they read.
+  static cutting within_groups(cutting rule, const convolution& a) {
+    if (a.groups == 1) return rule;
+    for (by_axis& each : rule.out) each.channel = each.reduction = touch::refused;
+    return rule;
+  }
+
+  cutting operator()(const convolution& a) const { return within_groups(of_convolution(a), a); }
+  cutting of_convolution(const convolution& a) const {
     return {{{touch::part, touch::whole, touch::windows, touch::channels},
              {touch::whole, touch::filters, touch::whole, touch::channels},
              {touch::whole, touch::part, touch::whole, touch::whole}},
             {{touch::part, touch::part, touch::part, a.relu ? touch::refused : touch::sum}},
             o.out[0]};
   }
-  cutting operator()(const convolution_backward_data&) const {
-    return {{{touch::whole, touch::part, touch::whole, touch::filters},
-             {touch::part, touch::whole, touch::meeting, touch::channels}},
-            {{touch::part, touch::part, touch::part, touch::sum}},
-            o.out[0]};
+  cutting operator()(const convolution_backward_data& a) const {
+    return within_groups({{{touch::whole, touch::part, touch::whole, touch::filters},
+                           {touch::part, touch::whole, touch::meeting, touch::channels}},
+                          {{touch::part, touch::part, touch::part, touch::sum}},
+                          o.out[0]},
+                         a.forward);
   }
-  cutting operator()(const convolution_backward_filter&) const {
-    return {{{touch::part, touch::whole, touch::windows, touch::channels},
-             {touch::part, touch::part, touch::part, touch::whole}},
-            {{touch::sum, touch::filters, touch::sum, touch::channels}},
-            o.in[1]};
+  cutting operator()(const convolution_backward_filter& a) const {
+    return within_groups({{{touch::part, touch::whole, touch::windows, touch::channels},
+                           {touch::part, touch::part, touch::part, touch::whole}},
+                          {{touch::sum, touch::filters, touch::sum, touch::channels}},
+                          o.in[1]},
+                         a.forward);
   }
   cutting operator()(const bias_backward&) const {
     return {{everywhere}, {{touch::sum, touch::part, touch::sum}}, o.in[0]};
@@ -79,6 +90,18 @@ struct cutting_rules {
     constexpr by_axis gradient{touch::part, touch::part, touch::meeting};
     const by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
     return {{gradient, gradient, gradient}, {dx, {touch::sum, touch::part, touch::refused}}, o.out[0]};
+  }
+  cutting operator()(const average_pool&) const {
+    return {{{touch::part, touch::part, touch::windows}}, {everywhere}, o.out[0]};
+  }
+  cutting operator()(const average_pool_backward&) const {
+    return {{{touch::part, touch::part, touch::meeting}}, {everywhere}, o.out[0]};
+  }
+  cutting operator()(const concat&) const {
+    return {std::vector<by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
+  }
+  cutting operator()(const concat_backward&) const {
+    return {{batch_or_row}, std::vector<by_axis>(o.out.size(), batch_or_row), o.out[0]};
   }
   cutting operator()(const linear&) const {
     return {{{touch::part, touch::whole, touch::refused},
@@ -168,6 +191,12 @@ row_window row_window_of(const graph& g, const op& o) {
                  [&](const convolution_backward_filter& a) { return convolving(a.forward, o.out[0]); },
                  [&](const max_pool& a) { return pooling(a); },
                  [&](const max_pool_backward& a) { return pooling(a.forward); },
+                 [](const average_pool& a) {
+                   return row_window{a.window_h, a.stride_h, a.pad_h};
+                 },
+                 [](const average_pool_backward& a) {
+                   return row_window{a.forward.window_h, a.forward.stride_h, a.forward.pad_h};
+                 },
                  [](const auto&) { return row_window{}; }},
       o.what);
 }
@@ -255,11 +284,28 @@ box domain_of(const graph& g, const op& o, const cutting& rule) {
   return {{0, subject.n}, {0, subject.c}, {0, subject.h}, {0, reduction_extent(g, o)}};
 }
 
+// Why, where the kind does not say it: what follows the refusal.
+std::string_view reason_of(const op_attributes& what, axis along) {
+  const auto of_product = [along](const convolution& c) -> std::string_view {
+    if (along != axis::channel && along != axis::reduction) return "";
+    if (c.groups > 1) return ": its channels are in groups";
+    return c.relu && along == axis::reduction ? ": its ReLU is of the whole sum" : "";
+  };
+  const auto of_join = [along]() -> std::string_view {
+    return along == axis::channel ? ": its operands are joined along it" : "";
+  };
+  return std::visit(
+      overloaded{[&](const convolution& a) { return of_product(a); },
+                 [&](const convolution_backward_data& a) { return of_product(a.forward); },
+                 [&](const convolution_backward_filter& a) { return of_product(a.forward); },
+                 [&](const concat&) { return of_join(); }, [&](const concat_backward&) { return of_join(); },
+                 [](const auto&) -> std::string_view { return ""; }},
+      what);
+}
+
 [[noreturn]] void refuse(const op& o, axis along) {
-  const auto* const c = std::get_if<convolution>(&o.what);
-  const bool is_rectified = along == axis::reduction && c != nullptr && c->relu;
   throw std::invalid_argument(described(o) + " cannot be cut along " + std::string(to_text(along)) +
-                              (is_rectified ? ": its ReLU is of the whole sum" : ""));
+                              std::string(reason_of(o.what, along)));
 }
 
 box resolved(const graph& g, const op& o, const cutting& rule, const box& part) {
@@ -325,6 +371,14 @@ std::uint64_t whole_flops(const graph& g, const op& o) {
           [&](const bias_backward&) { return each(o.in[0], 1); },
           [&](const max_pool& a) { return each(o.out[0], std::int64_t{a.window} * std::int64_t{a.window}); },
           [&](const max_pool_backward&) { return each(o.in[0], 1); },
+          [&](const average_pool& a) {
+            return each(o.out[0], std::int64_t{a.window_h} * std::int64_t{a.window_w});
+          },
+          [&](const average_pool_backward& a) {
+            return each(o.in[0], std::int64_t{a.forward.window_h} * std::int64_t{a.forward.window_w});
+          },
+          [](const concat&) { return std::uint64_t{0}; },
+          [](const concat_backward&) { return std::uint64_t{0}; },
           [&](const relu_bias_backward&) { return each(o.out[0], 2); },
           // sum and sum of squares; subtract, scale, shift
           [&](const batch_norm&) { return each(o.in[0], 6); },
@@ -338,8 +392,7 @@ std::uint64_t whole_flops(const graph& g, const op& o) {
           [&](const softmax_cross_entropy&) { return each(o.in[0], 4); },
           [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
           [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },
-          [&](const sgd_update&) { return each(o.out[0], 2); },
-          [](const opaque& a) { return a.flops; },
+          [&](const sgd_update&) { return each(o.out[0], 2); }, [](const opaque& a) { return a.flops; },
           [&](const auto&) { return each(o.out[0], 1); }},
       o.what);
 }
@@ -407,6 +460,7 @@ row_padding padding_of(const graph& g, const op& o, const box& part) {
   return std::visit(
       overloaded{[&](const convolution_backward_data&) { return between(touched[1].where.row, cut.row); },
                  [&](const max_pool_backward&) { return between(touched[0].where.row, cut.row); },
+                 [&](const average_pool_backward&) { return between(touched[0].where.row, cut.row); },
                  [&](const auto&) { return between(cut.row, touched[0].where.row); }},
       o.what);
 }

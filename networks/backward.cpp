@@ -119,8 +119,8 @@ class backward_pass {
     return dx;
   }
 
-  void differentiate(const op& o, const relu&) {
-    append(o, ".backward", relu_backward{}, {o.out[0], gradient_of(o)}, {o.in[0]}, may_alias{1, 0});
+  void differentiate(const op& o, const relu& what) {
+    append(o, ".backward", relu_backward{what}, {o.out[0], gradient_of(o)}, {o.in[0]}, may_alias{1, 0});
   }
 
   void differentiate(const op& o, const max_pool& what) {
@@ -134,7 +134,7 @@ class backward_pass {
 
   void differentiate(const op& o, const batch_norm& what) {
     const std::vector<tensor_id> dy = of_[o.out[0]].parts;
-    batch_norm_backward backward{what.relu, o.in.size() > 3, dy.size() > 1};
+    batch_norm_backward backward{what.relu, o.in.size() > 3, dy.size() > 1, what.capped};
     // What passes unchanged needs no tensor of its own.
     const bool passed = backward.residual && !backward.relu && !backward.two_gradients;
     if (passed) backward.residual = false;
@@ -154,6 +154,14 @@ class backward_pass {
 
   void differentiate(const op& o, const global_average_pool&) {
     append(o, ".backward", global_average_pool_backward{}, {gradient_of(o)}, {o.in[0]});
+  }
+
+  void differentiate(const op& o, const average_pool& what) {
+    append(o, ".backward", average_pool_backward{what}, {gradient_of(o)}, {o.in[0]});
+  }
+
+  void differentiate(const op& o, const concat&) {
+    append(o, ".backward", concat_backward{}, {gradient_of(o)}, o.in);
   }
 
   template <class Other>

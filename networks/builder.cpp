@@ -99,17 +99,24 @@ tensor_id builder::parameter(const std::string& name, const dims& shape) {
 
 tensor_id builder::convolution(const std::string& name, tensor_id x, const filters& f) {
   const dims shape = graph_.tensors[x].shape;
-  const std::int32_t stride = narrow(name, "stride", f.stride);
-  const std::int32_t pad = narrow(name, "padding", f.pad);
-  const dims y{shape.n, f.count, windows_in(name, shape.h, f.kernel, stride, pad, leftover::dropped),
-               windows_in(name, shape.w, f.kernel, stride, pad, leftover::dropped)};
-  std::vector<tensor_id> in{x, parameter(name + ".w", {f.count, shape.c, f.kernel, f.kernel})};
+  if (f.groups < 1 || shape.c % f.groups != 0 || f.count % f.groups != 0) {
+    throw std::invalid_argument("layer " + name + ": " + std::to_string(shape.c) + " channels and " +
+                                std::to_string(f.count) + " filters do not fall into " +
+                                std::to_string(f.groups) + " groups");
+  }
+  const dims y{shape.n, f.count,
+               windows_in(name, shape.h, f.kernel.h, f.stride.h, f.pad.h, leftover::dropped),
+               windows_in(name, shape.w, f.kernel.w, f.stride.w, f.pad.w, leftover::dropped)};
+  um::convolution what{narrow(name, "stride", f.stride.h), narrow(name, "stride", f.stride.w),
+                       narrow(name, "padding", f.pad.h), narrow(name, "padding", f.pad.w)};
+  what.groups = narrow(name, "number of groups", f.groups);
+  std::vector<tensor_id> in{x, parameter(name + ".w", {f.count, shape.c / f.groups, f.kernel.h, f.kernel.w})};
   if (f.bias) in.push_back(parameter(name + ".b", {1, f.count, 1, 1}));
-  return layer(name, um::convolution{stride, stride, pad, pad}, std::move(in), y);
+  return layer(name, what, std::move(in), y);
 }
 
-tensor_id builder::relu(const std::string& name, tensor_id x) {
-  const tensor_id y = layer(name, um::relu{}, {x}, graph_.tensors[x].shape);
+tensor_id builder::relu(const std::string& name, tensor_id x, bool capped) {
+  const tensor_id y = layer(name, um::relu{capped}, {x}, graph_.tensors[x].shape);
   graph_.ops.back().alias = may_alias{0, 0};
   return y;
 }
@@ -127,6 +134,21 @@ tensor_id builder::max_pool(const std::string& name, tensor_id x, std::int64_t w
   return y;
 }
 
+tensor_id builder::average_pool(const std::string& name, tensor_id x, extent window, extent stride,
+                                leftover rest, extent pad, bool count_include_pad) {
+  const dims shape = graph_.tensors[x].shape;
+  const dims pooled{shape.n, shape.c, windows_in(name, shape.h, window.h, stride.h, pad.h, rest),
+                    windows_in(name, shape.w, window.w, stride.w, pad.w, rest)};
+  const um::average_pool what{narrow(name, "window", window.h),
+                              narrow(name, "window", window.w),
+                              narrow(name, "stride", stride.h),
+                              narrow(name, "stride", stride.w),
+                              narrow(name, "padding", pad.h),
+                              narrow(name, "padding", pad.w),
+                              count_include_pad};
+  return layer(name, what, {x}, pooled);
+}
+
 tensor_id builder::linear(const std::string& name, tensor_id x, std::int64_t outputs) {
   const dims shape = graph_.tensors[x].shape;
   const tensor_id w = parameter(name + ".w", {outputs, shape.c, shape.h, shape.w});
@@ -134,7 +156,7 @@ tensor_id builder::linear(const std::string& name, tensor_id x, std::int64_t out
   return layer(name, um::linear{}, {x, w, b}, {shape.n, outputs, 1, 1});
 }
 
-tensor_id builder::batch_norm(const std::string& name, tensor_id x) {
+tensor_id builder::batch_norm(const std::string& name, tensor_id x, float epsilon) {
   const dims shape = graph_.tensors[x].shape;
   const dims vector{1, shape.c, 1, 1};
   std::vector<tensor_id> in{x, parameter(name + ".scale", vector), parameter(name + ".shift", vector)};
@@ -144,7 +166,7 @@ tensor_id builder::batch_norm(const std::string& name, tensor_id x) {
     }
     return layer(name, normalize{}, std::move(in), shape);
   }
-  const tensor_id y = layer(name, um::batch_norm{}, std::move(in), shape);
+  const tensor_id y = layer(name, um::batch_norm{epsilon}, std::move(in), shape);
   for (const char* statistic : {".mean", ".inverse_deviation"}) {
     also_writes({name + statistic, vector, dtype::f32, role::activation});
   }
@@ -159,6 +181,20 @@ tensor_id builder::add(const std::string& name, tensor_id a, tensor_id b) {
   const tensor_id y = layer(name, um::add{}, {a, b}, left);
   graph_.ops.back().alias = may_alias{0, 0};
   return y;
+}
+
+tensor_id builder::concat(const std::string& name, const std::vector<tensor_id>& parts) {
+  dims joined = graph_.tensors[parts.at(0)].shape;
+  joined.c = 0;
+  for (const tensor_id id : parts) {
+    const dims shape = graph_.tensors[id].shape;
+    if (shape.n != joined.n || shape.h != joined.h || shape.w != joined.w) {
+      throw std::invalid_argument("layer " + name + ": cannot join the channels of " + to_text(shape) +
+                                  " to those of " + to_text(graph_.tensors[parts[0]].shape));
+    }
+    joined.c += shape.c;
+  }
+  return layer(name, um::concat{}, parts, joined);
 }
 
 tensor_id builder::global_average_pool(const std::string& name, tensor_id x) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "networks/spec.hpp"
 
@@ -21,9 +22,18 @@ enum class leftover : std::uint8_t {
   pooled,   // rounded up: a clipped window covers it (Chainer's cover_all)
 };
 
+// Rows and columns.
+struct extent {
+  std::int64_t h = 1, w = 1;
+  constexpr extent(std::int64_t of_both = 1) : h(of_both), w(of_both) {}  // NOLINT: a number means a square
+  constexpr extent(std::int64_t rows, std::int64_t columns) : h(rows), w(columns) {}
+};
+
 struct filters {
-  std::int64_t count = 1, kernel = 1, stride = 1, pad = 0;
+  std::int64_t count = 1;
+  extent kernel = 1, stride = 1, pad = 0;
   bool bias = true;
+  std::int64_t groups = 1;
 };
 
 class builder {
@@ -32,13 +42,19 @@ class builder {
 
   tensor_id input(const std::string& name, const dims& shape);
   tensor_id convolution(const std::string& name, tensor_id x, const filters& f);
-  tensor_id relu(const std::string& name, tensor_id x);
+  // Capped at 6 if asked for.
+  tensor_id relu(const std::string& name, tensor_id x, bool capped = false);
   tensor_id max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
                      leftover rest, std::int64_t pad = 0);
+  // Padding counts if asked for (core/operators.hpp).
+  tensor_id average_pool(const std::string& name, tensor_id x, extent window, extent stride, leftover rest,
+                         extent pad = 0, bool count_include_pad = false);
   tensor_id linear(const std::string& name, tensor_id x, std::int64_t outputs);
   // Owns `NAME.scale` and `NAME.shift`. For inference the statistics are parameters, too.
-  tensor_id batch_norm(const std::string& name, tensor_id x);
+  tensor_id batch_norm(const std::string& name, tensor_id x, float epsilon = 1e-5F);
   tensor_id add(const std::string& name, tensor_id a, tensor_id b);
+  // The channels of all, which are at least two, in this order.
+  tensor_id concat(const std::string& name, const std::vector<tensor_id>& parts);
   tensor_id global_average_pool(const std::string& name, tensor_id x);
 
   // The finished graph, operators joined unless `joined` is none. `y` becomes the output.

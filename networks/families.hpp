@@ -49,6 +49,18 @@ graph build_resnet44_cifar(const network_spec& spec);
 graph build_resnet56_cifar(const network_spec& spec);
 graph build_resnet110_cifar(const network_spec& spec);
 
+// GoogLeNet (Szegedy et al. 2015) as torchvision has it: every convolution normalised and without a bias
+// (epsilon 0.001), 3 x 3 filters in the place of 5 x 5, no auxiliary heads, no dropout.
+graph build_googlenet(const network_spec& spec);
+
+// DenseNet-121 (Huang, Liu, van der Maaten and Weinberger 2017): every layer of a block reads the channels of
+// all layers before it, joined anew for each; at level lean these are joined again rather than kept. Layers
+// are named as torchvision names them.
+graph build_densenet121(const network_spec& spec);
+
+// MobileNetV2 (Sandler, Howard, Zhu, Zhmoginov and Chen 2018) of width 1, without dropout.
+graph build_mobilenet_v2(const network_spec& spec);
+
 // One convolution with a bias. Its output is the network's output; there is no loss. Training
 // takes the output's gradient as an input and also gives the gradient of the data.
 graph build_conv(const network_spec& spec);

@@ -49,7 +49,7 @@ class joining {
   bool join_pool(op& o, const convolution& what) {
     if (what.relu || o.in.size() < 3) return false;
     op* const rectifier = sole_reader<relu>(o.out[0]);
-    if (rectifier == nullptr) return false;
+    if (rectifier == nullptr || std::get<relu>(rectifier->what).capped) return false;
     op* const pool = sole_reader<max_pool>(rectifier->out[0]);
     if (pool == nullptr || std::get<max_pool>(pool->what).relu) return false;
     std::get<max_pool>(pool->what).relu = true;
@@ -64,6 +64,11 @@ class joining {
     if (what.relu) return;
     op* const rectifier = sole_reader<relu>(o.out[0]);
     if (rectifier == nullptr) return;
+    if constexpr (requires { what.capped; }) {
+      what.capped = std::get<relu>(rectifier->what).capped;
+    } else if (std::get<relu>(rectifier->what).capped) {
+      return;
+    }
     what.relu = true;
     o.out[0] = rectifier->out[0];
     remove(*rectifier);

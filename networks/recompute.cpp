@@ -85,13 +85,14 @@ std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
   copy.alias.reset();
   const bool cheap =
       std::visit(overloaded{[&](const batch_norm& a) {
-                              copy.what = normalize{a.relu};
+                              copy.what = normalize{a.relu, a.capped};
                               copy.in.insert(copy.in.begin() + 3, {o.out[1], o.out[2]});
                               copy.out.resize(1);
                               return true;
                             },
                             [](const normalize&) { return true; }, [](const relu&) { return true; },
                             [](const add&) { return true; }, [](const cast&) { return true; },
+                            [](const concat&) { return true; },
                             [&](const convolution&) {
                               const dims& w = g.tensors[o.in[1]].shape;
                               return w.c * w.h * w.w <= most_products;

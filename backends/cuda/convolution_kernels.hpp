@@ -94,6 +94,27 @@ std::size_t deep_filter_gradient_workspace(int multiprocessors, const direct_con
 void deep_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
                           float* dw, bool add, float* workspace);
 
+// --- grouped_convolution.cu ---
+// Convolutions in groups, depthwise ones among them: each result by one thread, straight from memory, which
+// is what bounds those of few channels in a group. Sums in f32; tensors of fewer than 2^31 elements. Padding
+// may be negative.
+struct grouped_convolution {
+  dims x, w, y;
+  convolution how;
+  dtype type = dtype::f32;  // of x, w and y; dw is f32
+  memory_order order = memory_order::nchw;
+};
+// y = x * w [+ b], and max(y, 0) with how.relu; b may be null.
+void grouped_forward(launch_site where, const grouped_convolution& of, const void* x, const void* w,
+                     const float* b, void* y);
+void grouped_backward_data(launch_site where, const grouped_convolution& of, const void* w, const void* dy,
+                           void* dx);
+// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolution& of);
+// dw = [dw +] the gradient.
+void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,
+                             float* dw, bool add, float* workspace);
+
 // --- sampled_convolution.cu ---
 struct sampled_convolution {
   dims x, w, y;

@@ -107,8 +107,8 @@ bool packing_applies(const convolution_problem& p) {
   constexpr std::int64_t few = 8;
   const bool strided = p.how.stride_h > 1 && p.how.stride_h == p.how.stride_w && p.w.h >= p.how.stride_h;
   const bool filled = p.how.stride_h == 1 && p.how.stride_w == 1 && p.order == memory_order::nhwc;
-  return p.kind != convolution_kind::backward_data && p.w.c < few && (strided || filled) &&
-         elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
+  return p.kind != convolution_kind::backward_data && p.how.groups == 1 && p.w.c < few &&
+         (strided || filled) && elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
 }
 
 // Of y: a padded copy of x lies where it should.
@@ -362,7 +362,11 @@ bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
 
 // cuDNN 9.19's heuristics crash where they are asked about padding that is not even.
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
-  if (!padding_is_plain(p)) return {convolution_method::padded};
+  if (!padding_is_plain(p)) {
+    std::vector<convolution_method> few{convolution_method::padded};
+    if (p.how.groups > 1 && direct_applies(p)) few.push_back(convolution_method::direct);
+    return few;
+  }
   std::vector<convolution_method> all;
   const bool even = padding_is_even(p), packs = packing_applies(p) && (even || p.how.stride_h > 1);
   if (winograd_applies(p)) all.push_back(convolution_method::winograd_4x4);

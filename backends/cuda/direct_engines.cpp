@@ -10,7 +10,28 @@ kernels::direct_convolution direct_of(const convolution_problem& p) {
   return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32};
 }
 
+kernels::grouped_convolution grouped_of(const convolution_problem& p) {
+  return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32, p.order};
+}
+
+kernel_call bind_grouped(session& on, const convolution_problem& p, const bound_operands& operands) {
+  std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
+  const auto* const b = p.bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
+  return [where = on.compute(), of = grouped_of(p), kind = p.kind, x, w, y, b, add = p.accumulate,
+          workspace = reinterpret_cast<float*>(operands.workspace)] {
+    switch (kind) {
+      case convolution_kind::forward:
+        return kernels::grouped_forward(where, of, x, w, b, y);
+      case convolution_kind::backward_data:
+        return kernels::grouped_backward_data(where, of, w, y, x);
+      case convolution_kind::backward_filter:
+        return kernels::grouped_backward_filter(where, of, x, y, reinterpret_cast<float*>(w), add, workspace);
+    }
+  };
+}
+
 kernel_call bind_direct(session& on, const convolution_problem& p, const bound_operands& operands) {
+  if (p.how.groups > 1) return bind_grouped(on, p, operands);
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
   if (p.kind == convolution_kind::forward) {
     const auto* const b = p.bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
@@ -30,6 +51,11 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
 }
 
 byte_count workspace_of(session& on, const convolution_problem& p) {
+  if (p.how.groups > 1) {
+    return p.kind == convolution_kind::backward_filter
+               ? kernels::grouped_filter_workspace(on.compute().multiprocessors, grouped_of(p))
+               : 0;
+  }
   if (p.kind == convolution_kind::forward) return 0;
   const kernels::direct_convolution of = direct_of(p);
   const int multiprocessors = on.compute().multiprocessors;
@@ -45,6 +71,7 @@ int attribute_of(session& on, cudaDeviceAttr which) {
 }
 
 bool runs_on(session& on, const convolution_problem& p) {
+  if (p.how.groups > 1) return true;
   constexpr int tensor_cores_of_these = 8;  // compute capability
   if (attribute_of(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
   return p.kind == convolution_kind::forward || kernels::direct_filter_gradient_fits(direct_of(p)) ||
@@ -55,6 +82,10 @@ bool runs_on(session& on, const convolution_problem& p) {
 }  // namespace
 
 bool direct_applies(const convolution_problem& p) {
+  if (p.how.groups > 1) {
+    constexpr std::int64_t most = std::int64_t{1} << 31;
+    return elements(p.x) < most && elements(p.y) < most && p.w.c * p.w.h * p.w.w < 65536;
+  }
   if (p.arithmetic == precision::fp32 || p.order != memory_order::nhwc) return false;
   switch (p.kind) {
     case convolution_kind::forward:

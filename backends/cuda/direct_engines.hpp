@@ -1,5 +1,5 @@
-// Convolutions in tf32 and bf16, nhwc, by kernels of our own: of few input channels, and gradients of
-// filters of many in tf32.
+// Convolutions by kernels of our own: in tf32 and bf16, nhwc, of few input channels, and gradients of
+// filters of many in tf32; those in groups in any type and order.
 #pragma once
 
 #include "backends/cuda/convolution_recipe.hpp"

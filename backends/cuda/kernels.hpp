@@ -27,9 +27,10 @@ struct form {
 };
 
 // --- elementwise.cu --- outputs may take the place of inputs of the same type.
-void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type);
-void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count,
-                   dtype type);
+// Capped: at 6.
+void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool capped = false);
+void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count, dtype type,
+                   bool capped = false);
 void add(launch_site where, const void* a, const void* b, void* y, std::int64_t count, dtype type);
 // Rounds to nearest even; not in place.
 void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count);
@@ -92,10 +93,10 @@ struct normalization {
   const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
   const void* residual = nullptr;  // or null
   void* y = nullptr;
-  bool relu = false;
+  bool relu = false, capped = false;
 };
 void normalize(launch_site where, const normalization& what, const form& of);
-// Operands as core/graph.hpp has them; those that are not given are null.
+// Operands as core/operators.hpp has them; those that are not given are null.
 struct normalization_gradient {
   const void* x = nullptr;
   const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
@@ -103,7 +104,7 @@ struct normalization_gradient {
   void* dx = nullptr;
   float *dscale = nullptr, *dshift = nullptr;
   void* dresidual = nullptr;
-  bool relu = false;
+  bool relu = false, capped = false;
 };
 std::size_t batch_norm_backward_workspace(const form& of);
 void batch_norm_backward(launch_site where, const normalization_gradient& what, const form& of,
@@ -112,6 +113,19 @@ void batch_norm_backward(launch_site where, const normalization_gradient& what, 
 // --- global_average_pool.cu --- `of` is x's.
 void global_average_pool(launch_site where, const void* x, void* y, const form& of);
 void global_average_pool_backward(launch_site where, const void* dy, void* dx, const form& of);
+
+// --- average_pool.cu ---
+// A part of an average pool, or of its gradient: the rows of x and of y, of which the part begins with
+// x_row and y_row; the input has `height` rows in all.
+struct average_problem {
+  dims x, y;
+  average_pool how;
+  dtype type = dtype::f32;
+  memory_order order = memory_order::nchw;
+  std::int64_t x_row = 0, y_row = 0, height = 1;
+};
+void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem);
+void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem);
 
 // --- softmax.cu --- rows of `classes` logits; the mean is over `batch`, of which `rows` are here.
 struct softmax_problem {

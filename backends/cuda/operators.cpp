@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cuda/convolution_engines.hpp"
+#include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/matrix_engines.hpp"
 #include "core/lifetimes.hpp"
 
@@ -45,6 +46,7 @@ struct site {
   kernels::form form_of(std::size_t operand) const {
     return {shape(operand), whole(operand).type, whole(operand).order};
   }
+  byte_count bytes(std::size_t operand) const { return bytes_of(whole(operand), touched[operand].where); }
   std::int64_t count(std::size_t operand) const { return elements(shape(operand)); }
   bool accumulates(std::size_t operand) const { return touched[operand].mode == access_mode::accumulate; }
   std::size_t inputs() const { return o.in.size(); }
@@ -92,6 +94,24 @@ kernels::pool_problem problem_of(const site& at, const max_pool& how, std::size_
           static_cast<int>(size_of(at.whole(index).type)),
           at.padding_above()};
 }
+
+kernels::average_problem problem_of(const site& at, const average_pool& how, std::size_t x, std::size_t y) {
+  return {at.shape(x),
+          at.shape(y),
+          how,
+          at.whole(x).type,
+          order_of(at.whole(x), at.whole(y)),
+          at.touched[x].where.row.begin,
+          at.touched[y].where.row.begin,
+          at.whole(x).shape.h};
+}
+
+// An operand of what is joined: its first byte in a run of the whole, and its runs on either side.
+struct joined_part {
+  std::size_t operand = 0;
+  byte_count first = 0;
+  kernels::byte_box box;
+};
 
 // `order[i]` is the operator's operand that the engine takes as its i-th.
 engine reordered(engine inner, std::vector<std::size_t> order) {
@@ -171,15 +191,17 @@ struct chooser {
                                                floats(to.workspace));
                       });
   }
-  engine operator()(const relu&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
-      kernels::relu(where, to.data[0], to.data[1], elements(of.shape), of.type);
+  engine operator()(const relu& how) const {
+    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0), how](const bound_operands& to) {
+      kernels::relu(where, to.data[0], to.data[1], elements(of.shape), of.type, how.capped);
     });
   }
-  engine operator()(const relu_backward&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
-      kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type);
-    });
+  engine operator()(const relu_backward& how) const {
+    return own_kernel(
+        0, [where = at.on.compute(), of = at.form_of(0), how = how.forward](const bound_operands& to) {
+          kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type,
+                                 how.capped);
+        });
   }
   engine operator()(const relu_bias_backward&) const {  // y, dy -> dx, db
     const kernels::form of = at.form_of(0);
@@ -244,7 +266,7 @@ struct chooser {
       const void* const residual = y > 3 ? to.data[3] : nullptr;
       kernels::normalize(where,
                          {to.data[0], floats(to.data[1]), floats(to.data[2]), mean, inverse_deviation,
-                          residual, to.data[y], how.relu},
+                          residual, to.data[y], how.relu, how.capped},
                          of);
     });
   }
@@ -255,7 +277,7 @@ struct chooser {
           const void* const residual = y > 5 ? to.data[5] : nullptr;
           kernels::normalize(where,
                              {to.data[0], floats(to.data[1]), floats(to.data[2]), floats(to.data[3]),
-                              floats(to.data[4]), residual, to.data[y], how.relu},
+                              floats(to.data[4]), residual, to.data[y], how.relu, how.capped},
                              of);
         });
   }
@@ -274,12 +296,52 @@ struct chooser {
                         what.dshift = floats(to.data[dx + 2]);
                         if (how.residual) what.dresidual = to.data[dx + 3];
                         what.relu = how.relu;
+                        what.capped = how.capped;
                         kernels::batch_norm_backward(where, what, of, floats(to.workspace));
                       });
   }
   engine operator()(const add&) const {
     return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
       kernels::add(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type);
+    });
+  }
+  engine operator()(const average_pool& how) const {  // x -> y
+    return own_kernel(
+        0, [where = at.on.compute(), problem = problem_of(at, how, 0, 1)](const bound_operands& to) {
+          kernels::average_pool_forward(where, to.data[0], to.data[1], problem);
+        });
+  }
+  engine operator()(const average_pool_backward& how) const {  // dy -> dx
+    return own_kernel(
+        0, [where = at.on.compute(), problem = problem_of(at, how.forward, 1, 0)](const bound_operands& to) {
+          kernels::average_pool_backward(where, to.data[0], to.data[1], problem);
+        });
+  }
+  engine operator()(const concat&) const { return joined(at.inputs(), true); }
+  engine operator()(const concat_backward&) const { return joined(0, false); }
+
+  // Copies between `whole` and the others, which lie in it one after the other.
+  engine joined(std::size_t whole, bool together) const {
+    const bool last = at.whole(whole).order == memory_order::nhwc;
+    const dims shape = at.shape(whole);
+    const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
+    const byte_count pitch = at.bytes(whole) / runs;
+    std::vector<joined_part> parts;
+    byte_count first = 0;
+    for (std::size_t i = 0; i < at.operands(); ++i) {
+      if (i == whole) continue;
+      kernels::byte_box box{at.bytes(i) / runs, runs};
+      box.from_pitch = together ? box.width : pitch;
+      box.to_pitch = together ? pitch : box.width;
+      parts.push_back({i, first, box});
+      first += box.width;
+    }
+    return own_kernel(0, [stream = at.on.compute().stream, parts = std::move(parts), whole,
+                          together](const bound_operands& to) {
+      for (const joined_part& part : parts) {
+        std::byte *const there = to.data[whole] + part.first, *const apart = to.data[part.operand];
+        kernels::copy_box_by_kernel(stream, together ? there : apart, together ? apart : there, part.box);
+      }
     });
   }
   engine operator()(const global_average_pool&) const {
@@ -341,31 +403,40 @@ engine choose_engine(session& on, const graph& g, const op& o, const box& part, 
   return std::visit(chooser{at}, o.what);
 }
 
+namespace {
+
+// The attributes that kernels go by, as text.
+struct attribute_text {
+  std::string& text;
+  void pair(const char* name, std::int32_t rows, std::int32_t columns, std::int64_t) const {
+    text += ' ' + std::string(name) + ' ' + std::to_string(rows) + ',' + std::to_string(columns);
+  }
+  void integer(const char* name, std::int32_t value, std::int64_t) const {
+    text += ' ' + std::string(name) + ' ' + std::to_string(value);
+  }
+  void integer_or(const char* name, std::int32_t value, std::int64_t usual) const {
+    if (value != usual) integer(name, value, usual);
+  }
+  void flag(const char* name, bool value) const {
+    if (value) text += ' ' + std::string(name);
+  }
+  void number(const char* name, float value, double, double) const {
+    text += ' ' + std::string(name) + ' ' + std::to_string(value);
+  }
+};
+
+}  // namespace
+
 std::string signature_of(const graph& g, const op& o, const box& part) {
-  const auto flags = [](std::initializer_list<bool> all) {
-    std::string text = " ";
-    for (const bool flag : all) text += flag ? '1' : '0';
-    return text;
-  };
-  const auto pool = [&](const max_pool& a) {
-    return " window " + std::to_string(a.window) + " stride " + std::to_string(a.stride) + " pad " +
-           std::to_string(a.pad) + ',' + std::to_string(padding_of(g, o, part).above) + flags({a.relu});
-  };
-  const std::string attributes =
-      std::visit(overloaded{[&](const max_pool& a) { return pool(a); },
-                            [&](const max_pool_backward& a) { return pool(a.forward); },
-                            [&](const batch_norm& a) { return flags({a.relu}); },
-                            [&](const normalize& a) { return flags({a.relu}); },
-                            [](const opaque& a) {
-                              return ' ' + a.label + ' ' + std::to_string(a.duration.value_or(0)) + " ns " +
-                                     std::to_string(a.workspace_bytes) + " B";
-                            },
-                            [&](const batch_norm_backward& a) {
-                              return flags({a.relu, a.residual, a.two_gradients});
-                            },
-                            [](const auto&) { return std::string(); }},
-                 o.what);
-  std::string text = std::string(kind_of(o.what)) + attributes;
+  std::string text(kind_of(o.what));
+  std::visit(overloaded{[&](const opaque& a) {
+                          text += ' ' + a.label + ' ' + std::to_string(a.duration.value_or(0)) + " ns " +
+                                  std::to_string(a.workspace_bytes) + " B";
+                        },
+                        [&](const auto& a) { fields_of(a, attribute_text{text}); }},
+             o.what);
+  const row_padding padding = padding_of(g, o, part);
+  text += " above " + std::to_string(padding.above);
   for (const access& a : accesses_of(g, o, part)) {
     const tensor& t = g.tensors[a.what];
     text += ' ' + to_text(shape_of(a.where, t.shape.w)) + ' ' + std::string(to_text(t.type)) + ' ' +

@@ -170,9 +170,9 @@ kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t p
 
 bool winograd_applies(const convolution_problem& p) {
   constexpr std::int64_t least_channels = 16;  // with fewer, transforms outweigh the products saved
-  return p.arithmetic == precision::fp32 && p.w.h == 3 && p.w.w == 3 && p.how.stride_h == 1 &&
-         p.how.stride_w == 1 && p.how.pad_h <= 2 && p.how.pad_w <= 2 && p.w.c >= least_channels &&
-         p.w.n >= least_channels;
+  return p.arithmetic == precision::fp32 && p.how.groups == 1 && p.w.h == 3 && p.w.w == 3 &&
+         p.how.stride_h == 1 && p.how.stride_w == 1 && p.how.pad_h <= 2 && p.how.pad_w <= 2 &&
+         p.w.c >= least_channels && p.w.n >= least_channels;
 }
 
 void visit_winograd(session& on, const convolution_problem& p, std::int64_t parts,

@@ -7,15 +7,20 @@ by name: layer `conv1` owns `conv1.w` and `conv1.b`, a normalisation `bn1` owns 
 
 from collections import namedtuple
 
-Conv = namedtuple("Conv", "name inputs outputs kernel stride pad bias", defaults=(1, 0, True))
-Norm = namedtuple("Norm", "name channels")
-Relu = namedtuple("Relu", "")
-Pool = namedtuple("Pool", "window stride pad", defaults=(0,))
+Conv = namedtuple("Conv", "name inputs outputs kernel stride pad bias groups", defaults=(1, 0, True, 1))
+Norm = namedtuple("Norm", "name channels epsilon", defaults=(1e-5,))
+Relu = namedtuple("Relu", "capped", defaults=(False,))  # capped: at 6
+Pool = namedtuple("Pool", "window stride pad ceil", defaults=(0, False))  # ceil: the last window may overhang
+AveragePool = namedtuple("AveragePool", "window stride")
 GlobalPool = namedtuple("GlobalPool", "")
 Flatten = namedtuple("Flatten", "")
 Linear = namedtuple("Linear", "name inputs outputs")
-# relu(body(x) + shortcut(x)); an empty shortcut is x itself.
-Residual = namedtuple("Residual", "body shortcut")
+# relu(body(x) + shortcut(x)), or the sum alone; an empty shortcut is x itself.
+Residual = namedtuple("Residual", "body shortcut relu", defaults=(True,))
+# The channels of what several bodies make of x.
+Branches = namedtuple("Branches", "bodies")
+# Each body reads the channels of x and of what all bodies before have made; all of these are the result.
+Dense = namedtuple("Dense", "bodies")
 
 INSIZE, CLASSES = 224, 1000
 
@@ -23,13 +28,20 @@ VGG_STAGES = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2
 # Blocks in each stage, and whether they are bottlenecks.
 RESNETS = {"resnet18": ((2, 2, 2, 2), False), "resnet34": ((3, 4, 6, 3), False), "resnet50": ((3, 4, 6, 3), True),
            "resnet101": ((3, 4, 23, 3), True), "resnet152": ((3, 8, 36, 3), True)}
-NAMES = ("alexnet", *VGG_STAGES, *RESNETS)
+NAMES = ("alexnet", *VGG_STAGES, *RESNETS, "googlenet", "densenet121", "mobilenet_v2")
+# Of each inception block: 1 x 1, the two of the second and of the third branch, 1 x 1 behind the pool.
+INCEPTIONS = {"3a": (64, 96, 128, 16, 32, 32), "3b": (128, 128, 192, 32, 96, 64), "4a": (192, 96, 208, 16, 48, 64),
+              "4b": (160, 112, 224, 24, 64, 64), "4c": (128, 128, 256, 24, 64, 64), "4d": (112, 144, 288, 32, 64, 64),
+              "4e": (256, 160, 320, 32, 128, 128), "5a": (256, 160, 320, 32, 128, 128), "5b": (384, 192, 384, 48, 128, 128)}
+# Expansion, channels, blocks, stride.
+INVERTED = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
 def layers_of(network):
     """The layers of a network, first one first."""
-    if network == "alexnet":
-        return alexnet()
+    others = {"alexnet": alexnet, "googlenet": googlenet, "densenet121": densenet121, "mobilenet_v2": mobilenet_v2}
+    if network in others:
+        return others[network]()
     return vgg(VGG_STAGES[network]) if network in VGG_STAGES else resnet(*RESNETS[network])
 
 
@@ -85,10 +97,76 @@ def resnet(stages, bottleneck):
     return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASSES)]
 
 
+def _basic(name, inputs, outputs, kernel, stride=1):
+    return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False), Norm(f"{name}.bn", outputs, 1e-3), Relu()]
+
+
+def _inception(name, inputs, one, reduced_three, three, reduced_five, five, pooled):
+    return Branches((tuple(_basic(f"{name}.branch1", inputs, one, 1)),
+                     (*_basic(f"{name}.branch2.0", inputs, reduced_three, 1), *_basic(f"{name}.branch2.1", reduced_three, three, 3)),
+                     (*_basic(f"{name}.branch3.0", inputs, reduced_five, 1), *_basic(f"{name}.branch3.1", reduced_five, five, 3)),
+                     (Pool(3, 1, 1, True), *_basic(f"{name}.branch4.1", inputs, pooled, 1))))
+
+
+def googlenet():
+    layers = [*_basic("conv1", 3, 64, 7, 2), Pool(3, 2, 0, True), *_basic("conv2", 64, 64, 1), *_basic("conv3", 64, 192, 3),
+              Pool(3, 2, 0, True)]
+    channels = 192
+    for name, widths in INCEPTIONS.items():
+        if name in ("4a", "5a"):
+            layers.append(Pool(3 if name == "4a" else 2, 2, 0, True))
+        layers.append(_inception(f"inception{name}", channels, *widths))
+        channels = widths[0] + widths[2] + widths[4] + widths[5]
+    return layers + [GlobalPool(), Flatten(), Linear("fc", channels, CLASSES)]
+
+
+def densenet121():
+    layers, channels, growth = [Conv("conv0", 3, 64, 7, 2, 3, False), Norm("norm0", 64), Relu(), Pool(3, 2, 1)], 64, 32
+    for block, depth in enumerate((6, 12, 24, 16), start=1):
+        if block > 1:
+            name = f"transition{block - 1}"
+            layers += [Norm(f"{name}.norm", channels), Relu(), Conv(f"{name}.conv", channels, channels // 2, 1, 1, 0, False),
+                       AveragePool(2, 2)]
+            channels //= 2
+        bodies = []
+        for number in range(1, depth + 1):
+            name = f"denseblock{block}.denselayer{number}"
+            bodies.append((Norm(f"{name}.norm1", channels), Relu(), Conv(f"{name}.conv1", channels, 4 * growth, 1, 1, 0, False),
+                           Norm(f"{name}.norm2", 4 * growth), Relu(), Conv(f"{name}.conv2", 4 * growth, growth, 3, 1, 1, False)))
+            channels += growth
+        layers.append(Dense(tuple(bodies)))
+    return layers + [Norm("norm5", channels), Relu(), GlobalPool(), Flatten(), Linear("classifier", channels, CLASSES)]
+
+
+def mobilenet_v2():
+    def normalized(name, inputs, outputs, kernel, stride=1, groups=1):
+        return [Conv(f"{name}.conv", inputs, outputs, kernel, stride, kernel // 2, False, groups), Norm(f"{name}.bn", outputs)]
+
+    layers, channels, number = [*normalized("features.0", 3, 32, 3, 2), Relu(True)], 32, 0
+    for expansion, width, blocks, stride in INVERTED:
+        for block in range(blocks):
+            number += 1
+            name, hidden, step = f"features.{number}", channels * expansion, stride if block == 0 else 1
+            widened = [*normalized(f"{name}.expand", channels, hidden, 1), Relu(True)] if expansion > 1 else []
+            body = (*widened, *normalized(f"{name}.depthwise", hidden, hidden, 3, step, hidden), Relu(True),
+                    *normalized(f"{name}.project", hidden, width, 1))
+            layers += [Residual(body, (), False)] if step == 1 and channels == width else body
+            channels = width
+    return layers + [*normalized(f"features.{number + 1}", channels, 1280, 1), Relu(True), GlobalPool(), Flatten(),
+                     Linear("classifier", 1280, CLASSES)]
+
+
+def inner_layers(layer):
+    """The lists of layers inside a layer."""
+    if isinstance(layer, Residual):
+        return [layer.body, layer.shortcut]
+    return list(layer.bodies) if isinstance(layer, (Branches, Dense)) else []
+
+
 def parameters_of(layer):
     """{umbench's name: (the framework's attribute, extents)} of one layer, inner layers left out."""
     if isinstance(layer, Conv):
-        shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
+        shape = (layer.outputs, layer.inputs // layer.groups, layer.kernel, layer.kernel)
         bias = {f"{layer.name}.b": ("bias", (layer.outputs,))} if layer.bias else {}
         return {f"{layer.name}.w": ("weight", shape), **bias}
     if isinstance(layer, Linear):
@@ -100,11 +178,11 @@ def parameters_of(layer):
 
 
 def all_parameters(layers):
-    """{umbench's name: extents} of a list of layers, those inside residual blocks among them."""
+    """{umbench's name: extents} of a list of layers, those inside blocks among them."""
     found = {}
     for layer in layers:
-        if isinstance(layer, Residual):
-            found |= all_parameters(layer.body) | all_parameters(layer.shortcut)
+        for inner in inner_layers(layer):
+            found |= all_parameters(inner)
         found |= {name: shape for name, (_, shape) in parameters_of(layer).items()}
     return found
 

@@ -63,9 +63,9 @@ def layer_kinds(layers):
     """{name of a layer that has parameters: its kind}."""
     found = {}
     for layer in layers:
-        if isinstance(layer, nets.Residual):
-            found |= layer_kinds(layer.body) | layer_kinds(layer.shortcut)
-        elif type(layer) in KINDS:
+        for inner in nets.inner_layers(layer):
+            found |= layer_kinds(inner)
+        if type(layer) in KINDS:
             found[layer.name] = KINDS[type(layer)]
     return found
 

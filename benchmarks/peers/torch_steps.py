@@ -5,6 +5,7 @@ of a task (a dict) below is meant for a child process of its own.
 """
 
 import contextlib
+import functools
 import math
 import statistics
 from pathlib import Path
@@ -18,23 +19,41 @@ import architectures as nets
 
 
 class Residual(nn.Module):
-    def __init__(self, body, shortcut):
+    def __init__(self, relu, body, shortcut):
         super().__init__()
-        self.body, self.shortcut = body, shortcut
+        self.body, self.shortcut, self.relu = body, shortcut, relu
 
     def forward(self, x):
-        return functional.relu(self.body(x) + self.shortcut(x), inplace=True)
+        y = self.body(x) + self.shortcut(x)
+        return functional.relu(y, inplace=True) if self.relu else y
+
+
+class Branches(nn.Module):
+    def __init__(self, *bodies):
+        super().__init__()
+        self.bodies = nn.ModuleList(bodies)
+
+    def forward(self, x):
+        return torch.cat([body(x) for body in self.bodies], 1)
+
+
+class Dense(Branches):
+    def forward(self, x):
+        features = [x]
+        for body in self.bodies:
+            features.append(body(torch.cat(features, 1) if len(features) > 1 else x))
+        return torch.cat(features, 1)
 
 
 def build(layers):
     """A module, and its parameters by umbench's names."""
     modules, parameters = [], {}
     for layer in layers:
-        if isinstance(layer, nets.Residual):
-            body, in_body = build(layer.body)
-            shortcut, in_shortcut = build(layer.shortcut)
-            modules.append(Residual(body, shortcut))
-            parameters |= in_body | in_shortcut
+        inner = [build(each) for each in nets.inner_layers(layer)]
+        if inner:
+            modules.append(_block(layer)(*(module for module, _ in inner)))
+            for _, names in inner:
+                parameters |= names
             continue
         modules.append(_module(layer))
         parameters |= {name: getattr(modules[-1], attribute)
@@ -42,15 +61,23 @@ def build(layers):
     return nn.Sequential(*modules), parameters
 
 
+def _block(layer):
+    if isinstance(layer, nets.Residual):
+        return functools.partial(Residual, layer.relu)
+    return Dense if isinstance(layer, nets.Dense) else Branches
+
+
 def _module(layer):
     if isinstance(layer, nets.Conv):
-        return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, bias=layer.bias)
+        return nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.pad, groups=layer.groups, bias=layer.bias)
     if isinstance(layer, nets.Norm):  # statistics of the batch alone, as umbench has them
-        return nn.BatchNorm2d(layer.channels, track_running_stats=False)
+        return nn.BatchNorm2d(layer.channels, layer.epsilon, track_running_stats=False)
     if isinstance(layer, nets.Relu):
-        return nn.ReLU(inplace=True)
+        return nn.ReLU6(inplace=True) if layer.capped else nn.ReLU(inplace=True)
     if isinstance(layer, nets.Pool):
-        return nn.MaxPool2d(layer.window, layer.stride, layer.pad)
+        return nn.MaxPool2d(layer.window, layer.stride, layer.pad, ceil_mode=layer.ceil)
+    if isinstance(layer, nets.AveragePool):
+        return nn.AvgPool2d(layer.window, layer.stride)
     if isinstance(layer, nets.Linear):
         return nn.Linear(layer.inputs, layer.outputs)
     return nn.AdaptiveAvgPool2d(1) if isinstance(layer, nets.GlobalPool) else nn.Flatten()

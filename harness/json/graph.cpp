@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
-#include <type_traits>
+#include <tuple>
 
 #include "core/access.hpp"
 #include "harness/json/fields.hpp"
@@ -28,13 +28,8 @@ bool boolean_or(fields& f, std::string_view name, bool usual) {
   return f.has(name) ? f.boolean(name) : usual;
 }
 
-// --- attributes, one pair of functions for each kind that has any ---
+// --- attributes ---
 
-void write(json& out, const convolution& c) {
-  out["stride"] = {c.stride_h, c.stride_w};
-  out["pad"] = {c.pad_h, c.pad_w};
-  out["relu"] = c.relu;
-}
 std::pair<std::int32_t, std::int32_t> pair_from(fields& f, std::string_view name, std::int64_t least) {
   const auto values = f.list(name);
   if (values.size() != 2) refuse(f.where(name), "wants two numbers: rows, columns");
@@ -43,65 +38,34 @@ std::pair<std::int32_t, std::int32_t> pair_from(fields& f, std::string_view name
   };
   return {number(0), number(1)};
 }
-void read(fields& f, convolution& c) {
-  std::tie(c.stride_h, c.stride_w) = pair_from(f, "stride", 1);
-  std::tie(c.pad_h, c.pad_w) = pair_from(f, "pad", 0);
-  c.relu = boolean_or(f, "relu", false);
-}
 
-void write(json& out, const max_pool& p) {
-  out["window"] = p.window;
-  out["stride"] = p.stride;
-  out["pad"] = p.pad;
-  out["relu"] = p.relu;
-}
-void read(fields& f, max_pool& p) {
-  p.window = small(f, "window", 1);
-  p.stride = small(f, "stride", 1);
-  p.pad = small(f, "pad", 0);
-  p.relu = boolean_or(f, "relu", false);
-}
-
-void write(json& out, const linear& l) {
-  out["relu"] = l.relu;
-}
-void read(fields& f, linear& l) {
-  l.relu = boolean_or(f, "relu", false);
-}
-
-void write(json& out, const batch_norm& b) {
-  out["epsilon"] = b.epsilon;
-  out["relu"] = b.relu;
-}
-void read(fields& f, batch_norm& b) {
-  b.epsilon = static_cast<float>(f.number("epsilon", 0, 1));
-  b.relu = boolean_or(f, "relu", false);
-}
-
-void write(json& out, const normalize& n) {
-  out["relu"] = n.relu;
-}
-void read(fields& f, normalize& n) {
-  n.relu = boolean_or(f, "relu", false);
-}
-
-void write(json& out, const batch_norm_backward& b) {
-  out["relu"] = b.relu;
-  out["residual"] = b.residual;
-  out["two_gradients"] = b.two_gradients;
-}
-void read(fields& f, batch_norm_backward& b) {
-  b.relu = boolean_or(f, "relu", false);
-  b.residual = boolean_or(f, "residual", false);
-  b.two_gradients = boolean_or(f, "two_gradients", false);
-}
-
-void write(json& out, const sgd_update& u) {
-  out["learning_rate"] = u.learning_rate;
-}
-void read(fields& f, sgd_update& u) {
-  u.learning_rate = static_cast<float>(f.number("learning_rate", -1e9, 1e9));
-}
+// Visitors of the attributes (core/operators.hpp).
+struct attribute_writer {
+  json& out;
+  void pair(const char* name, std::int32_t rows, std::int32_t columns, std::int64_t) const {
+    out[name] = {rows, columns};
+  }
+  void integer(const char* name, std::int32_t value, std::int64_t) const { out[name] = value; }
+  void integer_or(const char* name, std::int32_t value, std::int64_t) const { out[name] = value; }
+  void flag(const char* name, bool value) const { out[name] = value; }
+  void number(const char* name, float value, double, double) const { out[name] = value; }
+};
+struct attribute_reader {
+  fields& f;
+  void pair(const char* name, std::int32_t& rows, std::int32_t& columns, std::int64_t least) const {
+    std::tie(rows, columns) = pair_from(f, name, least);
+  }
+  void integer(const char* name, std::int32_t& value, std::int64_t least) const {
+    value = small(f, name, least);
+  }
+  void integer_or(const char* name, std::int32_t& value, std::int64_t least) const {
+    value = f.has(name) ? small(f, name, least) : static_cast<std::int32_t>(least);
+  }
+  void flag(const char* name, bool& value) const { value = boolean_or(f, name, false); }
+  void number(const char* name, float& value, double least, double most) const {
+    value = static_cast<float>(f.number(name, least, most));
+  }
+};
 
 json json_of(const std::vector<batch_cut>& cuts) {
   json list = json::array();
@@ -139,31 +103,17 @@ void read(fields& f, opaque& a) {
   cut.finish();
 }
 
-// Backward operators carry their forward operator's attributes; the others have none.
-template <class T>
-void write(json& out, const T& t) {
-  if constexpr (requires { t.forward; }) {
-    write(out, t.forward);
-  } else {
-    static_assert(std::is_empty_v<T>, "an operator with attributes needs a writer of its own");
-  }
+template <class Kind>
+void write(json& out, const Kind& a) {
+  fields_of(a, attribute_writer{out});
 }
-template <class T>
-void read(fields& f, T& t) {
-  if constexpr (requires { t.forward; }) {
-    read(f, t.forward);
-  } else {
-    static_assert(std::is_empty_v<T>, "an operator with attributes needs a reader of its own");
-  }
-}
-
-template <std::size_t... I>
-std::vector<op_attributes> every_kind(std::index_sequence<I...>) {
-  return {op_attributes(std::in_place_index<I>)...};
+template <class Kind>
+void read(fields& f, Kind& a) {
+  fields_of(a, attribute_reader{f});
 }
 
 op_attributes attributes_from(fields& f) {
-  const auto kinds = every_kind(std::make_index_sequence<std::variant_size_v<op_attributes>>{});
+  const std::vector<op_attributes> kinds = every_kind();
   std::vector<std::string> names;
   for (const op_attributes& kind : kinds) names.emplace_back(kind_of(kind));
   op_attributes what = kinds[as_one_of(f.at("kind"), f.where("kind"), names)];
@@ -302,7 +252,8 @@ graph graph_from(const json& document, const place& at) {
     const bool is_new =
         ids.emplace(g.tensors.back().name, static_cast<tensor_id>(g.tensors.size() - 1)).second;
     if (!is_new)
-      refuse(inside(where, "name"), fmt::format("two tensors are named \"{}\"", one_line(g.tensors.back().name)));
+      refuse(inside(where, "name"),
+             fmt::format("two tensors are named \"{}\"", one_line(g.tensors.back().name)));
   }
   for (const auto& [value, where] : f.list("ops")) g.ops.push_back(op_from(*value, where, ids));
   f.finish();

@@ -586,5 +586,56 @@ TEST(Work, RefusesMoreThan64Bits) {
   EXPECT_THROW(work_of(s.g, s.o()), std::overflow_error);
 }
 
+void expect_refused(const single& s, const slice& how, const std::string& reason) {
+  try {
+    accesses_of(s.g, s.o(), s.part(how));
+    FAIL() << "cut along " << to_text(how.along);
+  } catch (const std::invalid_argument& error) {
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+  }
+}
+
+TEST(Grouped, GoesOverBatchAndRowsAlone) {
+  convolution how{1, 1, 1, 1};
+  how.groups = 8;
+  const dims image{4, 8, 9, 9}, filter{8, 1, 3, 3};
+  const single forward = operator_over(how, {image, filter, image}, 2);
+  const single data = operator_over(convolution_backward_data{how}, {filter, image, image}, 2);
+  const single weights = operator_over(convolution_backward_filter{how}, {image, image, filter}, 2);
+  expect_regions(forward.cut(batch_half), {batch_of(2, 4), {}, batch_of(2, 4)});
+  expect_regions(forward.cut(row_half), {rows(3, 9), {}, rows(4, 9)});
+  expect_regions(data.cut(row_half), {{}, rows(3, 9), rows(4, 9)});
+  expect_regions(weights.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), {}});
+  for (const single& each : {forward, data, weights}) {
+    expect_refused(each, channel_half, "its channels are in groups");
+    expect_refused(each, {axis::reduction, 0, 2}, "its channels are in groups");
+  }
+  EXPECT_EQ(work_of(forward.g, forward.o()).flops, 2U * 4 * 8 * 9 * 9 * 9);
+}
+
+TEST(Concat, GoesOverBatchAndRowsAlone) {
+  const dims left{4, 3, 6, 6}, right{4, 5, 6, 6}, both{4, 8, 6, 6};
+  const single forward = operator_over(concat{}, {left, right, both}, 2);
+  const single backward = operator_over(concat_backward{}, {both, left, right}, 1);
+  expect_regions(forward.cut(batch_half), {batch_of(2, 4), batch_of(2, 4), batch_of(2, 4)});
+  expect_regions(backward.cut(row_half), {rows(3, 6), rows(3, 6), rows(3, 6)});
+  for (const single& each : {forward, backward}) {
+    expect_refused(each, channel_half, "its operands are joined along it");
+    EXPECT_EQ(work_of(each.g, each.o()).flops, 0U);
+    EXPECT_EQ(work_of(each.g, each.o()).read, 4U * 4 * 8 * 36);
+  }
+}
+
+TEST(AveragePool, ReadsTheRowsUnderItsWindows) {
+  const dims image{4, 3, 9, 9}, pooled{4, 3, 5, 5};
+  const average_pool how{3, 3, 2, 2, 1, 1};
+  const single forward = operator_over(how, {image, pooled}, 1);
+  expect_regions(forward.cut(slice{axis::row, 0, 2}), {rows(0, 4), rows(0, 2)});
+  expect_regions(forward.cut(row_half), {rows(3, 9), rows(2, 5)});
+  const single backward = operator_over(average_pool_backward{how}, {pooled, image}, 1);
+  expect_regions(backward.cut(row_half), {rows(2, 5), rows(4, 9)});
+  expect_regions(backward.cut(channel_half), {channels(1, 3), channels(1, 3)});
+}
+
 }  // namespace
 }  // namespace um

@@ -165,6 +165,8 @@ bool sums_in_any_cut(const op& o) {
                  [](const relu_bias_backward&) { return true; }, [](const add&) { return true; },
                  [](const cast&) { return true; }, [](const normalize&) { return true; },
                  [](const max_pool&) { return true; }, [](const max_pool_backward&) { return true; },
+                 [](const average_pool&) { return true; }, [](const average_pool_backward&) { return true; },
+                 [](const concat&) { return true; }, [](const concat_backward&) { return true; },
                  [](const global_average_pool_backward&) { return true; },
                  [](const softmax_cross_entropy_backward&) { return true; },
                  [](const sgd_update&) { return true; }, [](const auto&) { return false; }},

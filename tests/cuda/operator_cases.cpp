@@ -1,5 +1,7 @@
 #include "tests/cuda/operator_cases.hpp"
 
+#include "tests/reference/cases.hpp"
+
 namespace um::gpu_tests {
 namespace {
 
@@ -190,6 +192,108 @@ operator_case updates(dims w) {
   return c;
 }
 
+// Forward and both gradients, in groups, with filters, strides and paddings of their own along each axis.
+operator_case convolutions(dims x, std::int64_t filters, dims kernel, const convolution& how) {
+  const auto reach = [](std::int64_t extent, std::int64_t taps, std::int64_t stride, std::int64_t pad) {
+    return (extent + 2 * pad - taps) / stride + 1;
+  };
+  const dims w{filters, x.c / how.groups, kernel.h, kernel.w};
+  const dims y{x.n, filters, reach(x.h, kernel.h, how.stride_h, how.pad_h),
+               reach(x.w, kernel.w, how.stride_w, how.pad_w)};
+  operator_case c;
+  c.name = "convolution_" + text_of(x) + "_w" + text_of(w) + "_g" + std::to_string(how.groups);
+  graph& g = c.g;
+  const tensor_id tx = input(g, "x", x), tw = tensor_of(g, "w", w, role::parameter);
+  const tensor_id b = vector_in(g, "b", filters), dy = input(g, "dy", y);
+  convolution rectified = how;
+  rectified.relu = true;
+  apply(g, how, {tx, tw}, {output(g, "plain", y)});
+  apply(g, rectified, {tx, tw, b}, {output(g, "rectified", y)});
+  apply(g, convolution_backward_data{how}, {tw, dy}, {output(g, "dx", x)});
+  apply(g, convolution_backward_filter{how}, {tx, dy}, {tensor_of(g, "dw", w, role::parameter_gradient)});
+  return c;
+}
+
+convolution in_groups(std::int32_t groups, std::int32_t stride, std::int32_t pad) {
+  convolution how{stride, stride, pad, pad};
+  how.groups = groups;
+  return how;
+}
+
+// ReLUs capped at 6, of values up to 8 and, scaled, beyond: as an operator and in normalisations.
+operator_case capped(dims x) {
+  operator_case c;
+  c.name = "capped_" + text_of(x);
+  graph& g = c.g;
+  tensor_id wide = input(g, "x", x);
+  for (const char* name : {"twice", "four_times", "eight_times"}) {
+    const tensor_id sum = output(g, name, x);
+    apply(g, add{}, {wide, wide}, {sum});
+    wide = sum;
+  }
+  const tensor_id dy = input(g, "dy", x), residual = input(g, "residual", x), y = output(g, "y", x);
+  apply(g, relu{true}, {wide}, {y});
+  apply(g, relu_backward{{true}}, {y, dy}, {output(g, "dx", x)});
+  const tensor_id scale = vector_in(g, "scale", x.c), shift = vector_in(g, "shift", x.c);
+  const tensor_id mean = vector_in(g, "mean", x.c), deviation = vector_in(g, "deviation", x.c);
+  const tensor_id plain = output(g, "normalized", x), summed = output(g, "summed", x);
+  const auto vector = [&](const char* name) { return vector_out(g, name, x.c); };
+  apply(g, normalize{true, true}, {wide, scale, shift, mean, deviation}, {plain});
+  apply(g, normalize{true, true}, {wide, scale, shift, mean, deviation, residual}, {summed});
+  apply(g, batch_norm_backward{true, false, false, true}, {wide, scale, shift, mean, deviation, dy},
+        {output(g, "dx_of_one", x), vector("dscale"), vector("dshift")});
+  apply(g, batch_norm_backward{true, true, false, true}, {wide, scale, shift, mean, deviation, dy, summed},
+        {output(g, "dx_of_two", x), vector("dscale_too"), vector("dshift_too"), output(g, "dresidual", x)});
+  return c;
+}
+
+operator_case average_pools(dims x, std::int64_t y_h, std::int64_t y_w, const average_pool& how) {
+  operator_case c;
+  c.name = "average_pool_" + text_of(x) + "_to_" + std::to_string(y_h) + "x" + std::to_string(y_w);
+  graph& g = c.g;
+  const dims y{x.n, x.c, y_h, y_w};
+  apply(g, how, {input(g, "x", x)}, {output(g, "y", y)});
+  apply(g, average_pool_backward{how}, {input(g, "dy", y)}, {output(g, "dx", x)});
+  return c;
+}
+
+operator_case concats(dims shape, const std::vector<std::int64_t>& channels) {
+  operator_case c;
+  graph& g = c.g;
+  std::vector<tensor_id> parts, gradients;
+  shape.c = 0;
+  for (const std::int64_t count : channels) {
+    const std::string number = std::to_string(parts.size());
+    const dims part{shape.n, count, shape.h, shape.w};
+    parts.push_back(input(g, "x" + number, part));
+    gradients.push_back(output(g, "dx" + number, part));
+    shape.c += count;
+  }
+  c.name = "concat_" + text_of(shape) + "_of_" + std::to_string(channels.size());
+  apply(g, concat{}, parts, {output(g, "y", shape)});
+  apply(g, concat_backward{}, {input(g, "dy", shape)}, gradients);
+  return c;
+}
+
+bool multiplies(const op_attributes& what) {
+  return std::visit(
+      []<class Kind>(const Kind&) {
+        return Kind::kind.starts_with("convolution") || Kind::kind.starts_with("linear");
+      },
+      what);
+}
+
+// The rows that every kind of operator has (tests/reference/cases.hpp); opaque ones have no values.
+std::vector<operator_case> of_every_kind(bool of_libraries) {
+  std::vector<operator_case> all;
+  for (const reference::operator_case& c : reference::operator_cases()) {
+    const std::string name = std::string(kind_of(c.what)) + "_" + std::to_string(all.size());
+    if (multiplies(c.what) == of_libraries && !std::holds_alternative<opaque>(c.what))
+      all.push_back({name, reference::graph_of(c)});
+  }
+  return all;
+}
+
 operator_group libraries(const std::string& name, std::vector<operator_case> cases) {
   return {name, std::move(cases), true};
 }
@@ -206,6 +310,28 @@ std::vector<operator_group> operator_groups() {
                  convolutions({2, 3, 31, 19}, 16, 11, 4, 2), convolutions({5, 16, 15, 15}, 24, 5, 1, 2),
                  convolutions({2, 6, 9, 12}, 10, 1, 1, 0), convolutions({3, 8, 20, 11}, 16, 3, 2, 1),
                  convolutions({4, 64, 28, 28}, 64, 3, 1, 1), convolutions({2, 256, 14, 14}, 128, 3, 1, 1)}),
+      libraries("convolutions_in_groups",
+                {convolutions({3, 16, 15, 13}, 16, {1, 1, 3, 3}, in_groups(16, 1, 1)),
+                 convolutions({3, 96, 17, 17}, 96, {1, 1, 3, 3}, in_groups(96, 2, 1)),
+                 convolutions({2, 12, 9, 11}, 24, {1, 1, 5, 5}, in_groups(12, 1, 2)),
+                 convolutions({2, 32, 14, 14}, 64, {1, 1, 3, 3}, in_groups(4, 1, 1)),
+                 convolutions({4, 7, 21, 10}, 7, {1, 1, 3, 3}, in_groups(7, 2, 1))}),
+      libraries("rectangular_convolutions",
+                {convolutions({3, 8, 17, 13}, 16, {1, 1, 1, 7}, {1, 1, 0, 3}),
+                 convolutions({3, 8, 17, 13}, 16, {1, 1, 7, 1}, {1, 1, 3, 0}),
+                 convolutions({2, 16, 19, 12}, 8, {1, 1, 3, 5}, {2, 1, 1, 2}),
+                 convolutions({2, 16, 12, 19}, 16, {1, 1, 3, 1}, {1, 2, 1, 0, false, 16})}),
+      libraries("products_of_every_kind", of_every_kind(true)),
+      ours("every_kind", of_every_kind(false)),
+      ours("capped", {capped({3, 5, 7, 11}), capped({2, 64, 9, 8})}),
+      ours("average_pools", {average_pools({2, 64, 14, 14}, 7, 7, {2, 2, 2, 2}),
+                             average_pools({3, 5, 13, 9}, 7, 5, {3, 3, 2, 2, 1, 1, true}),
+                             average_pools({3, 5, 13, 9}, 7, 5, {3, 3, 2, 2, 1, 1, false}),
+                             average_pools({2, 24, 9, 12}, 9, 12, {3, 3, 1, 1, 1, 1, true}),
+                             average_pools({2, 8, 10, 11}, 5, 6, {2, 2, 2, 2, 0, 0, true}),  // overhanging
+                             average_pools({2, 8, 17, 17}, 5, 5, {5, 5, 3, 3})}),
+      ours("concats", {concats({2, 0, 7, 7}, {3, 5}), concats({3, 0, 8, 8}, {64, 32, 32, 32}),
+                       concats({2, 0, 5, 3}, {1, 2, 3, 4, 5, 6, 7}), concats({6, 0, 1, 1}, {10, 20})}),
       libraries("linears",
                 {linears({5, 7, 3, 3}, 11), linears({8, 256, 6, 6}, 512), linears({3, 1000, 1, 1}, 10)}),
       ours("pools", {pools({3, 5, 12, 16}, 6, 8, {2, 2, 0}), pools({2, 16, 12, 18}, 6, 9, {2, 2, 0}),

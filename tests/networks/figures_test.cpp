@@ -71,6 +71,9 @@ TEST(Parameters, AreThoseOfThePublishedModels) {
   EXPECT_EQ(trained_parameters_of("resnet50"), 25'557'032U);
   EXPECT_EQ(trained_parameters_of("resnet101"), 44'549'160U);
   EXPECT_EQ(trained_parameters_of("resnet152"), 60'192'808U);
+  EXPECT_EQ(trained_parameters_of("densenet121"), 7'978'856U);
+  EXPECT_EQ(trained_parameters_of("mobilenet_v2"), 3'504'872U);
+  EXPECT_EQ(trained_parameters_of("googlenet"), 6'624'904U);  // without auxiliary heads
 }
 
 // With ten classes and a 3 x 3 stem: less 990 x (512 or 2048) + 990 of the last layer, and
@@ -248,6 +251,29 @@ TEST(ResNet, TakesCifarImages) {
   EXPECT_EQ(tensor_of(g, "layer4.2.relu3.y").shape, (dims{1, 2048, 1, 1}));
   EXPECT_EQ(tensor_of(inference_of("resnet20_cifar"), "layer3.2.relu2.y").shape, (dims{1, 64, 8, 8}));
   EXPECT_EQ(tensor_of(inference_of("resnet18_cifar"), "layer4.1.relu2.y").shape, (dims{1, 512, 4, 4}));
+}
+
+// torchvision states 2.83, 0.30 and 1.50 x 10^9 with the fully connected layers.
+TEST(NetworksSince2015, MultiplyAdds) {
+  EXPECT_NEAR(convolution_gmac(inference_of("densenet121")), 2.83, 0.005);
+  EXPECT_NEAR(convolution_gmac(inference_of("mobilenet_v2")), 0.30, 0.005);
+  EXPECT_NEAR(convolution_gmac(inference_of("googlenet")), 1.50, 0.005);
+}
+
+// Huang et al., table 1; Sandler et al., table 2; Szegedy et al., table 1.
+TEST(NetworksSince2015, ExtentsOfTheStages) {
+  const graph dense = inference_of("densenet121");
+  EXPECT_EQ(tensor_of(dense, "denseblock1.concat.y").shape, (dims{1, 256, 56, 56}));
+  EXPECT_EQ(tensor_of(dense, "transition3.pool.y").shape, (dims{1, 512, 7, 7}));
+  EXPECT_EQ(tensor_of(dense, "denseblock4.concat.y").shape, (dims{1, 1024, 7, 7}));
+  const graph mobile = inference_of("mobilenet_v2");
+  EXPECT_EQ(tensor_of(mobile, "features.1.project.bn.y").shape, (dims{1, 16, 112, 112}));
+  EXPECT_EQ(tensor_of(mobile, "features.14.depthwise.conv.w").shape, (dims{576, 1, 3, 3}));
+  EXPECT_EQ(tensor_of(mobile, "features.17.project.bn.y").shape, (dims{1, 320, 7, 7}));
+  const graph google = inference_of("googlenet");
+  EXPECT_EQ(tensor_of(google, "inception3b.concat.y").shape, (dims{1, 480, 28, 28}));
+  EXPECT_EQ(tensor_of(google, "inception4e.concat.y").shape, (dims{1, 832, 14, 14}));
+  EXPECT_EQ(tensor_of(google, "inception5b.concat.y").shape, (dims{1, 1024, 7, 7}));
 }
 
 TEST(Conv, HasTheExtentsAskedFor) {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <limits>
 #include <stdexcept>
 
 #include "networks/builder.hpp"
@@ -145,6 +144,48 @@ graph branches(fusion joined) {
   return b.training(b.linear("fc", b.add("add6", x, x), 4), joined, false);
 }
 
+// A depthwise convolution, some in groups and some of rectangular filters, a sum without a ReLU behind it:
+// what MobileNetV2 has.
+graph mobilenet_in_small(fusion joined) {
+  builder b("small", pass::train);
+  tensor_id x = b.input("data", {3, 2, 7, 6});
+  x = b.relu("relu1", normalized(b, "1", x, {4, {3, 1}, {2, 1}, {1, 0}, false}), true);
+  tensor_id y = b.relu("relu2", normalized(b, "2", x, {4, 3, 1, 1, false, 4}), true);
+  y = normalized(b, "3", y, {4, {1, 3}, 1, {0, 1}, false, 2});
+  x = b.add("add3", y, x);
+  x = b.relu("relu4", b.convolution("conv4", x, {6, 3, 2, 1, true, 2}), true);
+  x = b.relu("relu5", b.convolution("conv5", x, {6, 1, 1, 0, true, 3}));
+  return b.training(b.linear("fc", x, 5), joined, false);
+}
+
+// Layers that read all before them, joined, and what halves an image: what a DenseNet has.
+graph densenet_in_small(fusion joined) {
+  builder b("small", pass::train);
+  tensor_id x = b.convolution("conv0", b.input("data", {2, 2, 5, 7}), {3, 3, 1, 1, false});
+  std::vector<tensor_id> features{x};
+  for (const std::string number : {"1", "2", "3"}) {
+    if (features.size() > 1) x = b.concat("concat" + number, features);
+    x = b.relu("relu" + number, b.batch_norm("bn" + number, x));
+    features.push_back(b.convolution("conv" + number, x, {2, 3, 1, 1, false}));
+  }
+  x = b.average_pool("pool", b.concat("concat", features), 2, 2, leftover::dropped);
+  return b.training(b.linear("fc", x, 4), joined, false);
+}
+
+// Branches of one tensor that are joined again, pools that keep the extents, padding that counts and not.
+graph inception_in_small(fusion joined) {
+  builder b("small", pass::train);
+  tensor_id x = b.input("data", {2, 2, 5, 6});
+  const tensor_id stem = b.relu("relu1", normalized(b, "1", x, {3, 3, 1, 1, false}));
+  const tensor_id first = b.relu("relu2", b.convolution("conv2", stem, {2, 1, 1, 0}));
+  const tensor_id second = b.max_pool("pool3", stem, 3, 1, leftover::pooled, 1);
+  const tensor_id third = b.average_pool("pool4", stem, {3, 1}, 1, leftover::dropped, {1, 0}, true);
+  const tensor_id fourth = b.average_pool("pool5", stem, 3, 1, leftover::dropped, 1);
+  x = b.concat("concat", {first, second, third, fourth, first});
+  x = b.average_pool("pool6", x, 3, 2, leftover::pooled, 1, true);
+  return b.training(b.linear("fc", x, 4), joined, false);
+}
+
 struct small_case {
   std::string name;
   graph (*build)(fusion);
@@ -193,17 +234,18 @@ TEST_P(SmallNetwork, GivesTheSameHoweverItsOperatorsAreJoined) {
 }
 
 TEST(SmallNetworks, LeanOnesComputeSomethingAgain) {
-  for (graph (*of)(fusion) : {vgg_in_small, resnet_in_small}) {
+  for (graph (*of)(fusion) : {vgg_in_small, resnet_in_small, densenet_in_small, mobilenet_in_small}) {
     EXPECT_GT(leaned(of).ops.size(), of(fusion::fused).ops.size());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gradients, SmallNetwork,
-                         testing::Values(small_case{"alexnet", alexnet_in_small},
-                                         small_case{"vgg", vgg_in_small},
-                                         small_case{"resnet", resnet_in_small},
-                                         small_case{"branches", branches}),
-                         [](const auto& which) { return which.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Gradients, SmallNetwork,
+    testing::Values(small_case{"alexnet", alexnet_in_small}, small_case{"vgg", vgg_in_small},
+                    small_case{"resnet", resnet_in_small}, small_case{"branches", branches},
+                    small_case{"mobilenet", mobilenet_in_small}, small_case{"densenet", densenet_in_small},
+                    small_case{"inception", inception_in_small}),
+    [](const auto& which) { return which.param.name; });
 
 graph conv_of(std::int64_t batch, std::map<std::string, std::int64_t> knobs, bool sgd = false) {
   network_spec spec;

@@ -1,12 +1,22 @@
-#include "tests/reference/operators.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <stdexcept>
 
+#include "tests/reference/reference.hpp"
+
 namespace um::reference {
 namespace {
+
+// What an operator gets: the values of its inputs and the shapes of all its operands.
+struct arguments {
+  const graph& g;
+  const op& o;
+  std::span<const values> in;
+
+  const dims& in_shape(std::size_t i) const { return g.tensors[o.in[i]].shape; }
+  const dims& out_shape(std::size_t i) const { return g.tensors[o.out[i]].shape; }
+};
 
 values zeros(const dims& shape) {
   return values(static_cast<std::size_t>(elements(shape)));
@@ -32,11 +42,12 @@ void for_each(const dims& shape, const Visit& visit) {
 template <class Visit>
 void for_each_product(const convolution& a, const dims& x, const dims& w, const dims& y, const Visit& visit) {
   for_each(y, [&](std::int64_t n, std::int64_t k, std::int64_t i, std::int64_t j) {
-    for_each({1, x.c, w.h, w.w}, [&](std::int64_t, std::int64_t c, std::int64_t r, std::int64_t s) {
+    for_each({1, w.c, w.h, w.w}, [&](std::int64_t, std::int64_t c, std::int64_t r, std::int64_t s) {
       const std::int64_t row = i * a.stride_h - a.pad_h + r;
       const std::int64_t column = j * a.stride_w - a.pad_w + s;
       if (row < 0 || row >= x.h || column < 0 || column >= x.w) return;
-      visit(place(x, n, c, row, column), place(w, k, c, r, s), place(y, n, k, i, j));
+      const std::int64_t first = k / (w.n / a.groups) * w.c;  // channel of the group
+      visit(place(x, n, first + c, row, column), place(w, k, c, r, s), place(y, n, k, i, j));
     });
   });
 }
@@ -70,14 +81,19 @@ std::size_t as_index(double whole) {
   return static_cast<std::size_t>(std::llround(whole));
 }
 
-void rectify(values& y) {
-  for (double& value : y) value = std::max(value, 0.0);
+constexpr double cap = 6;
+
+void rectify(values& y, bool capped = false) {
+  for (double& value : y) {
+    value = std::max(value, 0.0);
+    if (capped) value = std::min(value, cap);
+  }
 }
 
-// Nothing passes where y is 0.
-void mask(values& dy, const values& y) {
+// Nothing passes where y is 0, or at its cap.
+void mask(values& dy, const values& y, bool capped = false) {
   for (std::size_t i = 0; i < dy.size(); ++i) {
-    if (!(y[i] > 0)) dy[i] = 0;
+    if (!(y[i] > 0) || (capped && y[i] >= cap)) dy[i] = 0;
   }
 }
 
@@ -127,7 +143,7 @@ double rounded_to_bf16(double value) {
   return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
 }
 
-}  // namespace
+// --- the operators, one overload each ---
 
 std::vector<values> apply(const convolution& what, const arguments& of) {
   values y = biases(of);
@@ -157,15 +173,15 @@ std::vector<values> apply(const bias_backward&, const arguments& of) {
   return {channel_sums(of.in[0], of.in_shape(0))};
 }
 
-std::vector<values> apply(const relu&, const arguments& of) {
+std::vector<values> apply(const relu& what, const arguments& of) {
   values y = of.in[0];
-  rectify(y);
+  rectify(y, what.capped);
   return {std::move(y)};
 }
 
-std::vector<values> apply(const relu_backward&, const arguments& of) {
+std::vector<values> apply(const relu_backward& what, const arguments& of) {
   values dx = of.in[1];
-  mask(dx, of.in[0]);
+  mask(dx, of.in[0], what.forward.capped);
   return {std::move(dx)};
 }
 
@@ -222,6 +238,79 @@ std::vector<values> apply(const max_pool_backward& what, const arguments& of) {
   return all;
 }
 
+// f(first element of the window, one behind the last, elements that count) along one axis.
+template <class Visit>
+void along_window(std::int64_t i, std::int64_t window, std::int64_t stride, std::int64_t pad,
+                  std::int64_t extent, bool counts_padding, const Visit& visit) {
+  const std::int64_t begin = i * stride - pad;
+  const std::int64_t first = std::max<std::int64_t>(begin, 0), end = std::min(begin + window, extent);
+  visit(first, end, counts_padding ? std::min(begin + window, extent + pad) - begin : end - first);
+}
+
+// Visits every element of x under every window, with the window's place in y and its number of elements.
+template <class Visit>
+void for_each_averaged(const average_pool& a, const dims& x, const dims& y, const Visit& visit) {
+  for_each(y, [&](std::int64_t n, std::int64_t c, std::int64_t i, std::int64_t j) {
+    along_window(i, a.window_h, a.stride_h, a.pad_h, x.h, a.count_include_pad,
+                 [&](auto top, auto bottom, auto rows) {
+                   along_window(j, a.window_w, a.stride_w, a.pad_w, x.w, a.count_include_pad,
+                                [&](auto left, auto right, auto columns) {
+                                  for (std::int64_t h = top; h < bottom; ++h) {
+                                    for (std::int64_t w = left; w < right; ++w) {
+                                      visit(place(x, n, c, h, w), place(y, n, c, i, j),
+                                            static_cast<double>(rows * columns));
+                                    }
+                                  }
+                                });
+                 });
+  });
+}
+
+std::vector<values> apply(const average_pool& what, const arguments& of) {
+  values y = zeros(of.out_shape(0));
+  for_each_averaged(what, of.in_shape(0), of.out_shape(0),
+                    [&](std::size_t x, std::size_t at, double count) { y[at] += of.in[0][x] / count; });
+  return {std::move(y)};
+}
+
+std::vector<values> apply(const average_pool_backward& what, const arguments& of) {
+  values dx = zeros(of.out_shape(0));
+  for_each_averaged(what.forward, of.out_shape(0), of.in_shape(0),
+                    [&](std::size_t at, std::size_t dy, double count) { dx[at] += of.in[0][dy] / count; });
+  return {std::move(dx)};
+}
+
+// Visits the places of an element in the whole and in the part whose channels begin at `first`.
+template <class Visit>
+void for_each_joined(const dims& whole, const dims& part, std::int64_t first, const Visit& visit) {
+  for_each(part, [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    visit(place(whole, n, first + c, h, w), place(part, n, c, h, w));
+  });
+}
+
+std::vector<values> apply(const concat&, const arguments& of) {
+  values y = zeros(of.out_shape(0));
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < of.in.size(); ++i) {
+    for_each_joined(of.out_shape(0), of.in_shape(i), first,
+                    [&](std::size_t whole, std::size_t part) { y[whole] = of.in[i][part]; });
+    first += of.in_shape(i).c;
+  }
+  return {std::move(y)};
+}
+
+std::vector<values> apply(const concat_backward&, const arguments& of) {
+  std::vector<values> all;
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < of.o.out.size(); ++i) {
+    all.push_back(zeros(of.out_shape(i)));
+    for_each_joined(of.in_shape(0), of.out_shape(i), first,
+                    [&](std::size_t whole, std::size_t part) { all[i][part] = of.in[0][whole]; });
+    first += of.out_shape(i).c;
+  }
+  return all;
+}
+
 std::vector<values> apply(const linear& what, const arguments& of) {
   values y = biases(of);
   for_each_product(of.in_shape(1), of.out_shape(0),
@@ -258,7 +347,7 @@ std::vector<values> apply(const batch_norm& what, const arguments& of) {
   for (double& v : inverse_deviation) v = 1 / std::sqrt(v + double{what.epsilon});
   values y = scaled(normalized(x, shape, mean, inverse_deviation), shape, of.in[1], of.in[2]);
   if (of.in.size() > 3) y = added(std::move(y), of.in[3]);
-  if (what.relu) rectify(y);
+  if (what.relu) rectify(y, what.capped);
   return {std::move(y), std::move(mean), std::move(inverse_deviation)};
 }
 
@@ -266,7 +355,7 @@ std::vector<values> apply(const normalize& what, const arguments& of) {
   const dims& shape = of.in_shape(0);
   values y = scaled(normalized(of.in[0], shape, of.in[3], of.in[4]), shape, of.in[1], of.in[2]);
   if (of.in.size() > 5) y = added(std::move(y), of.in[5]);
-  if (what.relu) rectify(y);
+  if (what.relu) rectify(y, what.capped);
   return {std::move(y)};
 }
 
@@ -275,7 +364,7 @@ std::vector<values> apply(const batch_norm_backward& what, const arguments& of) 
   const values &scale = of.in[1], &inverse_deviation = of.in[4];
   const values unit = normalized(of.in[0], shape, of.in[3], inverse_deviation);
   values dy = what.two_gradients ? added(of.in[5], of.in[6]) : of.in[5];
-  if (what.relu) mask(dy, what.residual ? of.in.back() : scaled(unit, shape, scale, of.in[2]));
+  if (what.relu) mask(dy, what.residual ? of.in.back() : scaled(unit, shape, scale, of.in[2]), what.capped);
   values products(dy.size());
   for (std::size_t i = 0; i < dy.size(); ++i) products[i] = dy[i] * unit[i];
   const values mean_dy = channel_means(dy, shape), mean_product = channel_means(products, shape);
@@ -365,6 +454,17 @@ std::vector<values> apply(const sgd_update& what, const arguments& of) {
   values w = of.in[0];
   for (std::size_t i = 0; i < w.size(); ++i) w[i] -= double{what.learning_rate} * of.in[1][i];
   return {std::move(w)};
+}
+
+}  // namespace
+
+std::vector<values> execute(const graph& g, const op& o, std::span<const values> in) {
+  if (in.size() != o.in.size()) {
+    throw std::invalid_argument("operator " + o.name + " takes " + std::to_string(o.in.size()) +
+                                " inputs, not " + std::to_string(in.size()));
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) expect_size(g.tensors[o.in[i]], in[i]);
+  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.what);
 }
 
 }  // namespace um::reference

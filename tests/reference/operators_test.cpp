@@ -1,6 +1,7 @@
 // Every operator of the reference against values worked out by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/reference/reference.hpp"
@@ -102,6 +103,102 @@ TEST(Operator, MaxPoolBackwardAddsWhereWindowsShareAMaximum) {
   expect_values(
       apply(max_pool_backward{{2, 2, 1}}, {pooled, pooled}, {image}, {{1, 2, 4, 8}, {3, 2, 1, 0}})[0],
       {1, 2, 0, 4, 8, 0, 0, 0, 0});
+}
+
+TEST(Operator, ConvolutionInGroups) {
+  // Four channels of one pixel in two groups, a filter of two channels for each of four outputs.
+  const dims x{1, 4, 1, 1}, w{4, 2, 1, 1};
+  convolution how;
+  how.groups = 2;
+  const values weights{1, 10, 2, 20, 3, 30, 4, 40};
+  expect_values(apply(how, {x, w}, {x}, {{1, 2, 3, 4}, weights})[0], {21, 42, 129, 172});
+  expect_values(apply(convolution_backward_data{how}, {w, x}, {x}, {weights, {1, 1, 1, 1}})[0],
+                {3, 30, 7, 70});
+  expect_values(apply(convolution_backward_filter{how}, {x, x}, {w}, {{1, 2, 3, 4}, {1, 2, 3, 4}})[0],
+                {1, 2, 2, 4, 9, 12, 12, 16});
+}
+
+TEST(Operator, ConvolutionOfRectangularFilters) {
+  // A row of three, a column apart each, padded left and right alone.
+  convolution how{1, 2, 0, 1};
+  expect_values(apply(how, {image, {1, 1, 1, 3}}, {{1, 1, 3, 2}}, {counted, {1, 10, 100}})[0],
+                {210, 32, 540, 65, 870, 98});
+}
+
+TEST(Operator, ReluCapped) {
+  const dims row{1, 4, 1, 1};
+  expect_values(apply(relu{true}, {row}, {row}, {{-1, 3, 6, 9}})[0], {0, 3, 6, 6});
+  // Nothing passes where the output is 0 or 6.
+  expect_values(apply(relu_backward{{true}}, {row, row}, {row}, {{0, 3, 6, 6}, {5, 6, 7, 8}})[0],
+                {0, 6, 0, 0});
+}
+
+// With what a normalisation scales beyond the cap: joined or not, forward and back.
+TEST(Operator, NormalisationCappedIsOneWithReluBehindIt) {
+  const dims shape{1, 1, 1, 8}, one_vector{1, 1, 1, 1};
+  const values x{-3, -1, 0, 0.5, 1, 2, 3, 5}, dy{1, 2, 3, 4, 5, 6, 7, 8}, scale{5}, shift{2},
+      residual(8, 0.5);
+  for (const bool with_residual : {false, true}) {
+    std::vector<dims> in{shape, one_vector, one_vector};
+    std::vector<values> given{x, scale, shift};
+    if (with_residual) in.push_back(shape), given.push_back(residual);
+    const auto plain = apply(batch_norm{}, in, {shape, one_vector, one_vector}, given);
+    const auto joined = apply(batch_norm{1e-5F, true, true}, in, {shape, one_vector, one_vector}, given);
+    const values y = apply(relu{true}, {shape}, {shape}, {plain[0]})[0];
+    expect_values(joined[0], y);
+    EXPECT_GE(std::ranges::count(y, 0.0), 2);
+    EXPECT_GE(std::ranges::count(y, 6.0), 2);
+    in.insert(in.begin() + 3, 2, one_vector);
+    given.insert(given.begin() + 3, {plain[1], plain[2]});
+    expect_values(apply(normalize{true, true}, in, {shape}, given)[0], y);
+    const values masked = apply(relu_backward{{true}}, {shape, shape}, {shape}, {y, dy})[0];
+    std::vector<dims> of{shape, one_vector, one_vector, one_vector, one_vector, shape},
+        to{shape, one_vector, one_vector};
+    std::vector<values> all{x, scale, shift, plain[1], plain[2], masked};
+    if (with_residual) to.push_back(shape);
+    const auto apart = apply(batch_norm_backward{false, with_residual, false}, of, to, all);
+    all[5] = dy;
+    if (with_residual) all.push_back(y), of.push_back(shape);
+    const auto at_once = apply(batch_norm_backward{true, with_residual, false, true}, of, to, all);
+    for (std::size_t i = 0; i < apart.size(); ++i) expect_values(at_once[i], apart[i]);
+  }
+}
+
+// Figures of PyTorch 2.7's avg_pool2d, ceil_mode where windows overhang.
+TEST(Operator, AveragePool) {
+  const dims pooled{1, 1, 2, 2};
+  expect_values(apply(average_pool{2, 2, 1, 1}, {image}, {pooled}, {counted})[0], {3, 4, 6, 7});
+  expect_values(apply(average_pool{2, 2, 2, 2, 1, 1, true}, {image}, {pooled}, {counted})[0],
+                {0.25, 1.25, 2.75, 7});
+  expect_values(apply(average_pool{2, 2, 2, 2, 1, 1, false}, {image}, {pooled}, {counted})[0],
+                {1, 2.5, 5.5, 7});
+  // Overhanging: one column and row of the input, none of padding.
+  expect_values(apply(average_pool{2, 2, 2, 2, 0, 0, true}, {image}, {pooled}, {counted})[0],
+                {3, 4.5, 7.5, 9});
+  // Overhanging the padding, too: of 3 x 3 two rows and columns count.
+  expect_values(apply(average_pool{3, 3, 3, 3, 1, 1, true}, {image}, {pooled}, {counted})[0],
+                {12.0 / 9, 9.0 / 6, 15.0 / 6, 9.0 / 4});
+  // Rows and columns apart.
+  expect_values(apply(average_pool{3, 1, 1, 2}, {image}, {{1, 1, 1, 2}}, {counted})[0], {4, 6});
+}
+
+TEST(Operator, AveragePoolBackwardSpreadsWhatTheWindowsMean) {
+  const dims pooled{1, 1, 2, 2};
+  expect_values(apply(average_pool_backward{{2, 2, 1, 1}}, {pooled}, {image}, {{4, 8, 12, 16}})[0],
+                {1, 3, 2, 4, 10, 6, 3, 7, 4});
+  expect_values(
+      apply(average_pool_backward{{2, 2, 2, 2, 1, 1, false}}, {pooled}, {image}, {{4, 8, 12, 16}})[0],
+      {4, 4, 4, 6, 4, 4, 6, 4, 4});
+}
+
+TEST(Operator, ConcatJoinsChannels) {
+  const dims one_channel{2, 1, 1, 2}, two_channels{2, 2, 1, 2}, three{2, 3, 1, 2};
+  const values left{1, 2, 3, 4}, right{5, 6, 7, 8, 9, 10, 11, 12},
+      both{1, 2, 5, 6, 7, 8, 3, 4, 9, 10, 11, 12};
+  expect_values(apply(concat{}, {one_channel, two_channels}, {three}, {left, right})[0], both);
+  const auto apart = apply(concat_backward{}, {three}, {one_channel, two_channels}, {both});
+  expect_values(apart[0], left);
+  expect_values(apart[1], right);
 }
 
 TEST(Operator, Linear) {

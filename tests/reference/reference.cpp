@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "tests/reference/operators.hpp"
-
 namespace um::reference {
 namespace {
 
@@ -72,25 +70,16 @@ std::uint64_t hash_of(const std::string& name) {  // FNV-1a
   return hash;
 }
 
-void expect_size(const tensor& t, const values& v) {
-  if (v.size() == static_cast<std::size_t>(elements(t.shape))) return;
-  throw std::invalid_argument("tensor " + t.name + " of shape " + to_text(t.shape) + " cannot hold " +
-                              std::to_string(v.size()) + " values");
-}
-
 void expect_well_formed(const graph& g) {
   if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
 }
 
 }  // namespace
 
-std::vector<values> execute(const graph& g, const op& o, std::span<const values> in) {
-  if (in.size() != o.in.size()) {
-    throw std::invalid_argument("operator " + o.name + " takes " + std::to_string(o.in.size()) +
-                                " inputs, not " + std::to_string(in.size()));
-  }
-  for (std::size_t i = 0; i < in.size(); ++i) expect_size(g.tensors[o.in[i]], in[i]);
-  return std::visit([&](const auto& what) { return apply(what, {g, o, in}); }, o.what);
+void expect_size(const tensor& t, const values& v) {
+  if (v.size() == static_cast<std::size_t>(elements(t.shape))) return;
+  throw std::invalid_argument("tensor " + t.name + " of shape " + to_text(t.shape) + " cannot hold " +
+                              std::to_string(v.size()) + " values");
 }
 
 std::map<tensor_id, values> execute(const graph& g, const std::map<tensor_id, values>& given) {

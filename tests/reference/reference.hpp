@@ -21,6 +21,9 @@ std::map<tensor_id, values> execute(const graph& g, const std::map<tensor_id, va
 // the graph that the operator belongs to.
 std::vector<values> execute(const graph& g, const op& o, std::span<const values> in);
 
+// Throws std::invalid_argument, naming the tensor, if these are not as many as it has elements.
+void expect_size(const tensor& t, const values& v);
+
 // Numbers for the tensors that a graph is given, the same on every platform for the same seed and
 // name: inputs and gradients fed from outside in (-1, 1); weights in (-1, 1) * sqrt(6 / fan-in),
 // biases, shifts and means in (-0.1, 0.1), scales and inverse deviations in (0.5, 1.5); labels below

@@ -74,6 +74,7 @@ struct apply_normalization {
   const T *x, *residual;
   T* y;
   bool relu;
+  float most;  // of y with relu
 
   struct loaded {
     bits<T, N> x, residual;
@@ -94,7 +95,7 @@ struct apply_normalization {
     for (int i = 0; i < N; ++i) {
       v[i] = s(i % own, v[i]);
       if constexpr (Residual) v[i] += added[i];
-      if (relu) v[i] = v[i] > 0.0F ? v[i] : 0.0F;
+      if (relu) v[i] = fminf(v[i] > 0.0F ? v[i] : 0.0F, most);
     }
     store<N>(y + at, pack<T, N>(v));
   }
@@ -107,7 +108,8 @@ void launch_normalize(launch_site where, const normalization& what, const dims& 
                                                  static_cast<const T*>(what.x),
                                                  static_cast<const T*>(what.residual),
                                                  static_cast<T*>(what.y),
-                                                 what.relu};
+                                                 what.relu,
+                                                 largest_result(what.capped)};
   // What the statistics read last is the likeliest to be cached still.
   launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
 }

@@ -9,6 +9,11 @@ struct normalization_vectors {
   const float *scale, *shift, *mean, *inverse_deviation;
 };
 
+// Of a ReLU, capped or not: gradients pass below it.
+inline float largest_result(bool capped) {
+  return capped ? relu_cap : std::numeric_limits<float>::infinity();
+}
+
 // scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes
 // the ReLU's mask from x with it: it has to round as the forward pass did, whatever surrounds it.
 template <int Channels>

@@ -16,7 +16,9 @@ struct gradient_source {
   static constexpr int N = Layout::vector, own = Layout::channels;
   const T *x, *dy, *dy2, *y;  // dy2 and y may be null
   bool mask_from_x;
+  float most;  // that the ReLU gives
 
+  __device__ bool passes(float result) const { return result > 0.0F && result < most; }
   struct loaded {
     bits<T, N> x, dy, dy2, y;
   };
@@ -41,11 +43,11 @@ struct gradient_source {
     if (y != nullptr) {
       unpack<T, N>(values.y, other);
 #pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = other[i] > 0.0F ? g[i] : 0.0F;
+      for (int i = 0; i < N; ++i) g[i] = passes(other[i]) ? g[i] : 0.0F;
     }
     if (mask_from_x) {
 #pragma unroll
-      for (int i = 0; i < N; ++i) g[i] = of(i % own, x_values[i]) > 0.0F ? g[i] : 0.0F;
+      for (int i = 0; i < N; ++i) g[i] = passes(of(i % own, x_values[i])) ? g[i] : 0.0F;
     }
   }
 };
@@ -124,7 +126,9 @@ struct apply_gradient {
     }
     return s;
   }
-  __device__ loaded load(std::int64_t at) const { return from.load(at); }
+  __device__ loaded load(std::int64_t at) const {
+    return from.load(at);
+  }
   __device__ void apply(std::int64_t at, const loaded& values, const channel_state& s) const {
     float x[N], g[N];
     from.unpack_to(values, s.of, x, g);
@@ -143,14 +147,18 @@ void launch_both(launch_site where, const normalization_gradient& what, const di
   using T = typename Layout::value;
   const auto* const x = static_cast<const T*>(what.x);
   const bool residual = what.dresidual != nullptr;
-  const gradient_source<Layout> given{x, static_cast<const T*>(what.dy), static_cast<const T*>(what.dy2),
+  const gradient_source<Layout> given{x,
+                                      static_cast<const T*>(what.dy),
+                                      static_cast<const T*>(what.dy2),
                                       what.relu && residual ? static_cast<const T*>(what.y) : nullptr,
-                                      what.relu && !residual};
+                                      what.relu && !residual,
+                                      largest_result(what.capped)};
   const normalization_vectors of{what.scale, what.shift, what.mean, what.inverse_deviation};
   launch_reduction<Layout, unrolled<Layout>(2)>(
       where, sum_gradients<Layout>{of, given, static_cast<T*>(what.dresidual)}, shape, workspace,
       write_gradients{what.inverse_deviation, what.dscale, what.dshift});
-  const gradient_source<Layout> written{x, static_cast<const T*>(what.dresidual), nullptr, nullptr, false};
+  const gradient_source<Layout> written{x,   static_cast<const T*>(what.dresidual), nullptr, nullptr, false,
+                                        0.0F};
   const auto count = static_cast<float>(shape.n * shape.h * shape.w);
   launch_second_pass<Layout, unrolled<Layout>(2)>(
       where,

@@ -72,6 +72,14 @@ struct pass_if_positive {
   static constexpr int operands = 2;
   __device__ float operator()(float y, float dy) const { return y > 0.0F ? dy : 0.0F; }
 };
+struct rectify_to_cap {
+  static constexpr int operands = 1;
+  __device__ float operator()(float x, float) const { return fminf(x > 0.0F ? x : 0.0F, relu_cap); }
+};
+struct pass_below_cap {
+  static constexpr int operands = 2;
+  __device__ float operator()(float y, float dy) const { return y > 0.0F && y < relu_cap ? dy : 0.0F; }
+};
 struct plus {
   static constexpr int operands = 2;
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -101,17 +109,19 @@ __global__ void __launch_bounds__(block_threads) fill_random(T* to, std::int64_t
 
 }  // namespace
 
-void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type) {
+void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool capped) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
+    if (capped) return map<T, T>(where, x, nullptr, y, count, rectify_to_cap{});
     map<T, T>(where, x, nullptr, y, count, rectify{});
   });
 }
 
-void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count,
-                   dtype type) {
+void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count, dtype type,
+                   bool capped) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
+    if (capped) return map<T, T>(where, y, dy, dx, count, pass_below_cap{});
     map<T, T>(where, y, dy, dx, count, pass_if_positive{});
   });
 }

@@ -16,6 +16,7 @@ struct form {
   shape_and_strides x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
   bool relu;
+  std::int64_t filters_of_group;  // and w.c channels
 };
 
 shape_and_strides laid_out(const dims& shape, const sampled_convolution& in) {
@@ -23,8 +24,8 @@ shape_and_strides laid_out(const dims& shape, const sampled_convolution& in) {
 }
 
 form form_of(const sampled_convolution& of) {
-  return {laid_out(of.x, of), laid_out(of.w, of), laid_out(of.y, of), of.how.stride_h,
-          of.how.stride_w,    of.how.pad_h,       of.how.pad_w,       of.how.relu};
+  return {laid_out(of.x, of), laid_out(of.w, of), laid_out(of.y, of), of.how.stride_h,       of.how.stride_w,
+          of.how.pad_h,       of.how.pad_w,       of.how.relu,        of.w.n / of.how.groups};
 }
 
 const dims& result_shape(const sampled_convolution& of) {
@@ -65,19 +66,21 @@ __device__ double forward_term(const form& f, const T* x, const T* w, const dims
   const dims tap = position_of(i, {1, f.w.shape.c, f.w.shape.h, f.w.shape.w});
   const std::int64_t h = at.h * f.stride_h + tap.h - f.pad_h, v = at.w * f.stride_w + tap.w - f.pad_w;
   if (h < 0 || h >= f.x.shape.h || v < 0 || v >= f.x.shape.w) return 0;
-  return static_cast<double>(static_cast<float>(x[offset(f.x.stride, at.n, tap.c, h, v)])) *
+  const std::int64_t channel = at.c / f.filters_of_group * f.w.shape.c + tap.c;
+  return static_cast<double>(static_cast<float>(x[offset(f.x.stride, at.n, channel, h, v)])) *
          static_cast<float>(w[offset(f.w.stride, at.c, tap.c, tap.h, tap.w)]);
 }
 
 template <class T>
 __device__ double data_term(const form& f, const T* w, const T* y, const dims& at, std::int64_t i) {
-  const dims tap = position_of(i, {1, f.w.shape.n, f.w.shape.h, f.w.shape.w});
+  const dims tap = position_of(i, {1, f.filters_of_group, f.w.shape.h, f.w.shape.w});
+  const std::int64_t group = at.c / f.w.shape.c, filter = group * f.filters_of_group + tap.c;
   const std::int64_t h = at.h + f.pad_h - tap.h, v = at.w + f.pad_w - tap.w;
   if (h < 0 || v < 0 || h % f.stride_h != 0 || v % f.stride_w != 0) return 0;
   if (h / f.stride_h >= f.y.shape.h || v / f.stride_w >= f.y.shape.w) return 0;
   return static_cast<double>(
-             static_cast<float>(y[offset(f.y.stride, at.n, tap.c, h / f.stride_h, v / f.stride_w)])) *
-         static_cast<float>(w[offset(f.w.stride, tap.c, at.c, tap.h, tap.w)]);
+             static_cast<float>(y[offset(f.y.stride, at.n, filter, h / f.stride_h, v / f.stride_w)])) *
+         static_cast<float>(w[offset(f.w.stride, filter, at.c - group * f.w.shape.c, tap.h, tap.w)]);
 }
 
 template <class T>
@@ -85,7 +88,8 @@ __device__ double filter_term(const form& f, const T* x, const T* y, const dims&
   const dims pixel = position_of(i, {f.y.shape.n, 1, f.y.shape.h, f.y.shape.w});
   const std::int64_t h = pixel.h * f.stride_h + at.h - f.pad_h, v = pixel.w * f.stride_w + at.w - f.pad_w;
   if (h < 0 || h >= f.x.shape.h || v < 0 || v >= f.x.shape.w) return 0;
-  return static_cast<double>(static_cast<float>(x[offset(f.x.stride, pixel.n, at.c, h, v)])) *
+  const std::int64_t channel = at.n / f.filters_of_group * f.w.shape.c + at.c;
+  return static_cast<double>(static_cast<float>(x[offset(f.x.stride, pixel.n, channel, h, v)])) *
          static_cast<float>(y[offset(f.y.stride, pixel.n, at.n, pixel.h, pixel.w)]);
 }
 
@@ -98,7 +102,7 @@ __global__ void __launch_bounds__(block_threads)
   const dims at =
       position_of(sample_index(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), count), shape);
   const std::int64_t taps = f.w.shape.h * f.w.shape.w;
-  const std::int64_t terms = Result == 0   ? f.w.shape.n * taps
+  const std::int64_t terms = Result == 0   ? f.filters_of_group * taps
                              : Result == 1 ? f.y.shape.n * f.y.shape.h * f.y.shape.w
                                            : f.w.shape.c * taps;
   double sum = 0;

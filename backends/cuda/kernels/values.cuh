@@ -13,6 +13,9 @@ namespace um::kernels {
 
 using bf16 = __nv_bfloat16;
 
+// What a capped ReLU gives at most (core/operators.hpp).
+inline constexpr float relu_cap = 6.0F;
+
 template <int Bytes>
 struct bits_of;
 template <>

@@ -1,0 +1,484 @@
+#include "core/operands.hpp"
+
+#include <array>
+#include <initializer_list>
+
+namespace um {
+namespace {
+
+using defect = std::optional<std::string>;
+
+// The operands of one operator, for the rules below.
+struct operands {
+  const graph& g;
+  const op& o;
+  const tensor& in(std::size_t i) const { return g.tensors[o.in[i]]; }
+  const tensor& out(std::size_t i) const { return g.tensors[o.out[i]]; }
+};
+
+constexpr std::size_t most_operands = 1024;
+struct arity {
+  std::size_t least_in, most_in, least_out, most_out;
+};
+constexpr arity exactly(std::size_t in, std::size_t out) {
+  return {in, in, out, out};
+}
+
+arity arity_of(const op_attributes& what) {
+  return std::visit(overloaded{[](const convolution&) {
+                                 return arity{2, 3, 1, 1};
+                               },
+                               [](const linear&) {
+                                 return arity{2, 3, 1, 1};
+                               },
+                               [](const linear_backward_filter&) {
+                                 return arity{2, 2, 1, 2};
+                               },
+                               [](const bias_backward&) { return exactly(1, 1); },
+                               [](const relu&) { return exactly(1, 1); },
+                               [](const cast&) { return exactly(1, 1); },
+                               [](const global_average_pool&) { return exactly(1, 1); },
+                               [](const global_average_pool_backward&) { return exactly(1, 1); },
+                               [](const relu_bias_backward&) { return exactly(2, 2); },
+                               [](const max_pool& a) { return a.relu ? exactly(2, 2) : exactly(1, 2); },
+                               [](const max_pool_backward& a) {
+                                 const std::size_t in = a.forward.relu ? 3 : 2;
+                                 return arity{in, in, 1, 2};
+                               },
+                               [](const batch_norm&) {
+                                 return arity{3, 4, 3, 3};
+                               },
+                               [](const normalize&) {
+                                 return arity{5, 6, 1, 1};
+                               },
+                               [](const batch_norm_backward& a) {
+                                 return exactly(
+                                     6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
+                                     a.residual ? 4 : 3);
+                               },
+                               [](const softmax_cross_entropy&) { return exactly(2, 2); },
+                               [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
+                               [](const concat&) {
+                                 return arity{2, most_operands, 1, 1};
+                               },
+                               [](const concat_backward&) {
+                                 return arity{1, 1, 2, most_operands};
+                               },
+                               [](const average_pool&) { return exactly(1, 1); },
+                               [](const average_pool_backward&) { return exactly(1, 1); },
+                               [](const opaque&) {
+                                 return arity{0, most_operands, 1, most_operands};
+                               },
+                               [](const auto&) { return exactly(2, 1); }},
+                    what);
+}
+
+defect expect_shape(const tensor& t, const dims& wanted) {
+  if (t.shape == wanted) return std::nullopt;
+  return t.name + " is " + to_text(t.shape) + ", which does not fit: " + to_text(wanted) + " is wanted";
+}
+
+defect expect_type(const tensor& t, dtype wanted) {
+  if (t.type == wanted) return std::nullopt;
+  return t.name + " holds " + std::string(to_text(t.type)) + ", but " + std::string(to_text(wanted)) +
+         " is wanted";
+}
+
+// The first that is not empty. All are evaluated; all are cheap.
+defect first_of(std::initializer_list<defect> all) {
+  for (const defect& d : all) {
+    if (d) return d;
+  }
+  return std::nullopt;
+}
+
+defect expect_f32(std::initializer_list<const tensor*> all) {
+  for (const tensor* t : all) {
+    if (auto d = expect_type(*t, dtype::f32)) return d;
+  }
+  return std::nullopt;
+}
+
+// All of one floating type.
+defect expect_alike(std::initializer_list<const tensor*> all) {
+  const tensor& first = **all.begin();
+  if (!is_floating(first.type)) return expect_type(first, dtype::f32);
+  for (const tensor* t : all) {
+    if (auto d = expect_type(*t, first.type)) return d;
+  }
+  return std::nullopt;
+}
+
+defect expect_vector(const tensor& t, std::int64_t channels) {
+  return first_of({expect_f32({&t}), expect_shape(t, {1, channels, 1, 1})});
+}
+
+defect window_defect(std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h, std::int64_t pad_w) {
+  if (stride_h < 1 || stride_w < 1) return "a stride below 1";
+  if (pad_h < 0 || pad_w < 0) return "a negative padding";
+  return std::nullopt;
+}
+
+std::int64_t convolved(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t pad) {
+  const std::int64_t room = extent + 2 * pad - window;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+defect convolution_shapes(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
+  if (auto d = window_defect(what.stride_h, what.stride_w, what.pad_h, what.pad_w)) return d;
+  if (what.groups < 1 || x.shape.c % what.groups != 0 || w.shape.n % what.groups != 0) {
+    return "channels of " + x.name + " (" + std::to_string(x.shape.c) + ") and " + y.name + " (" +
+           std::to_string(w.shape.n) + ") do not fall into " + std::to_string(what.groups) + " groups";
+  }
+  const dims wanted{x.shape.n, w.shape.n, convolved(x.shape.h, w.shape.h, what.stride_h, what.pad_h),
+                    convolved(x.shape.w, w.shape.w, what.stride_w, what.pad_w)};
+  return first_of(
+      {expect_shape(w, {w.shape.n, x.shape.c / what.groups, w.shape.h, w.shape.w}), expect_shape(y, wanted)});
+}
+
+// x * w -> y, for the forward operator and (with gradients in place of x and y) the backward one.
+defect convolution_defect(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
+  return first_of({expect_alike({&x, &w, &y}), convolution_shapes(what, x, w, y)});
+}
+defect filter_defect(const convolution& what, const tensor& x, const tensor& dw, const tensor& dy) {
+  return first_of({expect_alike({&x, &dy}), expect_f32({&dw}), convolution_shapes(what, x, dw, dy)});
+}
+defect no_relu(const convolution& forward) {
+  if (forward.relu) return "is of the product alone and can have no ReLU";
+  return std::nullopt;
+}
+
+defect linear_shapes(const tensor& x, const tensor& w, const tensor& y) {
+  return first_of({expect_shape(w, {w.shape.n, x.shape.c, x.shape.h, x.shape.w}),
+                   expect_shape(y, {x.shape.n, w.shape.n, 1, 1})});
+}
+defect linear_defect(const tensor& x, const tensor& w, const tensor& y) {
+  return first_of({expect_alike({&x, &w, &y}), linear_shapes(x, w, y)});
+}
+
+defect bias_defect(const operands& of) {
+  if (of.o.in.size() < 3) return std::nullopt;
+  return expect_vector(of.in(2), of.out(0).shape.c);
+}
+
+defect linear_filter_defect(const operands& of) {
+  return first_of({expect_alike({&of.in(0), &of.in(1)}), expect_f32({&of.out(0)}),
+                   linear_shapes(of.in(0), of.out(0), of.in(1)),
+                   of.o.out.size() > 1 ? expect_vector(of.out(1), of.in(1).shape.c) : std::nullopt});
+}
+
+// Both rules for a last window that overhangs are right, as long as it meets the input.
+bool pools_to(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t extent,
+              std::int64_t result) {
+  const std::int64_t room = extent + 2 * pad - window;
+  const std::int64_t floor_rule = room < 0 ? 0 : room / stride + 1;
+  const std::int64_t ceil_rule = room < 0 ? 1 : (room + stride - 1) / stride + 1;
+  return (result == floor_rule || result == ceil_rule) && (result - 1) * stride - pad < extent;
+}
+
+defect pooled_defect(const tensor& x, const tensor& y) {
+  return x.name + " of " + to_text(x.shape) + " does not pool to " + to_text(y.shape);
+}
+
+defect pool_defect(const max_pool& what, const tensor& x, const tensor& y, const tensor& index) {
+  if (auto d = window_defect(what.stride, what.stride, what.pad, what.pad)) return d;
+  if (what.window < 1 || what.window > 256) return "a pooling window outside 1 to 256";
+  if (what.pad >= what.window) return "a padding that is not smaller than the pooling window";
+  const auto pools = [&](std::int64_t extent, std::int64_t result) {
+    return pools_to(what.window, what.stride, what.pad, extent, result);
+  };
+  if (!pools(x.shape.h, y.shape.h) || !pools(x.shape.w, y.shape.w)) return pooled_defect(x, y);
+  const dtype index_type = what.window <= 16 ? dtype::u8 : dtype::u16;
+  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w}),
+                   expect_type(index, index_type), expect_shape(index, y.shape)});
+}
+
+defect pool_forward_defect(const max_pool& what, const operands& of) {
+  return first_of({pool_defect(what, of.in(0), of.out(0), of.out(1)),
+                   what.relu ? expect_vector(of.in(1), of.in(0).shape.c) : std::nullopt});
+}
+
+defect pool_backward_defect(const max_pool_backward& what, const operands& of) {
+  const tensor& dy = of.in(0);
+  return first_of({pool_defect(what.forward, of.out(0), dy, of.in(1)),
+                   what.forward.relu ? expect_alike({&dy, &of.in(2)}) : std::nullopt,
+                   what.forward.relu ? expect_shape(of.in(2), dy.shape) : std::nullopt,
+                   of.o.out.size() > 1 ? expect_vector(of.out(1), dy.shape.c) : std::nullopt});
+}
+
+defect average_pool_defect(const average_pool& a, const tensor& x, const tensor& y) {
+  if (auto d = window_defect(a.stride_h, a.stride_w, a.pad_h, a.pad_w)) return d;
+  if (a.window_h < 1 || a.window_w < 1) return "a pooling window below 1";
+  if (a.pad_h >= a.window_h || a.pad_w >= a.window_w)
+    return "a padding that is not smaller than the pooling window";
+  if (!pools_to(a.window_h, a.stride_h, a.pad_h, x.shape.h, y.shape.h) ||
+      !pools_to(a.window_w, a.stride_w, a.pad_w, x.shape.w, y.shape.w)) {
+    return pooled_defect(x, y);
+  }
+  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w})});
+}
+
+// `whole`: the channels of all `parts`, one after the other.
+defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, const graph& g) {
+  std::int64_t channels = 0;
+  for (const tensor_id id : parts) {
+    const tensor& t = g.tensors[id];
+    const dims wanted{whole.shape.n, t.shape.c, whole.shape.h, whole.shape.w};
+    if (auto d = first_of({expect_alike({&whole, &t}), expect_shape(t, wanted)})) return d;
+    channels += t.shape.c;
+  }
+  return expect_shape(whole, {whole.shape.n, channels, whole.shape.h, whole.shape.w});
+}
+
+// A ReLU that is capped has to be there.
+template <class Joined>
+defect capped_defect(const Joined& what) {
+  if (what.capped && !what.relu) return "is capped without a ReLU";
+  return std::nullopt;
+}
+
+defect labels_defect(const tensor& labels, const tensor& logits) {
+  return first_of({expect_type(labels, dtype::i32), expect_shape(labels, {logits.shape.n, 1, 1, 1})});
+}
+
+// logits, labels -> loss, and a tensor of the logits' shape.
+defect softmax_defect(const operands& of) {
+  const tensor& logits = of.in(0);
+  return first_of({expect_alike({&logits, &of.out(1)}), expect_f32({&of.out(0)}),
+                   expect_shape(logits, {logits.shape.n, logits.shape.c, 1, 1}),
+                   labels_defect(of.in(1), logits), expect_shape(of.out(0), {1, 1, 1, 1}),
+                   expect_shape(of.out(1), logits.shape)});
+}
+
+defect softmax_backward_defect(const operands& of) {
+  const tensor& probabilities = of.in(0);
+  return first_of({expect_alike({&probabilities, &of.out(0)}), labels_defect(of.in(1), probabilities),
+                   expect_shape(of.out(0), probabilities.shape)});
+}
+
+defect bias_backward_defect(const operands& of) {
+  return first_of({expect_alike({&of.in(0)}), expect_vector(of.out(0), of.in(0).shape.c)});
+}
+
+defect pointwise_defect(const operands& of) {
+  for (const tensor_id id : of.o.in) {
+    const tensor& t = of.g.tensors[id];
+    if (auto d = first_of({expect_alike({&of.out(0), &t}), expect_shape(t, of.out(0).shape)})) return d;
+  }
+  return std::nullopt;
+}
+
+defect relu_bias_defect(const operands& of) {
+  return first_of({pointwise_defect(of), expect_vector(of.out(1), of.out(0).shape.c)});
+}
+
+// Operand `like` has x's type and shape.
+defect expect_like(const tensor& x, const tensor& like) {
+  return first_of({expect_alike({&x, &like}), expect_shape(like, x.shape)});
+}
+
+defect expect_vectors(const tensor& x, std::initializer_list<const tensor*> all) {
+  for (const tensor* t : all) {
+    if (auto d = expect_vector(*t, x.shape.c)) return d;
+  }
+  return std::nullopt;
+}
+
+defect batch_norm_defect(const operands& of) {
+  const tensor& x = of.in(0);
+  return first_of({expect_like(x, of.out(0)),
+                   expect_vectors(x, {&of.in(1), &of.in(2), &of.out(1), &of.out(2)}),
+                   of.o.in.size() > 3 ? expect_like(x, of.in(3)) : std::nullopt});
+}
+
+defect normalize_defect(const operands& of) {
+  const tensor& x = of.in(0);
+  return first_of({expect_like(x, of.out(0)), expect_vectors(x, {&of.in(1), &of.in(2), &of.in(3), &of.in(4)}),
+                   of.o.in.size() > 5 ? expect_like(x, of.in(5)) : std::nullopt});
+}
+
+defect batch_norm_backward_defect(const operands& of) {
+  const tensor& x = of.in(0);
+  for (std::size_t i = 5; i < of.o.in.size(); ++i) {
+    if (auto d = expect_like(x, of.in(i))) return d;
+  }
+  return first_of({expect_vectors(x, {&of.in(1), &of.in(2), &of.in(3), &of.in(4), &of.out(1), &of.out(2)}),
+                   expect_like(x, of.out(0)),
+                   of.o.out.size() > 3 ? expect_like(x, of.out(3)) : std::nullopt});
+}
+
+defect average_defect(const tensor& x, const tensor& y) {
+  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, 1, 1})});
+}
+
+defect cast_defect(const operands& of) {
+  for (const tensor* t : {&of.in(0), &of.out(0)}) {
+    if (!is_floating(t->type)) return expect_type(*t, dtype::f32);
+  }
+  return expect_shape(of.in(0), of.out(0).shape);
+}
+
+// Where extents lie beyond the channels, memory order matters, and has to be one.
+defect order_of_memory_defect(const operands& of) {
+  if (std::holds_alternative<opaque>(of.o.what)) return std::nullopt;
+  const tensor* first = nullptr;
+  for (const auto* side : {&of.o.in, &of.o.out}) {
+    for (const tensor_id id : *side) {
+      const tensor& t = of.g.tensors[id];
+      if (t.shape.c == 1 || t.shape.h * t.shape.w == 1) continue;
+      if (first == nullptr) first = &t;
+      if (t.order != first->order) {
+        return first->name + " lies in " + std::string(to_text(first->order)) + " and " + t.name + " in " +
+               std::string(to_text(t.order));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+defect update_defect(const operands& of) {
+  if (of.o.in[0] != of.o.out[0]) return "updates " + of.in(0).name + " but writes " + of.out(0).name;
+  if (of.o.repeatable) return "updates in place, so it is not repeatable";
+  return first_of({expect_f32({&of.in(0), &of.in(1)}), pointwise_defect(of)});
+}
+
+// The operands that are cut have one batch, and somewhere there is one.
+defect opaque_cut_defect(const opaque& a, const operands& of) {
+  if (a.in.empty() && a.out.empty()) return std::nullopt;
+  if (a.in.size() != of.o.in.size() || a.out.size() != of.o.out.size()) {
+    return "says how " + std::to_string(a.in.size()) + " inputs and " + std::to_string(a.out.size()) +
+           " outputs are cut, but has " + std::to_string(of.o.in.size()) + " and " +
+           std::to_string(of.o.out.size());
+  }
+  const tensor* batch = nullptr;
+  const auto check = [&](batch_cut how, const tensor& t, batch_cut never) -> defect {
+    if (how == never) return t.name + " cannot be cut as " + std::string(to_text(how));
+    if (how != batch_cut::part) return std::nullopt;
+    if (batch == nullptr) batch = &t;
+    if (t.shape.n == batch->shape.n) return std::nullopt;
+    return batch->name + " and " + t.name + " are cut along the batch but have " +
+           std::to_string(batch->shape.n) + " and " + std::to_string(t.shape.n) + " samples";
+  };
+  for (std::size_t i = 0; i < a.in.size(); ++i) {
+    if (auto d = check(a.in[i], of.in(i), batch_cut::sum)) return d;
+  }
+  for (std::size_t i = 0; i < a.out.size(); ++i) {
+    if (auto d = check(a.out[i], of.out(i), batch_cut::whole)) return d;
+  }
+  if (batch == nullptr) return "can be cut, but along none of its operands";
+  return std::nullopt;
+}
+
+defect opaque_defect(const opaque& a, const operands& of) {
+  if (a.label.empty()) return "has no label";
+  if (a.duration && *a.duration < 0) return "takes less than no time";
+  return opaque_cut_defect(a, of);
+}
+
+defect operands_defect(const operands& of) {
+  return std::visit(
+      overloaded{
+          [&](const convolution& a) {
+            return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+          },
+          [&](const convolution_backward_data& a) {
+            return first_of(
+                {no_relu(a.forward), convolution_defect(a.forward, of.out(0), of.in(0), of.in(1))});
+          },
+          [&](const convolution_backward_filter& a) {
+            return first_of({no_relu(a.forward), filter_defect(a.forward, of.in(0), of.out(0), of.in(1))});
+          },
+          [&](const bias_backward&) { return bias_backward_defect(of); },
+          [&](const relu&) { return pointwise_defect(of); },
+          [&](const relu_backward&) { return pointwise_defect(of); },
+          [&](const relu_bias_backward&) { return relu_bias_defect(of); },
+          [&](const max_pool& a) { return pool_forward_defect(a, of); },
+          [&](const max_pool_backward& a) { return pool_backward_defect(a, of); },
+          [&](const average_pool& a) { return average_pool_defect(a, of.in(0), of.out(0)); },
+          [&](const average_pool_backward& a) { return average_pool_defect(a.forward, of.out(0), of.in(0)); },
+          [&](const concat&) { return concat_defect(of.out(0), of.o.in, of.g); },
+          [&](const concat_backward&) { return concat_defect(of.in(0), of.o.out, of.g); },
+          [&](const linear&) {
+            return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+          },
+          [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
+          [&](const linear_backward_filter&) { return linear_filter_defect(of); },
+          [&](const batch_norm& a) {
+            return first_of({capped_defect(a), batch_norm_defect(of)});
+          },
+          [&](const normalize& a) {
+            return first_of({capped_defect(a), normalize_defect(of)});
+          },
+          [&](const batch_norm_backward& a) {
+            return first_of({capped_defect(a), batch_norm_backward_defect(of)});
+          },
+          [&](const add&) { return pointwise_defect(of); },
+          [&](const global_average_pool&) { return average_defect(of.in(0), of.out(0)); },
+          [&](const global_average_pool_backward&) { return average_defect(of.out(0), of.in(0)); },
+          [&](const cast&) { return cast_defect(of); },
+          [&](const softmax_cross_entropy&) { return softmax_defect(of); },
+          [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
+          [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
+          [&](const sgd_update&) { return update_defect(of); },
+          [&](const opaque& a) { return opaque_defect(a, of); }},
+      of.o.what);
+}
+
+defect arity_defect(const op& o) {
+  const arity wanted = arity_of(o.what);
+  const auto counts = [](std::size_t least, std::size_t most) {
+    return std::to_string(least) + (most > least ? " or " + std::to_string(most) : std::string());
+  };
+  if (o.in.size() < wanted.least_in || o.in.size() > wanted.most_in || o.out.size() < wanted.least_out ||
+      o.out.size() > wanted.most_out) {
+    return "takes " + counts(wanted.least_in, wanted.most_in) + " inputs and " +
+           counts(wanted.least_out, wanted.most_out) + " outputs, not " + std::to_string(o.in.size()) +
+           " and " + std::to_string(o.out.size());
+  }
+  return std::nullopt;
+}
+
+// Every operand is a tensor of the graph.
+defect ids_defect(const graph& g, const op& o) {
+  for (const auto* ids : {&o.in, &o.out}) {
+    for (const tensor_id id : *ids) {
+      if (id >= g.tensors.size()) {
+        return "names tensor " + std::to_string(id) + " of " + std::to_string(g.tensors.size());
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+template <std::size_t... I>
+std::vector<op_attributes> one_of_each(std::index_sequence<I...>) {
+  return {op_attributes(std::in_place_index<I>)...};
+}
+
+}  // namespace
+
+std::string_view kind_of(const op_attributes& what) {
+  return std::visit([]<class Kind>(const Kind&) { return Kind::kind; }, what);
+}
+
+std::vector<op_attributes> every_kind() {
+  return one_of_each(std::make_index_sequence<std::variant_size_v<op_attributes>>{});
+}
+
+std::string_view to_text(batch_cut cut) {
+  constexpr std::array<std::string_view, 3> names{"whole", "part", "sum"};
+  return names.at(static_cast<std::size_t>(cut));
+}
+
+std::optional<std::string> operands_missing(const graph& g, const op& o) {
+  if (auto d = arity_defect(o)) return d;
+  return ids_defect(g, o);
+}
+
+std::optional<std::string> operands_defect(const graph& g, const op& o) {
+  const operands of{g, o};
+  if (auto d = operands_defect(of)) return d;
+  return order_of_memory_defect(of);
+}
+
+}  // namespace um

@@ -1,0 +1,16 @@
+// What each kind of operator expects of its operands: how many, of which types and extents.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/graph.hpp"
+
+namespace um {
+
+// Why these are not the operands of such an operator, or nothing: their number, and that the graph has them.
+std::optional<std::string> operands_missing(const graph& g, const op& o);
+// The same of their types, extents and memory order, where none is missing.
+std::optional<std::string> operands_defect(const graph& g, const op& o);
+
+}  // namespace um

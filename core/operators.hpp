@@ -1,0 +1,292 @@
+// The kinds of operators: what each is told besides its operands, and the order of these (in -> out; []
+// where it depends). docs/adding.md names the places that a new kind touches.
+//
+// Every kind has a name, `kind`, as in plans, files and tables. One that has attributes hands them to a
+// visitor under their names; its gradient has its forward operator's. Files, their schema and the signatures
+// of engines go by that:
+//   visitor.pair(name, rows, columns, least)     two whole numbers
+//   visitor.integer(name, value, least)          a whole number
+//   visitor.integer_or(name, value, least)       the same; files may leave it out where it is `least`
+//   visitor.flag(name, value)                    files may leave it out where it is false
+//   visitor.number(name, value, least, most)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace um {
+
+// Tensors that have extents beyond the channels (h * w > 1) share one memory order within an operator.
+// "vectors" are f32, whatever the type of the rest.
+
+// x, w [, b] -> y. y = x * w + b, cross-correlation. With groups, the channels of x and of y fall into as
+// many runs, and the i-th run of y is made of the i-th of x alone: w is [K, C / groups, R, S]. As many groups
+// as channels make it depthwise.
+struct convolution {
+  static constexpr std::string_view kind = "convolution";
+  std::int32_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  bool relu = false;  // y = max(x * w + b, 0)
+  std::int32_t groups = 1;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.pair("stride", a.stride_h, a.stride_w, 1);
+    v.pair("pad", a.pad_h, a.pad_w, 0);
+    v.flag("relu", a.relu);
+    v.integer_or("groups", a.groups, 1);
+  }
+  friend bool operator==(const convolution&, const convolution&) = default;
+};
+// Backward operators are of the product alone: forward.relu is false in them.
+struct convolution_backward_data {  // w, dy -> dx
+  static constexpr std::string_view kind = "convolution_backward_data";
+  convolution forward;
+  friend bool operator==(const convolution_backward_data&, const convolution_backward_data&) = default;
+};
+struct convolution_backward_filter {  // x, dy -> dw      dw is f32
+  static constexpr std::string_view kind = "convolution_backward_filter";
+  convolution forward;
+  friend bool operator==(const convolution_backward_filter&, const convolution_backward_filter&) = default;
+};
+struct bias_backward {  // dy -> db                sum over all axes but channels
+  static constexpr std::string_view kind = "bias_backward";
+  friend bool operator==(const bias_backward&, const bias_backward&) = default;
+};
+// x -> y. May work in place. Capped: y = min(max(x, 0), 6), ReLU6 (Sandler, Howard, Zhu, Zhmoginov and Chen
+// 2018); its gradient passes where 0 < y < 6. In operators that a ReLU is joined to, too.
+struct relu {
+  static constexpr std::string_view kind = "relu";
+  bool capped = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.flag("capped", a.capped);
+  }
+  friend bool operator==(const relu&, const relu&) = default;
+};
+struct relu_backward {  // y, dy -> dx             dx may take dy's place
+  static constexpr std::string_view kind = "relu_backward";
+  relu forward;
+  friend bool operator==(const relu_backward&, const relu_backward&) = default;
+};
+// The gradient through ReLU and the bias before it in one pass: db is the sum of dx.
+struct relu_bias_backward {  // y, dy -> dx, db    dx may take dy's place
+  static constexpr std::string_view kind = "relu_bias_backward";
+  friend bool operator==(const relu_bias_backward&, const relu_bias_backward&) = default;
+};
+// x [, b] -> y, index. A window that overhangs the input is clipped. index is the position of the
+// maximum inside the window, row * window + column, first one wins: u8 while window^2 <= 256,
+// else u16. With relu and a bias, y = max(maximum + b, 0): what convolution, bias, ReLU and pool
+// give, without the tensors in between.
+struct max_pool {
+  static constexpr std::string_view kind = "max_pool";
+  std::int32_t window = 2, stride = 2, pad = 0;
+  bool relu = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.integer("window", a.window, 1);
+    v.integer("stride", a.stride, 1);
+    v.integer("pad", a.pad, 0);
+    v.flag("relu", a.relu);
+  }
+  friend bool operator==(const max_pool&, const max_pool&) = default;
+};
+// dy, index [, y] -> dx [, db]. y is given if forward.relu: positions where it is 0 pass nothing.
+// db, if wanted, is the sum of dx.
+struct max_pool_backward {
+  static constexpr std::string_view kind = "max_pool_backward";
+  max_pool forward;
+  friend bool operator==(const max_pool_backward&, const max_pool_backward&) = default;
+};
+// x -> y. The mean over a window that is clipped to the input: of the elements there, or, counting padding,
+// of those and the zeros around the input, of which a window that overhangs the padding meets as many as
+// there are. The rules of PyTorch's avg_pool2d, ceil_mode among them.
+struct average_pool {
+  static constexpr std::string_view kind = "average_pool";
+  std::int32_t window_h = 2, window_w = 2, stride_h = 2, stride_w = 2, pad_h = 0, pad_w = 0;
+  bool count_include_pad = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.pair("window", a.window_h, a.window_w, 1);
+    v.pair("stride", a.stride_h, a.stride_w, 1);
+    v.pair("pad", a.pad_h, a.pad_w, 0);
+    v.flag("count_include_pad", a.count_include_pad);
+  }
+  friend bool operator==(const average_pool&, const average_pool&) = default;
+};
+struct average_pool_backward {  // dy -> dx
+  static constexpr std::string_view kind = "average_pool_backward";
+  average_pool forward;
+  friend bool operator==(const average_pool_backward&, const average_pool_backward&) = default;
+};
+struct linear {  // x, w [, b] -> y                x is read as [n, c*h*w]; w is [out, c, h, w]
+  static constexpr std::string_view kind = "linear";
+  bool relu = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.flag("relu", a.relu);
+  }
+  friend bool operator==(const linear&, const linear&) = default;
+};
+struct linear_backward_data {  // w, dy -> dx
+  static constexpr std::string_view kind = "linear_backward_data";
+  friend bool operator==(const linear_backward_data&, const linear_backward_data&) = default;
+};
+struct linear_backward_filter {  // x, dy -> dw [, db]     dw and db are f32; db is the sum of dy
+  static constexpr std::string_view kind = "linear_backward_filter";
+  friend bool operator==(const linear_backward_filter&, const linear_backward_filter&) = default;
+};
+// Batch normalisation in training mode (Ioffe and Szegedy 2015): statistics of the batch, biased
+// variance. y = scale * (x - mean) * inverse_deviation + shift [+ residual], then ReLU if asked
+// for. The four vectors are [1, c, 1, 1].
+struct batch_norm {  // x, scale, shift [, residual] -> y, mean, inverse_deviation
+  static constexpr std::string_view kind = "batch_norm";
+  float epsilon = 1e-5F;
+  bool relu = false, capped = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.number("epsilon", a.epsilon, 0, 1);
+    v.flag("relu", a.relu);
+    v.flag("capped", a.capped);
+  }
+  friend bool operator==(const batch_norm&, const batch_norm&) = default;
+};
+// Batch normalisation with statistics that are given: inference, and computing y again from x.
+struct normalize {  // x, scale, shift, mean, inverse_deviation [, residual] -> y
+  static constexpr std::string_view kind = "normalize";
+  bool relu = false, capped = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.flag("relu", a.relu);
+    v.flag("capped", a.capped);
+  }
+  friend bool operator==(const normalize&, const normalize&) = default;
+};
+// x, scale, shift, mean, inverse_deviation, dy [, dy2] [, y] -> dx, dscale, dshift [, dresidual].
+// dy2 is given if `two_gradients`: the gradient of y is dy + dy2. With `residual`, dresidual is the
+// gradient behind the ReLU. The ReLU's mask is read from y if `relu` and `residual`, and computed
+// from x if `relu` alone. dresidual may take dy's place; without it dx may.
+struct batch_norm_backward {
+  static constexpr std::string_view kind = "batch_norm_backward";
+  bool relu = false, residual = false, two_gradients = false, capped = false;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    v.flag("relu", a.relu);
+    v.flag("residual", a.residual);
+    v.flag("two_gradients", a.two_gradients);
+    v.flag("capped", a.capped);
+  }
+  friend bool operator==(const batch_norm_backward&, const batch_norm_backward&) = default;
+};
+struct add {  // a, b -> y                         y may take a's place
+  static constexpr std::string_view kind = "add";
+  friend bool operator==(const add&, const add&) = default;
+};
+// Two or more -> y: their channels one after the other.
+struct concat {
+  static constexpr std::string_view kind = "concat";
+  friend bool operator==(const concat&, const concat&) = default;
+};
+struct concat_backward {  // dy -> as many as were joined, in their order
+  static constexpr std::string_view kind = "concat_backward";
+  friend bool operator==(const concat_backward&, const concat_backward&) = default;
+};
+struct global_average_pool {  // x -> y            y is [n, c, 1, 1], the mean over each plane
+  static constexpr std::string_view kind = "global_average_pool";
+  friend bool operator==(const global_average_pool&, const global_average_pool&) = default;
+};
+struct global_average_pool_backward {  // dy -> dx
+  static constexpr std::string_view kind = "global_average_pool_backward";
+  friend bool operator==(const global_average_pool_backward&, const global_average_pool_backward&) = default;
+};
+struct cast {  // x -> y                           the same values, rounded to y's type
+  static constexpr std::string_view kind = "cast";
+  friend bool operator==(const cast&, const cast&) = default;
+};
+struct softmax_cross_entropy {  // logits, labels -> loss, probabilities   mean over the batch
+  static constexpr std::string_view kind = "softmax_cross_entropy";
+  friend bool operator==(const softmax_cross_entropy&, const softmax_cross_entropy&) = default;
+};
+struct softmax_cross_entropy_backward {  // probabilities, labels -> dlogits
+  static constexpr std::string_view kind = "softmax_cross_entropy_backward";
+  friend bool operator==(const softmax_cross_entropy_backward&,
+                         const softmax_cross_entropy_backward&) = default;
+};
+// The loss and its gradient in one pass.
+struct softmax_cross_entropy_gradient {  // logits, labels -> loss, dlogits   dlogits may take logits' place
+  static constexpr std::string_view kind = "softmax_cross_entropy_gradient";
+  friend bool operator==(const softmax_cross_entropy_gradient&,
+                         const softmax_cross_entropy_gradient&) = default;
+};
+struct sgd_update {  // w, dw -> w                 w -= learning_rate * dw, in place; all f32
+  static constexpr std::string_view kind = "sgd_update";
+  float learning_rate = 0.01F;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    constexpr double largest = 1e9;
+    v.number("learning_rate", a.learning_rate, -largest, largest);
+  }
+  friend bool operator==(const sgd_update&, const sgd_update&) = default;
+};
+
+// How an operand of an opaque operator is cut where the operator goes over the batch in parts: read whole by
+// each of them; the same samples; or, for an output without a batch, the sum over the samples.
+enum class batch_cut : std::uint8_t { whole, part, sum };
+std::string_view to_text(batch_cut cut);
+
+// An operator of which it is known what it touches and how long it takes, but not what it computes: of a
+// network from elsewhere. It is planned and simulated as any other, and replayed on a GPU: something reads
+// its inputs, writes its outputs and takes its time. Outputs that are written in place (parameters) are
+// among the inputs too. It has readers and writers of its own in place of fields().
+struct opaque {  // any number -> at least one
+  static constexpr std::string_view kind = "opaque";
+  std::string label;        // what its framework calls it: "gelu"
+  std::uint64_t flops = 0;  // multiply and add count as two
+  byte_count bytes = 0;     // that it reads and writes, which may be less than its operands hold
+  bool products = false;    // flops are products of matrices: at the rate of the graph's precision
+  std::optional<nanoseconds> duration;  // with everything resident; nothing: as a machine's rates say
+  byte_count workspace_bytes = 0;
+  std::vector<batch_cut> in = {}, out = {};  // for each operand; both empty: it cannot be cut
+  friend bool operator==(const opaque&, const opaque&) = default;
+};
+
+using op_attributes =
+    std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
+                 relu_backward, relu_bias_backward, max_pool, max_pool_backward, average_pool,
+                 average_pool_backward, linear, linear_backward_data, linear_backward_filter, batch_norm,
+                 normalize, batch_norm_backward, add, concat, concat_backward, global_average_pool,
+                 global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
+                 softmax_cross_entropy_gradient, sgd_update, opaque>;
+
+// Hands the attributes of any kind but opaque to a visitor.
+template <class Attributes, class Visitor>
+void fields_of(Attributes& a, Visitor&& v) {
+  using kind = std::remove_cv_t<Attributes>;
+  if constexpr (requires { kind::fields(a, v); }) {
+    kind::fields(a, v);
+  } else if constexpr (requires { a.forward; }) {
+    fields_of(a.forward, v);
+  } else {
+    static_assert(std::is_empty_v<kind>, "an operator with attributes has to say what they are called");
+  }
+}
+
+// The operator's kind as written in plans and tables: "convolution_backward_data".
+std::string_view kind_of(const op_attributes& what);
+// One of each kind, in the order of the variant, attributes as they are by themselves.
+std::vector<op_attributes> every_kind();
+
+template <class... Fs>
+struct overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+overloaded(Fs...) -> overloaded<Fs...>;
+
+}  // namespace um
