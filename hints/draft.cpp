@@ -1,5 +1,7 @@
 #include "hints/draft.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
 
@@ -53,9 +55,21 @@ bool may_twin(const problem& p, const use_table& uses, const tensor_choice& whic
   const bool is_used = !uses.of_part[uses.first_part[t]].empty();
   if (!is_used || !fills_blocks(what) || !moves_in_parts(p, uses, t)) return false;
   if (what.use == role::input) {
-    return !which.roles.empty() || bytes_of(what) > p.budget / share_of_large_input;
+    return !which.roles.empty() || !which.names.empty() || bytes_of(what) > p.budget / share_of_large_input;
   }
   return what.use == role::activation || what.use == role::activation_gradient;
+}
+
+bool fits_pattern(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
+}
+
+bool fits(const std::string& kind, const op_attributes& what) {
+  const auto* const a = std::get_if<opaque>(&what);
+  if (a != nullptr && kind.starts_with(opaque_label)) {
+    return fits_pattern(kind.substr(opaque_label.size()), a->label);
+  }
+  return kind == kind_of(what);
 }
 
 // The first rule that places a tensor counts before those by which it leaves.
@@ -222,9 +236,15 @@ class drafter {
 }  // namespace
 
 tensor_chooser::tensor_chooser(const graph& g)
-    : g_(g), written_(g.tensors.size(), false), again_(g.tensors.size(), false) {
+    : g_(g),
+      written_(g.tensors.size(), false),
+      again_(g.tensors.size(), false),
+      readers_(g.tensors.size()),
+      writers_(g.tensors.size()) {
   std::vector<std::int64_t> last(g.tensors.size(), -1);
   for (op_id o = 0; o < g.ops.size(); ++o) {
+    for (const tensor_id t : g.ops[o].in) readers_[t].push_back(o);
+    for (const tensor_id t : g.ops[o].out) writers_[t].push_back(o);
     for (const tensor_id t : g.ops[o].out) written_[t] = true;
     for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
       for (const tensor_id t : *side) {
@@ -235,9 +255,20 @@ tensor_chooser::tensor_chooser(const graph& g)
   }
 }
 
+bool tensor_chooser::is_touched(const std::vector<std::string>& kinds, const std::vector<op_id>& by) const {
+  if (kinds.empty()) return true;
+  return std::ranges::any_of(by, [&](op_id o) {
+    return std::ranges::any_of(kinds, [&](const std::string& kind) { return fits(kind, g_.ops[o].what); });
+  });
+}
+
 bool tensor_chooser::is_for(const tensor_choice& which, tensor_id t) const {
-  if (!which.roles.empty() && std::ranges::find(which.roles, g_.tensors[t].use) == which.roles.end())
-    return false;
+  const tensor& what = g_.tensors[t];
+  if (!which.roles.empty() && std::ranges::find(which.roles, what.use) == which.roles.end()) return false;
+  const auto fits_name = [&](const std::string& pattern) { return fits_pattern(pattern, what.name); };
+  if (!which.names.empty() && std::ranges::none_of(which.names, fits_name)) return false;
+  if (which.least_bytes > 0 && bytes_of(what) < which.least_bytes) return false;
+  if (!is_touched(which.read_by, readers_[t]) || !is_touched(which.written_by, writers_[t])) return false;
   switch (which.use) {
     case tensor_use::any:
       return true;

@@ -2,6 +2,7 @@
 // behind each compute.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/planner.hpp"
@@ -17,8 +18,11 @@ class tensor_chooser {
   bool is_for(const tensor_choice& which, tensor_id t) const;
 
  private:
+  bool is_touched(const std::vector<std::string>& kinds, const std::vector<op_id>& by) const;
+
   const graph& g_;
   std::vector<bool> written_, again_;
+  std::vector<std::vector<op_id>> readers_, writers_;  // of each tensor
 };
 
 // Evictions under pressure, fetches as room allows, cuts and searches are left to the caller. Tensors that

@@ -23,11 +23,19 @@ enum class tensor_use : std::uint8_t {
   passing,       // written, and then used by its neighbours only
 };
 
+// Tensors that fit all of these; a list of several is an `or`, an empty one says nothing.
 struct tensor_choice {
-  std::vector<role> roles;  // none: every role
+  std::vector<role> roles;
   tensor_use use = tensor_use::any;
+  std::vector<std::string> names = {};  // patterns of the shell (fnmatch): "layer1.*.y"
+  byte_count least_bytes = 0;
+  // Kinds of operators (core/operators.hpp); of opaque ones also "opaque:LABEL", where LABEL is a pattern.
+  std::vector<std::string> read_by = {}, written_by = {};
   friend bool operator==(const tensor_choice&, const tensor_choice&) = default;
 };
+
+// What a label of opaque operators follows in read_by and written_by.
+inline constexpr std::string_view opaque_label = "opaque:";
 
 // --- policies ---
 

@@ -25,6 +25,31 @@ role role_from(const json& value, const place& at) {
   return as_choice(value, at, std::span<const role>(all_roles));
 }
 
+std::vector<std::string> patterns_from(fields& f, std::string_view name) {
+  std::vector<std::string> all;
+  if (!f.has(name)) return all;
+  for (const auto& [value, at] : f.list(name)) {
+    all.push_back(as_text(*value, at));
+    if (all.back().empty()) refuse(at, "an empty pattern fits nothing; drop it, or write \"*\"");
+  }
+  if (all.empty()) refuse(f.where(name), "the list is empty; leave the field out for every tensor");
+  return all;
+}
+
+// A kind of operator, or "opaque:LABEL".
+std::vector<std::string> kinds_from(fields& f, std::string_view name) {
+  std::vector<std::string> kinds, all;
+  for (const op_attributes& kind : every_kind()) kinds.emplace_back(kind_of(kind));
+  if (!f.has(name)) return all;
+  for (const auto& [value, at] : f.list(name)) {
+    const std::string given = as_text(*value, at);
+    const bool is_label = given.starts_with(opaque_label) && given.size() > opaque_label.size();
+    all.push_back(is_label ? given : kinds[as_one_of(*value, at, kinds)]);
+  }
+  if (all.empty()) refuse(f.where(name), "the list is empty; leave the field out for every operator");
+  return all;
+}
+
 tensor_choice choice_from(fields& f) {
   tensor_choice which;
   if (f.has("roles")) {
@@ -33,6 +58,11 @@ tensor_choice choice_from(fields& f) {
       refuse(f.where("roles"), "the list is empty; leave the field out for every role");
   }
   if (f.has("use")) which.use = as_choice(f.at("use"), f.where("use"), std::span<const tensor_use>(all_uses));
+  which.names = patterns_from(f, "names");
+  if (f.has("least_bytes"))
+    which.least_bytes = static_cast<byte_count>(f.integer("least_bytes", 1, most_integer));
+  which.read_by = kinds_from(f, "read_by");
+  which.written_by = kinds_from(f, "written_by");
   return which;
 }
 
@@ -42,6 +72,10 @@ void write_choice(json& out, const tensor_choice& which) {
     for (const role r : which.roles) out["roles"].push_back(to_text(r));
   }
   if (which.use != tensor_use::any) out["use"] = to_text(which.use);
+  if (!which.names.empty()) out["names"] = which.names;
+  if (which.least_bytes > 0) out["least_bytes"] = which.least_bytes;
+  if (!which.read_by.empty()) out["read_by"] = which.read_by;
+  if (!which.written_by.empty()) out["written_by"] = which.written_by;
 }
 
 // --- policies ---
