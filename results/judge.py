@@ -3,7 +3,7 @@
 A cell has one run a side or several. Runs of one round (made in turn by `umbench interleave`) are compared with each
 other only, so that what drifts from round to round cancels. A change counts when it is both too large to tolerate and
 too sure to be chance: the median differs by more than a limit, and a t test on the logarithms, corrected for the
-number of cells tested together, finds it sure. What is large but not sure, or might be large for all that is known, is
+number of cells that chance could take there, finds it sure. What is large but not sure, or might be large for all that is known, is
 ambiguous; what nothing can be said of is insufficient. Times are nanoseconds.
 
 How much runs of one code differ is taken from the runs where there are several, and from the iterations within them:
@@ -147,16 +147,22 @@ def t_beyond(chance, freedom):
     return -special.stdtrit(freedom, chance)
 
 
-def adjusted(p_values, correction):
+def adjusted(p_values, correction, reach=None, beyond=None):
     """The p values corrected for their number: `holm` bounds the chance of any false alarm, `bh` (Benjamini and
-    Hochberg) the share of false ones among all alarms. Where nothing changed the two bound the same chance."""
+    Hochberg) the share of false ones among all alarms. Where nothing changed the two bound the same chance.
+
+    An alarm also needs a change beyond the limit. `reach` is the chance of each cell to get there though nothing changed
+    (1 where not given), so that quiet cells, which never do, do not make it harder to find what noisy ones show: of
+    false alarms at some p, sum(min(p, reach)) are expected. `beyond` says which cells are there (all)."""
     p = numpy.asarray(p_values, dtype=float)
-    order, count = numpy.argsort(p, kind="stable"), len(p)
-    result = numpy.empty(count)
+    order = numpy.argsort(p, kind="stable")
+    alarms = numpy.minimum(p[order][:, None], (numpy.ones(len(p)) if reach is None else numpy.asarray(reach))[order])
+    there = numpy.ones(len(p)) if beyond is None else numpy.asarray(beyond, dtype=float)[order]
+    result = numpy.empty(len(p))
     if correction == "holm":
-        steps = numpy.maximum.accumulate(p[order] * (count - numpy.arange(count)))
+        steps = numpy.maximum.accumulate(numpy.triu(alarms).sum(axis=1))
     elif correction == "bh":
-        steps = numpy.minimum.accumulate((p[order] * count / (numpy.arange(count) + 1))[::-1])[::-1]
+        steps = numpy.minimum.accumulate((alarms.sum(axis=1) / numpy.maximum(there.cumsum(), 1))[::-1])[::-1]
     else:
         raise ValueError(f"correction {correction!r} is neither 'holm' nor 'bh'")
     result[order] = numpy.minimum(steps, 1)
@@ -172,12 +178,20 @@ def judge(cells, limits=Limits(), noise=None):
     found = estimates(able)
     known = [name for name, estimate in found.items() if estimate]
     p_values = {name: p_value(found[name]) for name in known}
-    corrected = dict(zip(known, adjusted(list(p_values.values()), limits.correction))) if known else {}
-    return {name: _finding(cell, found.get(name), limits, (noise or {}).get(name, 0.0), p_values.get(name),
-                           corrected.get(name)) for name, cell in cells.items()}
+    allowed = {name: _limit(cell, limits, (noise or {}).get(name, 0.0)) for name, cell in able.items()}
+    reach = [p_value(found[name]._replace(change=math.log1p(allowed[name]))) for name in known]
+    beyond = [abs(math.expm1(found[name].change)) > allowed[name] for name in known]
+    corrected = dict(zip(known, adjusted(list(p_values.values()), limits.correction, reach, beyond))) if known else {}
+    return {name: _finding(cell, found.get(name), limits, allowed.get(name), p_values.get(name), corrected.get(name))
+            for name, cell in cells.items()}
 
 
-def _finding(cell, estimate, limits, noise, p, p_adjusted):
+def _limit(cell, limits, noise):
+    """The change that is tolerated."""
+    return max(limits.relative, noise, limits.absolute_ns / max(float(statistics.median(itertools.chain(*cell.base))), 1.0))
+
+
+def _finding(cell, estimate, limits, limit, p, p_adjusted):
     samples = tuple(sum(map(len, side)) for side in (cell.base, cell.head))
     runs = (len(cell.base), len(cell.head))
     medians = [float(statistics.median(itertools.chain(*side))) if count else None
@@ -185,7 +199,6 @@ def _finding(cell, estimate, limits, noise, p, p_adjusted):
     if not all(samples):
         return Finding("insufficient", "no time after the first iteration; --iterations 5 is the standard", *medians,
                        samples=samples, runs=runs)
-    limit = max(limits.relative, noise, limits.absolute_ns / max(medians[0], 1.0))
     if estimate is None:
         return Finding("insufficient", "1 sample after the first iteration on each side tells nothing of the noise; "
                        "2 are the least, 4 (--iterations 5) the standard", *medians, math.expm1(change_of(cell)),

@@ -9,10 +9,16 @@ class Refusal(Exception):
     """Something cannot be used; the message is one line that names it."""
 
 
+MOST_SAID, END_SAID = 1800, 400  # characters
+
+
 def say(text):
-    """A line to standard error; where there is none it is lost."""
+    """A line to standard error, of what is too long to read the beginning and the end; where there is none it is lost."""
+    line = text.replace("\n", "\\n")
+    if len(line) > MOST_SAID:
+        line = f"{line[:MOST_SAID - END_SAID]} ... {line[-END_SAID:]}"
     try:
-        print(text.replace("\n", "\\n"), file=sys.stderr, flush=True)
+        print(line, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
         pass
 

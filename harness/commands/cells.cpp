@@ -13,6 +13,7 @@
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/records/numbers.hpp"
+#include "harness/records/say.hpp"
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -96,9 +97,7 @@ const machine& figures_for(const std::string& gpu, const std::vector<machine>& m
 void say_whose_figures(const std::string& gpu, const std::vector<machine>& machines,
                        const std::string& like) {
   if (!like.empty() || machine_like(machines, gpu) != nullptr) return;
-  fmt::print(
-      stderr,
-      "umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
+  say("umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
       "make its own by `umbench calibrate` and give its folder by --machines\n",
       gpu, standard_machine);
 }

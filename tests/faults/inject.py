@@ -5,7 +5,7 @@ none, a resumed sweep ends as an undisturbed one.
 
     tests/faults/inject.py PROGRAM [--faults 1000] [--kills 1000] [--seed 1]
 
-Takes minutes; ./check does not run it. Needs a C compiler; PROGRAM must not be built with a sanitizer."""
+Takes minutes; ./check runs a few. Needs a C compiler; PROGRAM must not be built with a sanitizer."""
 
 import argparse
 import collections

@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Wrong command lines and files, thousands of them, generated: umbench must not crash, hang or print a traceback, says
-what is wrong in at most three lines, and ends with exit code 2, or 0 or 1 where what came out by chance is not wrong.
+"""Wrong command lines and files, thousands of them, generated: umbench and its scripts must not crash, hang or print a
+traceback, say what is wrong in at most three lines, and end with exit code 2, or 0, 1 or 3 where what came out by chance
+is not wrong.
 
     tests/faults/wrong_inputs.py PROGRAM [--inputs 5000] [--seed 1]
 
-Takes minutes; ./check does not run it."""
+Takes minutes; ./check runs a few."""
 
 import argparse
 import collections
 import copy
+import importlib
 import json
+import os
 import pathlib
 import random
+import runpy
 import subprocess
 import sys
 import tempfile
+import traceback
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATIENCE_S = 3600  # only a hang takes so long
@@ -32,7 +37,14 @@ OPTIONS = {
     "tune": ["--trials", "--best", "--like", "--jobs", "--out", "--strategy", "--iterations", "--deadline"],
     "ablate": ["--jobs", "--strategy", "--iterations", "--like"],
     "merge": ["--out"], "list": ["--machines"], "env": ["--machine", "--machines"], "validate": ["--machine", "--machines"],
-    "calibrate": ["--backend", "--name", "--like", "--machines", "--samples"]}
+    "calibrate": ["--backend", "--name", "--like", "--machines", "--samples"], "pack": ["--packer", "--limit"],
+    "export": ["--format", "--out", "--frobnicate"], "interleave": ["--base", "--head", "--rounds", "--out", "--machines"],
+    "compare": ["--limit", "--fail-on", "--absolute", "--alpha", "--confidence", "--correction", "--noise", "--format", "--out", "--pairs"],
+    "report": ["--out", "--title"], "plot": ["--out", "--frobnicate"]}
+# Started here without a new interpreter each time, which would take most of the time.
+SCRIPTS = {"export": "results/export.py", "compare": "results/compare.py", "interleave": "results/interleave.py",
+           "report": "plots/report.py", "plot": "plots/plot.py"}
+FORMATS = ["csv", "junit", "bencher", "github-action", "google-benchmark", "perfetto"]
 VALUES = [None, True, False, 0, -1, 1.5, 1e308, 2**63, 2**64, -2**63, "", "x", "\ud7ff", "a\nb", "9" * 50, [], {}, [[]], {"x": 1}, [None],
           "managed", 4611686018427387904, 10**17, "plan:x", "\u2028", "x" * 10_000]
 
@@ -43,8 +55,40 @@ class Generator:
         self.documents = self.originals()
 
     def umbench(self, *arguments):
+        if arguments[0] in SCRIPTS:
+            return self.script(arguments)
         return subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, timeout=PATIENCE_S, check=False,
                               stdin=subprocess.DEVNULL)
+
+    def script(self, arguments):
+        """As umbench would start it, in a process of its own that has the libraries already."""
+        streams = [tempfile.TemporaryFile() for _ in range(2)]
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.chdir(self.folder)
+                for number, stream in enumerate(streams, 1):
+                    os.dup2(stream.fileno(), number)
+                sys.argv = [SCRIPTS[arguments[0]], *arguments[1:]]
+                sys.path.insert(0, str((ROOT / SCRIPTS[arguments[0]]).parent))
+                runpy.run_path(str(ROOT / SCRIPTS[arguments[0]]), run_name="__main__")
+                code = 0
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        status = os.waitpid(child, 0)[1]
+        texts = []
+        for stream in streams:
+            with stream:
+                stream.seek(0)
+                texts.append(stream.read())
+        return subprocess.CompletedProcess(arguments, os.waitstatus_to_exitcode(status), *texts)
 
     def originals(self):
         """{kind: (document, command line that reads it as FILE)}; of records, the lines."""
@@ -63,11 +107,17 @@ class Generator:
         machine = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8")) | {"name": "mine"}
         figures = {"schema": 1, "figures": [{"name": "n", "source": "s", "least": 1, "most": 2, "unit": "GB/s", "input": False,
                                              "machine": "h200", "pattern": "stream_read"}]}
+        network = json.loads((ROOT / "tests/networks/exported/alexnet.json").read_text(encoding="utf-8"))
+        lifetimes = [[n, 2**n, n, n + 3, f"{n} {n + 2}"] for n in range(12)]
         lines = [json.loads(line) for line in (self.folder / "records.jsonl").read_text(encoding="utf-8").split("\n") if line]
         return {"sweep": (sweep, ["sweep", "FILE", "--list"]), "rules": (rules, ["run", *CONV, "--iterations", "2", "--strategy", "FILE"]),
                 "machine": (machine, ["list", "machines", "--machines", "machines"]),
                 "plan": (read("plan.json"), ["run", "--backend", "sim:h200", "--iterations", "2", "--plan", "FILE"]),
-                "figures": (figures, ["validate", "FILE"]), "records": (lines, ["merge", "FILE", "--out", "merged.jsonl"])}
+                "network": (network, ["plan", "--network", "FILE", "--strategy", "managed", "--backend", "sim:h200", "--ratio", "2"]),
+                "figures": (figures, ["validate", "FILE"]), "lifetimes": (lifetimes, ["pack", "FILE"]),
+                "records": (lines, ["merge", "FILE", "--out", "merged.jsonl"]),
+                "exported": (lines, ["export", "FILE", "--format", "FORMAT"]), "compared": (lines, ["compare", "FILE", "records.jsonl"]),
+                "drawn": (lines, ["report", "FILE", "--out", "page"])}
 
     # --- what is wrong with a document ---
 
@@ -105,7 +155,8 @@ class Generator:
             lambda: data.replace(b"\n", b"\r\n"), lambda: b"", lambda: b"[" * random.choice([10, 100_000]) + data, lambda: data * 2])()
 
     def wrong_file(self):
-        kind = random.choice(list(self.documents))
+        kinds = list(self.documents)
+        kind = random.choices(kinds, [0.1 if kind == "drawn" else 1 for kind in kinds])[0]  # it takes a hundred times as long
         document, command = self.documents[kind]
         document = copy.deepcopy(document)
         data = None
@@ -113,21 +164,26 @@ class Generator:
             for _ in range(random.choice([1, 1, 2, 4])):
                 if self.places(document, []):
                     self.change(document)
-        if kind == "records":
+        if kind in ("records", "exported", "compared", "drawn"):
             data = b"".join(json.dumps(line).encode() + b"\n" for line in document)
+        elif kind == "lifetimes":
+            rows = [row if isinstance(row, list) else [row] for row in document]
+            data = "\n".join(["id,bytes,begin,end,accesses", *(",".join(map(str, row)) for row in rows)]).encode()
         else:
             data = json.dumps(document).encode()
         if random.random() < 0.3:
             data = self.spoil(data)
-        name = {"machine": "machines/mine.json", "records": "input.jsonl"}.get(kind, "input.json")
+        name = {"machine": "machines/mine.json", "records": "input.jsonl", "lifetimes": "input.csv"}.get(kind, "input.json")
         (self.folder / name).write_bytes(data)
-        return kind, [name if word == "FILE" else word for word in command], data
+        return kind, [{"FILE": name, "FORMAT": random.choice(FORMATS)}.get(word, word) for word in command], data
 
     def wrong_command(self):
         command = random.choice(list(OPTIONS))
         option, word = random.choice(OPTIONS[command]), random.choice(WORDS)
         base = {"run": RUN, "plan": ["plan", *CONV, "--strategy", "managed"], "sweep": ["sweep", "good.json", "--list"],
-                "tune": ["tune", *CONV, "--trials", "1"], "ablate": ["ablate", *CONV], "merge": ["merge", "records.jsonl"],
+                "tune": ["tune", *CONV, "--trials", "1"], "ablate": ["ablate", *CONV], "merge": ["merge", "records.jsonl"], "pack": ["pack", str(ROOT / "tests/harness/lifetimes/vgg16.csv")],
+                "export": ["export", "records.jsonl"], "compare": ["compare", "records.jsonl", "records.jsonl"],
+                "interleave": ["interleave", "good.json"], "report": ["report"], "plot": ["plot"],
                 "calibrate": ["calibrate", "--out", "c.json"]}.get(command, [command])
         if command == "run" and random.random() < 0.2:
             base = ["run"]
@@ -148,9 +204,9 @@ class Generator:
 def defect_of(done):
     said = done.stderr.decode(errors="replace")
     lines = [line for line in said.splitlines() if not line.startswith("[")]
-    if done.returncode not in (0, 1, 2):
+    if done.returncode not in (0, 1, 2, 3):
         return f"exit code {done.returncode}"
-    if "Traceback" in said or "terminate called" in said:
+    if "Traceback" in said or "terminate called" in said or "Sanitizer" in said or ": runtime error: " in said:
         return "a traceback"
     if done.returncode == 2 and not said.startswith("umbench: ") and len(lines) != 1 and not lines[-1].startswith("umbench: "):
         return "no line that says why"
@@ -170,6 +226,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     random.seed(options.seed)
+    sys.path.insert(0, str(ROOT))
+    for library in ("results.comparison", "results.export_formats", "matplotlib.pyplot"):
+        importlib.import_module(library)
     codes, defects = collections.Counter(), 0
     with tempfile.TemporaryDirectory() as folder:
         generator = Generator(pathlib.Path(options.program).resolve(), pathlib.Path(folder))

@@ -121,6 +121,19 @@ class Plans(SettingsTest):
         self.assertEqual(len(set(keys)), 2)
         self.assertRegex(keys[0], r"/plan:managed_prefetch#[0-9a-f]{6},")
 
+    def test_slices_that_share_no_border_are_read_soon(self):
+        """In the processor time and the memory that reading a file may take."""
+        self.well("plan", "--network", "conv", "--strategy", "device", "--ratio", "1", "--backend", "sim:h200", "-o", "plan.json")
+        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        names = [action["what"] for action in plan["actions"]]
+        plan["actions"] = [{"do": "compute", "what": names[n % len(names)], "slice": {"along": "batch", "part": part, "of": parts}}
+                           for n, parts in enumerate((2, 3, 5, 7, 11, 13, 17, 19)) for part in range(parts)]
+        plan["network"]["batch"] = 10**9
+        plan["footprint_bytes"] = plan["budget_bytes"] = 2**53
+        done = self.umbench("run", "--plan", self.write("plan.json", plan), "--backend", "sim:h200")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("infeasible: the budget of", done.stdout)
+
     def test_a_plan_is_no_strategy(self):
         self.refused(*RUN, "plan:x", "--out", "a.jsonl", words=["plan:x", "--plan"])
         self.refused(*RUN, "plan:a\nb", words=["plan:", "--plan"])

@@ -15,7 +15,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).res
 
 import noise  # noqa: E402
 import numpy  # noqa: E402
-from results import aspects, judge, load, runs  # noqa: E402
+from results import arguments, aspects, comparison, judge, load, runs  # noqa: E402
 
 DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # by which the machine becomes slower every round
 ROUNDS, SAMPLES = 5, 4  # of `interleave`, and of a sweep with the standard five iterations
@@ -120,6 +120,18 @@ def sides_with(random, records, rounds, change=None):
     return *sides, victim
 
 
+def found_alone(draws, aspect, rounds, seed=6):
+    """How often one change in one cell of a file is found, by its name, and nothing else is."""
+    wanted, random = arguments.compare("Compares.", ["base", "head"]), numpy.random.default_rng(seed)
+    counted, found = [record for record in noise.measured_records()[0] if able(record)], 0
+    for _ in range(draws):
+        base, head, victim = sides_with(random, counted, rounds, CHANGES[aspect])
+        rows = [row for row in comparison.compare_sides(base, head, wanted).rows if row.verdict == "regressed"]
+        found += [row.key for row in rows] == [victim] and [change.aspect for change in rows[0].changes
+                                                            if change.verdict == "regressed"] == [aspect]
+    return found
+
+
 def main():
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     print(f"{draws} draws a row; limits {judge.Limits().relative:.0%} a cell, {judge.Limits().mean:.0%} for the mean; "
@@ -135,6 +147,8 @@ def main():
         found = rates(number, draws, **how)
         print(f"{name:44}{found.false_alarms:12.1%}  {found.all_found:19.1%} {found.cells_found:6.1%}  {found.one_found:6.1%}  "
               f"{found.three_percent:14.1%}", flush=True)
+    for aspect in CHANGES:
+        print(f"{aspect} changed in one cell, 3 rounds: found alone in {found_alone(draws, aspect, 3)} of {draws}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as xml
 import conftest
 import pytest
 import synthetic
+from results import load
 
 SCRIPTS = {"compare": "results/compare.py", "export": "results/export.py", "interleave": "results/interleave.py",
            "report": "plots/report.py", "slowdown": "plots/slowdown.py", "table": "plots/table.py"}
@@ -72,12 +73,27 @@ def test_encodings(run, write, study, tmp_path):
     assert done.returncode == 0 and (tmp_path / "page/index.html").exists(), done.stderr
 
 
+def test_what_is_too_long_to_read_is_shortened(run, study):
+    done = run("compare", study, study, "--rounds", "x" * 5000)
+    one_line(done)
+    assert len(done.stderr) < 2000 and done.stderr.endswith(b"see umbench compare --help\n")
+
+
 def test_empty_paths(run, study, tmp_path):
     for arguments in (("compare", "", study), ("export", "", "--format", "csv"), ("report", study, "--out", ""),
                       ("slowdown", study, "--out", ""), ("export", study, "--format", "csv", "--out", ""),
                       ("interleave", study, "--base", "/bin/true", "--head", "/bin/true", "--out", "")):
         one_line(run(*arguments))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.jsonl"]
+
+
+def test_a_folder_that_cannot_be_read_is_not_called_empty(monkeypatch, tmp_path):
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(load.Path, "iterdir", refuse)
+    with pytest.raises(load.BadInput, match="Permission denied"):
+        load.files_in(tmp_path, "*.jsonl")
 
 
 def test_a_file_is_not_written_over_itself_or_by_half(run, study, tmp_path):

@@ -22,7 +22,8 @@ def test_interleaved_rounds_bear_any_drift():
 
 def test_one_slow_cell_among_many_is_found():
     """In whole files of 29 to 59 cells, whose noise differs a hundredfold."""
-    assert simulate.rates(2, DRAWS, samples=10).one_found > 0.95
+    assert simulate.rates(2, DRAWS).one_found > 0.95
+    assert simulate.rates(2, DRAWS, run_noise=1.0).one_found > 0.85
 
 
 def test_runs_that_differ_more_than_their_iterations_raise_no_alarm():

@@ -109,6 +109,20 @@ def test_corrections():
         judge.adjusted(p, "none")
 
 
+@pytest.mark.parametrize("correction", ["bh", "holm"])
+def test_quiet_cells_do_not_hide_what_a_noisy_one_shows(correction):
+    """Only those count that chance could take beyond their limit; and quiet ones that chance moved a little lend the
+    noisy ones nothing."""
+    p, quiet = [0.004, 0.3, 0.6], [0.001] * 30
+    alone = judge.adjusted(p, correction)
+    among = judge.adjusted([*p, *[0.5] * 30], correction, [1, 1, 1, *quiet], [True, True, True, *[False] * 30])
+    assert among[0] == pytest.approx(alone[0] + sum(quiet))
+    assert judge.adjusted([*p, *[0.5] * 30], correction)[0] > 2 * among[0]
+    nothing = judge.adjusted([0.04, *[0.03] * 30], correction, [1, *quiet], [True, *[False] * 30])
+    assert nothing[0] > 0.04
+
+
+
 @pytest.mark.parametrize("rounds, least, most", [(1, 0.9, 1.0), (5, 0.93, 1.0)])
 def test_the_interval_holds_the_true_change_as_often_as_it_says(rounds, least, most):
     """Of runs that differ 1.7 times as much as their iterations explain."""
