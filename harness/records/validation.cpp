@@ -83,15 +83,15 @@ double deviation_of(const comparison& c) {
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
   const machine& on = machine_named(machines, f.machine);
   comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input};
-  if (f.pattern.empty()) {
+  if (!f.pattern) {
     c.predicted = cell_time(f, f.strategy, on) / cell_time(f, f.over, on);
     return c;
   }
-  const pattern* p = find_pattern(f.pattern);
+  const pattern* p = find_pattern(*f.pattern);
   if (p == nullptr) {
     std::vector<std::string> known;
     for (const pattern& q : patterns()) known.emplace_back(q.name);
-    throw input_error(unknown_name("pattern", f.pattern, known));
+    throw input_error(unknown_name("pattern", *f.pattern, known));
   }
   const pattern_result r = p->simulate(on);
   c.predicted = f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;

@@ -19,7 +19,7 @@ struct known_figure {
   std::string unit;    // "ns", "GB/s" or "times"
   bool input = false;  // the machine file's figures were worked out from it
   std::string machine;
-  std::string pattern;  // of simulator/patterns.hpp; "": a cell
+  std::optional<std::string> pattern;  // of simulator/patterns.hpp; else a cell
   built_network network;
   double ratio = 1;
   std::string strategy, over;  // over "compute": the operators' time with everything resident

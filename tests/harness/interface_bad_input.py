@@ -221,6 +221,13 @@ class Files(InterfaceTest):
                      "--backend", "sim:slow", "--machines", self.folder / "machines", code=1,
                      words=["unsupported", "a time beyond 2^63 ns"])
 
+    def test_figures(self):
+        figure = {"name": "n", "source": "s", "least": 1, "most": 2, "unit": "GB/s", "input": False, "machine": "h200"}
+        for pattern in ("", "nope"):
+            path = self.write("f.json", {"schema": 1, "figures": [{**figure, "pattern": pattern}]})
+            self.refused("validate", path, words=["unknown pattern"])
+        self.refused("validate", self.write("f.json", {"schema": 1, "figures": [figure]}), words=["f.json", "network"])
+
     def test_places_that_cannot_be_written(self):
         self.refused(*RUN, "device", "--out", "/nonexistent/x.jsonl", words=["/nonexistent/x.jsonl", "--out"])
         self.refused("sweep", self.spec(), "--out", "/nonexistent/x.jsonl", words=["/nonexistent/x.jsonl"])
