@@ -61,7 +61,8 @@ def _names(group):
     return [load.network_text(group), load.machine_text(group)]
 
 
-def _title(panel, group, letters=52):
+def _title(panel, group):
+    letters = 90 // panel.get_subplotspec().get_gridspec().ncols
     panel.set_title("\n".join(wrapped(name, letters) for name in _names(group)), loc="left")
 
 

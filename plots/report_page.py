@@ -64,8 +64,8 @@ def _verdicts(groups):
         baseline = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
         sentences = verdict(group, cells, baseline)
         parts.append(_heading(group) + f"<p>{escape(' '.join(sentences))}</p>"
-                     + (_best("ratio", best_first(load.lines(cells), over, lambda cell: cell["ratio"]),
-                              lambda cell: cell["baseline_ns"]) if baseline else ""))
+                     + (_best("ratio", best_first(load.lines(cells), over, lambda cell: cell["ratio"]), load.lines(cells).get("managed"),
+                              lambda cell: cell["ratio"], lambda cell: cell["baseline_ns"]) if baseline else ""))
     return "<div class='verdict'>" + "\n".join(parts) + "</div>" if parts else ""
 
 
@@ -75,23 +75,24 @@ def _growths(growing):
     for (axis, group), lines in growing.items():
         cells = best_first(lines, lambda cell: over(cell | {"baseline_ns": cell.get("compute_ns")}), growth.AXES[axis])
         heading = _heading(group).replace("batch 0, ", "")
-        parts.append(heading + _best(growth.NAMES[axis], cells, lambda cell: cell["compute_ns"], ratios=True))
+        parts.append(heading + _best(growth.NAMES[axis], cells, lines.get("managed"), growth.AXES[axis],
+                                     lambda cell: cell["compute_ns"], ratios=True))
     return "<div class='verdict'>" + "\n".join(parts) + "</div>" if parts else ""
 
 
-def _best(what, cells, base, ratios=False):
-    """A row for each place: the fastest strategy, the next two, and plain managed memory."""
-    rows = []
+def _best(what, cells, plain, key, base, ratios=False):
+    """A row for each place: the fastest strategy, the next two, and plain managed memory, whose cells are `plain`."""
+    rows, plain = [], {key(record): cell_text(record, base(record)) for record in plain or ()}
     for at, found in cells.items():
         named = [f"{escape(label)} {spread.factor_text(record, base(record))}" for _, label, record in found[:3]]
-        managed = next((spread.factor_text(record, base(record)) for _, label, record in found if label == "managed"), "")
+        managed = escape(plain.get(at, ""))
         first = f"{at:.4g}" if isinstance(at, float) else str(at)
         ratio = f"<td>{found[0][2]['ratio']:.3g}</td>" if ratios else ""
         rows.append(f"<tr><td>{first}</td>{ratio}<td><b>{named[0]}</b></td>"
                     + "".join(f"<td>{name}</td>" for name in named[1:] + [""] * (3 - len(named)))
                     + f"<td>{managed}</td><td>{spread.of(found[0][2]).n}</td></tr>")
     head = (f"<th>{escape(what)}</th>" + ("<th>ratio</th>" if ratios else "")
-            + "<th>best</th><th>second</th><th>third</th><th>managed</th><th>n</th>")
+            + "<th>fastest</th><th>second</th><th>third</th><th>plain managed</th><th>n</th>")
     return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>" if rows else ""
 
 

@@ -1,6 +1,7 @@
 """What the report works out from single records."""
 
 from common import load
+from results import spread
 
 # part: (colour, hatch); the last one is what is not told apart without a timeline.
 TIME_PARTS = {"compute": ("#C8C8C8", ""), "to the GPU": ("#56B4E9", "////"), "to the CPU": ("#E69F00", "...."),
@@ -151,14 +152,18 @@ def _free_range(found, baseline):
 
 def _at_ratio(ratio, over):
     best, plain = min(over, key=over.get), over.get("managed")
-    took = f"{over[best]:.2f} times the time with everything on the device"
     if plain and best != "managed" and plain < LITTLE * over[best]:
         return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
-                f"{plain:.2f} times the time with everything on the device.")
-    text = f"At ratio {ratio:g} {best} does best: {took}"
+                f"{_times(plain)} the time with everything on the device.")
+    text = f"At ratio {ratio:g} the fastest is {best}: {_times(over[best])} the time with everything on the device"
     if plain and best != "managed":
-        text += f"; plain managed memory takes {plain:.2f} times, so {best} is {plain / over[best]:.2f} times as fast"
+        text += f"; plain managed memory takes {_times(plain)} that time, {_times(plain / over[best])} as long"
     return text + "."
+
+
+def _times(value):
+    """Three digits: what spread allows more is in the tables."""
+    return f"{value:.{spread.decimals(value, 0)}f} times"
 
 
 def _harm(at, plain):

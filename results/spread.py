@@ -25,7 +25,7 @@ def of(record):
 def decimals(value, half, most=2, significant=3):
     """Digits behind the point of `value` if it is uncertain by `half`: up to the first digit of that, `most` at most."""
     size = math.floor(math.log10(abs(value))) if value else 0
-    wanted = max(0, min(most, significant - size)) if half <= 0 else -math.floor(math.log10(half))
+    wanted = max(0, min(most, significant - 1 - size)) if half <= 0 else -math.floor(math.log10(half))
     return max(0, min(most, wanted))
 
 

@@ -327,12 +327,32 @@ def boxes(figure):
     return [(text, text.get_window_extent(renderer)) for text in found]
 
 
-@pytest.mark.parametrize("width", [900, 480])
-def test_text_is_large_enough_and_does_not_overlap(width):
-    cells = synthetic.study()
-    figure = drawn(cells, width=width)
-    found = boxes(figure)
-    assert len(found) > 40
+def figure_of(kind, width):
+    """A figure of each kind, as its script draws it."""
+    import growth
+    import peers_figure
+    import report_figures
+    from results import load_peers
+
+    cells = [cell | {"baseline_ns": 10**8} for cell in synthetic.study()]
+    if kind == "growth":
+        return growth.figure_of([synthetic.record("alexnet", name, batch / 1000, backend=backend, batch=batch,
+                                                  key=f"alexnet/b{batch}/{name}/whole/{backend}") for name in ("managed", "twin")
+                                 for backend in ("sim:h200", "sim:p100-pcie3-16g") for batch in (256, 512, 1024, 2048, 4096)], width)
+    if kind == "peers":
+        return peers_figure.figure_of(load_peers.read(str(conftest.ROOT / "results/peers/pytorch_h200.jsonl")), width)
+    if kind in ("time", "traffic", "series"):
+        last = {"last": synthetic.counted(fault_to_device_bytes=2**32)}
+        groups = load.groups([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
+        return getattr(report_figures, f"_{kind}")(groups).figure
+    return drawn(synthetic.study(), width=width)
+
+
+@pytest.mark.parametrize("kind, width", [("slowdown", 900), ("slowdown", 480), ("growth", 900), ("growth", 480), ("peers", 900),
+                                         ("time", 900), ("traffic", 900), ("series", 900)])
+def test_text_is_large_enough_and_does_not_overlap(kind, width):
+    found = boxes(figure_of(kind, width))
+    assert len(found) > 20
     for number, (text, box) in enumerate(found):
         assert text.get_fontsize() * 100 / 72 >= 10.5, text.get_text()
         assert box.x0 >= -1 and box.x1 <= width + 1, text.get_text()
