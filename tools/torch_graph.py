@@ -153,6 +153,8 @@ class Converter:
             self.views[node] = None
         elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and self.keeps_layout(node)):
             self.views[node] = self.viewed(node.args[0], node, same=True)
+        elif node in self.views or (_channels_cut(node) and self.taken_apart(node)):
+            pass
         elif name in operators.OTHER_VIEWS:
             self.views[node] = self.viewed(node.args[0], node, same=False)
         else:
@@ -188,7 +190,7 @@ class Converter:
         b = self.plain(node.args[2]) if node.args[2] is not None else None
         if x is None or w is None or (node.args[2] is not None and b is None):
             return False
-        if not _is_plain_window(node.args[0], *node.args[3:6], node.args[6], node.args[8]) or not self.alike([x, w], x.type):
+        if not _is_plain_window(node.args[0], *node.args[3:6], node.args[6]) or not self.alike([x, w], x.type):
             return False
         if x.shape != list(node.args[0].meta["val"].shape) or (b is not None and b.type != "f32"):
             return False
@@ -197,7 +199,7 @@ class Converter:
         if y.shape != list(node.meta["val"].shape):
             return self.forget(y)
         self.views[node] = View(y)
-        self.emit(node, name, "convolution", {"stride": list(node.args[3]), "pad": list(node.args[4])},
+        self.emit(node, name, "convolution", _window_of(node.args[3], node.args[4], node.args[8]),
                   [x, w] + ([b] if b is not None else []), [y])
         return True
 
@@ -210,12 +212,12 @@ class Converter:
         dy, x, w = (self.plain(n) for n in node.args[:3])
         if dy is None or x is None or w is None or not self.alike([dy, x, w]):
             return False
-        if not _is_plain_window(node.args[1], *node.args[4:7], node.args[7], node.args[9]):
+        if not _is_plain_window(node.args[1], *node.args[4:7], node.args[7]):
             return False
         if x.shape != list(node.args[1].meta["val"].shape) or dy.shape != list(node.args[0].meta["val"].shape):
             return False
         name = self.module_of(node)
-        attributes = {"stride": list(node.args[4]), "pad": list(node.args[5])}
+        attributes = _window_of(node.args[4], node.args[5], node.args[9])
         wants = node.args[10]
         outs = [self.result(node, f"{name}.{what}", i) if wanted else None
                 for i, (what, wanted) in enumerate(zip(("dx", "dw", "db"), wants))]
@@ -258,14 +260,14 @@ class Converter:
         self.emit(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, deviation, dy], outs, (5, 0))
         return True
 
-    def pointwise(self, node, kind, read, alias):
+    def pointwise(self, node, kind, read, alias, attributes=None):
         if None in read or any(t.shape != read[0].shape or t.order != read[0].order or t.type != read[0].type for t in read):
             return False
         y = self.result(node, node.name + ".y")
         if y.shape != read[0].shape or y.type != read[0].type or y.order != read[0].order or y.type not in ("f32", "bf16"):
             return self.forget(y)
         self.views[node] = View(y)
-        self.emit(node, node.name, kind, {}, read, [y], alias)
+        self.emit(node, node.name, kind, attributes or {}, read, [y], alias)
         return True
 
     def map_relu(self, node):
@@ -273,6 +275,67 @@ class Converter:
 
     def map_threshold_backward(self, node):
         return node.args[2] == 0 and self.pointwise(node, "relu_backward", [self.plain(node.args[1]), self.plain(node.args[0])], (1, 0))
+
+    def map_hardtanh(self, node):
+        return self.is_relu6(node.args[1:3]) and self.pointwise(node, "relu", [self.plain(node.args[0])], (0, 0), {"capped": True})
+
+    def map_hardtanh_backward(self, node):
+        """PyTorch keeps what the ReLU reads: it lies between 0 and 6 where what it gives does."""
+        read = [self.plain(node.args[1]), self.plain(node.args[0])]
+        return self.is_relu6(node.args[2:4]) and self.pointwise(node, "relu_backward", read, (1, 0), {"capped": True})
+
+    def is_relu6(self, limits):
+        return tuple(limits) == (0, 6)
+
+    def map_avg_pool2d(self, node):
+        x, attributes = self.plain(node.args[0]), _averaged(node.args[1:])
+        if attributes is None or not _is_plane(node.args[0], x):
+            return False
+        y = self.result(node, node.name + ".y")
+        self.views[node] = View(y)
+        self.emit(node, node.name, "average_pool", attributes, [x], [y])
+        return True
+
+    def map_avg_pool2d_backward(self, node):
+        dy, attributes = self.plain(node.args[0]), _averaged(node.args[2:])
+        if attributes is None or not _is_plane(node.args[0], dy):
+            return False
+        dx = self.result(node, node.name + ".dx")
+        self.views[node] = View(dx)
+        self.emit(node, node.name, "average_pool_backward", attributes, [dy], [dx])
+        return True
+
+    def map_cat(self, node):
+        nodes, along = node.args[0], node.args[1] if len(node.args) > 1 else 0
+        parts = [self.plain(n) for n in nodes]
+        if len(parts) < 2 or along not in (1, -3) or not all(_is_plane(n, t) for n, t in zip(nodes, parts)):
+            return False
+        if not self.alike(parts, parts[0].type):
+            return False
+        y = self.result(node, node.name + ".y")
+        if y.order != parts[0].order and y.shape[2] * y.shape[3] > 1:
+            return self.forget(y)
+        self.views[node] = View(y)
+        self.emit(node, node.name, "concat", {}, parts, [y])
+        return True
+
+    def taken_apart(self, node):
+        """A gradient whose channels are cut into slices, as those of what was joined are: tensors of their own."""
+        source = node.args[0]
+        dy, cuts = self.plain(source), [(_channels_cut(user), user) for user in source.users if _channels_cut(user)]
+        pieces = sorted({cut for cut, _ in cuts})
+        tiles = len(pieces) > 1 and [first for first, _ in pieces] == [0] + [end for _, end in pieces[:-1]]
+        if self.use != "activation_gradient" or not _is_plane(source, dy) or not tiles or pieces[-1][1] != dy.shape[1]:
+            return False
+        made = {}
+        for cut, user in cuts:
+            if cut not in made:
+                made[cut] = self.result(user, f"{user.name}.dx")
+                made[cut].order = dy.order
+            self.views[user] = View(made[cut])
+        size = 2 * math.prod(dy.shape) * operators.SIZES[dy.type]
+        self.emit(node, source.name + ".backward", "concat_backward", {}, [dy], [made[cut] for cut in pieces], work=(0, size, False))
+        return True
 
     def map_add(self, node):
         both = [self.plain(n) for n in node.args[:2]]
@@ -554,10 +617,38 @@ def _pair(value):
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
-def _is_plain_window(x, stride, pad, dilation, transposed, groups):
+def _is_plain_window(x, stride, pad, dilation, transposed):
     """A convolution over planes as umbench has it."""
-    return (x.meta["val"].dim() == 4 and len(stride) == len(pad) == 2 and list(dilation) == [1, 1] and not transposed
-            and groups == 1)
+    return x.meta["val"].dim() == 4 and len(stride) == len(pad) == 2 and list(dilation) == [1, 1] and not transposed
+
+
+def _window_of(stride, pad, groups):
+    return {"stride": list(stride), "pad": list(pad)} | ({"groups": groups} if groups > 1 else {})
+
+
+def _averaged(arguments):
+    """Attributes of an average pool from what follows its operands; None for what umbench has not."""
+    window, stride, pad, _, counts, divisor = list(arguments) + [[], (0, 0), False, True, None][len(arguments) - 1:]
+    if divisor is not None:
+        return None
+    window = _pair(window)
+    return {"window": list(window), "stride": list(_pair(stride) if stride not in ([], None) else window), "pad": list(_pair(pad)),
+            "count_include_pad": bool(counts)}
+
+
+def _is_plane(node, tensor):
+    """Four dimensions, kept as they are."""
+    return tensor is not None and tensor.shape == list(node.meta["val"].shape) and tensor.type in ("f32", "bf16")
+
+
+def _channels_cut(node):
+    """(first, behind the last) channel of a slice; None for any other view."""
+    if operators.name_of(node) != "slice" or node.meta["val"].dim() != 4 or (len(node.args) > 1 and node.args[1] != 1):
+        return None
+    first, end, step = (node.args[i] if len(node.args) > i else usual for i, usual in ((2, 0), (3, None), (4, 1)))
+    channels = node.args[0].meta["val"].shape[1]
+    first, end = first or 0, channels if end is None else min(end, channels)
+    return (first, end) if len(node.args) > 1 and step == 1 and 0 <= first < end else None
 
 
 def _readers(node):

@@ -40,6 +40,22 @@ def counting():
     return Counting(), (torch.randn(4, 3),)
 
 
+class Mobile(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.deep = nn.Conv2d(3, 8, (3, 1), padding=(1, 0)), nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False)
+        self.act, self.fc = nn.ReLU6(), nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = self.act(self.wide(x))
+        x = nn.functional.avg_pool2d(torch.cat([x, self.deep(x)], 1), 3, 2, 1)
+        return self.fc(x.mean((2, 3)))
+
+
+def mobile():
+    return Mobile(), (torch.randn(4, 3, 16, 16),)
+
+
 def nothing():
     return 1
 """
@@ -74,6 +90,22 @@ def test_what_umbench_knows_is_mapped(export):
     gradients = {name for name, t in tensors.items() if t.get("use") == "parameter_gradient"}
     assert gradients == {f"{layer}.{what}.grad" for layer in "016" for what in ("weight", "bias")}
     assert "100.0 % of the bytes" in done.stdout
+
+
+def test_what_networks_since_2015_need_is_mapped(export):
+    done, graph = export("mobile")
+    assert done.returncode == 0, done.stderr
+    assert {op["kind"] for op in graph["ops"]} == {
+        "convolution", "relu", "concat", "average_pool", "global_average_pool", "linear", "softmax_cross_entropy",
+        "softmax_cross_entropy_backward", "linear_backward_data", "linear_backward_filter", "bias_backward", "global_average_pool_backward",
+        "average_pool_backward", "concat_backward", "convolution_backward_data", "convolution_backward_filter", "add", "relu_backward"}
+    ops = by_name(graph)
+    assert ops["deep"]["groups"] == 8 and "groups" not in ops["wide"] and ops["wide"]["pad"] == [1, 0]
+    apart = next(op for op in graph["ops"] if op["kind"] == "concat_backward")
+    shapes = {name: tensor["shape"] for name, tensor in by_name(graph, "tensors").items()}
+    assert [shapes[name] for name in apart["out"]] == [[4, 8, 16, 16]] * 2 and shapes[apart["in"][0]] == [4, 16, 16, 16]
+    assert ops["avg_pool2d"]["count_include_pad"] is True
+    assert all(op.get("capped") for op in graph["ops"] if op["kind"].startswith("relu"))
 
 
 def test_the_rest_is_opaque_and_says_how_it_is_cut(export):

@@ -1,0 +1,66 @@
+"""benchmarks/graphs.py: exported networks made opaque for a replay, and what is said of the results."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT)]
+
+import graphs  # noqa: E402
+
+VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encoding="utf-8"))
+
+
+def replayed():
+    own = {"tensors": VGG["tensors"], "ops": VGG["ops"]}
+    return graphs.as_opaque(VGG, own, {op["name"]: 1000 * (i + 1) for i, op in enumerate(VGG["ops"])})
+
+
+def test_every_operator_keeps_what_it_touches_and_takes_its_time():
+    made = replayed()
+    assert made["name"] == "vgg16_replayed" and made["tensors"] == VGG["tensors"]
+    assert [(op["name"], op["in"], op["out"]) for op in made["ops"]] == [(op["name"], op["in"], op["out"]) for op in VGG["ops"]]
+    assert {op["kind"] for op in made["ops"]} == {"opaque"}
+    assert made["ops"][0]["duration_ns"] == 1000
+    by_label = {op["label"]: op for op in made["ops"]}
+    assert by_label["convolution_backward_filter"]["cut"] == {"in": ["part", "part"], "out": ["sum"]}
+    assert by_label["convolution"]["cut"] == {"in": ["part", "whole", "whole"], "out": ["part"]}
+
+
+def test_what_has_no_counterpart_takes_the_time_of_its_kind():
+    own = {"tensors": VGG["tensors"], "ops": [op for op in VGG["ops"] if op["name"] != VGG["ops"][2]["name"]]}
+    made = graphs.as_opaque(VGG, own, {op["name"]: 10**6 for op in own["ops"]})
+    assert all(op["duration_ns"] > 0 for op in made["ops"])
+
+
+def test_the_made_network_is_taken(tmp_path):
+    if "UMBENCH" not in os.environ:
+        pytest.skip("UMBENCH does not name a binary")
+    (tmp_path / "vgg16.json").write_text(json.dumps(replayed()), encoding="utf-8")
+    cell = ["--network", tmp_path / "vgg16.json", "--ratio", "1.25", "--backend", "sim:h200", "--iterations", "2"]
+    done = subprocess.run([os.environ["UMBENCH"], "run", *cell, "--strategy", "swap_all", "--out", tmp_path / "r.jsonl"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def record(network, strategy, ratio, ns):
+    return {"network": network, "strategy": strategy, "ratio": ratio, "outcome": "ok", "samples_ns": [9 * ns, ns, ns]}
+
+
+def test_the_report_compares_slowdowns_and_their_order(capsys):
+    def both(replayed_twin):
+        rows = [("device", 0.9, 100), ("managed", 1.25, 400), ("twin", 1.25, 150)]
+        theirs = [("device", 0.9, 50), ("managed", 1.25, 210), ("twin", 1.25, replayed_twin)]
+        return [record("vgg16", *row) for row in rows] + [record("vgg16_replayed#00000000", *row) for row in theirs]
+
+    assert graphs.report(both(80))
+    assert "| vgg16 | 1.25 | managed | 4.00 | 4.20 | 1.050 |" in capsys.readouterr().out
+    assert not graphs.report(both(100))
+    assert not graphs.report(both(300))
+    assert "in another order" in capsys.readouterr().out
+    assert not graphs.report([])
