@@ -272,10 +272,12 @@ def parse(argv):
 
 def where_text(results):
     records = [record for record in results.values() if isinstance(record, dict)]
-    devices = " and ".join(sorted({record["device"] for record in records})) or "nothing"
+    names = sorted({record["device"] for record in records})
+    devices = " and ".join(names) or "nothing"
     if not any(record["simulated"] for record in records):
         return f"measured on {devices}"
-    return f"simulated on {devices}" + ("" if all(record["calibrated"] for record in records) else ", estimated figures")
+    told = list(dict.fromkeys(load.figures_measured(name) or "estimated figures" for name in names))
+    return f"simulated on {devices}" + ("" if all(record["calibrated"] for record in records) else f", {' and '.join(told)}")
 
 
 def main(argv):

@@ -219,11 +219,11 @@ def provenance(group):
         return "measured"
     if group.calibrated:
         return "simulated, calibrated rates"
-    return f"simulated, {_measured(group.device) or 'estimated rates'}"
+    return f"simulated, {figures_measured(group.device) or 'estimated rates'}"
 
 
 @functools.lru_cache(maxsize=None)
-def _measured(machine):
+def figures_measured(machine):
     """'49 of 52 figures measured', as the machine file of that name says; None where there is none among the kept ones."""
     path = Path(__file__).resolve().parent / "machines" / f"{machine}.json"
     try:

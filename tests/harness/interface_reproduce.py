@@ -37,7 +37,7 @@ class Reproduce(InterfaceTest):
 
     def test_published_stand_beside_ours_with_a_verdict(self):
         said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure")
-        self.assertIn("simulated on titanx-maxwell-12g, estimated figures", said)
+        self.assertIn("simulated on titanx-maxwell-12g, none of 44 figures measured", said)
         self.assertIn("Rhu et al., MICRO 2016", said)
         verdicts = re.findall(r"(?m)  (within|off|not run)$", said)
         paper = json.loads((ROOT / "results/papers/vdnn.json").read_text(encoding="utf-8"))
