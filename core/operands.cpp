@@ -1,7 +1,7 @@
 #include "core/operands.hpp"
 
-#include <array>
 #include <initializer_list>
+#include <vector>
 
 namespace um {
 namespace {
@@ -450,25 +450,7 @@ defect ids_defect(const graph& g, const op& o) {
   return std::nullopt;
 }
 
-template <std::size_t... I>
-std::vector<op_attributes> one_of_each(std::index_sequence<I...>) {
-  return {op_attributes(std::in_place_index<I>)...};
-}
-
 }  // namespace
-
-std::string_view kind_of(const op_attributes& what) {
-  return std::visit([]<class Kind>(const Kind&) { return Kind::kind; }, what);
-}
-
-std::vector<op_attributes> every_kind() {
-  return one_of_each(std::make_index_sequence<std::variant_size_v<op_attributes>>{});
-}
-
-std::string_view to_text(batch_cut cut) {
-  constexpr std::array<std::string_view, 3> names{"whole", "part", "sum"};
-  return names.at(static_cast<std::size_t>(cut));
-}
 
 std::optional<std::string> operands_missing(const graph& g, const op& o) {
   if (auto d = arity_defect(o)) return d;

@@ -152,7 +152,33 @@ engine replayed(const site& at, const opaque& how) {
   });
 }
 
-struct chooser {
+// Copies between `whole` and the others, which lie in it one after the other.
+engine joined(const site& at, std::size_t whole, bool together) {
+  const bool last = at.whole(whole).order == memory_order::nhwc;
+  const dims shape = at.shape(whole);
+  const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
+  const byte_count pitch = at.bytes(whole) / runs;
+  std::vector<joined_part> parts;
+  byte_count first = 0;
+  for (std::size_t i = 0; i < at.operands(); ++i) {
+    if (i == whole) continue;
+    kernels::byte_box box{at.bytes(i) / runs, runs};
+    box.from_pitch = together ? box.width : pitch;
+    box.to_pitch = together ? pitch : box.width;
+    parts.push_back({i, first, box});
+    first += box.width;
+  }
+  return own_kernel(0, [stream = at.on.compute().stream, parts = std::move(parts), whole,
+                        together](const bound_operands& to) {
+    for (const joined_part& part : parts) {
+      std::byte *const there = to.data[whole] + part.first, *const apart = to.data[part.operand];
+      kernels::copy_box_by_kernel(stream, together ? there : apart, together ? apart : there, part.box);
+    }
+  });
+}
+
+// Convolutions and products of matrices: engines of libraries, or of ours beside them.
+struct product_chooser {
   const site& at;
 
   engine choose_aligned(const convolution_problem& problem) const {
@@ -183,6 +209,35 @@ struct chooser {
     problem.accumulate = at.accumulates(2);
     return reordered(choose_aligned(problem), {0, 2, 1});
   }
+  engine operator()(const linear& how) const {
+    const std::size_t y = at.inputs();
+    auto problem = problem_of(at, matrix_kind::forward, 0, 1);
+    problem.accumulate = at.accumulates(y);
+    problem.bias = at.inputs() > 2 && !problem.accumulate;
+    problem.relu = how.relu;
+    std::vector<std::size_t> order{0, 1, y};
+    if (problem.bias) order.push_back(2);
+    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+  }
+  engine operator()(const linear_backward_data&) const {  // w, dy -> dx
+    auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
+    problem.accumulate = at.accumulates(2);
+    return reordered(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
+  }
+  engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
+    auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
+    problem.accumulate = at.accumulates(2);
+    problem.bias = at.operands() > 3;
+    std::vector<std::size_t> order{0, 2, 1};
+    if (problem.bias) order.push_back(3);
+    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
+  }
+};
+
+// Kernels of ours.
+struct kernel_chooser {
+  const site& at;
+
   engine operator()(const bias_backward&) const {
     const kernels::form of = at.form_of(0);
     return own_kernel(kernels::bias_backward_workspace(of),
@@ -231,29 +286,6 @@ struct chooser {
       kernels::max_pool_backward(where, to.data[0], to.data[1], y, to.data[dx], db, problem, adds,
                                  floats(to.workspace));
     });
-  }
-  engine operator()(const linear& how) const {
-    const std::size_t y = at.inputs();
-    auto problem = problem_of(at, matrix_kind::forward, 0, 1);
-    problem.accumulate = at.accumulates(y);
-    problem.bias = at.inputs() > 2 && !problem.accumulate;
-    problem.relu = how.relu;
-    std::vector<std::size_t> order{0, 1, y};
-    if (problem.bias) order.push_back(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
-  }
-  engine operator()(const linear_backward_data&) const {  // w, dy -> dx
-    auto problem = problem_of(at, matrix_kind::backward_data, 2, 0);
-    problem.accumulate = at.accumulates(2);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), {2, 0, 1});
-  }
-  engine operator()(const linear_backward_filter&) const {  // x, dy -> dw [, db]
-    auto problem = problem_of(at, matrix_kind::backward_filter, 0, 2);
-    problem.accumulate = at.accumulates(2);
-    problem.bias = at.operands() > 3;
-    std::vector<std::size_t> order{0, 2, 1};
-    if (problem.bias) order.push_back(3);
-    return reordered(choose_engine(at.on, problem, at.workspace_cap), std::move(order));
   }
   // x, scale, shift [, residual] -> y, mean, inverse_deviation
   engine operator()(const batch_norm& how) const {
@@ -317,33 +349,9 @@ struct chooser {
           kernels::average_pool_backward(where, to.data[0], to.data[1], problem);
         });
   }
-  engine operator()(const concat&) const { return joined(at.inputs(), true); }
-  engine operator()(const concat_backward&) const { return joined(0, false); }
+  engine operator()(const concat&) const { return joined(at, at.inputs(), true); }
+  engine operator()(const concat_backward&) const { return joined(at, 0, false); }
 
-  // Copies between `whole` and the others, which lie in it one after the other.
-  engine joined(std::size_t whole, bool together) const {
-    const bool last = at.whole(whole).order == memory_order::nhwc;
-    const dims shape = at.shape(whole);
-    const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
-    const byte_count pitch = at.bytes(whole) / runs;
-    std::vector<joined_part> parts;
-    byte_count first = 0;
-    for (std::size_t i = 0; i < at.operands(); ++i) {
-      if (i == whole) continue;
-      kernels::byte_box box{at.bytes(i) / runs, runs};
-      box.from_pitch = together ? box.width : pitch;
-      box.to_pitch = together ? pitch : box.width;
-      parts.push_back({i, first, box});
-      first += box.width;
-    }
-    return own_kernel(0, [stream = at.on.compute().stream, parts = std::move(parts), whole,
-                          together](const bound_operands& to) {
-      for (const joined_part& part : parts) {
-        std::byte *const there = to.data[whole] + part.first, *const apart = to.data[part.operand];
-        kernels::copy_box_by_kernel(stream, together ? there : apart, together ? apart : there, part.box);
-      }
-    });
-  }
   engine operator()(const global_average_pool&) const {
     return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
       kernels::global_average_pool(where, to.data[0], to.data[1], of);
@@ -400,7 +408,7 @@ struct chooser {
 engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
   const site at{on, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
-  return std::visit(chooser{at}, o.what);
+  return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.what);
 }
 
 namespace {
