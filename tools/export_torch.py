@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 sys.path.insert(1, str(Path(__file__).resolve().parent))
 
-from results import arguments, load  # noqa: E402
+from results import arguments, load, streams  # noqa: E402
 
 LEAST_TORCH = (2, 6)
 NS_PER_S = 1e9
@@ -45,7 +45,7 @@ def main():
             op["duration_ns"] = times[at]
         elif op["kind"] == "opaque" and options.machine:
             op["duration_ns"] = round(duration_ns(mapped[2], rates, precision))
-    Path(options.out).write_text(text_of(document), encoding="utf-8")
+    streams.write_file(options.out, text_of(document))
     report(traced, rates, precision, time.monotonic() - began)
 
 

@@ -144,6 +144,13 @@ cell asked_for(const experiment_options& o) {
   return completed(experiment_of(o));
 }
 
+std::vector<std::string> files_of(const experiment_options& o) {
+  std::vector<std::string> files;
+  if (is_rules_file(o.strategy)) files.push_back(o.strategy);
+  if (is_network_file(o.network)) files.push_back(o.network);
+  return files;
+}
+
 std::vector<machine> machines_in(const std::string& folder) {
   const limits within(folder, limits::to_read);
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));

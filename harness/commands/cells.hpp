@@ -16,6 +16,8 @@ namespace um {
 experiment experiment_of(const experiment_options& options);
 // The same, complete; files that it names are read within limits.
 cell asked_for(const experiment_options& options);
+// Those files: of rules, of a network.
+std::vector<std::string> files_of(const experiment_options& options);
 
 // "" names no folder.
 std::vector<machine> machines_in(const std::string& folder);

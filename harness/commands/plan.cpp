@@ -4,7 +4,6 @@
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/rules_file.hpp"
 #include "harness/process/flow.hpp"
 #include "harness/records/files.hpp"
 #include "harness/records/say.hpp"
@@ -13,8 +12,7 @@
 namespace um {
 
 int plan_command(const plan_options& options) {
-  std::vector<std::string> taken;
-  if (is_rules_file(options.what.strategy)) taken.push_back(options.what.strategy);
+  std::vector<std::string> taken = files_of(options.what);
   check_output("--out", options.out, taken);
   taken.push_back(options.out);
   check_output("--graph", options.graph_out, taken);

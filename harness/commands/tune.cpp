@@ -235,8 +235,7 @@ class tuning {
 int tune_command(const tune_options& options) {
   const std::string out = out_of(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
-  if (is_rules_file(options.what.strategy)) check_output("--out", out, std::span(&options.what.strategy, 1));
-  check_output("--out", out);
+  check_output("--out", out, files_of(options.what));
   const auto machines = machines_in(options.what.machines);
   cell target = target_of(options, machines);
   check(options, target);

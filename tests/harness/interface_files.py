@@ -207,6 +207,10 @@ class Overwriting(FilesTest):
             self.refused("tune", *SETTING, "--strategy", "mine.json", "--trials", "1", "--out", name, words=["--out", "lost"])
             self.refused("plan", *SETTING, "--strategy", "mine.json", "-o", name, words=["--out", "lost"])
         self.refused("plan", *SETTING, "--strategy", "managed", "-o", "same.json", "--graph", "./same.json", words=["--graph"])
+        self.well("plan", *SETTING, "--strategy", "managed", "--graph", "net.json")
+        network = ["--network", "net.json", "--backend", "sim:h200", "--strategy", "managed", "--ratio", "1.5"]
+        for words in (["plan", *network, "--out"], ["plan", *network, "--graph"], ["tune", *network, "--trials", "1", "--out"]):
+            self.refused(*words, "./net.json", words=[words[-1], "lost"])
         self.assertEqual((self.folder / "mine.json").read_bytes(), before)
         self.assertFalse((self.folder / "same.json").exists())
 
