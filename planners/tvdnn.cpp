@@ -9,6 +9,7 @@
 #include "planners/planners.hpp"
 #include "planners/within.hpp"
 #include "schedule/gap_milp.hpp"
+#include "schedule/notes.hpp"
 #include "schedule/orders.hpp"
 
 namespace um {
@@ -103,6 +104,7 @@ class swapping_sections {
     } catch (const infeasible&) {
     }
     gap_solution s = minimum_of(p_, uses_, gaps_, costs_, load_, what, {0.002, p_.knobs.at("nodes")}, start);
+    note_gap(s);
     if (!s.found) return std::nullopt;
     const auto events = events_of(p_.network, uses_, gaps_, s.decisions);
     if (costs_.memory_of(events, staged_tensors(uses_, gaps_, s.decisions)).peak > room) return std::nullopt;
@@ -110,6 +112,16 @@ class swapping_sections {
   }
 
  private:
+  void note_gap(const gap_solution& s) const {
+    const std::string size = std::to_string(s.columns) + " columns, " + std::to_string(s.rows) + " rows, " +
+                             std::to_string(s.nodes) + " nodes";
+    if (!s.found) return note("integer program: no solution found (" + size + ")");
+    const double gap = 100 * static_cast<double>(s.time - s.bound) / static_cast<double>(s.time);
+    std::string percent = std::to_string(gap);
+    percent.resize(percent.find('.') + 2);
+    note("integer program: within " + percent + " % of its bound (" + size + ")");
+  }
+
   std::vector<decision> leaving(byte_count room, bool longest, bool all_may) const {
     std::vector<decision> decisions(gaps_.size());
     std::vector<byte_count> load = load_;

@@ -1,13 +1,15 @@
 #include "schedule/bounds.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "schedule/closure.hpp"
+#include "schedule/orders.hpp"
 #include "schedule/simplex.hpp"
+#include "schedule/whole_bounds.hpp"
 
 namespace um {
 namespace {
@@ -106,14 +108,20 @@ std::pair<column, double> cheapest(const passes& x, const rates& r, const prices
 
 // Of all mixtures of columns: min f + b with f >= forward, f >= out, b >= backward + again, b >= in and
 // kept <= budget. Its dual: prices that say which column is missing.
-nanoseconds solve(const passes& x, const rates& r, double budget) {
+struct solved {
+  nanoseconds least = no_bound;
+  prices at;
+};
+
+solved solve(const passes& x, const rates& r, double budget) {
   const double unit = x.forward + x.backward;
   std::vector<column> columns;
   for (const prices& at : {prices{1, 0, 0, 0}, prices{0, 1, 1, 1}, prices{1e9, 1e-9, 1e-9, 1e-9}})
     columns.push_back(cheapest(x, r, at).first);
   const double least = std::ranges::min_element(columns, {}, &column::kept)->kept;
-  if (least > budget) return no_bound;
+  if (least > budget) return {};
   double best = unit;
+  prices best_at;
   constexpr int most_columns = 400;
   for (int i = 0; i < most_columns; ++i) {
     // Variables: a share of each column, then f and b beyond `forward` and `backward`.
@@ -138,32 +146,124 @@ nanoseconds solve(const passes& x, const rates& r, double budget) {
     const auto [next, price] = cheapest(x, r, at);
     // The value of the dual at these prices is a bound, the column that it lacks or not.
     const double value = unit + price - at.byte * budget - at.out * x.forward - at.in * x.backward;
+    if (value > best) best_at = at;
     best = std::max(best, value);
     if (value >= unit + s.value * unit - 1e-7 * unit) break;
     columns.push_back(next);
   }
-  return static_cast<nanoseconds>(std::floor(best));
+  return {static_cast<nanoseconds>(std::floor(best)), best_at};
+}
+
+rates rates_of(const problem& p, allowed what) {
+  const auto a_byte = [](std::uint64_t rate) { return rate == 0 ? 0 : 1e9 / static_cast<double>(rate); };
+  return {a_byte(p.on.link_to_host_bytes_per_s), a_byte(p.on.link_to_device_bytes_per_s), what.swaps,
+          what.repeats};
+}
+
+bool is_first_order(const memory_plan& plan, const std::vector<compute>& order) {
+  std::vector<op_id> first;
+  for (const action& a : plan.actions) {
+    const auto* c = std::get_if<compute>(&a);
+    if (c == nullptr) continue;
+    if (!is_whole(c->part)) return false;
+    if (std::ranges::find(first, c->what) == first.end()) first.push_back(c->what);
+  }
+  return std::ranges::equal(first, order, {}, {}, &compute::what);
+}
+
+// Orders of whole operators that plans have.
+std::vector<std::vector<compute>> whole_orders(const graph& g) {
+  std::vector<std::vector<compute>> all{in_order(g)};
+  std::vector<compute> late = order_of(g, {1, {}, large_gradients(g)});
+  if (late != all.front()) all.push_back(std::move(late));
+  return all;
+}
+
+// No backward operator before the last part of the last forward operator.
+bool ends_forward_first(const graph& g, const memory_plan& plan) {
+  const auto loss = static_cast<op_id>(
+      std::ranges::find_if(g.ops, [&](const op& o) { return writes_gradient(g, o); }) - g.ops.begin());
+  bool backward = false;
+  std::vector<std::set<box>> done(g.ops.size());
+  for (const action& a : plan.actions) {
+    const auto* c = std::get_if<compute>(&a);
+    if (c == nullptr) continue;
+    if (c->what >= loss) {
+      backward = true;
+      continue;
+    }
+    if (done[c->what].insert(c->part).second && backward) return false;
+  }
+  return true;
 }
 
 }  // namespace
+
+std::string_view to_text(plan_class c) {
+  switch (c) {
+    case plan_class::any:
+      return "any";
+    case plan_class::passes:
+      return "passes";
+    case plan_class::whole:
+      return "whole";
+  }
+  return "";
+}
+
+plan_kind kind_of(const graph& g, const memory_plan& plan) {
+  plan_kind kind;
+  std::vector<std::set<box>> done(g.ops.size());
+  for (const action& a : plan.actions) {
+    kind.swaps = kind.swaps || std::holds_alternative<prefetch>(a) || std::holds_alternative<evict>(a);
+    const auto* c = std::get_if<compute>(&a);
+    if (c == nullptr) continue;
+    kind.repeats = !done[c->what].insert(c->part).second || kind.repeats;
+  }
+  const auto is_moved_by_plan = [](residence r) { return r == residence::device || r == residence::staged; };
+  const bool explicit_alone = std::ranges::all_of(plan.home, is_moved_by_plan);
+  kind.swaps = kind.swaps || !explicit_alone;
+  if (!ends_forward_first(g, plan)) return kind;
+  kind.by = plan_class::passes;
+  const auto orders = whole_orders(g);
+  const bool whole =
+      std::ranges::any_of(orders, [&](const auto& order) { return is_first_order(plan, order); });
+  if (explicit_alone && whole) kind.by = plan_class::whole;
+  return kind;
+}
+
+nanoseconds bound_for(const time_bounds& b, const plan_kind& kind) {
+  if (kind.by == plan_class::any || (kind.by == plan_class::whole && !b.whole)) return b.compute;
+  const class_bounds& of = kind.by == plan_class::whole ? *b.whole : b.passes;
+  if (kind.swaps && kind.repeats) return of.both;
+  if (kind.swaps) return of.swap;
+  return of.recompute;
+}
 
 time_bounds bounds_of(const problem& p) {
   const passes x = passes_of(p);
   time_bounds found;
   found.compute = static_cast<nanoseconds>(x.forward + x.backward);
-  found.swap = found.recompute = found.both = found.compute;
-  if (x.backward == 0) return found;
+  const class_bounds none{found.compute, found.compute, found.compute};
+  found.passes = none;
+  found.whole = none;
   const bool links = p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
-  const auto a_byte = [](std::uint64_t rate) { return rate == 0 ? 0 : 1e9 / static_cast<double>(rate); };
-  const auto with = [&](bool swaps, bool repeats) {
-    return solve(x,
-                 {a_byte(p.on.link_to_host_bytes_per_s), a_byte(p.on.link_to_device_bytes_per_s),
-                  swaps && links, repeats},
-                 static_cast<double>(p.budget));
-  };
-  found.swap = with(true, false);
-  found.recompute = with(false, true);
-  found.both = with(true, true);
+  const auto orders = whole_orders(p.network);
+  for (const auto& [swaps, repeats, member] :
+       {std::tuple{true, false, &class_bounds::swap}, std::tuple{false, true, &class_bounds::recompute},
+        std::tuple{true, true, &class_bounds::both}}) {
+    const allowed what{swaps && links, repeats};
+    solved s{found.compute, {}};
+    if (x.backward > 0) s = solve(x, rates_of(p, what), static_cast<double>(p.budget));
+    found.passes.*member = s.least;
+    nanoseconds whole = no_bound;
+    for (const std::vector<compute>& order : orders)
+      whole = std::min(whole, whole_bound(p, order, what, {s.at.byte, s.at.out, s.at.in}));
+    found.whole.value().*member = std::max(s.least, whole);
+  }
+  // A plan that does less is one that may do more.
+  for (class_bounds* of : {&found.passes, &*found.whole})
+    of->both = std::min({of->both, of->swap, of->recompute});
   return found;
 }
 

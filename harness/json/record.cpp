@@ -237,23 +237,53 @@ void read_identity(fields& f, record& r) {
 }
 
 // Where no plan of a class exists its bound is null.
-json json_of(const time_bounds& b) {
-  const auto of = [](nanoseconds ns) { return ns == no_bound ? json(nullptr) : json(ns); };
-  return {{"swap_ns", of(b.swap)}, {"recompute_ns", of(b.recompute)}, {"both_ns", of(b.both)}};
+json bound_json(nanoseconds ns) {
+  return ns == no_bound ? json(nullptr) : json(ns);
+}
+json json_of(const class_bounds& b) {
+  return {{"swap_ns", bound_json(b.swap)},
+          {"recompute_ns", bound_json(b.recompute)},
+          {"both_ns", bound_json(b.both)}};
+}
+json bounds_json(const record& r) {
+  if (!r.bounds) return nullptr;
+  json all = json_of(r.bounds->passes);
+  if (r.bounds->whole) all["whole"] = json_of(*r.bounds->whole);
+  if (r.bound) {
+    all["plan"] = {{"class", to_text(r.bound->of.by)},
+                   {"swaps", r.bound->of.swaps},
+                   {"repeats", r.bound->of.repeats},
+                   {"least_ns", bound_json(r.bound->least)}};
+  }
+  return all;
 }
 
-time_bounds bounds_from(const json& value, const place& where) {
+nanoseconds bound_from(fields& f, const char* name) {
+  return unless_null<nanoseconds>(f, name, [](auto& v, auto at) { return as_integer(v, at); })
+      .value_or(no_bound);
+}
+class_bounds class_bounds_from(fields& f) {
+  return {bound_from(f, "swap_ns"), bound_from(f, "recompute_ns"), bound_from(f, "both_ns")};
+}
+void read_bounds(const json& value, const place& where, record& r) {
+  if (value.is_null()) return;
   fields f(value, where);
-  time_bounds b;
-  for (const auto& [name, member] :
-       {std::pair{"swap_ns", &time_bounds::swap}, std::pair{"recompute_ns", &time_bounds::recompute},
-        std::pair{"both_ns", &time_bounds::both}}) {
-    b.*member = unless_null<nanoseconds>(f, name, [](auto& v, auto at) {
-                  return as_integer(v, at);
-                }).value_or(no_bound);
+  time_bounds& b = r.bounds.emplace();
+  b.passes = class_bounds_from(f);
+  if (f.has("whole")) {
+    fields w = f.object("whole");
+    b.whole = class_bounds_from(w);
+    w.finish();
+  }
+  if (f.has("plan")) {
+    fields p = f.object("plan");
+    const plan_class by =
+        as_choice(p.at("class"), p.where("class"), std::span<const plan_class>(all_plan_classes));
+    const bool swaps = p.boolean("swaps"), repeats = p.boolean("repeats");
+    r.bound = {{by, swaps, repeats}, bound_from(p, "least_ns")};
+    p.finish();
   }
   f.finish();
-  return b;
 }
 
 void write_result(json& out, const record& r) {
@@ -268,7 +298,8 @@ void write_result(json& out, const record& r) {
   out["memory"] = json_of(r.memory);
   out["planning_ns"] = or_null(r.planning);
   out["compute_ns"] = or_null(r.compute);
-  out["bounds"] = r.bounds ? json_of(*r.bounds) : json(nullptr);
+  out["bounds"] = bounds_json(r);
+  if (!r.notes.empty()) out["notes"] = r.notes;
   out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
   out["loss"] = or_null(r.loss);
 }
@@ -294,7 +325,10 @@ void read_result(fields& f, record& r) {
         unless_null<nanoseconds>(f, "planning_ns", [](auto& v, auto at) { return as_integer(v, at); });
   }
   r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
-  if (f.has("bounds")) r.bounds = unless_null<time_bounds>(f, "bounds", bounds_from);
+  if (f.has("bounds")) read_bounds(f.at("bounds"), f.where("bounds"), r);
+  if (f.has("notes")) {
+    for (const auto& [line, at] : f.list("notes")) r.notes.push_back(as_text(*line, at));
+  }
   r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);
   constexpr double most = std::numeric_limits<double>::max();
   r.loss = unless_null<double>(f, "loss", [](auto& v, auto at) { return as_number(v, at, -most, most); });

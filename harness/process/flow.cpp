@@ -18,6 +18,7 @@
 #include "harness/process/run_plan.hpp"
 #include "harness/records/suggest.hpp"
 #include "simulator/roofline.hpp"
+#include "schedule/notes.hpp"
 #include "simulator/simulate.hpp"
 
 namespace um {
@@ -165,9 +166,11 @@ plan_file plan_for(const prepared_cell& p, record& r) {
   const experiment& e = p.work.what;
   const strategy& s = p.work.how->row;
   const auto begin = clock::now();
+  const note_taker heard;
   plan_file file{
-      p.work.network, e.strategy,  e.strategy_knobs,   e.ratio, r.memory.footprint.value().total, p.budget,
-      e.mode.value(), s.placed_by, s.plan(p.to_plan())};
+      p.work.network, e.strategy,     e.strategy_knobs, e.ratio,        r.memory.footprint.value().total,
+      p.budget,       e.mode.value(), s.placed_by,      s.plan(p.to_plan())};
+  r.notes = heard.lines;
   // Simulated records are the same to the byte on every run.
   if (!p.work.where.simulated) r.planning = std::chrono::nanoseconds(clock::now() - begin).count();
   return file;
@@ -184,8 +187,12 @@ verified_plan proven(const prepared_cell& p, const memory_plan& plan) {
 }
 
 planned steps_for(const prepared_cell& p, record& r) {
-  planned made{plan_for(p, r), {}, {}, {}};
+  const auto begin = clock::now();
+  planned made{plan_for(p, r), {}, {}, {}, {}, {}, {}};
+  made.took = std::chrono::nanoseconds(clock::now() - begin).count();
   made.steps = lower(p.to_plan(), proven(p, made.file.plan), made.file.placed_by);
+  const plan_kind kind = kind_of(*p.network, made.file.plan);
+  r.bound = {kind, bound_for(r.bounds.value(), kind)};
   note_memory(r, made.steps);
   check_host_holds(made.steps, p.on);
   return made;
@@ -247,6 +254,8 @@ planned plan_cell(const cell& work) {
   const prepared_cell p = prepare(work, r);
   planned made = steps_for(p, r);
   made.bounds = r.bounds.value();
+  made.bound = r.bound.value();
+  made.notes = r.notes;
   if (made.steps.managed_arena_bytes == 0)
     made.expected = simulate(p.to_plan(), made.steps, 2).back().duration;
   return made;

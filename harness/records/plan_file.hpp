@@ -49,6 +49,9 @@ struct planned {
   plan_file file;
   execution_plan steps;
   time_bounds bounds;
+  plan_bound bound;
+  std::vector<std::string> notes;
+  nanoseconds took = 0;  // to plan
   std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
 };
 

@@ -94,6 +94,8 @@ struct record {
       planning;                        // how long its plan took to make; nothing: simulated, or none was made
   std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
   std::optional<time_bounds> bounds;   // within the budget; files written earlier lack it
+  std::optional<plan_bound> bound;     // of the plan's kind; nothing: there is no plan, or as above
+  std::vector<std::string> notes;      // what the planner had to say
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;

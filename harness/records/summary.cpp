@@ -111,18 +111,45 @@ std::string launched_text(launch_way way) {
   return "";
 }
 
-// "21.9 ms where the passes do not overlap, 1.06 times that; without recomputation 30 ms, without copies
-// ...".
-std::string bound_text(const time_bounds& b, const std::optional<double>& time) {
-  const auto of = [](nanoseconds ns) {
-    return ns == no_bound ? std::string("no such plan") : time_text(static_cast<double>(ns));
-  };
-  std::string text = fmt::format(
-      "{} with swapping and recomputation ({} with swapping alone, {} with recomputation "
-      "alone), the whole batch forward and then backward",
-      of(b.both), of(b.swap), of(b.recompute));
-  if (!time || b.both == no_bound) return text;
-  return fmt::format("{:.2f} of {}", *time / static_cast<double>(b.both), text);
+std::string bound_text(nanoseconds ns) {
+  return ns == no_bound ? std::string("no such plan") : time_text(static_cast<double>(ns));
+}
+std::string bounds_text(const class_bounds& b) {
+  return fmt::format(
+      "{} with swapping and recomputation ({} with swapping alone, {} with recomputation alone)",
+      bound_text(b.both), bound_text(b.swap), bound_text(b.recompute));
+}
+
+std::string kind_text(const plan_kind& kind) {
+  const char* does = kind.swaps && kind.repeats ? "swap and recompute"
+                     : kind.swaps               ? "swap"
+                     : kind.repeats             ? "recompute"
+                                                : "move and recompute nothing";
+  switch (kind.by) {
+    case plan_class::any:
+      return "no plan at all";
+    case plan_class::passes:
+      return fmt::format("no plan for the whole batch forward and then backward whose means are: {}", does);
+    case plan_class::whole:
+      return fmt::format("no plan of whole operators in this order whose means are: {}", does);
+  }
+  return "";
+}
+
+// "1.06 of 20.7 ms, which no plan ... beats", and what holds for other kinds.
+std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& own,
+                       const std::optional<double>& time) {
+  std::string text;
+  if (own && own->least != no_bound) {
+    const std::string times =
+        time ? fmt::format("{:.2f} of ", *time / static_cast<double>(own->least)) : std::string();
+    text +=
+        row("bound", fmt::format("{}{}, which {} beats", times, bound_text(own->least), kind_text(own->of)));
+  }
+  text +=
+      row(text.empty() ? "bound" : "", bounds_text(b.passes) + ", the whole batch forward and then backward");
+  if (b.whole) text += row("", bounds_text(*b.whole) + ", whole operators in order");
+  return text;
 }
 
 }  // namespace
@@ -169,7 +196,8 @@ std::string summary(const record& r) {
     text += row("operators",
                 fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
   }
-  if (r.bounds) text += row("bound", bound_text(*r.bounds, steady_ns(r)));
+  if (r.bounds) text += bound_rows(*r.bounds, r.bound, steady_ns(r));
+  for (const std::string& line : r.notes) text += row("planner", line);
   if (r.launch) text += row("launched", launched_text(*r.launch));
   if (r.last)
     text += row("moved", moved_text(*r.last) + amplification_text(r) + faults_text(*r.last) +
@@ -196,8 +224,10 @@ std::string summary(const planned& p) {
   if (p.expected)
     text += row("expected",
                 fmt::format("{} an iteration, simulated", time_text(static_cast<double>(*p.expected))));
-  text += row("bound", bound_text(p.bounds, p.expected ? std::optional(static_cast<double>(*p.expected))
-                                                       : std::nullopt));
+  text += bound_rows(p.bounds, p.bound,
+                     p.expected ? std::optional(static_cast<double>(*p.expected)) : std::nullopt);
+  text += row("planned", fmt::format("in {}", time_text(static_cast<double>(p.took))));
+  for (const std::string& line : p.notes) text += row("planner", line);
   return text;
 }
 

@@ -1,0 +1,42 @@
+// `exact [NODES]`: best,bits=1 beside the gap program's optimum, on AlexNet, VGG-16 and 30 random networks,
+// one line of JSON each (results/study/exact_simulated.jsonl). Needs HiGHS.
+#include "tests/planners/exact.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "harness/json/machines.hpp"
+#include "tests/planners/random_networks.hpp"
+#include "tests/planners/small_networks.hpp"
+
+int main(int count, char** words) {
+  using namespace um;
+  using namespace um::testing;
+  const std::int64_t nodes = count > 1 ? std::atoll(words[1]) : 200;
+  const auto tell = [&](const graph& g, const machine& on, double ratio) {
+    const exact_pair x = compare_with_optimum(g, on, ratio, nodes);
+    const auto ms = [](nanoseconds t) {
+      return t == no_bound ? std::string("null") : fmt::format("{:.4f}", static_cast<double>(t) / 1e6);
+    };
+    fmt::print(
+        R"({{"network": "{}", "machine": "{}", "operators": {}, "ratio": {}, "computing_ms": {}, "bound_ms": {}, )"
+        R"("proved_ms": {}, "optimum_ms": {}, "best_ms": {}, "infeasible": {}, "nodes": {}, "simulated": true}})"
+        "\n",
+        g.name, on.name, g.ops.size(), ratio, ms(x.computing), ms(x.bound), ms(x.proved), ms(x.optimum),
+        ms(x.best), x.infeasible, x.nodes);
+    std::fflush(stdout);
+  };
+  const auto machines = load_machines(std::nullopt);
+  const machine h200 = machine_named(machines, "h200"), p100 = machine_named(machines, "p100-pcie3-16g");
+  for (const double ratio : {1.25, 1.5}) {
+    tell(build(small_spec("alexnet", 512, {.joined = fusion::fused})), h200, ratio);
+    tell(build(small_spec("vgg16", 256, {.joined = fusion::fused})), h200, ratio);
+    tell(build(small_spec("vgg16", 256, {.joined = fusion::fused, .arithmetic = precision::bf16})), h200,
+         ratio);
+  }
+  constexpr std::uint32_t graphs = 30;
+  for (std::uint32_t seed = 1; seed <= graphs; ++seed)
+    tell(random_network(seed, 40), seed % 2 == 0 ? h200 : p100, seed % 3 == 0 ? 1.5 : 1.25);
+}

@@ -1,0 +1,61 @@
+// The best plan of whole operators beside the optimum of the gap program.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "core/layout.hpp"
+#include "core/lower.hpp"
+#include "planners/planners.hpp"
+#include "schedule/bounds.hpp"
+#include "schedule/gap_milp.hpp"
+#include "schedule/orders.hpp"
+#include "schedule/room.hpp"
+#include "simulator/roofline.hpp"
+#include "simulator/simulate.hpp"
+
+namespace um::testing {
+
+struct exact_pair {
+  nanoseconds computing = 0, bound = 0;        // the operators; whole_bound of plans that do both
+  nanoseconds optimum = no_bound, proved = 0;  // of the program; what it proves that none beats
+  bool infeasible = false;                     // it proves that there is none
+  nanoseconds best = no_bound;                 // simulated; no_bound: it finds no plan
+  std::int64_t nodes = 0;
+};
+
+// On a link that is as fast both ways at once, as the program has it.
+inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio, std::int64_t nodes) {
+  on.link_both_bytes_per_s = on.link_to_device_bytes_per_s + on.link_to_host_bytes_per_s;
+  const profile costs = estimate(g, on);
+  const strategy& by = *find(planners(), "best");
+  const auto budget = static_cast<byte_count>(static_cast<double>(footprint_of(g, costs).total) / ratio);
+  const problem p{g, costs, on, budget, pressure::none, complete(by, {{"bits", 1}, {"copies", 0}}), {}};
+  exact_pair found;
+  const time_bounds bounds = bounds_of(p);
+  found.computing = bounds.compute;
+  found.bound = bounds.whole->both;
+  const use_table uses = uses_of(g, order_of(g, {1, {}, large_gradients(g)}));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  forecaster costs_of(p, uses);
+  const std::vector<decision> kept(gaps.size());
+  const std::vector<event> events = events_of(g, uses, gaps, kept);
+  costs_of.memory_of(events, staged_tensors(uses, gaps, kept));
+  gap_program what;
+  what.room = budget;
+  what.slots = uses.order.size();
+  what.smallest = std::max<byte_count>(budget / 1000, 1);
+  const gap_solution s = minimum_of(p, uses, gaps, costs_of, live_at_positions(uses, events, costs_of.live()),
+                                    what, {0.002, nodes});
+  found.infeasible = s.infeasible;
+  found.proved = s.bound;
+  found.nodes = s.nodes;
+  if (s.found) found.optimum = s.time;
+  try {
+    found.best = simulate(p, lower(p, by.plan(p)), 2).back().duration;
+  } catch (const infeasible&) {
+  }
+  return found;
+}
+
+}  // namespace um::testing
