@@ -79,6 +79,21 @@ std::optional<found> plan_by(memory_plan (*other)(const problem&), const problem
   }
 }
 
+// How many parts the batch may go through in, 1 first; in `why` what is in the way of more.
+std::vector<std::uint32_t> ways_to_cut(const graph& g, std::string& why) {
+  std::vector<std::uint32_t> all{1};
+  try {
+    for (const std::uint32_t k : {2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U}) {
+      if (batch_of(g) % k != 0) continue;
+      order_of(g, {k, {}, large_gradients(g)});
+      all.push_back(k);
+    }
+  } catch (const infeasible& refused) {
+    why = std::string("; ") + refused.what();
+  }
+  return all;
+}
+
 bool can_stream(const problem& p) {
   return p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
 }
@@ -108,17 +123,11 @@ memory_plan plan_best(const problem& p, bool moves) {
     chosen = l;
   };
   const std::vector<op_id> late = large_gradients(p.network);
-  consider({1, {}, late}, a_look);
   std::string why;
-  for (const std::uint32_t k : {2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U}) {
-    if (same_bits) break;
-    if (batch_of(p.network) % k != 0) continue;
-    try {
-      consider({k, {}, late}, a_look);
-    } catch (const infeasible& refused) {
-      why = std::string("; ") + refused.what();
-      break;
-    }
+  const std::vector<std::uint32_t> ways =
+      same_bits ? std::vector<std::uint32_t>{1} : ways_to_cut(p.network, why);
+  for (const std::uint32_t k : ways) {
+    if (ways.size() > 1) consider({k, {}, late}, a_look);
   }
   consider(best ? chosen : loops{1, {}, late}, thorough);
   // Its greedy choice of what to compute again sometimes ends lower than the search does.

@@ -9,7 +9,6 @@
 #include "schedule/closure.hpp"
 #include "schedule/orders.hpp"
 #include "schedule/simplex.hpp"
-#include "schedule/whole_bounds.hpp"
 
 namespace um {
 namespace {

@@ -3,15 +3,13 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string_view>
 
 #include "core/planner.hpp"
+#include "schedule/whole_bounds.hpp"
 
 namespace um {
-
-inline constexpr nanoseconds no_bound = std::numeric_limits<nanoseconds>::max();
 
 // `swap`: plans that compute nothing twice; `recompute`: plans that move nothing; `both`: all of a class.
 // no_bound where the class has no such plan.

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "schedule/bounds.hpp"
 #include "schedule/closure.hpp"
 #include "schedule/uses.hpp"
 

@@ -1,12 +1,14 @@
 // What plans that compute whole operators in one order cannot beat.
 #pragma once
 
-#include <span>
+#include <limits>
 #include <vector>
 
 #include "core/planner.hpp"
 
 namespace um {
+
+inline constexpr nanoseconds no_bound = std::numeric_limits<nanoseconds>::max();  // there is no such plan
 
 // What is worth how much, to begin with: a byte between the passes, a nanosecond of each copy lane.
 struct first_prices {

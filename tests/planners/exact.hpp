@@ -45,12 +45,18 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   what.room = budget;
   what.slots = uses.order.size();
   what.smallest = std::max<byte_count>(budget / 1000, 1);
-  const gap_solution s = minimum_of(p, uses, gaps, costs_of, live_at_positions(uses, events, costs_of.live()),
-                                    what, {0.002, nodes});
+  const std::vector<byte_count> live = live_at_positions(uses, events, costs_of.live());
+  // Without copies it is easy, and a start for the rest.
+  what.swaps = false;
+  const gap_solution start = minimum_of(p, uses, gaps, costs_of, live, what, {0.002, nodes});
+  what.swaps = true;
+  const gap_solution s = minimum_of(p, uses, gaps, costs_of, live, what, {0.002, nodes}, start.decisions);
   found.infeasible = s.infeasible;
   found.proved = s.bound;
   found.nodes = s.nodes;
-  if (s.found) found.optimum = s.time;
+  for (const gap_solution* x : {&start, &s}) {
+    if (x->found) found.optimum = std::min(found.optimum, x->time);
+  }
   try {
     found.best = simulate(p, lower(p, by.plan(p)), 2).back().duration;
   } catch (const infeasible&) {

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""What PyTorch offers where memory runs short, beside `best` within the same peak of device memory.
+
+Each remedy (compiled with an activation memory budget, activation checkpointing, save_on_cpu) is timed in a process of its own; then
+umbench runs `best` with that peak as its budget. A line of JSON each; --resume skips what the file holds.
+
+    python3 benchmarks/peers/remedies.py --umbench build/cuda/umbench --out remedies.jsonl
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+
+import children  # noqa: E402
+import umbench  # noqa: E402
+from results import load  # noqa: E402
+
+WORK = (("vgg16", 256, "bf16"), ("resnet50", 128, "bf16"), ("vgg16", 256, "tf32"), ("resnet50", 128, "tf32"))
+REMEDIES = ("compile 0.5", "checkpoint", "save_on_cpu", "compile 0.2", "compile 0.8", "compile 1.0")
+SEGMENTS = 4
+
+
+def time_remedy(task):
+    """{ms, peak_bytes} of PyTorch with that remedy."""
+    import torch  # noqa: PLC0415: in a child of its own
+    import torch_steps  # noqa: PLC0415
+
+    torch.backends.cudnn.benchmark = True
+    step = torch_steps.Step(task["network"], task["batch"], task["precision"], "nhwc")
+    how, _, share = task["remedy"].partition(" ")
+    around = contextlib.nullcontext
+    if how == "compile":
+        torch._functorch.config.activation_memory_budget = float(share)
+        torch_steps.compile_step(step, "default")
+    elif how == "checkpoint":
+        from torch.utils.checkpoint import checkpoint_sequential  # noqa: PLC0415
+
+        model = step.model
+        step.loss_of = lambda data, labels: torch.nn.functional.cross_entropy(
+            checkpoint_sequential(model, SEGMENTS, data, use_reentrant=False), labels)
+    else:
+        around = lambda: torch.autograd.graph.save_on_cpu(pin_memory=True)  # noqa: E731
+
+    def call():
+        with around():
+            step()
+
+    for _ in range(task["warmup"]):
+        call()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    found = torch_steps._figures(call, task["samples"])
+    return found | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+
+
+def command(binary, task, peak_bytes, out):
+    """`best` within as much device memory."""
+    return [str(part) for part in (
+        binary, "run", "--network", task["network"], "--batch", task["batch"], "--precision", task["precision"], "--fusion", "fused",
+        "--strategy", "best", "--budget", peak_bytes, "--mode", "capped", "--backend", "cuda:0", "--workspace-cap", "256MiB",
+        "--iterations", task["samples"], "--deadline", task["deadline_s"], "--times-only", "--out", out)]
+
+
+def best_within(binary, task, peak_bytes):
+    import subprocess  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "best.jsonl"
+        subprocess.run(command(binary, task, peak_bytes, out), capture_output=True, text=True, check=False)
+        try:
+            record = load.read(out)[1][-1]
+        except (OSError, IndexError, load.BadInput) as error:
+            raise umbench.Failed(str(error)) from error
+    if record["outcome"] != "ok":
+        raise umbench.Failed(f"{record['outcome']}: {record['reason']}")
+    return load.steady_ns(record) / 1e6
+
+
+def measure(binary, task):
+    line = {key: task[key] for key in ("network", "batch", "precision", "remedy")}
+    found, why = children.run(time_remedy, task, task["deadline_s"])
+    if not found:
+        return line | {"reason": why}
+    line |= {key: found[key] for key in ("ms", "peak_bytes", "gpu", "torch")}
+    try:
+        line["best_ms"] = best_within(binary, task, found["peak_bytes"])
+        line["best_over_remedy"] = line["best_ms"] / line["ms"]
+    except umbench.Failed as failed:
+        line["best_reason"] = str(failed)
+    return line
+
+
+def key_of(line):
+    return tuple(line[key] for key in ("network", "batch", "precision", "remedy"))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--umbench", default=str(ROOT / "build/cuda/umbench"), metavar="PATH")
+    parser.add_argument("--out", default="remedies.jsonl", metavar="FILE")
+    parser.add_argument("--resume", action="store_true", help="skip what the file holds")
+    parser.add_argument("--stop-after", type=float, default=1e9, metavar="S", help="begin nothing once so many seconds are over")
+    arguments = parser.parse_args(argv)
+    try:
+        import torch  # noqa: F401, PLC0415: once, before children are forked
+    except ImportError as error:
+        sys.exit(f"error: PyTorch is needed ({error})")
+    out, began = Path(arguments.out), time.monotonic()
+    if out.exists() and not arguments.resume:
+        sys.exit(f"error: {out} exists; --resume goes on with it")
+    done = {key_of(json.loads(text)) for text in out.read_text().splitlines()} if out.exists() else set()
+    for remedy in REMEDIES:
+        for network, batch, precision in WORK:
+            task = {"network": network, "batch": batch, "precision": precision, "remedy": remedy, "warmup": 4, "samples": 12,
+                    "deadline_s": 240}
+            if key_of(task) in done or time.monotonic() - began > arguments.stop_after:
+                continue
+            line = measure(arguments.umbench, task)
+            print(json.dumps(line), flush=True)
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""How long planners take, and how much memory: `umbench plan` on the h200's machine file, one core. A line of JSON each, appended.
+
+    python3 benchmarks/planning_times.py --umbench build/cpu/umbench --out results/planning.jsonl
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+WORK = {"vgg16": 256, "resnet152": 128}
+RATIOS = (4, 2, 1.25)
+PLANNERS = ("best", "tvdnn", "ooc_cudnn", "ooc_cudnn,keep=1", "pooch", "checkmate", "superneurons", "capuchin", "autoswap", "vdnn_all",
+            "vdnn_conv", "vdnn_dyn", "micro_batches", "device_sliced", "swap_all", "best_managed")
+
+
+def options_of(strategy):
+    name, *knobs = strategy.split(",")
+    return ["--strategy", name, *(word for knob in knobs for word in ("--knob", knob))]
+
+
+def measure(binary, network, strategy, ratio, deadline_s):
+    """CPU seconds and peak memory of all that `umbench plan` does: measuring, planning, packing, simulating."""
+    child = subprocess.Popen([binary, "plan", "--network", network, "--batch", str(WORK[network]), "--fusion", "fused", "--precision", "bf16",
+                              *options_of(strategy), "--ratio", str(ratio), "--backend", "sim:h200", "--deadline", str(deadline_s)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = child.stderr.read().strip()
+    _, status, used = os.wait4(child.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    outcome = "planned" if code == 0 else said.removeprefix("umbench: ")
+    return {"network": network, "batch": WORK[network], "precision": "bf16", "strategy": strategy, "ratio": ratio,
+            "cpu_s": round(used.ru_utime + used.ru_stime, 2), "peak_mib": round(used.ru_maxrss / 1024), "outcome": outcome}
+
+
+def table(lines):
+    rows = ["| network | strategy | " + " | ".join(f"{r:g}: s, MiB" for r in sorted(RATIOS)) + " |", "|---|---|" + "---|" * len(RATIOS)]
+    found = {(x["network"], x["strategy"], x["ratio"]): x for x in lines}
+    for network in WORK:
+        for strategy in PLANNERS:
+            cells = [found.get((network, strategy, r)) for r in sorted(RATIOS)]
+            texts = [f"{x['cpu_s']:g}, {x['peak_mib']}" + ("" if x["outcome"] == "planned" else " (no plan)") if x else "" for x in cells]
+            rows.append(f"| {network} | `{strategy}` | " + " | ".join(texts) + " |")
+    return "\n".join(rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--umbench", default="build/cpu/umbench")
+    parser.add_argument("--out", default="results/planning.jsonl")
+    parser.add_argument("--deadline", type=int, default=120)
+    parser.add_argument("--table", action="store_true", help="measure nothing: print what OUT holds as a table")
+    arguments = parser.parse_args()
+    out = Path(arguments.out)
+    held = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    if arguments.table:
+        print(table(held))
+        return 0
+    done = {(x["network"], x["strategy"], x["ratio"]) for x in held}
+    for strategy in PLANNERS:
+        for network in reversed(WORK):
+            for ratio in RATIOS:
+                if (network, strategy, ratio) in done:
+                    continue
+                line = measure(arguments.umbench, network, strategy, ratio, arguments.deadline)
+                print(json.dumps(line), flush=True)
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

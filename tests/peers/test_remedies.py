@@ -1,0 +1,37 @@
+"""The scripts that run on a GPU: what they would run, and how they divide the time."""
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/peers")]
+
+import planners_on_gpu  # noqa: E402
+import remedies  # noqa: E402
+
+
+def test_best_is_given_the_peak_of_the_remedy():
+    task = {"network": "vgg16", "batch": 256, "precision": "bf16", "remedy": "checkpoint", "samples": 12, "deadline_s": 240}
+    line = remedies.command("umbench", task, 12345, "out.jsonl")
+    assert line[line.index("--budget") + 1] == "12345"
+    assert line[line.index("--strategy") + 1] == "best"
+
+
+def test_time_that_a_step_leaves_goes_to_the_next():
+    shares = {"a": 0.5, "b": 0.25, "c": 0.25}
+    assert planners_on_gpu.plan(shares, [], 10) == ("a", 300)
+    assert planners_on_gpu.plan(shares, ["a"], 9) == ("b", 270)
+
+
+def test_a_step_that_takes_too_long_is_asked_to_stop():
+    code = "import signal, sys, time\nsignal.signal(signal.SIGINT, lambda *_: sys.exit(7))\ntime.sleep(60)"
+    assert planners_on_gpu.run([sys.executable, "-c", code], 1.0) == 7
+
+
+def test_every_step_has_its_sweep(tmp_path):
+    for step in planners_on_gpu.SHARES:
+        line = planners_on_gpu.command_of(step, "umbench", tmp_path, 60)
+        for word in line:
+            if word.endswith(".json"):
+                assert json.loads(Path(word).read_text())["name"] == f"gpu_{step}"
