@@ -70,8 +70,10 @@ byte_count labelling::peak_of(const std::vector<choice>& labels) {
 labelling::outcome labelling::place(std::vector<decision> decisions, byte_count room) {
   outcome o;
   o.room = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
-  o.events = events_of(p_.network, uses_, gaps_, decisions);
-  o.said = costs_.of(o.events, staged_tensors(uses_, gaps_, decisions));
+  if (o.room.peak <= room) {
+    o.events = events_of(p_.network, uses_, gaps_, decisions);
+    o.said = costs_.of(o.events, staged_tensors(uses_, gaps_, decisions));
+  }
   o.decisions = std::move(decisions);
   return o;
 }

@@ -45,7 +45,7 @@ class labelling {
     std::vector<decision> decisions;
     std::vector<event> events;
   };
-  // Within `room`, where that is at least what they need.
+  // Within `room`; where they need more, `room` and `decisions` alone say something.
   outcome place(std::vector<decision> decisions, byte_count room);
   outcome place(const std::vector<choice>& labels, arrival when, byte_count room) {
     return place(decisions_for(labels, when), room);

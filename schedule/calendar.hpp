@@ -18,7 +18,7 @@ class calendar {
     for (; at != taken_.end() && at->first == begin; ++at) begin = at->second;
     nanoseconds end = begin + length;
     for (; at != taken_.end() && at->first < end; at = taken_.erase(at)) end += at->second - at->first;
-    if (length > 0) taken_[begin] = end;
+    if (length > 0) take(begin, end);
     return begin;
   }
 
@@ -33,12 +33,27 @@ class calendar {
       begin -= at->second - at->first;
       at = taken_.erase(at);
     }
-    if (length > 0) taken_[begin] = end;
+    if (length > 0) take(begin, end);
     return begin;
   }
 
  private:
-  std::map<nanoseconds, nanoseconds> taken_;  // begin and end of stretches that do not meet
+  // What it touches becomes one with it.
+  void take(nanoseconds begin, nanoseconds end) {
+    const auto next = taken_.find(end);
+    if (next != taken_.end()) {
+      end = next->second;
+      taken_.erase(next);
+    }
+    const auto after = taken_.lower_bound(begin);
+    if (after != taken_.begin() && std::prev(after)->second == begin) {
+      std::prev(after)->second = end;
+    } else {
+      taken_[begin] = end;
+    }
+  }
+
+  std::map<nanoseconds, nanoseconds> taken_;  // begin and end of stretches that do not touch
 };
 
 }  // namespace um

@@ -9,7 +9,7 @@ class fitting {
  public:
   fitting(const graph& g, const use_table& uses, const std::vector<gap>& gaps, forecaster& costs,
           byte_count room, std::vector<decision>& decisions)
-      : g_(g), uses_(uses), gaps_(gaps), costs_(costs), room_(room), decisions_(decisions) {
+      : uses_(uses), gaps_(gaps), costs_(costs), builder_(g, uses, gaps), room_(room), decisions_(decisions) {
     for (std::uint32_t x = 0; x < gaps.size(); ++x) {
       if (decisions[x].what == choice::swap) swapped_.push_back(x);
       wish_.push_back(decisions[x].back);
@@ -50,14 +50,15 @@ class fitting {
   }
 
   byte_count peak_now() {
-    return costs_.memory_of(events_of(g_, uses_, gaps_, decisions_), staged_tensors(uses_, gaps_, decisions_))
-        .peak;
+    const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions_);
+    return costs_.memory_of(builder_.build(decisions_, staged), staged).peak;
   }
 
   // Sets live_, and `back` of what is fetched earlier than its own use; whether there was any.
   bool look() {
-    const std::vector<event> events = events_of(g_, uses_, gaps_, decisions_);
-    found_.peak = costs_.memory_of(events, staged_tensors(uses_, gaps_, decisions_)).peak;
+    const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions_);
+    const std::span<const event> events = builder_.build(decisions_, staged);
+    found_.peak = costs_.memory_of(events, staged).peak;
     live_ = live_at_positions(uses_, events, costs_.live());
     found_.at = static_cast<position>(std::ranges::max_element(live_) - live_.begin());
     std::vector<bool> fetched(uses_.parts.size(), false);
@@ -140,10 +141,10 @@ class fitting {
     }
   }
 
-  const graph& g_;
   const use_table& uses_;
   const std::vector<gap>& gaps_;
   forecaster& costs_;
+  event_builder builder_;
   byte_count room_;
   std::vector<decision>& decisions_;
   std::vector<std::uint32_t> swapped_;

@@ -184,41 +184,11 @@ struct dealt {
   bool copied_out = false;
 };
 
-class lagrangian {
- public:
-  lagrangian(const model& m, allowed what) : m_(m), what_(what) {
-    moved_.byte.resize(2 * m.count);
-    moved_.of_lane.resize(2 * m.count + 1);
-    plain_.resize(m.values.size());
-    mixed_.resize(m.values.size());
-  }
+// What is cheapest for one value at given prices.
+class dealer {
+ protected:
+  dealer(const model& m, allowed what) : m_(m), what_(what) {}
 
-  // The least that all plans come to at these prices; a subgradient of it in moved().
-  double at(const prices& x) {
-    x_ = &x;
-    add_up_prices();
-    std::vector<double> gain(m_.count, 0);
-    for (std::size_t o = 0; o < m_.count; ++o) gain[o] = -m_.time[o] * least_[o];
-    double sum = 1;
-    for (std::size_t v = 0; v < m_.values.size(); ++v) {
-      deal_with(m_.values[v], false, plain_[v]);
-      sum += plain_[v].cost;
-      if (!what_.repeats || !may_repeat(m_.values[v])) continue;
-      deal_with(m_.values[v], true, mixed_[v]);
-      gain[m_.values[v].producer] += plain_[v].cost - mixed_[v].cost;
-    }
-    std::vector<bool> chosen(m_.count, false);
-    if (what_.repeats) chosen = best_closure(gain, m_.needs);
-    for (std::size_t o = 0; o < m_.count; ++o) sum -= chosen[o] ? gain[o] : 0;
-    for (std::size_t i = 0; i < m_.fixed.size(); ++i) sum -= x.byte[i] * (1 - m_.fixed[i]);
-    for (std::size_t o = 0; o < m_.count; ++o)
-      sum -= m_.time[o] * (x.of_lane[2 * o + 1][out] + x.of_lane[2 * o + 1][in]);
-    note_moved(chosen);
-    return sum;
-  }
-  const prices& moved() const { return moved_; }
-
- private:
   static bool may_repeat(const value& v) { return std::ranges::any_of(v.away, &stretch::again); }
   double held(const value& v, std::size_t begin, std::size_t end) const {
     return end <= begin ? 0 : v.bytes * (sum_[end] - sum_[begin]);
@@ -379,6 +349,49 @@ class lagrangian {
     return all < stays.first ? std::pair{all, spent{leaves, back, true}} : stays;
   }
 
+  const model& m_;
+  allowed what_;
+  const prices* x_ = nullptr;
+  std::vector<double> sum_, least_;  // prices of bytes up to an instant; of running again, per position
+  std::vector<std::size_t> least_at_;
+  mutable std::vector<double> rest_;
+};
+
+class lagrangian : dealer {
+ public:
+  lagrangian(const model& m, allowed what) : dealer(m, what) {
+    moved_.byte.resize(2 * m.count);
+    moved_.of_lane.resize(2 * m.count + 1);
+    plain_.resize(m.values.size());
+    mixed_.resize(m.values.size());
+  }
+
+  // The least that all plans come to at these prices; a subgradient of it in moved().
+  double at(const prices& x) {
+    x_ = &x;
+    add_up_prices();
+    std::vector<double> gain(m_.count, 0);
+    for (std::size_t o = 0; o < m_.count; ++o) gain[o] = -m_.time[o] * least_[o];
+    double sum = 1;
+    for (std::size_t v = 0; v < m_.values.size(); ++v) {
+      deal_with(m_.values[v], false, plain_[v]);
+      sum += plain_[v].cost;
+      if (!what_.repeats || !may_repeat(m_.values[v])) continue;
+      deal_with(m_.values[v], true, mixed_[v]);
+      gain[m_.values[v].producer] += plain_[v].cost - mixed_[v].cost;
+    }
+    std::vector<bool> chosen(m_.count, false);
+    if (what_.repeats) chosen = best_closure(gain, m_.needs);
+    for (std::size_t o = 0; o < m_.count; ++o) sum -= chosen[o] ? gain[o] : 0;
+    for (std::size_t i = 0; i < m_.fixed.size(); ++i) sum -= x.byte[i] * (1 - m_.fixed[i]);
+    for (std::size_t o = 0; o < m_.count; ++o)
+      sum -= m_.time[o] * (x.of_lane[2 * o + 1][out] + x.of_lane[2 * o + 1][in]);
+    note_moved(chosen);
+    return sum;
+  }
+  const prices& moved() const { return moved_; }
+
+ private:
   void note_moved(const std::vector<bool>& chosen) {
     std::vector<double> change(2 * m_.count + 1, 0);
     for (auto& l : moved_.of_lane) l = {0, 0, 0};
@@ -418,12 +431,6 @@ class lagrangian {
     }
   }
 
-  const model& m_;
-  allowed what_;
-  const prices* x_ = nullptr;
-  std::vector<double> sum_, least_;  // prices of bytes up to an instant; of running again, per position
-  std::vector<std::size_t> least_at_;
-  mutable std::vector<double> rest_;
   std::vector<dealt> plain_, mixed_;
   prices moved_;
 };

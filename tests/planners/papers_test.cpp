@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -33,10 +34,18 @@ machine slow_link() {
   return m;
 }
 
-const std::vector<std::string> names{"ooc_cudnn", "vdnn_all", "vdnn_conv", "vdnn_dyn", "pooch", "superneurons",
-                                     "capuchin", "checkmate", "autoswap", "tvdnn"};
-bool keeps_what_fits(const std::string& name) {
-  return name != "vdnn_all" && name != "vdnn_conv";
+// Rows that follow a paper, but what asks a solver for as many nodes, which takes seconds.
+std::vector<strategy> of_papers() {
+  std::vector<strategy> all;
+  std::ranges::copy_if(planners(), std::back_inserter(all), [](const strategy& s) {
+    return !s.source.empty() && !complete(s, {}).contains("nodes");
+  });
+  return all;
+}
+// Policies that look at the network alone say what moves by a knob, whatever the budget.
+bool keeps_what_fits(const strategy& s) {
+  const knob_values knobs = complete(s, {});
+  return !knobs.contains("fastest") && !knobs.contains("ahead");
 }
 
 struct setting {
@@ -66,21 +75,21 @@ std::ptrdiff_t count(const memory_plan& plan) {
 class every_paper : public ::testing::TestWithParam<std::string> {
  protected:
   // Whether there is a plan.
-  bool is_sound(const std::string& name, double ratio) {
-    const problem p = s.at(name, ratio);
-    const strategy& by = *find(planners(), name);
+  bool is_sound(const strategy& by, double ratio) {
+    const problem p = s.at(by.name, ratio);
     try {
       const memory_plan plan = by.plan(p);
       EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
       EXPECT_LE(lower(p, plan, by.placed_by).device_arena_bytes, p.budget);
       EXPECT_EQ(by.plan(p), plan) << "the same problem gives the same plan";
-      if (ratio <= 1 && keeps_what_fits(name)) {
+      if (ratio <= 1 && keeps_what_fits(by)) {
         EXPECT_EQ(plan, plan_resident(p));
       }
       return true;
     } catch (const infeasible& refused) {
-      EXPECT_NE(std::string(refused.what()).find("the budget is " + to_text(p.budget)), std::string::npos)
-          << refused.what();
+      const std::string why = refused.what();
+      const bool in_figures = why.find("the budget is " + to_text(p.budget)) != std::string::npos;
+      EXPECT_TRUE(in_figures || why.starts_with("micro-batches cannot go through ")) << why;
       return false;
     }
   }
@@ -89,11 +98,11 @@ class every_paper : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(every_paper, plans_within_the_budget_or_says_why_not) {
-  for (const std::string& name : names) {
+  for (const strategy& by : of_papers()) {
     for (const double ratio : {0.5, 1.0, 1.25, 2.0, 3.0, 5.0, 8.0}) {
-      SCOPED_TRACE(name + " at " + std::to_string(ratio));
-      const bool solved = is_sound(name, ratio);
-      EXPECT_TRUE(solved || ratio > 1);
+      SCOPED_TRACE(by.name + " at " + std::to_string(ratio));
+      const bool solved = is_sound(by, ratio);
+      EXPECT_TRUE(solved || ratio > 1 || !by.same_bits) << "what cuts nothing works on everything";
     }
   }
 }
