@@ -1,6 +1,6 @@
 // One convolution whose operands are three times what it may use of the device, by umbench_ooc.h; its first
 // image against cuDNN's, called the same way. Exit code 0: right, 1: wrong or failed, 77: no GPU.
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <cmath>
 #include <cstdio>

@@ -126,7 +126,8 @@ TEST_P(bounds, no_decisions_by_dice_are_below_them) {
   const use_table uses = uses_of(g, in_order(g));
   const std::vector<gap> gaps = gaps_of(g, uses);
   for (int round = 0; round < 12; ++round) {
-    const memory_plan plan = plan_of(g, uses, gaps, random_decisions(gaps, dice, 2 + dice() % 6));
+    const memory_plan plan =
+        plan_of(g, uses, gaps, random_decisions(gaps, dice, 2 + static_cast<unsigned>(dice() % 6)));
     const execution_plan steps = lower(unlimited, plan);
     problem p = at(1, {});
     p.budget = steps.device_arena_bytes;
