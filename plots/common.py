@@ -34,7 +34,7 @@ Look = namedtuple("Look", "colour marker dash size")
 COLOURS = {"device": ["#000000", "#777777", "#9A6324", "#AAAA00"],
            "explicit": ["#0072B2", "#5E3C99", "#56B4E9", "#1B7837", "#4575B4", "#0B7A75"],
            "managed": ["#D55E00", "#009E73", "#CC79A7", "#B2182B", "#E69F00", "#8C564B"]}
-MARKERS = {"device": "oP*X", "explicit": "sDPph8d", "managed": "^vX*<>H"}
+MARKERS = {"device": [*"oP*X"], "explicit": [*"sDPph8d"], "managed": [*"^vX*<>H", (4, 1, 0), (3, 1, 0)]}
 DASHES = ["-", (0, (6, 1.5)), (0, (3, 1)), (0, (5, 1.5, 1.2, 1.5)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2))]
 
 

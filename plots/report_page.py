@@ -35,8 +35,10 @@ def page(title, files, environments, records, sections):
     grown = {id(cell) for lines in growing.values() for line in lines.values() for cell in line}
     groups = load.groups([record for record in records if id(record) not in grown])
     parts = [("best", "Which strategy is best", _verdicts(groups) + _growths(growing))]
-    parts += [(section.name, section.title, _section(section)) for section in sections]
-    parts += [("cells", "All cells", _tables(groups)), ("reasons", "Why cells have no time", _reasons(records)),
+    parts += [(section.name, section.title, _section(section)) for section in sections if section.figure is not None]
+    missing = "".join(f"<li>{escape(section.text)}</li>" for section in sections if section.figure is None)
+    parts += [("cells", "All cells", _tables(groups)), ("missing", "What is not here", missing and f"<ul>{missing}</ul>"),
+              ("reasons", "Why cells have no time", _reasons(records)),
               ("places", "Where and with what", _places(environments))]
     parts = [part for part in parts if part[2]]
     contents = "".join(f"<li><a href='#{name}'>{escape(heading)}</a></li>" for name, heading, _ in parts)
@@ -98,8 +100,6 @@ def _best(what, cells, plain, key, base, ratios=False):
 
 def _section(section):
     text = f"<p>{escape(section.text)}</p>"
-    if section.figure is None:
-        return text
     image = base64.b64encode(section.figure).decode()
     links = " &middot; ".join(f"<a href='{section.name}.{kind}'>{kind.upper()}</a>" for kind in ("png", "svg", "pdf", "csv"))
     return (f"{text}\n<figure><img alt='{escape(section.title)}; the CSV beside it has the figures' "

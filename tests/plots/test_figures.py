@@ -291,7 +291,7 @@ def test_growth_marks_what_failed_and_names_sizes():
 def test_strategies_differ_without_colour():
     import common
 
-    families = {f"explicit_{number}": "explicit" for number in range(7)} | {f"hint_{number}": "managed" for number in range(7)}
+    families = {f"explicit_{number}": "explicit" for number in range(7)} | {f"hint_{number}": "managed" for number in range(9)}
     look = common.looks({"device": "device"} | families)
     assert len({style.marker for style in look.values()}) == len(look)
     assert len({(style.marker, style.colour) for style in common.looks({f"s{n}": "managed" for n in range(40)}).values()}) == 40

@@ -178,6 +178,7 @@ def test_what_is_missing_is_said(script, tmp_path):
     for words in ("Nothing crossed the link", "ran with a timeline", "both measured and simulated",
                   "no cell with everything on the device"):
         assert words in text
+    assert text.count("<section") == text.count("<img") + 4, "a part a figure, and what is best, all cells, what is not here, where"
 
 
 def test_the_command_starts_it(umbench, tmp_path):
