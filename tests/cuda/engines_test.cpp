@@ -333,6 +333,36 @@ TEST_F(convolution_engines, are_right_by_direct_kernels) {
   }
 }
 
+// Depthwise and of several channels in a group, every gradient, in every type and order; sums of one segment
+// and of several; a part whose rows have other padding above.
+TEST_F(convolution_engines, are_right_by_the_kernels_for_groups) {
+  const auto in_groups = [](convolution_problem p, std::int32_t groups) {
+    p.how.groups = groups;
+    p.w.c = p.x.c / groups;
+    return p;
+  };
+  for (const convolution_kind kind : every_kind) {
+    for (const auto& shape :
+         {in_groups(problem_of(kind, {3, 16, 17, 13}, 16, 3, 1, 1), 16),
+          in_groups(problem_of(kind, {2, 40, 56, 56}, 40, 3, 2, 1), 40),
+          in_groups(problem_of(kind, {2, 12, 9, 11}, 24, 5, 1, 2), 12),
+          in_groups(problem_of(kind, {2, 32, 14, 14}, 64, 3, 1, 1), 4),
+          with_rows(in_groups(problem_of(kind, {3, 8, 17, 13}, 8, 3, 1, 1), 8), 9, 1, 8)}) {
+      for (const stored_as& way : every_way) {
+        for (const bool accumulate : {false, true}) {
+          convolution_problem p = shape;
+          p.arithmetic = way.arithmetic;
+          p.order = way.order;
+          p.accumulate = accumulate && kind == convolution_kind::backward_filter;
+          const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
+          EXPECT_EQ(count.ran, 1U) << signature_of(p);
+          EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+        }
+      }
+    }
+  }
+}
+
 // Rows in one and in several segments, that end within a fragment, in one step and in several; taps that
 // a block takes row by row; several groups of channels of each, and a part of one.
 TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
