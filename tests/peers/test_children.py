@@ -2,19 +2,44 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import children
 
 PATIENCE_S = 3600  # only a hang takes so long
 
 
-def grandchild_that_stays(path):
+def wait_until(condition):
+    limit = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < limit, "it never came about"
+        time.sleep(0.02)
+
+
+def grandchild_that_stays(folder):
+    """Writes its number, waits to be told to go on, and then says that it is still here."""
     if os.fork() == 0:
-        time.sleep(1.5)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("still here")
+        (folder / "new").write_text(str(os.getpid()), encoding="utf-8")
+        (folder / "new").rename(folder / "number")
+        wait_until((folder / "go").exists)
+        (folder / "still here").touch()
         os._exit(0)
-    time.sleep(30)
+    wait_until((folder / "never").exists)
+
+
+def outlived(folder):
+    """Whether it did what it would only do if it lives on; waits until it is gone."""
+    status = Path("/proc", (folder / "number").read_text(encoding="utf-8"), "stat")
+
+    def is_gone():
+        try:
+            return status.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] in ("Z", "X")
+        except OSError:
+            return True
+
+    (folder / "go").touch()
+    wait_until(is_gone)
+    return (folder / "still here").exists()
 
 
 def test_a_child_gives_its_result_or_the_reason():
@@ -40,10 +65,11 @@ def test_several_at_a_time_give_their_answers_in_order(tmp_path):
 
 
 def test_a_deadline_takes_helpers_along(tmp_path):
-    path = str(tmp_path / "file")
-    assert children.run(grandchild_that_stays, path, 0.5) == (None, "not done within 0.5 s")
-    time.sleep(1.5)
-    assert not os.path.exists(path)
+    deadline_s = 0.25
+    while not (tmp_path / "number").exists():  # a slow machine needs longer to begin
+        deadline_s *= 2
+        assert children.run(grandchild_that_stays, tmp_path, deadline_s) == (None, f"not done within {deadline_s:g} s")
+    assert not outlived(tmp_path)
 
 
 def test_what_a_child_prints_is_not_on_standard_output(capfd):
@@ -53,16 +79,14 @@ def test_what_a_child_prints_is_not_on_standard_output(capfd):
 
 
 def test_a_stopped_parent_takes_its_children_along(tmp_path):
-    path = str(tmp_path / "file")
     parent = os.fork()
     if parent == 0:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
-            children.run_all(grandchild_that_stays, [path], 20, 2)
+            children.run_all(grandchild_that_stays, [tmp_path], PATIENCE_S, 2)
         finally:
             os._exit(0)
-    time.sleep(0.5)
+    wait_until((tmp_path / "number").exists)
     os.kill(parent, signal.SIGTERM)
     os.waitpid(parent, 0)
-    time.sleep(1.5)
-    assert not os.path.exists(path)
+    assert not outlived(tmp_path)
