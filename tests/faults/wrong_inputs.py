@@ -184,7 +184,7 @@ class Generator:
                 "tune": ["tune", *CONV, "--trials", "1"], "ablate": ["ablate", *CONV], "merge": ["merge", "records.jsonl"], "pack": ["pack", str(ROOT / "tests/harness/lifetimes/vgg16.csv")],
                 "export": ["export", "records.jsonl"], "compare": ["compare", "records.jsonl", "records.jsonl"],
                 "interleave": ["interleave", "good.json"], "report": ["report"], "plot": ["plot"],
-                "calibrate": ["calibrate", "--out", "c.json"]}.get(command, [command])
+                "calibrate": ["calibrate", "--out", "c.json", "--backend", "cuda:99"]}.get(command, [command])
         if command == "run" and random.random() < 0.2:
             base = ["run"]
         words = [*base, option, word] if random.random() < 0.9 else [*base, word, option]
