@@ -140,8 +140,9 @@ class OwnNetwork(InterfaceTest):
 
     def test_whatever_a_file_holds_it_is_refused_in_a_line_or_run(self):
         draw, refused = random.Random(1), 0
-        for _ in range(MUTANTS):
-            graph = copy.deepcopy(small_graph())
+        grouped = json.loads((ROOT / "fuzz/corpus/graph/grouped.json").read_text(encoding="utf-8"))
+        for mutant in range(MUTANTS):
+            graph = copy.deepcopy(grouped if mutant % 2 else small_graph())
             for _ in range(draw.randint(1, 2)):
                 container, name = draw.choice(list(places(graph)))
                 if isinstance(container, dict) and draw.random() < 0.3:
