@@ -38,6 +38,8 @@ struct execution_request {
   // Fill what has not been written yet, what is discarded, and what is evicted to a twin with bytes that
   // make NaNs: a missing transfer shows.
   bool poison = false;
+  // Work out execution::band and execution::cycle; a GPU does not.
+  bool band = false, cycle = false;
 };
 
 // How a backend issued the work: call by call, each operator recorded once and replayed, or the whole
@@ -57,6 +59,8 @@ struct execution {
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   launch_way launched = launch_way::simulated;
+  std::optional<time_band> band;
+  std::optional<steady_cycle> cycle;  // nothing where iterations settle at one time
   std::vector<slice_cost> slices;  // of operators that the plan cuts, in its order
 };
 

@@ -39,8 +39,11 @@ class simulator_backend final : public backend {
     refuse_beyond(plan.pinned_arena_bytes, on_.host_bytes, "the pinned arena", on_.name + "'s host");
     const profile costs = estimate(g, on_);
     execution result;
-    result.iterations =
-        simulate({g, plan, on_, costs, estimate_slices(g, on_)}, how.iterations, how.timeline);
+    const simulated_run run{g, plan, on_, costs, estimate_slices(g, on_)};
+    simulation done = simulate_steadily(run, how.iterations, how.timeline, how.cycle);
+    result.iterations = std::move(done.iterations);
+    result.cycle = done.cycle;
+    if (how.band) result.band = band_of(run, result.iterations);
     return result;
   }
 

@@ -1,6 +1,8 @@
 #include "core/figures.hpp"
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 namespace um {
 namespace {
@@ -38,6 +40,7 @@ constexpr std::array table = std::to_array<figure>({
     {"uvm.issue_copy_ns", "ns", measured, &uvm_costs::issue_copy_ns, 0, longest, true},
     {"uvm.host_unmap_ns", "ns", measured, &uvm_costs::host_unmap_ns, 0, longest},
     {"uvm.page_fault_ns", "ns", measured, &uvm_costs::page_fault_ns, 0, longest},
+    {"uvm.read_mostly_write_ns", "ns", fitted, &uvm_costs::read_mostly_write_ns, 0, longest, true},
     {"uvm.migrate_copy_ns", "ns", measured, &uvm_costs::migrate_copy_ns, 0, longest},
     {"uvm.host_chunk_bytes", "bytes", measured, &uvm_costs::host_chunk_bytes, 1},
     {"uvm.page_copy_ns", "ns", measured, &uvm_costs::page_copy_ns, 0, longest},
@@ -104,6 +107,30 @@ std::int64_t value_of(const machine& m, const figure& f) {
 void set_value(machine& m, const figure& f, std::int64_t value) {
   with_member(m, f,
               [&](auto& member) { member = static_cast<std::remove_reference_t<decltype(member)>>(value); });
+}
+
+namespace {
+
+// Times take longer where they are larger, rates and shares where they are smaller.
+machine at_widths(machine m, bool quick) {
+  for (const figure_width& w : m.widths) {
+    const auto f =
+        std::find_if(table.begin(), table.end(), [&](const figure& x) { return x.name == w.name; });
+    if (f == table.end()) continue;
+    const bool larger_is_slower = f->unit == "ns";
+    set_value(m, *f, larger_is_slower == quick ? w.least : w.most);
+  }
+  return m;
+}
+
+}  // namespace
+
+machine at_quickest(machine m) {
+  return at_widths(std::move(m), true);
+}
+
+machine at_slowest(machine m) {
+  return at_widths(std::move(m), false);
 }
 
 }  // namespace um

@@ -37,4 +37,8 @@ std::span<const figure> figures();
 std::int64_t value_of(const machine& m, const figure& f);
 void set_value(machine& m, const figure& f, std::int64_t value);
 
+// The machine with every figure that has a width at the end that makes things quick, or slow.
+machine at_quickest(machine m);
+machine at_slowest(machine m);
+
 }  // namespace um

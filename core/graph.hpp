@@ -43,6 +43,9 @@ struct graph {
   std::vector<tensor> tensors;
   std::vector<op> ops;
   precision arithmetic = precision::fp32;
+  // Whether tensors that do not live at once may lie at the same addresses; else operators in place alone share
+  // theirs, as in frameworks that allocate the data and the gradient of every layer once.
+  bool shares_memory = true;
 };
 
 std::string_view to_text(precision arithmetic);

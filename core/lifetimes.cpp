@@ -221,6 +221,32 @@ class walk {
   std::uint32_t now_ = 0;
 };
 
+// Every place is held for all of the plan: from its beginning by the first that lies there, to its end by the last.
+// Lifetimes of a block that meet are those of operators in place.
+void keep_all_along(const memory_plan& plan, lifetime_table& table) {
+  const auto count = static_cast<std::uint32_t>(plan.actions.size());
+  std::vector<std::vector<std::uint32_t>> of_block;
+  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
+    const lifetime& x = table.all[l];
+    if (x.what == no_lifetime || plan.home[x.what] == residence::staged) continue;
+    if (x.block >= of_block.size()) of_block.resize(x.block + 1);
+    of_block[x.block].push_back(l);
+  }
+  const std::vector<lifetime> was = table.all;
+  for (const auto& block : of_block) {
+    for (const std::uint32_t l : block) {
+      bool is_first = true, is_last = true;
+      for (const std::uint32_t other : block) {
+        const lifetime &x = was[l], &y = was[other];
+        if (other == l || x.offset >= y.offset + y.bytes || y.offset >= x.offset + x.bytes) continue;
+        (y.begin < x.begin ? is_first : is_last) = false;
+      }
+      if (is_first) table.all[l].begin = 0;
+      if (is_last) table.all[l].end = table.all[l].gives_place = count;
+    }
+  }
+}
+
 }  // namespace
 
 byte_count operand_alignment(const op& o) {
@@ -230,6 +256,7 @@ byte_count operand_alignment(const op& o) {
 lifetime_table lifetimes_of(const problem& p, const memory_plan& plan) {
   lifetime_table table = walk(p, plan).run();
   join_blocks(p.network, plan, table);
+  if (!p.network.shares_memory) keep_all_along(plan, table);
   return table;
 }
 

@@ -59,6 +59,9 @@ struct uvm_costs {
   // A page of 4 KiB where the driver goes page by page: a kernel's write to discarded data with no
   // prefetch between. Time of such a write of 16 MiB, a page.
   nanoseconds page_fault_ns = 0;
+  // The same where a kernel writes read-mostly data, which stays mapped read-only: on every pass. A write of
+  // 32 MiB under that advice, a page ("advice/read_mostly/write").
+  nanoseconds read_mostly_write_ns = 0;
 
   // --- movements ---
 
@@ -149,6 +152,21 @@ struct uvm_costs {
   std::uint64_t twin_copy_percent = 100;
 };
 
+// Between which values a figure lies that is not known better: what the band of a simulated time goes by.
+struct figure_width {
+  std::string name;  // "uvm.evict_ns"
+  std::int64_t least = 0, most = 0;
+};
+
+// What share of the roofline's pace operators of a kind keep, in percent: of the arithmetic's rate or of
+// memory's, whichever the roofline says holds them up. Beyond 100 where an algorithm saves arithmetic.
+struct operator_pace {
+  std::string kind;         // kind_of(): "convolution"
+  std::string precision;    // to_text(): "bf16"
+  std::int64_t filter = 0;  // of convolutions with filters of that height alone; 0: of all
+  std::uint64_t percent = 100;
+};
+
 struct machine {
   std::string name;
   std::string source;                  // where the figures come from
@@ -180,6 +198,10 @@ struct machine {
   nanoseconds slice_ns = 0;  // of a slice, beyond a launch; each part that a twin copies pays it too
   // Of the time of twins' copies, what it adds to the operators beside them.
   std::uint64_t beside_copy_percent = 0;
+
+  std::vector<operator_pace>
+      operators;  // measured, or of published times; the first that fits counts, without one all
+  std::vector<figure_width> widths;
 
   uvm_costs uvm;
 };

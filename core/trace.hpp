@@ -71,6 +71,17 @@ struct trace {
   counters moved;
 };
 
+// Between which times an iteration lies for all that the simulator knows.
+struct time_band {
+  nanoseconds low = 0, high = 0;
+};
+
+// Iterations that do not settle at one time, but come round again.
+struct steady_cycle {
+  std::uint32_t period = 0;  // 0: none was found
+  nanoseconds mean = 0, median = 0;  // of one period, or of all that were looked at
+};
+
 std::string_view to_text(lane where);
 
 }  // namespace um

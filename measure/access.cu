@@ -83,6 +83,51 @@ __global__ void chase_places_in_turn(const std::byte* first, const std::byte* se
   }
 }
 
+constexpr std::int64_t vectors_of_page = 4096 / 16, vectors_of_granule = 65536 / 16;
+constexpr std::int64_t vectors_of_block = 32 * vectors_of_granule;
+
+// Reads 16 bytes and keeps when they came, where a granule begins.
+__device__ int read_and_tell(const int4* data, std::int64_t i, std::uint64_t* times) {
+  const int4 v = data[i];
+  const int read = (v.x ^ v.y) & (v.z | v.w | 1);
+  if (times != nullptr && i % vectors_of_granule == 0 && read != 0x5eed1e55) {
+    times[i / vectors_of_granule] = now();
+  }
+  return read;
+}
+
+// A vector a thread; `step` 2 leaves out every second block.
+__global__ void walk_pieces(const int4* data, std::int64_t count, std::int64_t step, bool shuffled,
+                            std::uint64_t* times) {
+  const std::int64_t i = thread_index();
+  if (i >= count / step) return;
+  if (shuffled) {
+    const std::int64_t page = place_of(i / vectors_of_page, count / vectors_of_page, true);
+    use(read_and_tell(data, page * vectors_of_page + i % vectors_of_page, times));
+  } else {
+    use(read_and_tell(data, i / vectors_of_block * step * vectors_of_block + i % vectors_of_block, times));
+  }
+}
+
+__global__ void walk_side_by_side(const int4* data, std::int64_t count, std::uint64_t* times) {
+  int sum = 0;
+  for (std::int64_t i = thread_index(); i < count; i += thread_count()) sum += read_and_tell(data, i, times);
+  use(sum);
+}
+
+__global__ void walk_chunks(const int4* data, std::int64_t count, std::uint64_t* times) {
+  const std::int64_t begin = count * thread_index() / thread_count();
+  const std::int64_t end = count * (thread_index() + 1) / thread_count();
+  int sum = 0;
+  for (std::int64_t i = begin; i < end; ++i) sum += read_and_tell(data, i, times);
+  use(sum);
+}
+
+__global__ void walk_granules(const int4* data, std::int64_t granules, std::uint64_t* times) {
+  const std::int64_t i = thread_index();
+  if (i < granules) use(read_and_tell(data, i * vectors_of_granule, times));
+}
+
 __global__ void copy_all(const int4* from, int4* to, std::int64_t count) {
 #pragma unroll 4
   for (std::int64_t i = thread_index(); i < count; i += thread_count()) to[i] = from[i];
@@ -116,6 +161,33 @@ void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes
     read_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
   } else {
     write_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
+  }
+  check(cudaGetLastError());
+}
+
+void walk_through(kernels::launch_site where, const std::byte* data, byte_count bytes, walk how,
+                  std::uint64_t* times) {
+  const auto* const from = reinterpret_cast<const int4*>(data);
+  const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
+  const auto resident = static_cast<unsigned>(where.multiprocessors * 8);
+  const std::int64_t step = how == walk::block_strided ? 2 : 1;
+  switch (how) {
+    case walk::waves:
+    case walk::random:
+    case walk::block_strided:
+      walk_pieces<<<static_cast<unsigned>(count / step / block_threads), block_threads, 0, where.stream>>>(
+          from, count, step, how == walk::random, times);
+      break;
+    case walk::grid_stride:
+      walk_side_by_side<<<resident, block_threads, 0, where.stream>>>(from, count, times);
+      break;
+    case walk::chunk_a_thread:
+      walk_chunks<<<resident, block_threads, 0, where.stream>>>(from, count, times);
+      break;
+    case walk::sparse_pages:
+      walk_granules<<<strided_grid(count / vectors_of_granule), strided_threads, 0, where.stream>>>(
+          from, count / vectors_of_granule, times);
+      break;
   }
   check(cudaGetLastError());
 }

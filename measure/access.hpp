@@ -23,6 +23,21 @@ enum class visiting : std::uint8_t { ascending, shuffled };
 void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
                    access how, visiting order);
 
+// In which order a kernel reads every byte, or what it is said to.
+enum class walk : std::uint8_t {
+  waves,           // a thread for every 16 bytes, more blocks than the GPU holds
+  grid_stride,     // as many blocks as the GPU holds, side by side
+  chunk_a_thread,  // the same, each thread 16 bytes after 16 bytes of a chunk of its own
+  random,          // as waves, pages of 4 KiB in an order without a pattern
+  block_strided,   // as waves, of every second block of 2 MiB
+  sparse_pages     // a thread for every granule of 64 KiB, which reads 16 bytes
+};
+
+// `bytes` are a power of two of at least 4 MiB. times[g], if not null, becomes when the first bytes of granule g of
+// 64 KiB had arrived, in nanoseconds by the GPU's clock; those of granules that are left out stay.
+void walk_through(kernels::launch_site where, const std::byte* data, byte_count bytes, walk how,
+                  std::uint64_t* times);
+
 // One thread reads 4 bytes at every multiple of `stride`, each read waiting for the one before; what it
 // reads must be zeros. times[i], if not null, becomes the nanoseconds of read i by the GPU's clock.
 void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,

@@ -148,6 +148,14 @@ network_spec completed(const network_spec& spec, const network_family& family) {
   return result;
 }
 
+void keep_apart(graph& g) {
+  g.shares_memory = false;
+  for (op& o : g.ops) {
+    const bool in_place = std::holds_alternative<relu>(o.what) || std::holds_alternative<relu_backward>(o.what);
+    if (!in_place) o.alias.reset();
+  }
+}
+
 }  // namespace
 
 std::span<const network_family> networks() {
@@ -157,10 +165,13 @@ std::span<const network_family> networks() {
 graph build(const network_spec& spec) {
   if (spec.given) return *spec.given;
   const network_family& family = family_of(spec.name);
-  const network_spec complete = completed(spec, family);
+  network_spec complete = completed(spec, family);
   try {
     const memory_order order = complete.order.value_or(standard_order(complete.arithmetic));
+    const bool apart = complete.joined == fusion::framework;
+    if (apart) complete.joined = fusion::none;
     graph g = stored(family.build(complete), complete.arithmetic, order);
+    if (apart) keep_apart(g);
     if (complete.joined == fusion::lean && complete.mode == pass::train) g = recompute_cheap(g);
     if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
     for (const op& o : g.ops) work_of(g, o);

@@ -27,7 +27,7 @@ network_spec spec_of(graph g, const std::string& digest) {
 }
 
 std::string_view to_text(fusion joined) {
-  constexpr std::array<std::string_view, 3> names{"none", "fused", "lean"};
+  constexpr std::array<std::string_view, 4> names{"none", "fused", "lean", "framework"};
   return names.at(static_cast<std::size_t>(joined));
 }
 

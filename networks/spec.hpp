@@ -14,11 +14,13 @@ namespace um {
 
 enum class pass : std::uint8_t { inference, train };
 
-// How far operators are joined (networks/fusion.hpp, networks/recompute.hpp).
+// How far operators and their memory are joined (networks/fusion.hpp, networks/recompute.hpp).
 enum class fusion : std::uint8_t {
   none,   // convolution with bias, ReLU, normalisation and pool apart, as in the papers' frameworks
   fused,  // joined wherever one pass over the data does for several
   lean,   // as fused, and cheap tensors are computed again where that lowers the peak
+  // As none, and only ReLUs in place share memory: every layer has data and gradient of its own, as in Caffe.
+  framework,
 };
 
 // What to build. `knobs` hold what is particular to a network (alexnet: insize; conv: c, h, w, k,

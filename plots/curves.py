@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 # `slowdown`, `low`, `high`: None if the cell failed; `size`: what grew, or None. `measured`: has whiskers.
-Point = namedtuple("Point", "ratio slowdown low high outcome size measured")
+Point = namedtuple("Point", "ratio slowdown low high outcome size measured")  # or simulated with a band
 # `lines`: {label: [Point]} by rising ratio; `unit`: "x", or "ms" where nothing says what 1x is; `like`: panels of equal
 # `like` and unit share their range; `growing`: what `size` is.
 Panel = namedtuple("Panel", "title lines unit like growing")

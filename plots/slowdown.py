@@ -46,7 +46,8 @@ def point(cell, over, size=None):
     """`over`: ns of the time that is 1."""
     found = spread.of(cell)
     values = [value / over for value in found[:3]] if found and over else [None] * 3
-    return curves.Point(cell["ratio"], *values, cell["outcome"], size, not cell["simulated"])
+    return curves.Point(cell["ratio"], *values, cell["outcome"], size,
+                        not cell["simulated"] or "band_ns" in cell)
 
 
 def _work(group):

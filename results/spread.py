@@ -7,7 +7,7 @@ from collections import namedtuple
 
 from . import load
 
-Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles
+Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles, or the ends of a simulated band
 
 
 def of(record):
@@ -15,6 +15,8 @@ def of(record):
     median = load.steady_ns(record)
     if median is None:
         return None
+    if band := record.get("band_ns"):
+        return Spread(median, min(band["low"], median), max(band["high"], median), len(record["samples_ns"][1:]) or 1)
     samples = record["samples_ns"][1:] or record["samples_ns"]
     if len(samples) < 2:
         return Spread(median, median, median, len(samples))
@@ -30,8 +32,11 @@ def decimals(value, half, most=2, significant=3):
 
 
 def factor_text(record, baseline):
-    """'1.12x' or, where iterations lay apart, '8.3x ±0.2': half of the range between the quartiles."""
+    """'1.12x' or, where iterations lay apart, '8.3x ±0.2': half of the range between the quartiles. Of a simulated band
+    both ends: '1.9x (1.1 to 2.2)'."""
     spread = of(record)
+    if record.get("band_ns"):
+        return _with_band(*(time / baseline for time in spread[:3]), "x")
     half = (spread.high - spread.low) / 2 / baseline
     value = spread.median / baseline
     return _with_half(value, half, "x")
@@ -40,6 +45,8 @@ def factor_text(record, baseline):
 def time_text(record):
     """Milliseconds, as factor_text."""
     spread = of(record)
+    if record.get("band_ns"):
+        return _with_band(*(time / 1e6 for time in spread[:3]), "")
     return _with_half(spread.median / 1e6, (spread.high - spread.low) / 2e6, "", most=3)
 
 
@@ -49,6 +56,11 @@ def _with_half(value, half, unit, most=2):
     places = decimals(value, half, most)
     shown = f"{half:.{places}f}"
     return f"{value:.{places}f}{unit}" + (f" ±{shown}" if float(shown) else "")
+
+
+def _with_band(value, low, high, unit):
+    value, low, high = (f"{figure:.{decimals(figure, 0, 2)}f}" for figure in (value, low, high))
+    return f"{value}{unit}" + (f" ({low} to {high})" if low != high else "")
 
 
 def samples_text(records):

@@ -14,8 +14,8 @@ struct touched_operand {
   touch_phase phase = touch_phase::streamed;
   bool is_input = false;
   std::vector<range> runs;  // of the arena it lies in
-  byte_count bytes = 0;
-  std::uint64_t seen = 0;  // chunks that had left the device when it was last touched throughout
+  std::vector<range> left;  // what waits of them in a pass: all, or what is missing when it begins
+  std::uint64_t seen = 0;   // chunks that had left the device when it was last touched throughout
   bool touched = false, over_the_link = false;
 };
 
@@ -40,7 +40,6 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
     const std::vector<range> runs = runs_of(run.network.tensors[x.what.what], x.what.where);
     for (const range& r : runs) {
       t.runs.push_back({x.at.offset + r.offset - runs.front().offset, r.bytes});
-      t.bytes += r.bytes;
     }
     const auto twin = std::ranges::find_if(all, [&](const touched_operand& a) { return same_bytes(a, t); });
     if (twin == all.end()) {
@@ -59,14 +58,17 @@ class kernel_walk {
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op& o = run.network.ops[std::get<compute>(s.what).what];
     passes_ = passes_before(o);
+    ahead_ = run.order == touch_orders::all_resident ||
+             (run.order == touch_orders::by_shape && shape_of(o) == launch_shape::resident);
   }
 
   managed_traffic walk() {
     if (all_hit()) return {};
-    waves_ = count_waves();
     for (unsigned pass = 0; pass < passes_; ++pass) {
+      begin_pass(true);
       for (std::uint64_t w = 0; w < waves_; ++w) stream(w, true);
     }
+    begin_pass(false);
     for (std::uint64_t w = 0; w < waves_; ++w) {
       for (touched_operand& t : operands_) keep_throughout(t);
       stream(w, false);
@@ -85,13 +87,17 @@ class kernel_walk {
     });
   }
 
-  std::uint64_t count_waves() const {
+  void begin_pass(bool inputs_only) {
     const byte_count wave = wave_bytes(run_.on);
-    std::uint64_t most = 1;
-    for (const touched_operand& t : operands_) {
-      if (t.phase == touch_phase::streamed) most = std::max(most, (t.bytes + wave - 1) / wave);
+    waves_ = 1;
+    for (touched_operand& t : operands_) {
+      if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
+      const bool hits_first = ahead_ && t.at.where == space::managed;
+      t.left = hits_first ? memory_.missing(t.runs, inputs_only ? access_mode::read : t.mode) : t.runs;
+      byte_count bytes = 0;
+      for (const range& r : t.left) bytes += r.bytes;
+      waves_ = std::max(waves_, (bytes + wave - 1) / wave);
     }
-    return most;
   }
 
   // What lies over the link is not cached there: every wave reads it anew.
@@ -108,7 +114,7 @@ class kernel_walk {
       if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
       const access_mode whole = t.mode;
       if (inputs_only) t.mode = access_mode::read;
-      touch(t, waves_ == 1 ? t.runs : wave_of(t.runs, wave, waves_));
+      touch(t, waves_ == 1 ? t.left : wave_of(t.left, wave, waves_));
       t.mode = whole;
     }
   }
@@ -139,6 +145,7 @@ class kernel_walk {
   managed_memory& memory_;
   std::vector<touched_operand> operands_;
   unsigned passes_ = 0;
+  bool ahead_ = false;  // what hits does not wait for what misses
   std::uint64_t waves_ = 1;
   bool busy_ = false;  // the driver has had a fault of this kernel
   managed_traffic traffic_;

@@ -24,6 +24,8 @@
 //     over its whole range; whether libcuda splits large calls is not public.
 //   - A kernel write to a discarded block leaves it on the discarded list though its value counts
 //     again, so it is evicted early, with a copy [uvm_va_block.c: block_map_gpu_to].
+//   - Read-mostly data stays mapped read-only: what a kernel writes of it faults page by page, on every
+//     pass, as on an H200.
 //   - Where data prefers the host or is accessed by the device without moving, kernels reach it
 //     over the link [uvm_va_block.c: block_select_processor_residency]. Either advice maps what lies
 //     on the host at once: on an H200 with driver 580, CUPTI counts no fault on the first access.
@@ -67,6 +69,7 @@ struct touch_pattern {
   unsigned stride = 1;      // in granules, from the first one of the range
   bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch
   bool sparse = false;      // one page of each granule, by a thread of its own; else every byte
+  bool shuffled = false;    // from everywhere at once: blocks in an order without a pattern, granules too
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 
@@ -95,6 +98,9 @@ class managed_memory {
   managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool busy = false);
   // Whether a touch would find everything in place.
   bool hits(range r, access_mode mode) const;
+  // What of the ranges a touch would not find in place or reach over the link, in whole granules but at
+  // their ends, by address.
+  std::vector<range> missing(const std::vector<range>& runs, access_mode mode) const;
   // `queued`: behind another call on its stream.
   managed_traffic prefetch_to_device(range r, bool queued = false);
   managed_traffic prefetch_to_host(range r);
@@ -149,15 +155,19 @@ class managed_memory {
   void map_remotely(entry& b) const;
   granule_set ready(const entry& b, bool writes) const;
 
+  granule_set served(const entry& b, granule_set asked, bool writes) const;
   unsigned most_of_batch(touch_pattern how) const;
   nanoseconds fetching(unsigned granules, touch_pattern how) const;
   void service_batch(bool writes, operation& now);
   void service(const fault& f, bool writes, operation& now);
   void service_discarded(const fault& f, operation& now);
+  void write_read_mostly(range r, const fault& f, operation& now);
+  void touch_shuffled(range r, access_mode mode, const cover& c, operation& now);
   void service_in_place(const fault& f, operation& now);
-  void make_resident(std::uint32_t id, granule_set want, bool keeps_host, byte_count managed_traffic::* cause,
+  void make_resident(std::uint32_t id, granule_set want, bool keeps_host, byte_count managed_traffic::*cause,
                      operation& now);
   void access_remote(range r, std::uint32_t id, granule_set touched, access_mode mode, operation& now);
+  granule_set often_accessed(range r, std::uint32_t id, granule_set touched, touch_pattern how);
   bool host_fault(range r, std::uint32_t id, granule_set asked, bool writes, operation& now);
   static void finish_call(nanoseconds fixed, operation& now);
   void expel_block(std::uint32_t id, granule_set want, operation& now);

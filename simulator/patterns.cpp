@@ -72,8 +72,108 @@ pattern_result strided(const machine& on) {
 template <access_mode Mode>
 pattern_result over_the_link(const machine& on) {
   bench b(on, GiB, state::mapped);
-  b.memory.advise(b.all, advice::accessed_by_device);
+  b.memory.advise(b.all, advice::preferred_host);
   return {GiB, b.memory.touch(b.all, Mode)};
+}
+
+// --- kernels, where not all data is on the device ---
+
+enum class shape : std::uint8_t { waves, grid_stride, chunk_a_thread, random, block_strided, chase, sparse };
+
+constexpr byte_count ratio_bytes = 256 * MiB;
+
+pattern_result go_through(managed_memory& memory, shape how) {
+  const range all{0, ratio_bytes};
+  pattern_result done{ratio_bytes, {}};
+  switch (how) {
+    case shape::waves:
+      done.traffic = memory.touch(all, reads);
+      break;
+    case shape::grid_stride:
+    case shape::chunk_a_thread:
+      for (const range& r : memory.missing({all}, reads)) {
+        done.traffic += memory.touch(r, reads, {.shuffled = how == shape::chunk_a_thread});
+      }
+      break;
+    case shape::random:
+      done.traffic = memory.touch(all, reads, {.shuffled = true});
+      break;
+    case shape::block_strided:
+      done.bytes = ratio_bytes / 2;
+      for (byte_count at = 0; at < ratio_bytes; at += 2 * managed_block) {
+        done.traffic += memory.touch({at, managed_block}, reads, {}, at > 0);
+      }
+      break;
+    case shape::chase:
+      done.traffic = memory.touch(all, reads, {.one_by_one = true}, true);
+      break;
+    case shape::sparse:
+      done.bytes = ratio_bytes / pages_per_granule;
+      done.traffic = memory.touch(all, reads, {.sparse = true});
+      break;
+  }
+  return done;
+}
+
+// The second time through data for which there is less room than it takes.
+template <shape How>
+pattern_result under_pressure(const machine& on, double ratio) {
+  const byte_count touched = How == shape::block_strided ? ratio_bytes / 2 : ratio_bytes;
+  const auto room = static_cast<std::uint64_t>(static_cast<double>(touched / managed_block) / ratio);
+  managed_memory memory(ratio_bytes, std::max<std::uint64_t>(room, 1), on);
+  memory.place_on_host({0, ratio_bytes}, true);
+  go_through(memory, How);
+  return go_through(memory, How);
+}
+
+// Room for all of it, and so much of its end has been prefetched.
+template <shape How>
+pattern_result partly_resident(const machine& on, double ratio) {
+  managed_memory memory(ratio_bytes, ratio_bytes / managed_block, on);
+  memory.place_on_host({0, ratio_bytes});
+  memory.prefetch_to_device({0, ratio_bytes});
+  memory.prefetch_to_host({0, ratio_bytes});
+  const auto there =
+      round_down(static_cast<byte_count>(static_cast<double>(ratio_bytes) / ratio), managed_block);
+  memory.prefetch_to_device({ratio_bytes - there, there});
+  return go_through(memory, How);
+}
+
+// At the ratio that a pattern has where none is given.
+template <pattern_result (*AtRatio)(const machine&, double)>
+pattern_result at_two(const machine& on) {
+  return AtRatio(on, 2);
+}
+
+// The first time through data that the device never saw and has no room for, and the second.
+pattern_result cold_under_pressure(const machine& on, double ratio) {
+  const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
+  managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
+  memory.place_on_host({0, GiB});
+  return {GiB, memory.touch({0, GiB}, reads)};
+}
+
+// Prefetched in calls of 16 MiB, one behind the other, once before and once again.
+pattern_result prefetch_under_pressure(const machine& on, double ratio) {
+  constexpr byte_count call = 16 * MiB;
+  const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
+  managed_memory memory(GiB, std::max<std::uint64_t>(room, call / managed_block), on);
+  memory.place_on_host({0, GiB});
+  pattern_result done{GiB, {}};
+  for (int pass = 0; pass < 2; ++pass) {
+    done.traffic = {};
+    for (byte_count at = 0; at < GiB; at += call) done.traffic += memory.prefetch_to_device({at, call}, true);
+  }
+  return done;
+}
+
+// The first time through data that is accessed by the device, where accesses are counted.
+pattern_result counted_over_the_link(const machine& on, double ratio) {
+  const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
+  managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
+  memory.place_on_host({0, GiB});
+  memory.advise({0, GiB}, advice::accessed_by_device);
+  return {GiB, memory.touch({0, GiB}, reads)};
 }
 
 // The second sweep over twice what the device holds: every block comes in and another leaves.
@@ -146,6 +246,15 @@ pattern_result touch_by_cpu(const machine& on) {
   return {Bytes, t};
 }
 
+template <shape How>
+constexpr pattern pressed(std::string_view name, std::string_view what) {
+  return {name, what, at_two<under_pressure<How>>, under_pressure<How>};
+}
+template <shape How>
+constexpr pattern partly(std::string_view name, std::string_view what) {
+  return {name, what, at_two<partly_resident<How>>, partly_resident<How>};
+}
+
 using enum state;
 constexpr std::array table = std::to_array<pattern>({
     {"isolated_fault", "one thread reads a byte of a visited block that the CPU has mapped",
@@ -212,6 +321,27 @@ constexpr std::array table = std::to_array<pattern>({
     {"remote_write", "a full grid writes 1 GiB over the link", over_the_link<writes>},
     {"sweep_under_pressure", "a full grid reads 1 GiB for the second time with room for half of it",
      sweep_under_pressure},
+    {"cold_under_pressure", "a full grid reads 1 GiB for the first time with room for a part of it",
+     at_two<cold_under_pressure>, cold_under_pressure},
+    {"prefetch_under_pressure", "prefetch of 1 GiB in calls of 16 MiB for the second time, room for a part of it",
+     at_two<prefetch_under_pressure>, prefetch_under_pressure},
+    {"counted_over_the_link", "a full grid reads 1 GiB that is accessed by the device, room for a part of it",
+     at_two<counted_over_the_link>, counted_over_the_link},
+    pressed<shape::waves>("waves_under_pressure", "a grid of many blocks reads 256 MiB for the second time"),
+    pressed<shape::grid_stride>("grid_stride_under_pressure", "the same, a resident grid that strides"),
+    pressed<shape::chunk_a_thread>("chunk_a_thread_under_pressure", "the same, a chunk for every thread"),
+    pressed<shape::random>("random_under_pressure", "the same in an order without a pattern"),
+    pressed<shape::block_strided>("block_strided_under_pressure", "the same of every second block of 2 MiB"),
+    pressed<shape::chase>("pointer_chase_under_pressure", "the same by one thread of dependent reads"),
+    pressed<shape::sparse>("sparse_pages_under_pressure", "the same of one page in every granule"),
+    partly<shape::waves>("waves_partly_resident",
+                         "a grid of many blocks reads 256 MiB, the end of it on the device"),
+    partly<shape::grid_stride>("grid_stride_partly_resident", "the same, a resident grid that strides"),
+    partly<shape::chunk_a_thread>("chunk_a_thread_partly_resident", "the same, a chunk for every thread"),
+    partly<shape::random>("random_partly_resident", "the same in an order without a pattern"),
+    partly<shape::block_strided>("block_strided_partly_resident", "the same of every second block of 2 MiB"),
+    partly<shape::chase>("pointer_chase_partly_resident", "the same by one thread of dependent reads"),
+    partly<shape::sparse>("sparse_pages_partly_resident", "the same of one page in every granule"),
     {"cpu_2MiB", "the CPU writes one place in every block of 128 MiB on the device",
      touch_by_cpu<128 * MiB, 2 * MiB>},
     {"cpu_64KiB", "the CPU writes one place in every granule of 16 MiB on the device",

@@ -1,5 +1,6 @@
-// Single patterns of access on an arena that fits, as microbenchmarks time them: what the model makes
-// of a machine's figures.
+// Single patterns of access, as microbenchmarks time them: what the model makes of a machine's figures. Most
+// are on an arena that fits; others have a ratio of data to room, or of data to what of it is on the device
+// already.
 #pragma once
 
 #include <span>
@@ -17,6 +18,7 @@ struct pattern_result {
 struct pattern {
   std::string_view name, what;
   pattern_result (*simulate)(const machine& on);
+  pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: it has none
 };
 
 std::span<const pattern> patterns();

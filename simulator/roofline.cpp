@@ -45,6 +45,25 @@ bool multiplies(const op& o) {
       o.what);
 }
 
+// Its height; 0 of what is no convolution.
+std::int64_t filter_of(const graph& g, const op& o) {
+  const auto height = [&](tensor_id w) { return g.tensors[w].shape.h; };
+  return std::visit(overloaded{[&](const convolution&) { return height(o.in[1]); },
+                               [&](const convolution_backward_data&) { return height(o.in[0]); },
+                               [&](const convolution_backward_filter&) { return height(o.out[0]); },
+                               [](const auto&) { return std::int64_t{0}; }},
+                    o.what);
+}
+
+nanoseconds at_pace(nanoseconds time, const graph& g, const op& o, const machine& on) {
+  for (const operator_pace& p : on.operators) {
+    if (p.kind != kind_of(o.what) || p.precision != to_text(g.arithmetic)) continue;
+    if (p.filter != 0 && p.filter != filter_of(g, o)) continue;
+    return time * 100 / static_cast<nanoseconds>(p.percent);
+  }
+  return time;
+}
+
 // What an operator says of itself, and a part its share.
 op_cost estimate(const graph& g, const machine& on, const compute& c, const opaque& a) {
   const op& o = g.ops[c.what];
@@ -56,8 +75,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c, const opaq
   }
   const rate r = products_of(a.products ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(share(a.flops), r.per_second, on, r.name);
-  const nanoseconds memory =
-      time_for(share(a.bytes), on.device_bytes_per_s, on, "device_bytes_per_s");
+  const nanoseconds memory = time_for(share(a.bytes), on.device_bytes_per_s, on, "device_bytes_per_s");
   return {std::max(arithmetic, memory) + on.launch_ns, a.workspace_bytes, "opaque"};
 }
 
@@ -68,7 +86,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c) {
   const rate r = products_of(multiplies(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
   const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
-  return {std::max(arithmetic, memory) + on.launch_ns, 0, "roofline"};
+  return {at_pace(std::max(arithmetic, memory), g, o, on) + on.launch_ns, 0, "roofline"};
 }
 
 }  // namespace

@@ -1,6 +1,54 @@
 #include "simulator/simulate.hpp"
 
+#include <algorithm>
+#include <numeric>
+
+#include "core/figures.hpp"
+
 namespace um {
+namespace {
+
+constexpr std::uint32_t more_iterations = 24, longest_period = 8, iterations_of_band = 4;
+
+nanoseconds median(std::vector<nanoseconds> all) {
+  std::ranges::sort(all);
+  const std::size_t half = all.size() / 2;
+  return all.size() % 2 == 1 ? all[half] : (all[half - 1] + all[half]) / 2;
+}
+
+// Of the iterations but the first, if there is another.
+nanoseconds steady(const std::vector<trace>& all) {
+  std::vector<nanoseconds> times;
+  for (std::size_t i = all.size() > 1 ? 1 : 0; i < all.size(); ++i) times.push_back(all[i].duration);
+  return median(std::move(times));
+}
+
+// The shortest one that the end of the times goes through twice; 0: none.
+std::uint32_t period_of(const std::vector<nanoseconds>& times) {
+  for (std::uint32_t p = 1; p <= longest_period && 2 * p <= times.size(); ++p) {
+    if (std::equal(times.end() - p, times.end(), times.end() - 2 * p)) return p;
+  }
+  return 0;
+}
+
+std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory memory,
+                                     const std::vector<trace>& known) {
+  std::vector<nanoseconds> times;
+  for (const trace& t : known) times.push_back(t.duration);
+  if (times.size() < 2 || times.back() == times[times.size() - 2]) return std::nullopt;
+  // One coincidence is none: a period counts once all that it was looked for in is over.
+  for (std::uint32_t i = 0; i < more_iterations; ++i)
+    times.push_back(run_iteration(run, memory, false).duration);
+  steady_cycle found{period_of(times)};
+  if (found.period == 1) return std::nullopt;
+  const std::size_t looked_at = found.period != 0 ? found.period : more_iterations;
+  const std::vector<nanoseconds> one(times.end() - static_cast<std::ptrdiff_t>(looked_at), times.end());
+  found.mean = std::accumulate(one.begin(), one.end(), nanoseconds{0}) / static_cast<nanoseconds>(looked_at);
+  found.median = median(one);
+  return found;
+}
+
+}  // namespace
 
 std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, bool timeline,
                             const step_observer& starts) {
@@ -12,6 +60,32 @@ std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, 
 
 std::vector<trace> simulate(const problem& p, const execution_plan& plan, std::uint32_t iterations) {
   return simulate({p.network, plan, p.on, p.costs, p.cost_of_slice}, iterations);
+}
+
+simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle) {
+  managed_memory memory = managed_at_start(run);
+  simulation done;
+  for (std::uint32_t i = 0; i < iterations; ++i)
+    done.iterations.push_back(run_iteration(run, memory, timeline));
+  if (cycle) done.cycle = cycle_of(run, std::move(memory), done.iterations);
+  return done;
+}
+
+time_band band_of(const simulated_run& run, const std::vector<trace>& known) {
+  const nanoseconds central = steady(known);
+  time_band band{central, central};
+  const auto iterations = std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band);
+  const auto widen = [&](const machine& on) {
+    for (const touch_orders order : {touch_orders::all_waves, touch_orders::all_resident}) {
+      const nanoseconds time =
+          steady(simulate({run.network, run.plan, on, run.costs, run.cost_of_slice, order}, iterations));
+      band.low = std::min(band.low, time);
+      band.high = std::max(band.high, time);
+    }
+  };
+  widen(at_quickest(run.on));
+  if (!run.on.widths.empty()) widen(at_slowest(run.on));
+  return band;
 }
 
 }  // namespace um

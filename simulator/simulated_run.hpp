@@ -7,6 +7,10 @@
 
 namespace um {
 
+// In which order kernels touch what they stream: as shape_of() says of each (simulator/touch_order.hpp), or
+// all in one.
+enum class touch_orders : std::uint8_t { by_shape, all_waves, all_resident };
+
 // A plan on a machine. Holds references: the four values must outlive it.
 struct simulated_run {
   const graph& network;
@@ -14,6 +18,7 @@ struct simulated_run {
   const machine& on;
   const profile& costs;
   slice_costs cost_of_slice = {};  // not set: as cost_of() (core/planner.hpp) says
+  touch_orders order = touch_orders::by_shape;
 };
 
 }  // namespace um

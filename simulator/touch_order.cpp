@@ -59,6 +59,17 @@ std::vector<touch_phase> phases_of(const graph& g, const op& o) {
       o.what);
 }
 
+launch_shape shape_of(const op& o) {
+  return std::visit(
+      []<class T>(const T&) {
+        constexpr bool sums_channels =
+            std::is_same_v<T, bias_backward> || std::is_same_v<T, relu_bias_backward> ||
+            std::is_same_v<T, batch_norm> || std::is_same_v<T, batch_norm_backward>;
+        return sums_channels ? launch_shape::resident : launch_shape::waves;
+      },
+      o.what);
+}
+
 unsigned passes_before(const op& o) {
   return std::visit(
       []<class T>(const T&) {
@@ -77,7 +88,7 @@ std::vector<range> wave_of(const std::vector<range>& runs, std::uint64_t i, std:
   const auto cut = [&](std::uint64_t k) -> byte_count {
     if (k == 0 || k == n) return k == 0 ? 0 : total;
     const byte_count at = total / n * k + total % n * k / n;
-    if (runs.size() > 1) return at;
+    if (runs.size() != 1) return at;
     const byte_count block = round_down(runs.front().offset + at, managed_block);
     return std::max(block, runs.front().offset) - runs.front().offset;
   };

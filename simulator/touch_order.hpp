@@ -14,6 +14,14 @@
 //   everything else               all operands streamed
 //
 // Within a wave inputs come before outputs, in the order of the operands.
+//
+// A grid that is resident at once, whose blocks or threads have a share each and go through it, does not
+// wait in waves: what is on the device is used while misses wait, and so nothing of it is displaced before
+// it was used. What a kernel misses is then what was missing when it began.
+//
+//   waves      a block of threads for each tile or piece: products of matrices and convolutions by cuDNN and
+//              cuBLAS, elementwise operators, pools
+//   resident   as many blocks as the GPU holds: gradients of biases, the statistics of batch normalisation
 #pragma once
 
 #include <cstdint>
@@ -25,6 +33,9 @@
 namespace um {
 
 enum class touch_phase : std::uint8_t { streamed, throughout, at_end };
+
+enum class launch_shape : std::uint8_t { waves, resident };
+launch_shape shape_of(const op& o);
 
 // One entry for each operand of the operator, inputs first.
 std::vector<touch_phase> phases_of(const graph& g, const op& o);

@@ -71,7 +71,7 @@ network_spec network_of(const experiment_options& o) {
   if (!o.pass.empty()) n.mode = choice_of("--pass", o.pass, {pass::inference, pass::train});
   n.sgd = o.sgd;
   if (!o.fusion.empty()) {
-    n.joined = choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean});
+    n.joined = choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
   }
   if (!o.precision.empty()) {
     n.arithmetic = choice_of("--precision", o.precision, {precision::fp32, precision::tf32, precision::bf16});

@@ -27,13 +27,15 @@ struct level {
 
 // What every network can be built with; the first value of an option is its default.
 void list_levels() {
-  const std::array<level, 8> levels{{
+  const std::array<level, 9> levels{{
       {"--fusion", to_text(fusion::fused),
        "operators joined wherever one pass over the data does for several"},
       {"", to_text(fusion::none),
        "convolution, bias, ReLU, normalisation and pool apart, as in the papers' frameworks"},
       {"", to_text(fusion::lean),
        "as fused, and cheap tensors are computed again where that lowers the peak"},
+      {"", to_text(fusion::framework),
+       "as none, and nothing shares memory: data and gradient of every layer, as in Caffe"},
       {"--precision", to_text(precision::fp32), "no TF32"},
       {"", to_text(precision::tf32), "operands of products rounded to TF32"},
       {"", to_text(precision::bf16),
@@ -42,7 +44,7 @@ void list_levels() {
       {"", to_text(memory_order::nhwc), "the default for tf32 and bf16"},
   }};
   fmt::print("each of them with\n");
-  for (const level& l : levels) fmt::print("  {:<17} {:<6} {}\n", l.option, l.value, l.meaning);
+  for (const level& l : levels) fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, l.meaning);
 }
 
 void list_networks() {

@@ -53,7 +53,7 @@ void add_network(CLI::App& command, experiment_options& o) {
       .allow_extra_args(false);
   option(command, "--pass", o.pass, "train or inference (train)");
   command.add_flag("--sgd", o.sgd, "Update the parameters as well");
-  option(command, "--fusion", o.fusion, "How far operators are joined: none, fused or lean (fused)");
+  option(command, "--fusion", o.fusion, "How far operators are joined: none, fused, lean or framework (fused)");
   option(command, "--precision", o.precision, "What products are computed in: fp32, tf32 or bf16 (fp32)");
   option(command, "--memory-order", o.memory_order, "nchw or nhwc (nchw for fp32, nhwc for tf32 and bf16)");
 }

@@ -27,6 +27,7 @@ constexpr double close_enough = 0.15;
 std::string quantity(double value, const std::string& unit) {
   if (unit == "times") return fmt::format("{:.2f}x", value);
   if (unit == "GB/s") return fmt::format("{:.2f} GB/s", value);
+  if (unit == "ms") return fmt::format("{:.1f} ms", value);
   return value < 1e6 ? fmt::format("{:.1f} us", value / 1e3) : fmt::format("{:.1f} ms", value / 1e6);
 }
 
@@ -56,24 +57,49 @@ std::vector<known_figure> figures_in(const std::string& file) {
   return known_figures_from_json(read_file(file), file);
 }
 
+constexpr double near_enough = 1.5;
+
+std::string verdict_of(const comparison& c) {
+  const double off = factor_off(c);
+  if (off == 1) return "in range";
+  if (off <= 1 + close_enough) return "close";
+  if (off <= near_enough) return fmt::format("within {}x", near_enough);
+  return c.why.empty() ? "miss, not explained" : "miss: " + c.why;
+}
+
+// Figures of one source, worst first.
+void print_source(const std::string& source, std::vector<comparison> all) {
+  std::ranges::stable_sort(all, std::ranges::greater{}, factor_off);
+  fmt::print("{}\n\n| machine | figure | known | simulated | off | verdict |\n|---|---|---|---|---|---|\n", source);
+  for (const comparison& c : all) {
+    fmt::print("| {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c),
+               quantity(c.predicted, c.unit), deviation_text(c), verdict_of(c), c.input ? " (input)" : "");
+  }
+  fmt::print("\n");
+}
+
 void print_figures(const std::string& file, const std::vector<machine>& machines) {
-  fmt::print("{}\n\n| machine | figure | known | simulated | off | |\n|---|---|---|---|---|---|\n", file);
+  fmt::print("{}\n\n", file);
   std::vector<comparison> checks, inputs;
+  std::vector<std::string> sources;
+  std::map<std::string, std::vector<comparison>> by_source;
   std::set<std::string> used;
   for (const known_figure& f : figures_in(file)) {
     const comparison c = compare_figure(f, machines);
-    fmt::print("| {} | {} | {} | {} | {} | {} |\n", c.group, c.name, known_text(c),
-               quantity(c.predicted, c.unit), deviation_text(c), c.input ? "input" : "");
+    if (!by_source.contains(c.source)) sources.push_back(c.source);
+    by_source[c.source].push_back(c);
     (c.input ? inputs : checks).push_back(c);
     used.insert(f.machine);
   }
-  fmt::print("\n");
+  for (const std::string& source : sources) print_source(source, by_source.at(source));
   for (const std::string& name : used) {
     fmt::print("machine file {}: {}\n", name, provenance(machine_named(machines, name)));
   }
   fmt::print("\n");
   print_summary("what the machine file was worked out from", inputs);
   print_summary("what it was not", checks);
+  const auto near = std::ranges::count_if(checks, [](const comparison& c) { return factor_off(c) <= near_enough; });
+  fmt::print("{} of {} figures that it was not worked out from are within {}x\n\n", near, checks.size(), near_enough);
 }
 
 // Runs of one cell by one build together, cells in the order of their first appearance.
@@ -107,22 +133,25 @@ void print_records(const std::string& file, const std::vector<machine>& machines
   const record_file records(file, open_mode::read);
   const machine& on = machine_for(records, file, machines, named);
   fmt::print(
-      "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off "
-      "|\n|---|---|---|---|---|---|---|---|\n",
+      "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off | verdict "
+      "|\n|---|---|---|---|---|---|---|---|---|\n",
       file, on.name, provenance(on));
-  std::vector<comparison> first, later, medians;
+  std::vector<cell_comparison> cells;
   for (const std::vector<record>& runs : cells_of(records)) {
-    const std::optional<cell_comparison> found = compare_cell(runs, on);
-    if (!found) continue;
-    fmt::print("| {} | {} |", found->first.group, found->first.name);
-    for (const comparison& c : {found->first, found->later}) {
+    if (std::optional<cell_comparison> found = compare_cell(runs, on)) cells.push_back(std::move(*found));
+  }
+  std::ranges::stable_sort(cells, std::ranges::greater{}, [](const cell_comparison& c) { return factor_off(c.later); });
+  std::vector<comparison> first, later, medians;
+  for (const cell_comparison& found : cells) {
+    fmt::print("| {} | {} |", found.first.group, found.first.name);
+    for (const comparison& c : {found.first, found.later}) {
       fmt::print(" {} | {} | {} |", known_text(c), quantity(c.predicted, c.unit), deviation_text(c));
     }
-    fmt::print("\n");
-    first.push_back(found->first);
-    later.push_back(found->later);
-    medians.push_back(found->later);
-    medians.back().least = medians.back().most = found->later_median;
+    fmt::print(" {} |\n", verdict_of(found.later));
+    first.push_back(found.first);
+    later.push_back(found.later);
+    medians.push_back(found.later);
+    medians.back().least = medians.back().most = found.later_median;
   }
   fmt::print("\n");
   print_summary("first iterations, least disturbed of all runs", first);

@@ -113,10 +113,7 @@ void read(fields& f, Kind& a) {
 }
 
 op_attributes attributes_from(fields& f) {
-  const std::vector<op_attributes> kinds = every_kind();
-  std::vector<std::string> names;
-  for (const op_attributes& kind : kinds) names.emplace_back(kind_of(kind));
-  op_attributes what = kinds[as_one_of(f.at("kind"), f.where("kind"), names)];
+  op_attributes what = every_kind()[as_one_of(f.at("kind"), f.where("kind"), operator_kinds())];
   std::visit([&](auto& attributes) { read(f, attributes); }, what);
   return what;
 }
@@ -227,12 +224,17 @@ json json_of(const graph& g) {
   json tensors = json::array(), ops = json::array();
   for (const tensor& t : g.tensors) tensors.push_back(json_of(t));
   for (const op& o : g.ops) ops.push_back(json_of(g, o));
-  return {{"schema", 1},
-          {"kind", "graph"},
-          {"name", g.name},
-          {"precision", to_text(g.arithmetic)},
-          {"tensors", std::move(tensors)},
-          {"ops", std::move(ops)}};
+  json out{{"schema", 1}, {"kind", "graph"}, {"name", g.name}, {"precision", to_text(g.arithmetic)}};
+  if (!g.shares_memory) out["shares_memory"] = false;
+  out["tensors"] = std::move(tensors);
+  out["ops"] = std::move(ops);
+  return out;
+}
+
+std::vector<std::string> operator_kinds() {
+  std::vector<std::string> names;
+  for (const op_attributes& kind : every_kind()) names.emplace_back(kind_of(kind));
+  return names;
 }
 
 std::string to_json(const graph& g) {
@@ -246,6 +248,7 @@ graph graph_from(const json& document, const place& at) {
   graph g;
   g.name = f.text("name");
   g.arithmetic = precision_from(f.at("precision"), f.where("precision"));
+  g.shares_memory = boolean_or(f, "shares_memory", true);
   tensor_ids ids;
   for (const auto& [value, where] : f.list("tensors")) {
     g.tensors.push_back(tensor_from(*value, where));

@@ -106,6 +106,51 @@ void check_link(const machine& on, const fields& f) {
   }
 }
 
+std::vector<operator_pace> operators_from(fields& f) {
+  std::vector<operator_pace> all;
+  const std::vector<std::string> kinds = operator_kinds(), precisions{"fp32", "tf32", "bf16"};
+  for (const auto& [pace, where] : f.list("operators")) {
+    fields p(*pace, where);
+    operator_pace& o = all.emplace_back();
+    o.kind = kinds[as_one_of(p.at("kind"), p.where("kind"), kinds)];
+    o.precision = precisions[as_one_of(p.at("precision"), p.where("precision"), precisions)];
+    if (p.has("filter")) o.filter = p.integer("filter", 1, 1 << 20);
+    o.percent = static_cast<std::uint64_t>(p.integer("percent", 1, 1000));
+    p.finish();
+  }
+  return all;
+}
+
+std::vector<figure_width> widths_from(fields& f) {
+  std::vector<figure_width> all;
+  const std::vector<std::string> known = names_of_figures();
+  for (const auto& [width, where] : f.list("widths")) {
+    fields w(*width, where);
+    const figure& of = figures()[as_one_of(w.at("figure"), w.where("figure"), known)];
+    const std::int64_t least = w.integer("least", of.least, of.most);
+    all.push_back({std::string(of.name), least, w.integer("most", least, of.most)});
+    w.finish();
+  }
+  return all;
+}
+
+json paces_json(const std::vector<operator_pace>& all) {
+  json out = json::array();
+  for (const operator_pace& p : all) {
+    json one{{"kind", p.kind}, {"precision", p.precision}};
+    if (p.filter != 0) one["filter"] = p.filter;
+    one["percent"] = p.percent;
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+json widths_json(const std::vector<figure_width>& all) {
+  json out = json::array();
+  for (const figure_width& w : all) out.push_back({{"figure", w.name}, {"least", w.least}, {"most", w.most}});
+  return out;
+}
+
 }  // namespace
 
 json json_of(const machine& from) {
@@ -115,6 +160,8 @@ json json_of(const machine& from) {
     (is_of_driver(f) ? out["uvm"] : out)[field_of(f)] = value_of(from, f);
   }
   out["estimated"] = from.estimated;
+  if (!from.operators.empty()) out["operators"] = paces_json(from.operators);
+  if (!from.widths.empty()) out["widths"] = widths_json(from.widths);
   return out;
 }
 
@@ -133,6 +180,8 @@ machine machine_from(const json& value, const place& at) {
   for (const auto& [figure, where] : f.list("estimated")) {
     to.estimated.push_back(known[as_one_of(*figure, where, known)]);
   }
+  if (f.has("operators")) to.operators = operators_from(f);
+  if (f.has("widths")) to.widths = widths_from(f);
   if (f.has("calibration")) check_calibration(f.object("calibration"));
   f.finish();
   return to;
@@ -141,6 +190,8 @@ machine machine_from(const json& value, const place& at) {
 machine with_figures(machine base, const std::map<std::string, measure::spread>& measured) {
   base.estimated.clear();
   base.borrowed.clear();
+  base.operators.clear();
+  base.widths.clear();
   for (const figure& f : figures()) {
     const auto found = measured.find(std::string(f.name));
     if (found != measured.end()) {
@@ -160,6 +211,8 @@ std::string to_json(const machine& from) {
 std::string figures_digest(const machine& of) {
   json values = json::array();
   for (const figure& f : figures()) values.push_back({f.name, value_of(of, f)});
+  if (!of.operators.empty()) values.push_back(paces_json(of.operators));
+  if (!of.widths.empty()) values.push_back(widths_json(of.widths));
   const std::string text = dump_line(values);
   digest all;
   all.add(std::as_bytes(std::span(text)));

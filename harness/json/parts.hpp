@@ -32,6 +32,9 @@ hint_strategy hint_strategy_from(const json& value, const place& at);
 json json_of(const graph& g);
 graph graph_from(const json& value, const place& at);
 
+// Of operators, as graphs and machine files name them.
+std::vector<std::string> operator_kinds();
+
 json json_of(const plan_file& file);
 plan_file plan_file_from(const json& value, const place& at);
 

@@ -242,7 +242,7 @@ pass pass_from(const json& value, const place& at) {
   return as_choice(value, at, {pass::inference, pass::train});
 }
 fusion fusion_from(const json& value, const place& at) {
-  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean});
+  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
 }
 precision precision_from(const json& value, const place& at) {
   return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});

@@ -286,10 +286,33 @@ void read_bounds(const json& value, const place& where, record& r) {
   f.finish();
 }
 
+time_band band_from(fields f) {
+  time_band b;
+  b.low = f.integer("low");
+  b.high = f.integer("high", b.low);
+  f.finish();
+  return b;
+}
+
+steady_cycle cycle_from(fields f) {
+  steady_cycle c;
+  if (!f.is_null("period")) c.period = static_cast<std::uint32_t>(f.integer("period", 2, most_iterations));
+  c.mean = f.integer("mean_ns");
+  c.median = f.integer("median_ns");
+  f.finish();
+  return c;
+}
+
 void write_result(json& out, const record& r) {
   out["outcome"] = to_text(r.result);
   out["reason"] = or_null(r.reason);
   out["samples_ns"] = r.samples;
+  if (r.band) out["band_ns"] = {{"low", r.band->low}, {"high", r.band->high}};
+  if (r.cycle) {
+    out["cycle"] = {{"period", r.cycle->period == 0 ? json(nullptr) : json(r.cycle->period)},
+                    {"mean_ns", r.cycle->mean},
+                    {"median_ns", r.cycle->median}};
+  }
   out["counters"] = r.first && r.last
                         ? json{{"first", json_of(*r.first, r.memory)}, {"last", json_of(*r.last, r.memory)}}
                         : json(nullptr);
@@ -311,6 +334,8 @@ void read_result(fields& f, record& r) {
     refuse(f.where("reason"), "is empty or has several lines; it is one");
   }
   for (const auto& [value, at] : f.list("samples_ns")) r.samples.push_back(as_integer(*value, at));
+  if (f.has("band_ns")) r.band = band_from(f.object("band_ns"));
+  if (f.has("cycle")) r.cycle = cycle_from(f.object("cycle"));
   if (!f.is_null("counters")) {
     fields c = f.object("counters");
     r.first = counters_from(c.at("first"), c.where("first"));

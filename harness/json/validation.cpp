@@ -17,23 +17,27 @@ known_figure figure_from(const json& value, const place& at) {
   k.source = f.text("source");
   k.least = f.number("least", 1e-6, most_figure);
   k.most = f.number("most", k.least, most_figure);
-  const std::vector<std::string> units{"ns", "GB/s", "times"};
+  const std::vector<std::string> units{"ns", "GB/s", "times", "ms"};
   k.unit = units[as_one_of(f.at("unit"), f.where("unit"), units)];
   k.input = f.boolean("input");
   k.machine = f.text("machine");
+  if (f.has("why")) k.why = f.text("why");
   if (f.has("pattern")) {
     k.pattern = f.text("pattern");
+    if (f.has("ratio")) k.ratio = f.number("ratio", least_ratio, most_ratio);
+    if (k.unit != "ns" && k.unit != "GB/s") refuse(f.where("unit"), "of a pattern is \"ns\" or \"GB/s\"");
   } else {
     network_spec n;
     n.name = f.text("network");
     n.batch = f.integer("batch", 1);
-    n.joined = as_choice(f.at("fusion"), f.where("fusion"), {fusion::none, fusion::fused, fusion::lean});
+    n.joined = as_choice(f.at("fusion"), f.where("fusion"), {fusion::none, fusion::fused, fusion::lean, fusion::framework});
     n.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
     n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
     k.network = built(std::move(n));
-    k.ratio = f.number("ratio", least_ratio, most_ratio);
+    if (f.has("ratio")) k.ratio = f.number("ratio", least_ratio, most_ratio);
     k.strategy = f.text("strategy");
-    k.over = f.text("over");
+    if (k.unit == "times") k.over = f.text("over");
+    if (k.unit != "times" && k.unit != "ms") refuse(f.where("unit"), "of a cell is \"times\" or \"ms\"");
   }
   f.finish();
   return k;

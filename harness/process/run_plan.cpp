@@ -12,6 +12,8 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
+// Where a little is over, how kernels touch memory decides what that costs.
+constexpr double least_ratio_of_band = 1.0, most_ratio_of_band = 1.5;
 // The first differs, those after the second do not.
 constexpr std::uint32_t most_counted_iterations = 3;
 
@@ -60,6 +62,8 @@ void note_execution(record& r, const graph& g, const execution& done) {
   }
   if (done.launched != launch_way::simulated) r.launch = done.launched;
   note_slices(r, g, done.slices);
+  r.band = done.band;
+  r.cycle = done.cycle;
   r.digest = done.digest;
   r.loss = done.loss;
 }
@@ -88,6 +92,9 @@ clock::duration execute_into(record& r, const cell& work, backend& on, const gra
   const auto begin = clock::now();
   execution_request how{
       .iterations = e.iterations, .timeline = e.timeline, .digest = !has_opaque(g), .values = work.values};
+  how.cycle = r.simulated;
+  how.band = r.simulated && plan.managed_arena_bytes > 0 && r.ratio && *r.ratio >= least_ratio_of_band &&
+             *r.ratio <= most_ratio_of_band;
   std::optional<observer> seen;
   if (!r.simulated && !work.times_only) {
     seen.emplace(observer_of(work.where.device, e.iterations));

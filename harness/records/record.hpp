@@ -86,6 +86,8 @@ struct record {
   outcome result = outcome::ok;
   std::optional<std::string> reason;
   std::vector<nanoseconds> samples;  // every iteration, the first one first
+  std::optional<time_band> band;      // of a later iteration, simulated with managed memory a little over the budget
+  std::optional<steady_cycle> cycle;  // simulated, where iterations do not settle at one time
   std::optional<counters> first, last;
   std::optional<std::string> counters_reason;  // why some were not observed
   observation observed;

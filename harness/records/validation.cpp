@@ -68,7 +68,8 @@ double cell_time(const known_figure& f, const std::string& name, const machine& 
   }
   const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
-  const problem p{g, costs, on, static_cast<byte_count>(whole / f.ratio), pressure::driver, complete(s, {})};
+  const auto budget = static_cast<byte_count>(whole / f.ratio.value_or(1));
+  const problem p{g, costs, on, budget, pressure::driver, complete(s, {})};
   return steady(simulate(p, s, 4));
 }
 
@@ -80,11 +81,17 @@ double deviation_of(const comparison& c) {
   return 0;
 }
 
+double factor_off(const comparison& c) {
+  if (c.predicted < c.least) return c.least / c.predicted;
+  return std::max(1.0, c.predicted / c.most);
+}
+
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
   const machine& on = machine_named(machines, f.machine);
-  comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input};
+  comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input, f.source, f.why};
   if (!f.pattern) {
-    c.predicted = cell_time(f, f.strategy, on) / cell_time(f, f.over, on);
+    const double time = cell_time(f, f.strategy, on);
+    c.predicted = f.over.empty() ? time / 1e6 : time / cell_time(f, f.over, on);
     return c;
   }
   const pattern* p = find_pattern(*f.pattern);
@@ -93,7 +100,10 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
     for (const pattern& q : patterns()) known.emplace_back(q.name);
     throw input_error(unknown_name("pattern", *f.pattern, known));
   }
-  const pattern_result r = p->simulate(on);
+  if (f.ratio && p->at_ratio == nullptr) {
+    throw input_error(fmt::format("pattern {} has no ratio: leave it out", *f.pattern));
+  }
+  const pattern_result r = f.ratio ? p->at_ratio(on, *f.ratio) : p->simulate(on);
   c.predicted = f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;
   return c;
 }
@@ -126,7 +136,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
       r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),
       to_text(r.workspace_cap.value_or(0)), r.ratio.value_or(0));
   const auto row = [&](double known, double predicted) {
-    return comparison{group, r.strategy, known, known, predicted, "ns", false};
+    return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}};
   };
   return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
                          row(lower_decile(later), steady(times)), median(later)};

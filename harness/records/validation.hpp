@@ -11,18 +11,19 @@
 
 namespace um {
 
-// A figure that somebody measured or published, and what is simulated for it: a pattern, or a cell
-// whose steady iteration is compared with that of another strategy.
+// A figure that somebody measured or published, and what is simulated for it: a pattern, or a cell whose steady
+// iteration is compared with that of another strategy, or as it is.
 struct known_figure {
   std::string name, source;
   double least = 0, most = 0;
-  std::string unit;    // "ns", "GB/s" or "times"
+  std::string unit;    // "ns", "GB/s", "times" or, of a cell alone, "ms"
   bool input = false;  // the machine file's figures were worked out from it
   std::string machine;
+  std::string why;      // what explains a miss; "": nothing is known
   std::optional<std::string> pattern;  // of simulator/patterns.hpp; else a cell
   built_network network;
-  double ratio = 1;
-  std::string strategy, over;  // over "compute": the operators' time with everything resident
+  std::optional<double> ratio;  // of a pattern that has one, too
+  std::string strategy, over;   // "compute": the operators' time with everything resident; over "": nothing
 };
 
 struct comparison {
@@ -30,6 +31,7 @@ struct comparison {
   double least = 0, most = 0, predicted = 0;
   std::string unit;
   bool input = false;
+  std::string source, why;
 };
 struct cell_comparison {
   comparison first, later;
@@ -37,6 +39,8 @@ struct cell_comparison {
 };
 // Relative distance of the prediction from what is known: 0 inside the range.
 double deviation_of(const comparison& c);
+// How many times too large or too small: 1 inside the range.
+double factor_off(const comparison& c);
 
 // Throws input_error where the figure asks for something that is not there, and infeasible.
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines);

@@ -14,7 +14,7 @@ def _measured(machine):
     found = json.loads((Path(__file__).resolve().parents[2] / f"results/machines/{machine}.json").read_text(encoding="utf-8"))
     members = [*found.items(), *found["uvm"].items()]
     figures = [v for name, v in members if name != "schema" and not isinstance(v, (str, bool, dict))]
-    figures = [v for v in figures if not (isinstance(v, list) and v and isinstance(v[0], str))]
+    figures = [v for v in figures if not (isinstance(v, list) and v and isinstance(v[0], (str, dict)))]
     return f"{len(figures) - len(found['estimated'])} of {len(figures)} figures measured"
 
 

@@ -253,6 +253,18 @@ def test_measured_points_have_whiskers_and_simulated_ones_none():
     assert not drawn(simulated).axes[0].containers
 
 
+def test_a_simulated_band_is_drawn_and_written():
+    from results import spread
+
+    device = synthetic.record(strategy="device", ratio=0.9, samples_ns=[100] * 5)
+    cell = synthetic.record(strategy="managed", ratio=1.25, samples_ns=[400, 200, 200, 200, 200],
+                            band_ns={"low": 110, "high": 220})
+    (bar,) = drawn([device, cell]).axes[0].containers
+    assert tuple(bar.lines[2][0].get_segments()[0][:, 1]) == (1.1, 2.2)
+    assert spread.factor_text(cell, 100) == "2.00x (1.10 to 2.20)"
+    assert spread.time_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
+
+
 @pytest.mark.parametrize("failing", [(1.0,), (1.5,), (2.0, 3.0)])
 def test_every_cell_without_a_time_is_marked(failing):
     ratios = (0.5, 1.0, 1.5, 2.0, 3.0)

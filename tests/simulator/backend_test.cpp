@@ -1,12 +1,14 @@
 // The whole simulated backend on plans that lower() made.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 #include "backends/simulator_backend.hpp"
 #include "core/errors.hpp"
 #include "networks/catalogue.hpp"
 #include "planners/planners.hpp"
+#include "simulator/roofline.hpp"
 #include "tests/simulator/fixtures.hpp"
 
 namespace um {
@@ -65,6 +67,23 @@ TEST_F(simulated_alexnet, slows_down_as_the_budget_shrinks) {
   }
 }
 
+TEST_F(simulated_alexnet, a_band_holds_what_is_simulated_and_both_orders) {
+  const byte_count budget = footprint_of(g, costs).total * 10 / 12;
+  const execution e = managed(budget, {.iterations = 4, .band = true});
+  ASSERT_TRUE(e.band.has_value());
+  const nanoseconds last = e.iterations.back().duration;
+  EXPECT_LE(e.band->low, last);
+  EXPECT_GE(e.band->high, last);
+  EXPECT_LT(e.band->low, e.band->high);
+  EXPECT_GE(e.band->low, sum_of(costs));
+  on.widths = {{"uvm.evict_ns", 0, 1'000'000}};
+  b = open_simulator(on);
+  const execution wide = managed(budget, {.iterations = 4, .band = true});
+  EXPECT_EQ(wide.iterations.back().duration, last) << "a width changes the band alone";
+  EXPECT_GT(wide.band->high, e.band->high);
+  EXPECT_FALSE(managed(budget, {.iterations = 4}).band.has_value()) << "only where it is asked for";
+}
+
 TEST_F(simulated_alexnet, what_comes_in_goes_out_once_it_is_steady) {
   const trace t = managed(footprint_of(g, costs).total / 2, {.iterations = 6}).iterations.back();
   EXPECT_EQ(t.moved.fault_to_device_bytes, t.moved.driver_evict_bytes);
@@ -85,6 +104,17 @@ TEST_F(simulated_alexnet, a_timeline_of_swapping_never_shows_less_than_what_stay
   EXPECT_EQ(t.resident.back().bytes, plan.steps.back().resident_bytes);
 }
 
+TEST_F(simulated_alexnet, swapping_gets_no_slower_with_room) {
+  nanoseconds tighter = std::numeric_limits<nanoseconds>::max();
+  const byte_count whole = footprint_of(g, costs).total;
+  for (const byte_count percent : {99U, 100U, 102U, 105U, 110U, 120U, 150U, 200U}) {
+    const problem p{g, costs, on, whole * percent / 100, pressure::driver, {{"ahead", 2}}};
+    const nanoseconds time = b->execute(g, lower(p, plan_swap_all(p)), {.iterations = 2}).iterations.back().duration;
+    EXPECT_LE(time, tighter) << percent;
+    tighter = time;
+  }
+}
+
 TEST_F(simulated_alexnet, two_runs_are_equal) {
   const execution_request how{.iterations = 3, .timeline = true};
   const byte_count budget = footprint_of(g, costs).total / 2;
@@ -98,6 +128,33 @@ TEST_F(simulated_alexnet, two_runs_are_equal) {
     for (std::size_t s = 0; s < x.spans.size(); ++s) EXPECT_EQ(x.spans[s].end, y.spans[s].end);
     ASSERT_EQ(x.resident.size(), y.resident.size());
   }
+}
+
+// As Caffe keeps them: VGG-19 of 110 images fits 16 GB, of 120 no more (Awan et al., HiPC 2018).
+TEST(framework_layout, keeps_data_and_gradient_of_every_layer_apart) {
+  const auto bytes = [](fusion joined, std::int64_t batch) {
+    const graph g = build({.name = "vgg19", .batch = batch, .joined = joined});
+    return footprint_of(g, estimate(g, round_machine())).total;
+  };
+  EXPECT_GT(bytes(fusion::framework, 110), bytes(fusion::none, 110) * 17 / 10);
+  EXPECT_LT(bytes(fusion::framework, 110), 15.5 * GiB);
+  EXPECT_GT(bytes(fusion::framework, 120), 15.5 * GiB);
+}
+
+TEST(framework_layout, runs_and_gets_slower_under_pressure) {
+  const graph g = build({.name = "alexnet", .batch = 16, .joined = fusion::framework});
+  const machine on = round_machine();
+  const std::unique_ptr<backend> b = open_simulator(on);
+  const profile costs = b->measure(g);
+  const byte_count whole = footprint_of(g, costs).total;
+  const nanoseconds operators = sum_of(costs);
+  const problem tight{g, costs, on, whole * 2 / 3, pressure::driver, {}};
+  const execution e = b->execute(g, lower(tight, all_at(g, residence::managed)), {.iterations = 3});
+  EXPECT_GT(e.iterations.back().duration, operators);
+  const problem fits{g, costs, on, on.device_bytes, pressure::none, {}};
+  const execution_plan plan = lower(fits, all_at(g, residence::device));
+  EXPECT_EQ(plan.device_arena_bytes, whole);
+  EXPECT_EQ(b->execute(g, plan, {}).iterations.front().duration, operators);
 }
 
 TEST_F(simulated_alexnet, beyond_the_machine_runs_out_of_memory) {

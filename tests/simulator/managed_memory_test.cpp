@@ -308,6 +308,18 @@ TEST(driver_rules, writing_read_mostly_data_drops_the_host_copy) {
   EXPECT_EQ(m.touch(blocks(1, 1), reads).evicted_bytes, bytes(1));
 }
 
+TEST(driver_rules, writing_read_mostly_data_pays_for_every_page_on_every_pass) {
+  machine on = round_machine();
+  on.uvm.read_mostly_write_ns = 1000;
+  managed_memory m = on_host(2, 2, on);
+  m.advise(blocks(0, 2), advice::read_mostly);
+  m.touch(blocks(0, 2), writes);
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(m.touch(blocks(0, 2), writes).time, 2 * 512 * 1000);
+  EXPECT_EQ(m.touch({0, page_bytes + 1}, writes).time, 2 * 1000) << "of the pages that are written";
+  EXPECT_FALSE(m.hits(blocks(0, 1), writes));
+  EXPECT_TRUE(m.hits(blocks(0, 1), reads));
+}
+
 TEST(driver_rules, read_mostly_data_prefetched_to_the_host_stays_on_the_device_too) {
   managed_memory m = on_host(1, 1);
   m.advise(blocks(0, 1), advice::read_mostly);
@@ -359,8 +371,14 @@ TEST(driver_rules, access_counters_bring_remote_data_back_where_the_machine_has_
   on.uvm.access_counter_threshold = 1024;  // two sweeps of a granule
   managed_memory m = on_host(1, 1, on);
   m.advise(blocks(0, 1), advice::accessed_by_device);
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, 0U);
-  EXPECT_EQ(m.touch(blocks(0, 1), reads).fault_bytes, bytes(1));
+  for (int pass = 0; pass < 2; ++pass) {
+    const managed_traffic t = m.touch(blocks(0, 1), reads);
+    EXPECT_EQ(t.fault_bytes, 0U);
+    EXPECT_EQ(t.remote_bytes, bytes(1)) << "a kernel goes on over the link while counters fill";
+  }
+  const managed_traffic moving = m.touch(blocks(0, 1), reads);
+  EXPECT_EQ(moving.fault_bytes, bytes(1));
+  EXPECT_EQ(moving.remote_bytes, 0U);
   EXPECT_TRUE(does_nothing(m.touch(blocks(0, 1), reads)));
 }
 
@@ -600,6 +618,55 @@ TEST(managed_memory, copies_are_independent) {
   a.touch(blocks(0, 1), reads);
   EXPECT_EQ(b.held_blocks(), 0U);
   EXPECT_EQ(b.touch(blocks(0, 2), reads).evicted_bytes, bytes(1));
+}
+
+// --- orders ---
+
+TEST(driver_rules, a_sparse_touch_leaves_no_granule_of_discarded_data_unserved) {
+  managed_memory m = on_host(1, 1);
+  m.touch(blocks(0, 1), writes);
+  m.discard(blocks(0, 1));
+  m.touch(blocks(0, 1), writes, {.sparse = true});
+  EXPECT_TRUE(m.hits(blocks(0, 1), reads));
+  EXPECT_EQ(m.state(0).discarded, 0U);
+}
+
+TEST(driver_rules, sparse_access_over_the_link_is_of_the_pages_that_are_touched) {
+  managed_memory m = on_host(2, 2);
+  m.advise(blocks(0, 2), advice::preferred_host);
+  EXPECT_EQ(m.touch(blocks(0, 2), reads, {.sparse = true}).remote_bytes, 64 * page_bytes);
+  EXPECT_EQ(m.touch(blocks(0, 2), reads, {.stride = 2, .sparse = true}).remote_bytes, 32 * page_bytes);
+}
+
+TEST(driver_rules, what_is_missing_is_what_a_touch_would_not_find) {
+  managed_memory m = on_host(6, 6);
+  m.touch(blocks(1, 1), reads);
+  m.touch(blocks(3, 1), reads);
+  const std::vector<range> runs{blocks(0, 2), blocks(3, 3)};
+  EXPECT_EQ(m.missing(runs, reads), (std::vector{blocks(0, 1), blocks(4, 2)}));
+  const range part{managed_block / 2 + 100, managed_block};
+  EXPECT_EQ(m.missing({part}, reads), (std::vector{range{part.offset, managed_block / 2 - 100}}));
+  m.advise(blocks(1, 1), advice::read_mostly);
+  EXPECT_EQ(m.missing({blocks(1, 1)}, writes), (std::vector{blocks(1, 1)}));
+  m.advise(blocks(5, 1), advice::preferred_host);
+  EXPECT_EQ(m.missing({blocks(5, 1)}, reads), (std::vector{blocks(5, 1)})) << "over the link";
+}
+
+TEST(driver_rules, faults_from_everywhere_bring_every_byte_once_and_in_more_services) {
+  managed_memory together = on_host(64, 64), apart = on_host(64, 64);
+  const managed_traffic one = together.touch(blocks(0, 64), reads);
+  const managed_traffic other = apart.touch(blocks(0, 64), reads, {.shuffled = true});
+  EXPECT_EQ(one.fault_bytes, bytes(64));
+  EXPECT_EQ(other.fault_bytes, bytes(64));
+  EXPECT_GT(other.services, 2 * one.services);
+  EXPECT_TRUE(apart.hits(blocks(0, 64), reads));
+}
+
+TEST(driver_rules, faults_from_everywhere_under_pressure_end) {
+  managed_memory m = on_host(64, 3);
+  const managed_traffic t = m.touch(blocks(0, 64), reads, {.shuffled = true});
+  EXPECT_GE(t.fault_bytes, bytes(64));
+  EXPECT_LE(m.held_blocks(), 3U);
 }
 
 }  // namespace

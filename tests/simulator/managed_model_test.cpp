@@ -36,6 +36,12 @@ class page_model {
     const bool write = mode != access_mode::read;
     page_list raised;  // one page of each granule that faults in the batch
     for (const std::uint64_t b : block_list(r)) {
+      if (write && hints[b].contains(advice::read_mostly)) {
+        if (!raised.empty()) service(raised, write);
+        raised.clear();
+        write_pages(r, b);
+        continue;
+      }
       while (raise(r, b, write, raised)) {
         if (raised.size() < batch_ && !stays(b)) break;
         service(raised, write);
@@ -239,6 +245,16 @@ class page_model {
       }
     }
     return all;
+  }
+
+  // Read-mostly data faults at every page that is written, each time.
+  void write_pages(range r, std::uint64_t b) {
+    const page_list all = granule_pages(r, b);
+    ++done.batches;
+    ++done.services;
+    done.fault_groups += all.size() / pages_per_granule;
+    for (const std::uint64_t p : all) pages[p].dead = false;
+    bring(b, all, false, done.fault_bytes);
   }
 
   void map_in_place(std::uint64_t b, const page_list& asked) {

@@ -138,5 +138,16 @@ TEST(Roofline, OpaqueTakesItsTimeOrWhatTheRatesSay) {
   EXPECT_EQ(estimate_slices(g, on)({0, {{0, 1}, {}, {}, {}}}).time, 250 + 50) << "a quarter, and a launch";
 }
 
+TEST(roofline, an_operator_keeps_the_pace_of_its_kind_precision_and_filter) {
+  machine on = round_machine();
+  on.launch_ns = 0;
+  const graph g = one_convolution(64);
+  const nanoseconds whole = estimate(g, on).front().time;
+  on.operators = {{"convolution", "fp32", 3, 10}, {"convolution", "bf16", 0, 10}, {"convolution", "fp32", 1, 50}};
+  EXPECT_EQ(estimate(g, on).front().time, 2 * whole);
+  on.operators.pop_back();
+  EXPECT_EQ(estimate(g, on).front().time, whole) << "of other filters, in another precision";
+}
+
 }  // namespace
 }  // namespace um

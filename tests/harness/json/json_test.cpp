@@ -437,6 +437,39 @@ TEST(RecordJson, ReadsBackEqual) {
   EXPECT_EQ(kind_of_line(line, "line"), line_kind::record);
 }
 
+TEST(RecordJson, ABandAndACycleAreKeptWhereThereAreSome) {
+  record r = blank_record(sample_cell());
+  r.result = outcome::crashed;
+  r.reason = "made up";
+  EXPECT_EQ(to_json(r).find("band_ns"), std::string::npos);
+  EXPECT_EQ(to_json(r).find("cycle"), std::string::npos);
+  r.band = {5, 9};
+  r.cycle = {3, 7, 6};
+  const record back = record_from_json(to_json(r), "line");
+  EXPECT_EQ(back.band->low, 5);
+  EXPECT_EQ(back.band->high, 9);
+  EXPECT_EQ(back.cycle->period, 3U);
+  EXPECT_EQ(back.cycle->mean, 7);
+  EXPECT_EQ(back.cycle->median, 6);
+  r.cycle->period = 0;
+  EXPECT_NE(to_json(r).find(R"("period":null)"), std::string::npos);
+  EXPECT_EQ(record_from_json(to_json(r), "line").cycle->period, 0U);
+}
+
+TEST(json, a_machine_file_keeps_paces_and_widths) {
+  const machine h = machine_named(load_machines(std::nullopt), "h200-calibrated");
+  ASSERT_FALSE(h.operators.empty());
+  const machine back = machine_from_json(to_json(h), "file");
+  EXPECT_EQ(back.operators.size(), h.operators.size());
+  EXPECT_EQ(to_json(back), to_json(h));
+  machine other = h;
+  other.operators.front().percent += 1;
+  EXPECT_NE(figures_digest(other), figures_digest(h)) << "what planners go by is in the digest";
+  std::string text = to_json(h);
+  text.replace(text.find("convolution_backward_data"), 25, "convolution_backward_dato");
+  EXPECT_THROW(machine_from_json(text, "file"), input_error);
+}
+
 TEST(EnvironmentJson, OnlyTheAnswerOfAGpuTellsWhatIsFree) {
   gpu_facts gpu;
   gpu.free_bytes = 4096;

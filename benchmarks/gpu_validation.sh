@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# What the simulator waits for on a GPU, in the order of its worth, in about ten minutes: calibration, in which order
+# kernels touch memory, what displacing a block takes, and ResNet-50 in bf16 and tf32 against the calibration of the
+# same minutes. Everything lies in the folder afterwards.
+#
+#   benchmarks/gpu_validation.sh FOLDER [BUILD]        # BUILD: build/cuda
+#
+# um_eviction_bound holds nearly all of the device's memory while it runs (managed memory stays below what is free): leave
+# it out by SKIP_EVICTION=1 where others need the GPU.
+set -euo pipefail
+out=${1:?"give a folder for the results"}
+build=${2:-build/cuda}
+mkdir -p "$out"
+
+mkdir -p "$out/machines"
+"$build/umbench" calibrate --out "$out/machines/here.json" --samples "$out/samples.json"
+"$build/benchmarks/um_microbenchmarks" --benchmark_filter='^(order|advice/read_mostly)/' \
+  --benchmark_out="$out/order.json" --benchmark_out_format=json
+if [[ -z ${SKIP_EVICTION:-} ]]; then "$build/measure/um_eviction_bound" | tee "$out/eviction_bound.json"; fi
+for run in 1 2 3; do # first iterations happen once a run
+  "$build/umbench" sweep benchmarks/sweeps/gpu_validation.json --out "$out/resnet50_$run.jsonl"
+done
+UMBENCH="$build/umbench" measure/operator_paces.py --machine "$out/machines/here.json" --precision bf16 --precision tf32 "$out"/resnet50_1.jsonl
+cat "$out"/resnet50_?.jsonl > "$out/resnet50.jsonl"
+"$build/umbench" validate --machines "$out/machines" --machine here "$out/resnet50.jsonl" | tee "$out/validate.txt"

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Where modes `simulated` and `capped` differ for one cell, and by what: a table in Markdown, largest difference first.
+
+    UMBENCH=build/cpu/umbench results/validation/modes.py > results/validation/modes.md
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FAR = 1.5
+GRIDS = [{"network": "alexnet", "batch": 128, "fusion": ["none", "fused"]}, {"network": "vgg16", "batch": 32, "fusion": "none"},
+         {"network": "resnet50", "batch": 32, "fusion": "none"}]
+STRATEGIES = ["managed", "managed_advise", "managed_prefetch", "discard", "evict_behind", "oc_dnn"]
+IN = ("fault_to_device_bytes", "prefetch_to_device_bytes")
+OUT = ("driver_evict_bytes", "plan_evict_bytes")
+
+
+def main():
+    modes = {mode: cells(mode) for mode in ("simulated", "capped")}
+    rows, both, refused = [], 0, 0
+    for key, driver in modes["simulated"].items():
+        plan = modes["capped"][key]
+        if driver["outcome"] != "ok" or plan["outcome"] != "ok":
+            refused += driver["outcome"] != plan["outcome"]
+            continue
+        both += 1
+        factor = steady(driver) / steady(plan)
+        if max(factor, 1 / factor) > FAR:
+            rows.append((factor, key, driver, plan))
+    rows.sort(key=lambda row: -max(row[0], 1 / row[0]))
+    print(f"Machine file h200, {both} cells in both modes, {refused} that only one of them can run. {len(rows)} differ by more than "
+          f"{FAR} times: {sum(row[0] > 1 for row in rows)} are slower in mode `simulated`, {sum(row[0] < 1 for row in rows)} in "
+          "`capped`.\n")
+    print("| cell | simulated, ms | capped, ms | | in, GiB | out, GiB | what decides |\n|---|---:|---:|---:|---|---|---|")
+    for factor, key, driver, plan in rows:
+        moved = [" and ".join(f"{gib(record, names):.2f}" for record in (driver, plan)) for names in (IN, OUT)]
+        print(f"| {key} | {steady(driver) / 1e6:.1f} | {steady(plan) / 1e6:.1f} | {factor:.2f} | {moved[0]} | {moved[1]} | "
+              f"{reason(factor, driver, plan)} |")
+
+
+def cells(mode):
+    common = {"pass": "train", "strategy": STRATEGIES, "ratio": [1.1, 1.25, 1.5, 2], "mode": mode, "backend": "sim:h200",
+              "iterations": 5, "deadline_s": 60}
+    with tempfile.TemporaryDirectory() as folder:
+        spec, out = Path(folder) / "spec.json", Path(folder) / "out.jsonl"
+        spec.write_text(json.dumps({"schema": 1, "name": "modes", "common": common, "grids": GRIDS}), encoding="utf-8")
+        done = subprocess.run([os.environ["UMBENCH"], "sweep", spec, "--out", out], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+        if not out.exists():
+            sys.exit(done.stderr)
+        records = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    return {f"{r['network']} {r['batch']}, {'not fused' if r['fusion'] == 'none' else r['fusion']}, `{r['strategy']}`, {r['ratio']:g}": r
+            for r in records if r["kind"] == "record"}
+
+
+def steady(record):
+    times = sorted(record["samples_ns"][1:])
+    return times[len(times) // 2]
+
+
+def gib(record, names):
+    return sum(record["counters"]["last"][name] for name in names) / 2**30
+
+
+def reason(factor, driver, plan):
+    """The bytes that cross the link decide where they differ nearly as much as the times; else when they cross."""
+    bytes_of = [max(gib(record, IN) + gib(record, OUT), 1e-6) for record in (driver, plan)]
+    slow, fast = (0, 1) if factor > 1 else (1, 0)
+    more = bytes_of[slow] / bytes_of[fast]
+    who = ("the driver's evictions within kernels", "the plan's evictions before operators")[slow]
+    if more ** 2 > max(factor, 1 / factor):
+        return f"{who} move {min(more, 99):.1f} times as much: they take what the same or the next operator needs"
+    faulted = [gib(record, IN[:1]) for record in (driver, plan)]
+    if faulted[slow] > 1.3 * faulted[fast]:
+        return f"as much moves, but {faulted[slow]:.2f} GiB by faults instead of {faulted[fast]:.2f}"
+    if slow == 0:
+        return "as much moves, but kernels wait for the driver's evictions; the plan's run beside them"
+    return "as much moves, but prefetches to the host map every page for the CPU and hold up faults; the driver's evictions do not"
+
+
+if __name__ == "__main__":
+    main()
