@@ -386,7 +386,7 @@ class Schema(InterfaceTest):
         schema = json.loads((ROOT / "results/machine.schema.json").read_text(encoding="utf-8"))["properties"]
         known = {line.split()[0] for line in self.well("list", "figures").splitlines()[1:]}
         self.assertGreater(len(known), 40)
-        others = {"schema", "name", "source", "calibrated", "estimated", "uvm", "calibration", "$schema"}
+        others = {"schema", "name", "source", "calibrated", "estimated", "operators", "widths", "uvm", "calibration", "$schema"}
         self.assertEqual(known, (set(schema) - others) | {f"uvm.{name}" for name in schema["uvm"]["properties"]})
         self.assertEqual(known, set(schema["estimated"]["items"]["enum"]))
 
