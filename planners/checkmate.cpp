@@ -13,7 +13,11 @@ enum class retention : std::uint8_t { keep, held, dropped };
 
 class rematerializing {
  public:
-  explicit rematerializing(const problem& p) : p_(p), on_(p) {}
+  explicit rematerializing(const problem& p)
+      : p_(p),
+        on_(p),
+        builder_(p.network, on_.uses(), on_.gaps()),
+        nothing_staged_(p.network.tensors.size()) {}
 
   memory_plan plan(byte_count room) {
     room_ = room;
@@ -45,9 +49,10 @@ class rematerializing {
   }
 
   evaluation evaluate(const std::vector<retention>& ways) {
-    const std::vector<event> events = events_of(p_.network, on_.uses(), on_.gaps(), decisions_for(ways));
+    const std::vector<decision> decisions = decisions_for(ways);
+    const std::span<const event> events = builder_.build(decisions, nothing_staged_);
     evaluation e;
-    e.peak = on_.costs().memory_of(events, std::vector<bool>(p_.network.tensors.size(), false)).peak;
+    e.peak = on_.costs().memory_of(events, nothing_staged_).peak;
     for (const event& x : events)
       e.time += x.what == verb::compute ? on_.costs().time_of(static_cast<position>(x.which)) : 0;
     const std::vector<byte_count> live = live_at_positions(on_.uses(), events, on_.costs().live());
@@ -120,6 +125,8 @@ class rematerializing {
 
   const problem& p_;
   labelling on_;
+  event_builder builder_;
+  std::vector<bool> nothing_staged_;  // per tensor
   byte_count room_ = 0;
   std::vector<retention> ways_;
   evaluation now_;
