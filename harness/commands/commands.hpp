@@ -66,6 +66,13 @@ struct ablate_options {
   bool resume = false;
 };
 
+struct advise_options {
+  experiment_options what;              // no strategy; backend "": what is found here
+  std::vector<std::string> strategies;  // none: those of every way
+  std::string system, jobs;
+  bool json = false;
+};
+
 struct validate_options {
   std::vector<std::string> files;  // records (.jsonl) and figures (.json)
   std::string machine, machines;
@@ -83,6 +90,8 @@ int validate_command(const validate_options& options);
 int tune_command(const tune_options& options);
 // Every hint alone, and every rule of the best strategy left out.
 int ablate_command(const ablate_options& options);
+// Which way of using memory to take, and what each would cost; 1 if none works.
+int advise_command(const advise_options& options);
 int merge_command(const merge_options& options);
 // Packs the lifetimes of a file; 1 if no packer asked for keeps to the limit.
 int pack_command(const pack_options& options);

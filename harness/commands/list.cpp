@@ -9,16 +9,41 @@
 #include "harness/records/strategies.hpp"
 #include "harness/records/suggest.hpp"
 #include "harness/records/summary.hpp"
+#include "harness/records/text.hpp"
+#include "hints/hints.hpp"
 #include "networks/catalogue.hpp"
 
 namespace um {
 namespace {
 
+constexpr std::size_t column = 22;  // where summaries begin
+
+void print_row(std::string_view name, std::string_view summary) {
+  const bool fits = name.size() + 4 <= column;
+  fmt::print("  {:<{}}{}{}\n", name, fits ? column - 2 : name.size(),
+             fits ? "" : "\n" + std::string(column, ' '), wrapped(summary, column));
+}
+
 template <class Knob>
 void print_knobs(const std::vector<Knob>& knobs, const char* option) {
+  constexpr std::size_t indent = 6, deeper = 10;
   for (const Knob& k : knobs) {
-    fmt::print("      {} {}={}  {} ({} to {})\n", option, k.name, k.standard, k.summary, k.least, k.most);
+    const std::string text =
+        fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.standard, k.summary, k.least, k.most);
+    fmt::print("{:{}}{}\n", "", indent, wrapped(text, deeper, page_width));
   }
+}
+
+// One advice for the tensors of one role, and no other rule: strategies of which there are a row for every
+// pair.
+const advice_rule* single_advice(const strategy& s) {
+  const auto row = std::ranges::find(hint_table(), s.name, &hint_strategy::name);
+  if (row == hint_table().end() || row->rules.size() != 1) return nullptr;
+  return std::get_if<advice_rule>(&row->rules.front().what);
+}
+
+void add_if_new(std::vector<std::string>& all, std::string name) {
+  if (std::ranges::find(all, name) == all.end()) all.push_back(std::move(name));
 }
 
 struct level {
@@ -44,13 +69,16 @@ void list_levels() {
       {"", to_text(memory_order::nhwc), "the default for tf32 and bf16"},
   }};
   fmt::print("each of them with\n");
-  for (const level& l : levels) fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, l.meaning);
+  constexpr std::size_t indent = 30;
+  for (const level& l : levels) {
+    fmt::print("  {:<17} {:<9} {}\n", l.option, l.value, wrapped(l.meaning, indent));
+  }
 }
 
 void list_networks() {
   fmt::print("networks (--network)\n");
   for (const network_family& f : networks()) {
-    fmt::print("  {:<17} {}\n", f.name, f.summary);
+    print_row(f.name, f.summary);
     print_knobs(f.knobs, "--set");
   }
   list_levels();
@@ -58,17 +86,28 @@ void list_networks() {
 
 void list_strategies() {
   fmt::print("strategies (--strategy)\n");
+  std::vector<std::string> advices, kinds;
   for (const strategy& s : strategies()) {
-    fmt::print("  {:<17} {}\n", s.name, s.summary);
+    if (const advice_rule* single = single_advice(s)) {
+      const std::string advised(to_text(single->hint));
+      add_if_new(advices, advised);
+      add_if_new(kinds, s.name.substr(advised.size() + 1));
+      continue;
+    }
+    print_row(s.name, s.summary);
     print_knobs(s.knobs, "--knob");
   }
+  print_row("ADVICE_TENSORS",
+            fmt::format("one advice for tensors of one kind, nothing else; ADVICE: {}; TENSORS: {}",
+                        fmt::join(advices, ", "), fmt::join(kinds, ", ")));
 }
 
 void list_machines(const std::vector<machine>& machines) {
-  fmt::print("machines (--backend sim:NAME)\n");
+  constexpr std::size_t most = 150;
+  fmt::print("machines (--backend sim:NAME); their files say where each figure is from\n");
   for (const machine& m : machines) {
-    fmt::print("  {:<17} {} device, {} host; {}\n      {}\n", m.name, to_text(m.device_bytes),
-               to_text(m.host_bytes), provenance(m), m.source);
+    print_row(m.name, fmt::format("{} device, {} host; {}. {}", to_text(m.device_bytes),
+                                  to_text(m.host_bytes), provenance(m), first_sentence(m.source, most)));
   }
 }
 

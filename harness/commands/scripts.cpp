@@ -42,7 +42,9 @@ fs::path script_path(const script_command& command) {
   }
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
-    if (fs::exists(folder / command.file, error)) return folder / command.file;
+    for (const fs::path& place : {folder, folder / "share/umbench"}) {  // of a checkout, and installed
+      if (fs::exists(place / command.file, error)) return place / command.file;
+    }
     if (folder == folder.root_path()) break;
   }
   throw input_error(fmt::format("{}: {} is in no folder above {}; let UMBENCH_HOME name umbench's repository",

@@ -10,6 +10,7 @@
 
 #include "core/graph.hpp"
 #include "core/machine.hpp"
+#include "harness/records/advice.hpp"
 #include "harness/records/cell.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/plan_file.hpp"
@@ -47,6 +48,8 @@ hint_strategy hint_strategy_from_json(std::string_view text, const std::string& 
 
 // What scripts ask about strategies (docs/records.md).
 std::string to_json(std::span<const strategy> rows);
+// What `umbench advise --json` prints; at least one way was tried.
+std::string to_json(const advice_given& a);
 
 std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
 

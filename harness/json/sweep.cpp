@@ -86,6 +86,7 @@ void read_axes(fields& f, grid& g) {
   };
   read_list(f, "network", g.networks, network_of);
   read_list(f, "batch", g.batches, integer_from_one);
+  read_list(f, "insize", g.insizes, integer_from_one);
   read_list(f, "pass", g.passes, pass_from);
   read_list(f, "sgd", g.sgd, as_boolean);
   read_list(f, "fusion", g.fusions, fusion_from);

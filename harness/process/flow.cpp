@@ -28,7 +28,8 @@ using clock = std::chrono::steady_clock;
 
 constexpr byte_count most_bytes = std::numeric_limits<byte_count>::max();
 
-// A strategy made a plan that verify() refuses: a defect of the strategy, kept as a result.
+// A plan that cannot be made, or that verify() or lower() refuses: a defect of the strategy, kept as a
+// result.
 struct wrong_plan : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -160,6 +161,17 @@ prepared_cell prepare(const cell& work, record& r) {
   return p;
 }
 
+// What a planner's or a plan's own defect throws. Throws wrong_plan.
+template <class Make>
+auto without_defect(const prepared_cell& p, Make make) {
+  try {
+    return make();
+  } catch (const std::invalid_argument& defect) {
+    throw wrong_plan(
+        fmt::format("strategy {} made a wrong plan: {}", p.work.what.strategy, one_line(defect.what())));
+  }
+}
+
 // Throws infeasible.
 plan_file plan_for(const prepared_cell& p, record& r) {
   if (p.work.plan) return *p.work.plan;
@@ -176,21 +188,13 @@ plan_file plan_for(const prepared_cell& p, record& r) {
   return file;
 }
 
-// Throws wrong_plan.
-verified_plan proven(const prepared_cell& p, const memory_plan& plan) {
-  try {
-    return verified(*p.network, plan);
-  } catch (const std::invalid_argument& defect) {
-    throw wrong_plan(
-        fmt::format("strategy {} made a wrong plan: {}", p.work.what.strategy, one_line(defect.what())));
-  }
-}
-
+// Throws infeasible and wrong_plan.
 planned steps_for(const prepared_cell& p, record& r) {
   const auto begin = clock::now();
-  planned made{plan_for(p, r), {}, {}, {}, {}, {}, {}};
+  planned made{without_defect(p, [&] { return plan_for(p, r); }), {}, {}, {}, {}, {}, {}};
   made.took = std::chrono::nanoseconds(clock::now() - begin).count();
-  made.steps = lower(p.to_plan(), proven(p, made.file.plan), made.file.placed_by);
+  made.steps = without_defect(
+      p, [&] { return lower(p.to_plan(), verified(*p.network, made.file.plan), made.file.placed_by); });
   const plan_kind kind = kind_of(*p.network, made.file.plan);
   r.bound = {kind, bound_for(r.bounds.value(), kind)};
   note_memory(r, made.steps);

@@ -155,6 +155,26 @@ bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   }
 }
 
+bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended) {
+  child_pool pool(signals);
+  std::size_t next = 0;
+  while (next < cells.size() || pool.running() > 0) {
+    while (next < cells.size() && pool.running() < jobs && start_cell(pool, next, cells[next])) ++next;
+    const auto report = pool.wait();
+    if (!report) return false;
+    ended(report->id, record_of(cells[report->id], *report), *report);
+  }
+  return true;
+}
+
+std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
+                                              signal_watch& signals) {
+  std::vector<record> all(cells.size());
+  const auto keep = [&](std::size_t index, record r, const child_report&) { all[index] = std::move(r); };
+  if (!run_cells(cells, jobs, signals, keep)) return std::nullopt;
+  return all;
+}
+
 int run_cell_process(int parent, const cell_runner& run) {
   die_with_parent(parent);
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,14 @@ bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 // The record of a cell whose process has ended, well or not. One that failed while it counted keeps its
 // times.
 record record_of(const cell& work, const child_report& report);
+
+// Runs cells, `jobs` at a time; `ended` hears of each by its index, in the order in which they end. False if
+// a stop signal came before all of them had ended.
+using hear_end = std::function<void(std::size_t index, record r, const child_report& report)>;
+bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended);
+// Their records, in their order; nothing if a stop signal came.
+std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
+                                              signal_watch& signals);
 
 // Runs a cell in the calling process; `tell` hears of the record before a pass that might fail it.
 using tell_record = std::function<void(const record&)>;

@@ -98,22 +98,16 @@ std::string total_text(std::span<const estimate> all, std::size_t jobs) {
 std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, std::size_t jobs,
                                                   signal_watch& signals, std::FILE* progress) {
   std::vector<estimate> all(cells.size());
-  child_pool pool(signals);
-  std::size_t next = 0, done = 0;
-  while (next < cells.size() || pool.running() > 0) {
-    while (next < cells.size() && pool.running() < jobs) {
-      if (!start_cell(pool, next, rehearsal(cells[next]))) break;
-      ++next;
-    }
-    const auto report = pool.wait();
-    if (!report) return std::nullopt;
-    const cell& work = cells[report->id];
-    all[report->id] = estimate_of(work, record_of(rehearsal(work), *report));
-    all[report->id].processor = report->processor;
-    if (progress != nullptr) {
-      say_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), work.key, to_text(all[report->id].result));
-    }
-  }
+  std::vector<cell> rehearsed;
+  for (const cell& work : cells) rehearsed.push_back(rehearsal(work));
+  std::size_t done = 0;
+  const auto ended = [&](std::size_t index, const record& r, const child_report& report) {
+    all[index] = estimate_of(cells[index], r);
+    all[index].processor = report.processor;
+    if (progress == nullptr) return;
+    say_to(progress, "[{}/{}] {}: {}\n", ++done, cells.size(), cells[index].key, to_text(all[index].result));
+  };
+  if (!run_cells(rehearsed, jobs, signals, ended)) return std::nullopt;
   return all;
 }
 

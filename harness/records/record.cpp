@@ -35,10 +35,35 @@ record blank_record(const cell& work) {
   return r;
 }
 
-std::optional<double> steady_ns(const record& r) {
-  if (r.result != outcome::ok || r.samples.empty()) return std::nullopt;
+namespace {
+
+std::vector<nanoseconds> steady_samples(const record& r) {
+  if (r.result != outcome::ok || r.samples.empty()) return {};
   std::vector<nanoseconds> times(r.samples.begin() + (r.samples.size() > 1 ? 1 : 0), r.samples.end());
   std::sort(times.begin(), times.end());
+  return times;
+}
+
+// Of sorted times.
+double quantile(const std::vector<nanoseconds>& times, double share) {
+  const double place = share * static_cast<double>(times.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, times.size() - 1);
+  const double part = place - static_cast<double>(below);
+  return static_cast<double>(times[below]) * (1 - part) + static_cast<double>(times[above]) * part;
+}
+
+}  // namespace
+
+std::optional<quartiles> steady_quartiles(const record& r) {
+  const std::vector<nanoseconds> times = steady_samples(r);
+  if (times.size() < 2) return std::nullopt;
+  return quartiles{quantile(times, 0.25), quantile(times, 0.75)};
+}
+
+std::optional<double> steady_ns(const record& r) {
+  const std::vector<nanoseconds> times = steady_samples(r);
+  if (times.empty()) return std::nullopt;
   const std::size_t half = times.size() / 2;
   const auto upper = static_cast<double>(times[half]);
   return times.size() % 2 == 1 ? upper : (static_cast<double>(times[half - 1]) + upper) / 2;

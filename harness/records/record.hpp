@@ -101,7 +101,8 @@ struct record {
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
-  bool replayed = false;  // on a GPU, with operators of which only touches and time are known: no value means anything
+  bool replayed =
+      false;  // on a GPU, with operators of which only touches and time are known: no value means anything
   std::optional<launch_way> launch;  // nothing: simulated, or not kept, or nothing ran
   std::optional<bool> calibrated;
   std::optional<std::vector<engine_figure>> engines;
@@ -113,6 +114,12 @@ record blank_record(const cell& work);
 
 // Median over all iterations but the first (the first if it is alone); nothing unless `ok`.
 std::optional<double> steady_ns(const record& r);
+
+// The quartiles of the same iterations, as NumPy interpolates them; nothing of fewer than two.
+struct quartiles {
+  double low = 0, high = 0;
+};
+std::optional<quartiles> steady_quartiles(const record& r);
 
 // Cells that compute the same thing on the same machine share a group, whatever their strategy.
 std::string group_of(const record& r);

@@ -23,15 +23,26 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+std::string in_lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
 }  // namespace
 
 std::string nearest(std::string_view given, std::span<const std::string> known) {
-  constexpr std::size_t longest = 64;  // names are short; do not spend time on a pasted novel
+  constexpr std::size_t longest = 64;         // names are short; do not spend time on a pasted novel
+  constexpr std::size_t least_beginning = 3;  // "p100" of p100-pcie3-16g
   if (given.size() > longest) return {};
+  const std::string lower = in_lower_case(given);
+  for (const std::string& name : known) {
+    if (lower.size() >= least_beginning && in_lower_case(name).starts_with(lower)) return name;
+  }
   std::string best;
   std::size_t fewest = std::max<std::size_t>(2, given.size() / 3) + 1;
   for (const std::string& name : known) {
-    const std::size_t edits = edits_between(given, name);
+    const std::size_t edits = edits_between(lower, name);
     if (edits < fewest && edits < name.size()) {
       fewest = edits;
       best = name;

@@ -18,7 +18,8 @@ struct input_error : std::runtime_error {
 // where a known name is near.
 std::string unknown_name(std::string_view kind, std::string_view given, std::span<const std::string> known);
 
-// The known name that fewest single-letter edits away from `given`, or "" if none is near.
+// The known name that begins with `given`, else the one that is fewest single-letter edits away from it,
+// small and capital letters alike; "" if none is near.
 std::string nearest(std::string_view given, std::span<const std::string> known);
 
 // Control characters and line breaks become spaces, so that foreign text stays one line.

@@ -37,9 +37,9 @@ void check_size(const grid& g) {
         checked_multiply(cells, std::max<std::size_t>(n, 1)).value_or(most_cells + 1), most_cells + 1);
   };
   for (const std::size_t n :
-       {g.networks.size(), g.batches.size(), g.passes.size(), g.sgd.size(), g.strategies.size(),
-        g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size(), g.workspace_caps.size(),
-        g.fusions.size(), g.precisions.size(), g.orders.size()}) {
+       {g.networks.size(), g.batches.size(), g.insizes.size(), g.passes.size(), g.sgd.size(),
+        g.strategies.size(), g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size(),
+        g.workspace_caps.size(), g.fusions.size(), g.precisions.size(), g.orders.size()}) {
     times(n);
   }
   for (const auto& [name, values] : g.network_knobs) times(values.size());
@@ -62,10 +62,19 @@ void vary(std::vector<network_spec>& all, Member network_spec::*axis, const std:
   all = std::move(longer);
 }
 
+// Every network knob with its values, the axis insize among them.
+std::map<std::string, std::vector<std::int64_t>> network_knobs_of(const grid& g) {
+  auto knobs = g.network_knobs;
+  if (!g.insizes.empty() && !knobs.emplace("insize", g.insizes).second) {
+    throw input_error("insize stands as a field and in network_knobs; keep one");
+  }
+  return knobs;
+}
+
 // A network of the catalogue with every choice of the axes.
 std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
   std::vector<network_spec> all{n};
-  vary(all, &network_spec::knobs, choices(g.network_knobs));
+  vary(all, &network_spec::knobs, choices(network_knobs_of(g)));
   vary(all, &network_spec::batch, g.batches);
   vary(all, &network_spec::mode, g.passes);
   vary(all, &network_spec::sgd, g.sgd);

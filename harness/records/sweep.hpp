@@ -13,6 +13,7 @@ namespace um {
 struct grid {
   std::vector<network_spec> networks;  // by name; from a file each is as it is, whatever the axes below say
   std::vector<std::int64_t> batches{1};
+  std::vector<std::int64_t> insizes;  // short for the network knob; none: as that says
   std::vector<pass> passes{pass::train};
   std::vector<bool> sgd{false};
   std::vector<fusion> fusions{fusion::fused};

@@ -6,10 +6,9 @@
 
 Figures that a record does not hold are worked out as umbench's own tables do: medians leave the first iteration out, a
 slowdown is over the `device` cell of the same work in the same file, else in any of the files. What cannot be read is
-refused with file and line (BadInput); of a cell that stands in several files the last counts.
+refused with file and line (BadInput); of a cell that stands in several files the last counts. Without pandas, `load.read` and what
+else is in load.py give the records as they stand.
 """
-
-import pandas
 
 from .reader import load, spread
 
@@ -17,6 +16,14 @@ BadInput = load.BadInput
 
 # Kept as they are: what a data frame has no column type for.
 WHOLE = ("timeline", "engines", "rules", "samples_ns", "observed")
+
+
+def _frame(rows, **more):
+    try:
+        import pandas
+    except ImportError as missing:
+        raise ImportError("data frames need pandas: pip install pandas; umbench_records.load reads without it") from missing
+    return pandas.DataFrame(rows, **more)
 
 
 def read(*paths):
@@ -31,19 +38,18 @@ def read(*paths):
             group = load.group_of(record)
             baseline = load.baseline_of(group, here) or load.baseline_of(group, everywhere)
             rows[record["key"], record.get("device")] = _row(record, baseline) | {"file": str(path)}
-    return pandas.DataFrame(list(rows.values()))
+    return _frame(list(rows.values()))
 
 
 def samples(*paths):
     """One row an iteration: `key`, `device`, `iteration` (the first is 0) and `ns`."""
-    return pandas.DataFrame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
-                             for number, ns in enumerate(record["samples_ns"] or ())],
-                            columns=["key", "device", "iteration", "ns"])
+    return _frame([(record["key"], record.get("device"), number, ns) for record in load.read_files(paths)[1]
+                   for number, ns in enumerate(record["samples_ns"] or ())], columns=["key", "device", "iteration", "ns"])
 
 
 def environments(*paths):
     """One row an environment line: build, host, GPU, libraries."""
-    return pandas.DataFrame([_flat(place) for place in load.read_files(paths)[0]])
+    return _frame([_flat(place) for place in load.read_files(paths)[0]])
 
 
 def _row(record, baseline):

@@ -76,15 +76,6 @@ def test_the_spack_recipe_says_what_cmake_knows(recipe, cuda):
     assert {"cli11", "nlohmann-json", "fmt", "cmake", "cuda", "cudnn"} <= needs
 
 
-def test_the_spack_recipe_installs_what_the_program_looks_for():
-    text = (EXAMPLES / "spack/packages/umbench/package.py").read_text(encoding="utf-8")
-    folders = re.search(r"for folder in \(([^)]*)\)", text)[1]
-    scripts = (ROOT / "harness/commands/scripts.cpp").read_text(encoding="utf-8")
-    for folder in set(re.findall(r'"(\w+)/\w+\.py"', scripts)):
-        assert f'"{folder}"' in folders
-    assert all((ROOT / folder).is_dir() for folder in re.findall(r'"(\w+)"', folders))
-
-
 def test_the_container_file_builds_by_what_there_is():
     text = (EXAMPLES / "container/Containerfile").read_text(encoding="utf-8")
     script = re.search(r"(?ms)^RUN (.*?[^\\])$", text)[1].replace("\\\n", "\n")

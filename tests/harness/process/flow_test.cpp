@@ -6,6 +6,8 @@
 #include <stdexcept>
 
 #include "core/errors.hpp"
+#include "harness/json/machines.hpp"
+#include "planners/planners.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {
@@ -38,6 +40,32 @@ TEST(Outcome, HasAReasonOfOneLineAndKeepsWhatWasKnown) {
 
 TEST(Outcome, DefectsOfTheProgramAreNone) {
   EXPECT_THROW(failing_by(std::logic_error("made up")), std::logic_error);
+}
+
+record planned_by(planner plan) {
+  chosen_strategy mine{strategy_named("device")->row};
+  mine.row.plan = std::move(plan);
+  cell work = with_strategy(sample_cell(), std::make_shared<const chosen_strategy>(std::move(mine)));
+  work.on = machine_named(load_machines(std::nullopt), "h200");
+  return run_cell(work);
+}
+
+// What the backend cannot do is unsupported; what a plan does wrong is not.
+TEST(Outcome, FaultyPlansAreWrong) {
+  const record nothing = planned_by([](const problem& p) {
+    return memory_plan{std::vector(p.network.tensors.size(), residence::device), {}};
+  });
+  EXPECT_EQ(nothing.result, outcome::wrong_result);
+  EXPECT_NE(nothing.reason.value().find("made a wrong plan"), std::string::npos);
+  const record defect =
+      planned_by([](const problem&) -> memory_plan { throw std::invalid_argument("made up"); });
+  EXPECT_EQ(defect.result, outcome::wrong_result);
+  const record twinned = planned_by([](const problem& p) {
+    memory_plan plan = plan_resident(p);
+    plan.home.front() = residence::twinned;
+    return plan;
+  });
+  EXPECT_EQ(twinned.result, outcome::wrong_result) << twinned.reason.value_or("");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "harness/records/numbers.hpp"
 #include "harness/records/suggest.hpp"
+#include "harness/records/text.hpp"
 
 namespace um {
 namespace {
@@ -12,6 +13,10 @@ TEST(Suggest, FindsTheNearestName) {
   EXPECT_EQ(nearest("alexnett", known), "alexnet");
   EXPECT_EQ(nearest("vgg61", known), "vgg16");
   EXPECT_EQ(nearest("resnet50", known), "");
+  const std::vector<std::string> machines{"h200", "p100-pcie3-16g", "v100-pcie3-16g"};
+  EXPECT_EQ(nearest("p100", machines), "p100-pcie3-16g") << "one edit away from h200 only by numbers";
+  EXPECT_EQ(nearest("V100", machines), "v100-pcie3-16g");
+  EXPECT_EQ(nearest("H20", machines), "h200");
   EXPECT_EQ(nearest(std::string(10'000, 'a'), known), "");
   EXPECT_EQ(unknown_name("network", "vg16", known),
             "unknown network \"vg16\"; did you mean vgg16? known: alexnet, vgg16, vgg19");
@@ -20,6 +25,14 @@ TEST(Suggest, FindsTheNearestName) {
 TEST(Suggest, ForeignTextStaysOneLine) {
   EXPECT_EQ(one_line("a\nb\tc\x1b[31m\n"), "a b c [31m");
   EXPECT_EQ(unknown_name("network", "a\nb", known).find('\n'), std::string::npos);
+}
+
+TEST(Text, KeepsToItsWidth) {
+  EXPECT_EQ(wrapped("one two three", 2, 9), "one two\n  three");
+  EXPECT_EQ(wrapped("a_word_longer_than_that b", 2, 9), "a_word_longer_than_that\n  b");
+  EXPECT_EQ(wrapped("", 2, 9), "");
+  EXPECT_EQ(first_sentence("Nothing measured. Link: 12 GB/s.", 40), "Nothing measured");
+  EXPECT_EQ(first_sentence("Worked out by the arithmetic of many", 20), "Worked out by the ...");
 }
 
 TEST(Numbers, WholeNumbersKeepTheirLimits) {

@@ -35,6 +35,10 @@ TEST(Steady, LeavesTheFirstIterationOut) {
   EXPECT_EQ(steady_ns(cell_record("device", 1, {900, 100, 200})), 150);
   EXPECT_EQ(steady_ns(cell_record("device", 1, {900})), 900);
   EXPECT_EQ(steady_ns(cell_record("device", 1, {})), std::nullopt);
+  const auto spread = steady_quartiles(cell_record("device", 1, {900, 100, 300, 200, 400}));
+  EXPECT_EQ(spread.value().low, 175);
+  EXPECT_EQ(spread.value().high, 325);
+  EXPECT_EQ(steady_quartiles(cell_record("device", 1, {900, 100})), std::nullopt);
   EXPECT_EQ(steady_ns(infeasible_record("device", 2)), std::nullopt);
 }
 

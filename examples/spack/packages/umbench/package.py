@@ -52,10 +52,3 @@ class Umbench(CMakePackage, CudaPackage):
                 self.define("CUDNN_FRONTEND_INCLUDE", join_path(self.stage.source_path, "cudnn-frontend", "include")),
             ]
         return args
-
-    def install(self, spec, prefix):
-        """The program beside the scripts and machine files that it looks for in the folders above it."""
-        mkdirp(prefix.bin)
-        install(join_path(self.build_directory, "umbench"), prefix.bin)
-        for folder in ("plots", "results", "benchmarks"):
-            install_tree(join_path(self.stage.source_path, folder), join_path(prefix, folder))

@@ -1,0 +1,31 @@
+# What `cmake --install` puts where. Component library: what find_package(umbench) gives (docs/building_on.md). Component
+# program: umbench, and in share/umbench its scripts, schemas, machine files and sweeps, where it looks for them.
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/umbench)
+
+set(floors core networks simulator schedule planners)
+list(TRANSFORM floors PREPEND um_ OUTPUT_VARIABLE libraries)
+install(TARGETS ${libraries} EXPORT umbench ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+foreach(floor ${floors})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${floor} DESTINATION include/umbench COMPONENT library FILES_MATCHING PATTERN "*.hpp")
+endforeach()
+install(EXPORT umbench NAMESPACE um:: DESTINATION ${package} FILE umbenchTargets.cmake COMPONENT library)
+set(UM_NEEDS_HIGHS 0)
+if(TARGET HiGHS::highs)
+  set(UM_NEEDS_HIGHS 1)
+endif()
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/umbenchConfig.cmake.in ${PROJECT_BINARY_DIR}/umbenchConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/umbenchConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/umbenchConfig.cmake ${PROJECT_BINARY_DIR}/umbenchConfigVersion.cmake
+  ${CMAKE_CURRENT_LIST_DIR}/FindHiGHS.cmake DESTINATION ${package} COMPONENT library)
+
+install(TARGETS umbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+foreach(folder plots results)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program USE_SOURCE_PERMISSIONS
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.schema.json" PATTERN "__pycache__" EXCLUDE PATTERN "local" EXCLUDE)
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/results/machines ${PROJECT_SOURCE_DIR}/results/papers
+  DESTINATION share/umbench/results COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/benchmarks/sweeps DESTINATION share/umbench/benchmarks COMPONENT program)

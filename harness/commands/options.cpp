@@ -1,0 +1,308 @@
+#include "harness/commands/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "harness/commands/scripts.hpp"
+#include "harness/process/isolation.hpp"
+#include "harness/records/environment.hpp"
+#include "harness/records/experiment.hpp"
+
+namespace um {
+namespace {
+
+// What help says of a value: its type, what it means with its range, what stands without it.
+struct value_help {
+  const char* type;
+  std::string summary;
+  std::string standard = "";
+};
+
+constexpr const char* required = "required";
+
+// An option with one value, which is not empty.
+template <class T>
+CLI::Option& option(CLI::App& command, const char* name, T& value, const value_help& help) {
+  const auto refuse_empty = [](const std::string& text) {
+    return text.empty() ? std::string("its value is empty") : std::string();
+  };
+  std::string text = help.summary;
+  if (!help.standard.empty())
+    text += help.standard == required ? "; required" : "; default: " + help.standard;
+  return *command.add_option(name, value, text)
+              ->check(CLI::Validator(refuse_empty, ""))
+              ->type_name(help.type);
+}
+
+// The same, for values that add up over several uses.
+void repeated(CLI::App& command, const char* name, std::vector<std::string>& values, const value_help& help) {
+  option(command, name, values, help).allow_extra_args(false);
+}
+
+std::string range(std::uint64_t least, std::uint64_t most) {
+  return fmt::format("{} to {}", least, most);
+}
+
+void redescribe(CLI::App& command, const char* name, const std::string& text) {
+  command.get_option(name)->description(text);
+}
+
+void add_machines(CLI::App& command, std::string& folder) {
+  option(command, "--machines", folder, {"FOLDER", "More machine files", "the built-in ones alone"});
+}
+
+void add_place(CLI::App& command, experiment_options& o) {
+  option(command, "--backend", o.backend, {"sim:NAME|cuda:N", "A machine file, or GPU N", required});
+  add_machines(command, o.machines);
+  option(command, "--like", o.like,
+         {"NAME", "Machine whose figures plans for a GPU go by", "the one of its kind, else h200"});
+  command.add_flag("--allow-native-oversubscription", o.allow_native,
+                   "Allow mode native, in which driver defects can hang the GPU");
+}
+
+void add_network(CLI::App& command, experiment_options& o) {
+  option(command, "--network", o.network,
+         {"NAME|FILE", "One of `umbench list networks`, or a graph file of one's own", required});
+  option(command, "--batch", o.batch, {"N", "Images a batch, at least 1", "1"});
+  option(command, "--insize", o.insize,
+         {"N", "Height and width of an image, at least 1; short for --set insize=N", "the network's"});
+  repeated(command, "--set", o.network_knobs,
+           {"KNOB=N", "Knob of the network; may be repeated", "as listed"});
+  option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
+  command.add_flag("--sgd", o.sgd, "Update the parameters as well");
+  option(command, "--fusion", o.fusion, {"none|fused|lean|framework", "How far operators are joined", "fused"});
+  option(command, "--precision", o.precision, {"fp32|tf32|bf16", "What products are computed in", "fp32"});
+  option(command, "--memory-order", o.memory_order,
+         {"nchw|nhwc", "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});
+}
+
+void add_strategy(CLI::App& command, experiment_options& o) {
+  option(command, "--strategy", o.strategy,
+         {"NAME|FILE", "One of `umbench list strategies`, or a file of rules, FILE.json", required});
+  repeated(command, "--without", o.without,
+           {"RULE", "Rule of the strategy to switch off; may be repeated", "none"});
+  repeated(command, "--knob", o.strategy_knobs,
+           {"KNOB=N", "Knob of the strategy; may be repeated", "as listed"});
+}
+
+void add_amount(CLI::App& command, experiment_options& o) {
+  option(
+      command, "--ratio", o.ratio,
+      {"NUMBER", fmt::format("Footprint / budget, {} to {}", least_ratio, most_ratio), "the whole device"});
+  option(command, "--budget", o.budget,
+         {"SIZE", "Device memory that the run may use, such as 4GiB, 1 byte or more; not with --ratio",
+          "the whole device"});
+  option(command, "--mode", o.mode,
+         {"simulated|capped|native", "Who keeps the budget: a simulated driver, the plan, a GPU's driver",
+          "simulated on sim:, capped on cuda:"});
+  option(command, "--workspace-cap", o.workspace_cap,
+         {"SIZE", "Most workspace for one operator, 1 byte or more, cuda:N only", "2GiB"});
+  add_place(command, o);
+}
+
+void add_experiment(CLI::App& command, experiment_options& o) {
+  add_network(command, o);
+  add_strategy(command, o);
+  add_amount(command, o);
+}
+
+constexpr std::uint64_t most_jobs = 1024;
+
+void add_iterations(CLI::App& command, experiment_options& o, const char* what, const char* standard = "5") {
+  option(command, "--iterations", o.iterations,
+         {"N", fmt::format("{}, {}", what, range(1, most_iterations)), standard});
+}
+
+void add_deadline(CLI::App& command, experiment_options& o, const char* what) {
+  option(command, "--deadline", o.deadline,
+         {"SECONDS",
+          fmt::format("{}, {}; of processor time where simulated", what, range(1, most_deadline_s)), "300"});
+}
+
+void add_jobs(CLI::App& command, std::string& jobs, const char* what) {
+  option(command, "--jobs", jobs,
+         {"N", fmt::format("{} at a time, {}; on a GPU 1", what, range(1, most_jobs)), "one a core"});
+}
+
+constexpr const char* times_only_text =
+    "On cuda:N: do not go on after the timed iterations to measure energy and to count faults";
+
+void add_run(CLI::App& app, run_options& o) {
+  CLI::App& run = *app.add_subcommand("run", "Run one experiment in a process of its own");
+  add_experiment(run, o.what);
+  option(run, "--plan", o.plan,
+         {"FILE", "Run this plan file, which says network, strategy and memory", "a plan of the strategy's"});
+  for (const char* name : {"--network", "--strategy"}) {
+    redescribe(run, name, run.get_option(name)->get_description() + " without --plan");
+  }
+  add_iterations(run, o.what, "Iterations, each timed on its own");
+  add_deadline(run, o.what, "Until the run is killed");
+  run.add_flag("--timeline", o.what.timeline, "Keep spans and resident bytes of the last iteration");
+  run.add_flag("--times-only", o.what.times_only, times_only_text);
+  option(run, "--values", o.values,
+         {"FOLDER", "For parameters, inputs, gradients and outputs as NumPy files, cuda:N only", "not kept"});
+  option(run, "--out", o.out, {"FILE", "Append the record to this JSON Lines file", "not kept"});
+}
+
+void add_plan(CLI::App& app, plan_options& o) {
+  CLI::App& plan = *app.add_subcommand("plan", "Make a plan without running it");
+  add_experiment(plan, o.what);
+  option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
+  add_deadline(plan, o.what, "Of processor time, until it is given up");
+  option(plan, "--graph", o.graph_out, {"FILE", "For the network's graph; - is standard output", "not kept"});
+}
+
+void add_sweep(CLI::App& app, sweep_options& o) {
+  CLI::App& sweep = *app.add_subcommand("sweep", "Run every cell of a sweep file");
+  option(sweep, "SPEC", o.spec, {"FILE", "Sweep file, such as benchmarks/sweeps/small.json"}).required();
+  option(sweep, "--out", o.out, {"FILE", "JSON Lines file for the records", "the sweep's name with .jsonl"});
+  sweep.add_flag("--resume", o.resume, "Go on with the file: skip the cells that it holds");
+  sweep.add_flag("--list", o.list, "Print the cells, run nothing");
+  sweep.add_flag("--dry-run", o.dry_run,
+                 "Print the cells with the memory and the time that the simulator expects, run nothing");
+  option(sweep, "--like", o.like,
+         {"NAME", "Machine whose figures plans and estimates for a GPU go by",
+          "the one of its kind, else h200"});
+  sweep.add_flag("--times-only", o.times_only, times_only_text);
+  sweep.add_flag("--no-preflight", o.no_preflight,
+                 "Begin on a GPU without estimating first what fits this host");
+  sweep.add_flag("--no-skip", o.no_skip,
+                 "Run cells although a lower ratio of the same line timed out or hung");
+  add_jobs(sweep, o.jobs, "Simulated cells that run");
+  option(sweep, "--shard", o.shard, {"I/N", "The I-th of N parts of the cells, 1 to N", "all of them"});
+  add_machines(sweep, o.machines);
+  sweep.add_flag("--allow-native-oversubscription", o.allow_native,
+                 "Allow mode native, in which driver defects can hang the GPU");
+}
+
+// What tune and ablate share.
+void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, bool& resume) {
+  add_iterations(command, o, "Iterations of every trial");
+  add_deadline(command, o, "Until a trial is killed");
+  add_jobs(command, jobs, "Simulated trials that run");
+  command.add_flag("--resume", resume, "Go on with the records of a run that was stopped");
+}
+
+void add_tune(CLI::App& app, tune_options& o) {
+  CLI::App& tune = *app.add_subcommand("tune", "Search the best rules for hints and their numbers");
+  add_experiment(tune, o.what);
+  redescribe(tune, "--strategy", "Begin with this one; default: every named strategy");
+  option(tune, "--trials", o.trials, {"N", "Most strategies to try in the simulator, 1 to 100000", "150"});
+  option(tune, "--best", o.best, {"N", "How many of them to time on a GPU, 1 to 100000", "4"});
+  add_trials(tune, o.what, o.jobs, o.resume);
+  option(tune, "--out", o.out, {"FILE", "For the rules; records go beside it as .jsonl", "tuned.json"});
+}
+
+void add_ablate(CLI::App& app, ablate_options& o) {
+  CLI::App& ablate =
+      *app.add_subcommand("ablate", "Every hint alone, and every rule of a strategy left out of it");
+  add_experiment(ablate, o.what);
+  redescribe(ablate, "--strategy", "Leave rules out of this one; default: the fastest");
+  add_trials(ablate, o.what, o.jobs, o.resume);
+  option(ablate, "--out", o.out, {"FILE", "JSON Lines file for the records", "ablation.jsonl"});
+}
+
+void add_advise(CLI::App& app, advise_options& o) {
+  CLI::App& advise =
+      *app.add_subcommand("advise", "Which way of using memory to take, and what each would cost");
+  add_network(advise, o.what);
+  add_amount(advise, o.what);
+  redescribe(advise, "--backend",
+             "A machine file, or GPU N; default: cuda:0 if there is a GPU, else sim:h200");
+  repeated(advise, "--strategy", o.strategies,
+           {"NAME", "Ask about this one; may be repeated", "some of every way"});
+  option(advise, "--system", o.system,
+         {"linux|wsl2|windows", "What the program is for: where managed memory can exceed the device's",
+          "the one here"});
+  add_iterations(advise, o.what, "Iterations of every way", "3 simulated, 5 on a GPU");
+  add_deadline(advise, o.what, "Until a way is given up");
+  add_jobs(advise, o.jobs, "Simulated ways that run");
+  advise.add_flag("--json", o.json, "For scripts");
+}
+
+void add_env(CLI::App& app, env_options& o) {
+  CLI::App& env = *app.add_subcommand("env", "What this machine and this build are");
+  env.add_flag("--json", o.json, "As the environment line of a record file");
+  option(env, "--machine", o.machine,
+         {"NAME", "Also what the link allows, from this machine file", "not told"});
+  add_machines(env, o.machines);
+}
+
+void add_calibrate(CLI::App& app, calibrate_options& o) {
+  CLI::App& calibrate = *app.add_subcommand(
+      "calibrate", "Measure the figures of a machine file on a GPU, in less than a minute");
+  option(calibrate, "--backend", o.backend, {"cuda:N", "The GPU", "cuda:0"});
+  option(calibrate, "--out", o.out, {"FILE", "Machine file to write, such as my-gpu.json"}).required();
+  option(calibrate, "--name", o.name, {"NAME", "Of the machine", "the file's name"});
+  option(calibrate, "--like", o.like,
+         {"NAME", "Machine whose figures stand, as estimates, for what cannot be measured",
+          "the one of the GPU's kind"});
+  add_machines(calibrate, o.machines);
+  option(calibrate, "--samples", o.samples,
+         {"FILE", "For every sample of every measurement, JSON", "not kept"});
+}
+
+void add_merge(CLI::App& app, merge_options& o) {
+  CLI::App& merge = *app.add_subcommand("merge", "Join the record files of a sweep's shards");
+  merge.add_option("PART", o.parts, "Record files, in the order of their shards")
+      ->required()
+      ->type_name("FILE");
+  option(merge, "--out", o.out, {"FILE", "JSON Lines file for all of them"}).required();
+}
+
+void add_pack(CLI::App& app, pack_options& o) {
+  CLI::App& pack = *app.add_subcommand("pack", "Give the lifetimes of a file addresses");
+  option(pack, "FILE", o.file, {"FILE", "Comma-separated values: id, bytes, begin, end, access times"})
+      .required();
+  option(pack, "--packer", o.packer,
+         {"searched|first_fit|best_fit|smartpool", "How they are placed", "each of them"});
+  option(pack, "--limit", o.limit,
+         {"SIZE", "Such as 4GiB, 1 byte or more; what does not keep to it is auto-swapped", "none"});
+}
+
+void add_validate(CLI::App& app, validate_options& o) {
+  CLI::App& validate = *app.add_subcommand("validate", "Simulated beside measured and published figures");
+  option(validate, "FILES", o.files, {"FILE", "Measured records (.jsonl), files of figures (.json)"})
+      .required();
+  option(validate, "--machine", o.machine,
+         {"NAME", "Machine file that stands for the records' GPU", "the one of its kind"});
+  add_machines(validate, o.machines);
+}
+
+void add_list(CLI::App& app, list_options& o) {
+  CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
+  option(list, "WHAT", o.what, {"networks|strategies|machines|figures", "What to list", "all but figures"});
+  add_machines(list, o.machines);
+  list.add_flag("--json", o.json, "Strategies for scripts");
+}
+
+}  // namespace
+
+void describe(CLI::App& app, command_line& c) {
+  app.require_subcommand(1);
+  app.set_version_flag("--version", version_text());
+  app.footer(
+      "Exit codes: 0 all well, 1 a cell failed, regressed or could not be recorded, 2 bad usage or bad "
+      "input,\n"
+      "3 too little data, 128 + N stopped by signal N.");
+  add_list(app, c.list);
+  add_advise(app, c.advise);
+  add_env(app, c.env);
+  add_calibrate(app, c.calibrate);
+  add_validate(app, c.validate);
+  add_plan(app, c.plan);
+  add_run(app, c.run);
+  add_sweep(app, c.sweep);
+  add_tune(app, c.tune);
+  add_ablate(app, c.ablate);
+  add_merge(app, c.merge);
+  add_pack(app, c.pack);
+  for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
+  app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
+  CLI::App& probe = *app.add_subcommand(gpu_command, "")->group("");
+  probe.add_option("PARENT", c.parent)->required();
+  probe.add_option("DEVICE", c.probe_device)->required();
+}
+
+}  // namespace um

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Holds `umbench advise` against measured cells: does it name the strategy that was measured fastest?
+
+    results/advised.py results/measured/h200_capped.jsonl results/study/*_h200.jsonl
+
+Cells of one network, setting and ratio that ended well are a group. For each with two strategies or more, advise is asked, in
+the simulator, about those strategies (also those that could not run), with what the group was run with. It is right where the
+strategy that it names was measured within 5 % of the fastest. Prints a row a group; exit code 1 below 90 % of them.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from results import load  # noqa: E402
+
+CLOSE, WANTED = 1.05, 0.9
+
+
+def groups_of(records):
+    """{(group, ratio): {strategy: record}} of measured cells; of a cell that ran again the last counts."""
+    found = {}
+    for record in records:
+        if not record["simulated"] and record["ratio"] and not record["strategy"].startswith("plan:"):
+            found.setdefault((load.group_of(record), record["ratio"]), {})[record["strategy"]] = record
+    return {key: cells for key, cells in found.items() if sum(load.steady_ns(cell) is not None for cell in cells.values()) > 1}
+
+
+def named(program, backend, cells):
+    """What advise names of these strategies; None if it finds that none works."""
+    any_cell = next(iter(cells.values()))
+    group = load.group_of(any_cell)
+    words = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
+             "--batch", group.batch, "--pass", group.phase, "--fusion", group.fusion, "--precision", group.precision,
+             "--memory-order", group.memory_order, "--ratio", any_cell["ratio"], *(["--sgd"] if group.sgd else [])]
+    for name, value in group.knobs:
+        words += ["--set", f"{name}={value}"]
+    for strategy in cells:
+        words += ["--strategy", strategy]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise load.BadInput(f"{group.network}: advise refused: {done.stderr.strip()}")
+    return json.loads(done.stdout)["named"]
+
+
+def judged(program, backend, paths):
+    """Rows (file, group, ratio, named, fastest, how much longer the named one took; None: it could not run)."""
+    rows = []
+    for path in paths:
+        for (group, ratio), cells in groups_of(load.read(path)[1]).items():
+            times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}
+            fastest = min(times, key=times.get)
+            chosen = named(program, backend, cells)
+            rows.append((Path(path).name, group, ratio, chosen, fastest, times[chosen] / times[fastest] if chosen in times else None))
+    return rows
+
+
+def is_right(row):
+    return row[-1] is not None and row[-1] <= CLOSE
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="measured records")
+    parser.add_argument("--backend", default="sim:h200", help="the machine file that stands for their GPU (sim:h200)")
+    parser.add_argument("--umbench", default=os.environ.get("UMBENCH_PROGRAM", "umbench"), help="the program (umbench)")
+    wanted = parser.parse_args()
+    rows = judged(wanted.umbench, wanted.backend, wanted.files)
+    if not rows:
+        raise load.TooLittle("no group of measured cells has two strategies that ended well")
+    for file, group, ratio, chosen, fastest, over in rows:
+        cost = "did not run" if over is None else f"{over:.2f}x"
+        print(f"{'right' if is_right((over,)) else 'WRONG'}  {file}: {group.network} b{group.batch} {group.precision} x{ratio:g}: "
+              f"{chosen} ({cost}), fastest {fastest}")
+    right = sum(map(is_right, rows))
+    tight = [row for row in rows if row[2] > 1]
+    print(f"{right} of {len(rows)} groups right ({right / len(rows):.0%}); beyond ratio 1 {sum(map(is_right, tight))} of {len(tight)}")
+    return 0 if right >= WANTED * len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "advised.py"))

@@ -1,0 +1,53 @@
+"""An install tree: find_package(umbench) from a project of one's own, and the program with its scripts."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def build():
+    folder = os.environ.get("UMBENCH_BUILD")
+    if not folder or not os.environ.get("UMBENCH"):
+        pytest.skip("UMBENCH_BUILD and UMBENCH do not name a build folder and its program")
+    return Path(folder).resolve()
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **more)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
+    return done.stdout
+
+
+def installed(build, component, folder):
+    run("cmake", "--install", build, "--component", component, "--prefix", folder)
+    return folder
+
+
+def test_a_project_of_ones_own_builds_on_the_libraries(build, tmp_path):
+    prefix = installed(build, "library", tmp_path / "prefix")
+    assert not (prefix / "bin").exists()
+    cache = (build / "CMakeCache.txt").read_text(encoding="utf-8")
+    same = [f"-D{name}={re.search(f'(?m)^{name}:[A-Z]+=(.*)$', cache)[1]}"
+            for name in ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_BUILD_TYPE")]
+    run("cmake", "-S", ROOT / "examples/library", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", *same)
+    run("cmake", "--build", tmp_path / "build")
+    shown = run(tmp_path / "build/cheapest")
+    times = {name: float(time) for name, time in re.findall(r"(?m)^(\w+) +(\S+) ms$", shown)}
+    assert re.search(r"(?m)^device +the device arena needs|^device .* budget", shown), shown
+    assert times["best"] <= min(times.values()) * 1.001 and "halves" in times, shown
+
+
+def test_the_program_finds_its_scripts(build, tmp_path):
+    prefix = installed(build, "program", tmp_path / "prefix")
+    environment = {name: value for name, value in os.environ.items() if name != "UMBENCH_HOME"}
+    umbench = prefix / "bin/umbench"
+    run(umbench, "run", "--network", "conv", "--strategy", "device", "--backend", "sim:h200", "--out", tmp_path / "one.jsonl", env=environment)
+    assert run(umbench, "export", tmp_path / "one.jsonl", "--format", "csv", env=environment).startswith("key,network,")
+    for command in ("compare", "report", "plot", "reproduce", "interleave"):
+        assert "usage" in run(umbench, command, "--help", env=environment)

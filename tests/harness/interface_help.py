@@ -1,0 +1,137 @@
+"""What every command says of its options, and what lists look like."""
+
+import re
+import unittest
+
+from interface import InterfaceTest
+
+COMMANDS = ["list", "advise", "env", "calibrate", "validate", "plan", "run", "sweep", "tune", "ablate", "merge", "pack"]
+NUMBERS = {"N", "NUMBER", "SECONDS", "SIZE", "I/N"}
+WIDTH = 100
+
+
+def options(text):
+    """(names, type, whether CLI says that it is required, what is said of it) of everything that takes a value."""
+    rows = []
+    for line in text.splitlines():
+        named = re.match(r"  (\S+)((?: \S+)*)(?:\s{2,}(\S.*))?$", line)
+        if named:
+            rows.append([named[1], named[2].split(), named[3] or ""])
+        elif rows and line.startswith(" "):
+            rows[-1][2] += " " + line.strip()
+    return [(name, words[0], "REQUIRED" in words, said.strip()) for name, words, said in rows if words and "," not in name]
+
+
+class Help(InterfaceTest):
+    def test_every_command_is_looked_at(self):
+        shown = self.well("--help")
+        native = set(re.findall(r"(?m)^  ([a-z]+) ", shown.split("Subcommands:")[1])) - {"compare", "export", "report", "plot", "reproduce", "interleave"}
+        self.assertEqual(native, set(COMMANDS))
+
+    def test_values_have_types_ranges_and_defaults(self):
+        seen = 0
+        for command in COMMANDS:
+            text = self.well(command, "--help")
+            self.assertNotIn("TEXT", text)
+            for name, kind, required, said in options(text):
+                with self.subTest(command=command, option=name):
+                    seen += 1
+                    self.assertTrue(required or "default: " in said or "; required" in said, said)
+                    if kind in NUMBERS:
+                        self.assertRegex(said, r"\d+ to \S+|at least \d|or more|1 to N", said)
+        self.assertGreater(seen, 90)
+
+    def test_ranges_are_those_that_are_kept(self):
+        run = ["run", "--network", "alexnet", "--strategy", "device", "--backend", "sim:h200"]
+        for option, kind, _, said in options(self.well("run", "--help")):
+            least_and_most = re.search(r"(\d+(?:\.\d+)?) to (\d+)", said)
+            if least_and_most and kind in NUMBERS:
+                least, most = float(least_and_most[1]), int(least_and_most[2])
+                self.refused(*run, option, most + 1, words=[option.lstrip("-")])
+                self.refused(*run, option, "0", words=[option.lstrip("-")])
+                self.assertGreater(most, least)
+
+    def test_what_is_required_is_missed(self):
+        for command in ("run", "plan", "tune", "ablate"):
+            self.refused(command, words=["--network is missing"])
+        self.refused("run", "--network", "alexnet", words=["--strategy is missing"])
+        self.refused("advise", words=["--network is missing"])
+
+
+class Lists(InterfaceTest):
+    def test_they_fit_a_page(self):
+        for what in ("networks", "strategies", "machines"):
+            for line in self.well("list", what).splitlines():
+                self.assertLessEqual(len(line), WIDTH, line)
+
+    def test_single_advices_are_one_entry_and_still_names(self):
+        shown = self.well("list", "strategies")
+        self.assertNotIn("read_mostly_weights", shown)
+        self.assertIn("ADVICE_TENSORS", shown)
+        for word in ("read_mostly", "accessed_by_device", "activation_gradients"):
+            self.assertIn(word, shown)
+        self.well("plan", "--network", "conv", "--strategy", "read_mostly_weights", "--backend", "sim:h200")
+        self.assertIn('"read_mostly_weights"', self.well("list", "strategies", "--json"))
+
+    def test_machines_are_few_lines_each(self):
+        shown = self.well("list", "machines").splitlines()
+        names = [line for line in shown if re.match(r"  [a-z]", line)]
+        self.assertLessEqual(len(shown), 1 + 5 * len(names))
+
+    def test_beginnings_of_names_are_found(self):
+        run = ["run", "--network", "alexnet", "--strategy", "device", "--backend"]
+        self.refused(*run, "sim:p100", words=["did you mean p100-pcie3-16g?"])
+        self.refused(*run, "sim:GH200", words=["did you mean gh200?"])
+
+
+class Memory(InterfaceTest):
+    GIB = {"B": 2**-30, "KiB": 2**-20, "MiB": 2**-10, "GiB": 1.0, "TiB": 1024.0}
+
+    def gib(self, text):
+        value, unit = text.split()
+        return float(value) * self.GIB[unit]
+
+    def test_a_plan_says_why_it_is_larger_than_its_budget(self):
+        """Every amount on the device in `plan`'s lines keeps to the budget or says why not."""
+        for strategy in ("device", "managed", "managed_prefetch", "twin", "swap_all", "best", "best_managed"):
+            for ratio in ("0.9", "2"):
+                done = self.umbench("plan", "--network", "vgg16", "--batch", "32", "--strategy", strategy, "--ratio", ratio,
+                                    "--backend", "sim:h200")
+                if done.returncode:
+                    self.assertIn("infeasible", done.stderr)
+                    continue
+                budget = self.gib(re.search(r"budget +(\S+ \S+)", done.stdout)[1])
+                peak = re.search(r"peak +(\S+ \S+) of device memory in use(.*)", done.stdout)
+                self.assertLessEqual(self.gib(peak[1]), budget * 1.006, done.stdout)
+                device, managed, why = re.search(r"arenas +device (\S+ \S+), managed (\S+ [KMGT]?i?B)(.*), pinned", done.stdout).groups()
+                self.assertEqual(self.gib(device) + self.gib(managed) > budget * 1.006, "on the device at once" in why, done.stdout)
+
+
+class Insize(InterfaceTest):
+    GRID = {"network": "alexnet", "batch": 2, "strategy": "device", "backend": "sim:h200"}
+
+    def cells(self, **fields):
+        return self.well("sweep", self.spec(common={}, grids=[self.GRID | fields]), "--list").splitlines()[:-1]
+
+    def test_it_is_an_axis(self):
+        axis = self.cells(insize=[224, 448], batch=[2, 4])
+        self.assertEqual(len(axis), 4)
+        self.assertEqual(axis, self.cells(network_knobs={"insize": [224, 448]}, batch=[2, 4]))
+
+    def test_it_stands_once(self):
+        self.refused("sweep", self.spec(common={}, grids=[self.GRID | {"insize": 224, "network_knobs": {"insize": 448}}]), "--list",
+                     words=["grids[0]", "insize", "keep one"])
+        self.refused("sweep", self.spec(common={}, grids=[self.GRID | {"insize": 0}]), "--list", words=["insize"])
+
+
+class Spread(InterfaceTest):
+    def test_run_tells_median_quartiles_and_how_many(self):
+        shown = self.well("run", "--network", "alexnet", "--batch", "2", "--strategy", "managed", "--ratio", "1.5", "--backend",
+                          "sim:h200", "--iterations", "6")
+        self.assertRegex(shown, r"iteration  first \S+ \S+, then \S+ \S+ \(median; quartiles \S+ \S+ and \S+ \S+, n = 5\)")
+        shown = self.well("run", "--network", "conv", "--strategy", "device", "--backend", "sim:h200", "--iterations", "1")
+        self.assertRegex(shown, r"iteration  first \S+ \S+, then \S+ \S+ \(median, n = 1\)")
+
+
+if __name__ == "__main__":
+    unittest.main()

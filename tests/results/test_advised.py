@@ -1,0 +1,48 @@
+"""`umbench advise` beside what was measured: on every kept file of measured cells, and on cells that it must get wrong."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from results import advised, load  # noqa: E402
+
+KEPT = [path for folder in ("measured", "study") for path in sorted((ROOT / "results" / folder).glob("*.jsonl"))
+        if path.name not in ("h200_pytorch.jsonl", "link_pace_h200.jsonl")]
+
+
+@pytest.fixture
+def umbench():
+    binary = os.environ.get("UMBENCH")
+    if not binary:
+        pytest.skip("UMBENCH does not name a binary")
+    return os.path.abspath(binary)
+
+
+def test_nine_in_ten_kept_groups_are_right(umbench):
+    rows = advised.judged(umbench, "sim:h200", KEPT)
+    assert len(rows) >= 50
+    wrong = [row for row in rows if not advised.is_right(row)]
+    assert len(wrong) <= 0.1 * len(rows), wrong
+
+
+def test_a_wrong_name_is_told(umbench, tmp_path):
+    """Measured times of a file, those of the fastest and the slowest exchanged."""
+    lines = [json.loads(line) for line in (ROOT / "results/study/hints_alexnet_h200.jsonl").read_text(encoding="utf-8").split("\n") if line]
+    fast, slow = (next(line for line in lines if line.get("strategy") == name and line["ratio"] == 1.25) for name in ("twin", "managed"))
+    fast["samples_ns"], slow["samples_ns"] = slow["samples_ns"], fast["samples_ns"]
+    path = tmp_path / "exchanged.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    rows = advised.judged(umbench, "sim:h200", [path])
+    assert [advised.is_right(row) for row in rows] == [False] and rows[0][3] == "twin"
+
+
+def test_cells_alone_or_simulated_are_no_group():
+    records = load.read(ROOT / "results/study/best_h200.jsonl")[1]
+    assert {ratio for _, ratio in advised.groups_of(records)} == {1.25}
+    assert not advised.groups_of([record | {"simulated": True} for record in records])
