@@ -12,7 +12,7 @@ foreach(floor ${floors})
 endforeach()
 install(EXPORT umbench NAMESPACE um:: DESTINATION ${package} FILE umbenchTargets.cmake COMPONENT library)
 set(UM_NEEDS_HIGHS 0)
-if(TARGET HiGHS::highs)
+if(UM_HIGHS AND HiGHS_LIBRARY AND HiGHS_INCLUDE_DIR)
   set(UM_NEEDS_HIGHS 1)
 endif()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/umbenchConfig.cmake.in ${PROJECT_BINARY_DIR}/umbenchConfig.cmake
@@ -21,6 +21,14 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/umbenchConfigVersion.cmak
 install(FILES ${PROJECT_BINARY_DIR}/umbenchConfig.cmake ${PROJECT_BINARY_DIR}/umbenchConfigVersion.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindHiGHS.cmake DESTINATION ${package} COMPONENT library)
 
+# Shared libraries that came in wheels lie in the build folder's environment, which CMake takes for what is built.
+foreach(shared HiGHS_LIBRARY cuDNN_LIBRARY)
+  if(${shared})
+    get_filename_component(folder ${${shared}} REALPATH)
+    get_filename_component(folder ${folder} DIRECTORY)
+    set_property(TARGET umbench APPEND PROPERTY INSTALL_RPATH ${folder})
+  endif()
+endforeach()
 install(TARGETS umbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 foreach(folder plots results)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program USE_SOURCE_PERMISSIONS

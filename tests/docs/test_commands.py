@@ -39,7 +39,7 @@ def commands(text):
 def in_tables(text):
     """Whole commands that stand inside of a table."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
-    return [found for row in rows for found in re.findall(r"`(umbench (?:sweep|run|plan|ablate|tune) [^`]* --[^`]*)`", row)]
+    return [found for row in rows for found in re.findall(r"`(umbench (?:sweep|run|plan|ablate|tune|advise) [^`]* --[^`]*)`", row)]
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +126,12 @@ def test_studies_of_tables_are_there(place, page):
         done = place(f"{line} --list" if words[1] == "sweep" else f"umbench {words[1]} --help")
         assert done.returncode == 0, f"{line}\n{done.stderr}"
         assert words[1] == "sweep" or all(word in done.stdout for word in words if word.startswith("--")), line
+
+
+def test_every_command_stands_in_a_page(umbench):
+    """So that it runs above as it is written."""
+    shown = subprocess.run([umbench, "--help"], capture_output=True, text=True, check=True).stdout.split("Subcommands:")[1]
+    named = set(re.findall(r"(?m)^  ([a-z]+) ", shown))
+    assert len(named) > 15
+    written = {line.split()[1] for page in PAGES for line in commands(page.read_text(encoding="utf-8")) if line.startswith("umbench ")}
+    assert named <= written, named - written

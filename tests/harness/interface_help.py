@@ -14,12 +14,12 @@ def options(text):
     """(names, type, whether CLI says that it is required, what is said of it) of everything that takes a value."""
     rows = []
     for line in text.splitlines():
-        named = re.match(r"  (\S+)((?: \S+)*)(?:\s{2,}(\S.*))?$", line)
+        named = re.match(r"  (\S+)(?: (\S+))?((?: (?:REQUIRED|\.\.\.))*)(?:\s+(\S.*))?$", line)
         if named:
-            rows.append([named[1], named[2].split(), named[3] or ""])
+            rows.append([named[1], named[2], named[3], named[4] or ""])
         elif rows and line.startswith(" "):
-            rows[-1][2] += " " + line.strip()
-    return [(name, words[0], "REQUIRED" in words, said.strip()) for name, words, said in rows if words and "," not in name]
+            rows[-1][3] += " " + line.strip()
+    return [(name, kind, "REQUIRED" in more, said.strip()) for name, kind, more, said in rows if kind and "," not in name]
 
 
 class Help(InterfaceTest):

@@ -43,7 +43,7 @@ TEST(Outcome, DefectsOfTheProgramAreNone) {
 }
 
 record planned_by(planner plan) {
-  chosen_strategy mine{strategy_named("device")->row};
+  chosen_strategy mine = *strategy_named("device");
   mine.row.plan = std::move(plan);
   cell work = with_strategy(sample_cell(), std::make_shared<const chosen_strategy>(std::move(mine)));
   work.on = machine_named(load_machines(std::nullopt), "h200");
