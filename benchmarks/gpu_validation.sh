@@ -5,8 +5,8 @@
 #
 #   benchmarks/gpu_validation.sh FOLDER [BUILD]        # BUILD: build/cuda
 #
-# um_eviction_bound holds nearly all of the device's memory while it runs (managed memory stays below what is free): leave
-# it out by SKIP_EVICTION=1 where others need the GPU.
+# um_eviction_bound holds nearly all of the device's memory while it runs (managed memory stays below what is free), so it
+# runs only where WITH_EVICTION=1 says that nobody else needs the GPU.
 set -euo pipefail
 out=${1:?"give a folder for the results"}
 build=${2:-build/cuda}
@@ -16,7 +16,7 @@ mkdir -p "$out/machines"
 "$build/umbench" calibrate --out "$out/machines/here.json" --samples "$out/samples.json"
 "$build/benchmarks/um_microbenchmarks" --benchmark_filter='^(order|advice/read_mostly)/' \
   --benchmark_out="$out/order.json" --benchmark_out_format=json
-if [[ -z ${SKIP_EVICTION:-} ]]; then "$build/measure/um_eviction_bound" | tee "$out/eviction_bound.json"; fi
+if [[ -n ${WITH_EVICTION:-} ]]; then "$build/measure/um_eviction_bound" | tee "$out/eviction_bound.json"; fi
 for run in 1 2 3; do # first iterations happen once a run
   "$build/umbench" sweep benchmarks/sweeps/gpu_validation.json --out "$out/resnet50_$run.jsonl"
 done
