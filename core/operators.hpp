@@ -250,7 +250,7 @@ struct opaque {  // any number -> at least one
   std::uint64_t flops = 0;  // multiply and add count as two
   byte_count bytes = 0;     // that it reads and writes, which may be less than its operands hold
   bool products = false;    // flops are products of matrices: at the rate of the graph's precision
-  std::optional<nanoseconds> duration;  // with everything resident; nothing: as a machine's rates say
+  std::optional<nanoseconds> duration = {};  // with everything resident; nothing: as a machine's rates say
   byte_count workspace_bytes = 0;
   std::vector<batch_cut> in = {}, out = {};  // for each operand; both empty: it cannot be cut
   friend bool operator==(const opaque&, const opaque&) = default;

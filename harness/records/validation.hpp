@@ -31,7 +31,7 @@ struct comparison {
   double least = 0, most = 0, predicted = 0;
   std::string unit;
   bool input = false;
-  std::string source, why;
+  std::string source = {}, why = {};
 };
 struct cell_comparison {
   comparison first, later;
