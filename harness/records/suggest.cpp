@@ -36,10 +36,12 @@ std::string nearest(std::string_view given, std::span<const std::string> known) 
   constexpr std::size_t least_beginning = 3;  // "p100" of p100-pcie3-16g
   if (given.size() > longest) return {};
   const std::string lower = in_lower_case(given);
-  for (const std::string& name : known) {
-    if (lower.size() >= least_beginning && in_lower_case(name).starts_with(lower)) return name;
-  }
   std::string best;
+  for (const std::string& name : known) {
+    if (lower.size() < least_beginning || !in_lower_case(name).starts_with(lower)) continue;
+    if (best.empty() || name.size() < best.size()) best = name;
+  }
+  if (!best.empty()) return best;
   std::size_t fewest = std::max<std::size_t>(2, given.size() / 3) + 1;
   for (const std::string& name : known) {
     const std::size_t edits = edits_between(lower, name);

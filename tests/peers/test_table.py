@@ -118,6 +118,6 @@ def test_the_documentation_names_every_field():
         for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
             yield from names(child)
 
-    text = (conftest.ROOT / "docs/peers.md").read_text(encoding="utf-8")
+    text = (conftest.ROOT / "results/peers/README.md").read_text(encoding="utf-8")
     fields = set(names(validator().schema))
     assert len(fields) > 40 and [name for name in sorted(fields) if f"`{name}`" not in text] == []
