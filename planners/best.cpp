@@ -97,6 +97,11 @@ std::vector<std::uint32_t> ways_to_cut(const graph& g, std::string& why) {
 bool can_stream(const problem& p) {
   return p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
 }
+memory_plan plan_pooch_complete(const problem& p) {
+  problem classified = p;
+  classified.knobs = complete(*find(planners(), "pooch"), {});
+  return plan_pooch(classified);
+}
 memory_plan plan_ooc_kept_or_not(const problem& p) {
   problem kept = p;
   kept.knobs = {{"keep", 1}, {"share", 90}};
@@ -130,19 +135,21 @@ memory_plan plan_best(const problem& p, bool moves) {
     if (ways.size() > 1) consider({k, {}, late}, a_look);
   }
   consider(best ? chosen : loops{1, {}, late}, thorough);
-  // Its greedy choice of what to compute again sometimes ends lower than the search does.
-  auto recomputed = plan_by(plan_checkmate, p);
-  if (recomputed && (!best || recomputed->time < best->time)) best = std::move(recomputed);
-  // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
+  const auto consider_planner = [&](memory_plan (*other)(const problem&)) {
+    auto its = plan_by(other, p);
+    if (its && (!best || its->time < best->time)) best = std::move(its);
+  };
+  consider_planner(plan_checkmate);  // its greedy choice sometimes ends lower than the search does
+  // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;
   for (const op_cost& c : p.costs) computing += c.time;
-  // Where nothing else does, for large networks, too: packing plans of so many parts takes long.
-  constexpr std::size_t large = 100;
-  const bool may_gain = !best || (best->time > computing * 11 / 10 && p.network.ops.size() <= large);
-  if (!same_bits && can_stream(p) && may_gain) {
-    auto divided = plan_by(plan_ooc_kept_or_not, p);
-    if (divided && (!best || divided->time < best->time)) best = std::move(divided);
-  }
+  const auto may_gain = [&](nanoseconds percent, std::size_t most_operators) {
+    const std::size_t operators = p.network.ops.size();
+    return !best || (best->time > computing * (100 + percent) / 100 && operators <= most_operators);
+  };
+  if (moves && can_stream(p) && may_gain(3, 200)) consider_planner(plan_pooch_complete);
+  // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
+  if (!same_bits && can_stream(p) && may_gain(10, 100)) consider_planner(plan_ooc_kept_or_not);
   if (!best) {
     throw infeasible("best finds no plan within " + to_text(p.budget) + " of the " +
                      to_text(footprint_of(p.network, p.costs).total) + " that everything takes" + why);

@@ -20,6 +20,7 @@ enum class reach : std::uint8_t {
   everything,  // but what is given up in between; what is swapped has a twin
   lasting,     // what outlives an iteration and stays where it is; what is swapped has a twin
   given,       // of that, what an iteration begins with: gradients share the device's arena
+  large,       // of that, what fills a block: of what is smaller most of a block would lie idle
 };
 
 memory_plan in_managed_memory(const graph& g, memory_plan plan, reach how) {
@@ -29,7 +30,8 @@ memory_plan in_managed_memory(const graph& g, memory_plan plan, reach how) {
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const role use = g.tensors[t].use;
-    const bool lasts = persists(use) || (how != reach::given && survives(use));
+    const bool fills = how != reach::large || bytes_of(g.tensors[t]) >= managed_block;
+    const bool lasts = fills && (persists(use) || (how == reach::lasting && survives(use)));
     residence& home = plan.home[t];
     if (home == residence::staged) {
       home = residence::twinned;
@@ -77,8 +79,11 @@ memory_plan plan_best_managed(const problem& p) {
   std::optional<timed_plan> best;
   const auto consider = [&](const memory_plan& decided) {
     bool fits = false;
-    for (const reach how : {reach::everything, reach::lasting, reach::given}) {
-      std::optional<timed_plan> now = timed(p, in_managed_memory(p.network, decided, how));
+    for (const reach how : {reach::everything, reach::lasting, reach::given, reach::large}) {
+      if (how == reach::large && best) break;
+      memory_plan managed = in_managed_memory(p.network, decided, how);
+      if (std::ranges::none_of(managed.home, is_managed)) continue;  // that would be `best`
+      std::optional<timed_plan> now = timed(p, std::move(managed));
       if (!now) continue;
       fits = true;
       if (!best || now->time < best->time) best = std::move(now);

@@ -153,7 +153,7 @@ unified_memory_counter::~unified_memory_counter() {
 void unified_memory_counter::start() {
   static_cast<void>(stop());
   collector_ = std::jthread([](const std::stop_token& over) {
-    constexpr auto pause = std::chrono::milliseconds(1);
+    constexpr auto pause = std::chrono::microseconds(200);
     while (!over.stop_requested()) {
       static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
       std::this_thread::sleep_for(pause);

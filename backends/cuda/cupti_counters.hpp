@@ -57,7 +57,8 @@ class unified_memory_counter {
   unified_memory_counter& operator=(const unified_memory_counter&) = delete;
 
   // Until stop(), a thread takes records from the driver as they come: it keeps few thousand of a process,
-  // and says of none that it lost.
+  // and says of none that it lost. On a host that holds that thread up for some ten milliseconds counts may
+  // be too low unseen.
   void start();
   // Waits for the GPU and for records on their way, some ten milliseconds. Counts of which `is_whole` says
   // no must not be used.

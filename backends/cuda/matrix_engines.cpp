@@ -180,6 +180,10 @@ struct proposal {
 void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool joined,
                       std::vector<proposal>& to) {
   const matmul_preference preference = make_preference(cap, p.alignment);
+  if (operand_type(p) == dtype::bf16) {  // a product that is divided adds up in fp32, too
+    set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  }
   const product made = describe(p, joined);
   std::array<cublasLtMatmulHeuristicResult_t, 32> found{};
   int count = 0;

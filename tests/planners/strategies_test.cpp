@@ -68,7 +68,7 @@ bool only_advises(const strategy& s) {
 // Tenths of the footprint between two budgets: all of them for the planners and plain managed memory.
 int step_of(const strategy& s) {
   if (only_advises(s)) return 6;
-  if (s.name.starts_with("best")) return 4;  // it has tests of its own
+  if (s.name == "best" || s.name == "best_managed") return 3;  // it has tests of its own
   return find(planners(), s.name) != nullptr || s.name == "managed" ? 1 : 3;
 }
 
@@ -175,9 +175,7 @@ void every_strategy::expect_sound(const strategy& by, pressure under) {
     const byte_count budget = footprint * static_cast<byte_count>(tenths) / 10;
     solved += solves(by, {g, costs, on, budget, under, quick_knobs(by)}) ? 1 : 0;
   }
-  // Managed memory takes whole blocks: of small tensors half as much again.
-  if (solved == 0) solved += solves(by, {g, costs, on, footprint * 3 / 2, under, quick_knobs(by)}) ? 1 : 0;
-  EXPECT_GE(solved, 1) << by.name << ": feasible at 1.5 times the footprint at least";
+  EXPECT_GE(solved, 1) << by.name << ": feasible at 1.2 times the footprint at least";
 }
 
 TEST_P(every_strategy, verifies_and_fits_and_respects_the_critical_path_or_says_why_not) {

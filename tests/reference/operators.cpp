@@ -231,6 +231,7 @@ std::vector<values> apply(const max_pool_backward& what, const arguments& of) {
     const std::int64_t index = std::llround(of.in[1][at]);
     const std::int64_t h = i * pool.stride - pool.pad + index / pool.window;
     const std::int64_t w = j * pool.stride - pool.pad + index % pool.window;
+    if (std::min(h, w) < 0 || h >= x.h || w >= x.w) throw std::out_of_range("an index of a window's outside");
     dx[place(x, n, c, h, w)] += dy[at];
   });
   std::vector<values> all{std::move(dx)};
@@ -432,7 +433,7 @@ std::vector<values> apply(const softmax_cross_entropy_backward&, const arguments
   const auto classes = static_cast<std::size_t>(shape.c);
   values dlogits = of.in[0];
   for (std::size_t n = 0; n < static_cast<std::size_t>(shape.n); ++n) {
-    dlogits[n * classes + as_index(of.in[1][n])] -= 1;
+    dlogits.at(n * classes + as_index(of.in[1][n])) -= 1;
   }
   for (double& value : dlogits) value /= static_cast<double>(shape.n);
   return {std::move(dlogits)};

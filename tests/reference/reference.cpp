@@ -41,6 +41,9 @@ std::vector<filling> fillings_of(const graph& g) {
   const auto classify = [&](const op& o) {
     all[o.in[1]] = {.classes = static_cast<std::uint64_t>(g.tensors[o.in[0]].shape.c)};
   };
+  const auto choose = [&](const op& o, const max_pool& a) {  // without padding any place of a window
+    all[o.in[1]] = {.classes = static_cast<std::uint64_t>(a.pad == 0 ? a.window * a.window : 1)};
+  };
   const auto scale = [&](const op& o) {
     all[o.in[1]] = positive;
     all[o.in[2]] = small;
@@ -50,6 +53,7 @@ std::vector<filling> fillings_of(const graph& g) {
                           [&](const max_pool& a) {
                             if (a.relu) all[o->in[1]] = small;
                           },
+                          [&](const max_pool_backward& a) { choose(*o, a.forward); },
                           [&](const batch_norm&) { scale(*o); },
                           [&](const normalize&) {
                             scale(*o);
@@ -58,6 +62,7 @@ std::vector<filling> fillings_of(const graph& g) {
                           },
                           [&](const cast&) { all[o->in[0]] = all[o->out[0]]; },
                           [&](const softmax_cross_entropy&) { classify(*o); },
+                          [&](const softmax_cross_entropy_backward&) { classify(*o); },
                           [&](const softmax_cross_entropy_gradient&) { classify(*o); }, [](const auto&) {}},
                o->what);
   }

@@ -33,17 +33,19 @@ std::uint64_t programs() {
   return asked == nullptr ? 500 : std::strtoull(asked, nullptr, 10);
 }
 
+constexpr nanoseconds uvm_costs::*driver_costs[] = {
+    &uvm_costs::interrupt_ns,         &uvm_costs::batch_ns,         &uvm_costs::fault_ns,
+    &uvm_costs::service_ns,           &uvm_costs::chunk_ns,         &uvm_costs::first_visit_ns,
+    &uvm_costs::granule_ns,           &uvm_costs::host_unmap_ns,    &uvm_costs::page_fault_ns,
+    &uvm_costs::read_mostly_write_ns, &uvm_costs::migrate_copy_ns,  &uvm_costs::evict_ns,
+    &uvm_costs::host_populate_ns,     &uvm_costs::host_map_page_ns, &uvm_costs::prefetch_call_ns,
+    &uvm_costs::prefetch_block_ns,    &uvm_costs::populate_ns,      &uvm_costs::discard_block_ns};
+
 // Costs of every kind, even, so that halves are whole.
 machine any_machine(std::mt19937_64& random) {
   machine m = round_machine();
   const auto some = [&] { return static_cast<nanoseconds>(2 * (random() % 20'000)); };
-  for (nanoseconds uvm_costs::*cost :
-       {&uvm_costs::interrupt_ns, &uvm_costs::batch_ns, &uvm_costs::fault_ns, &uvm_costs::service_ns,
-        &uvm_costs::chunk_ns, &uvm_costs::first_visit_ns, &uvm_costs::granule_ns, &uvm_costs::host_unmap_ns,
-        &uvm_costs::page_fault_ns, &uvm_costs::read_mostly_write_ns, &uvm_costs::migrate_copy_ns,
-        &uvm_costs::evict_ns, &uvm_costs::host_populate_ns, &uvm_costs::host_map_page_ns,
-        &uvm_costs::prefetch_call_ns, &uvm_costs::prefetch_block_ns, &uvm_costs::populate_ns,
-        &uvm_costs::discard_block_ns}) {
+  for (nanoseconds uvm_costs::*cost : driver_costs) {
     m.uvm.*cost = some();
   }
   m.uvm.batch_granules = std::array{1U, 4U, 24U, 32U, 256U}[random() % 5];
@@ -156,7 +158,8 @@ TEST(programs, serve_all_that_is_touched) {
 TEST(programs, are_bound_by_the_link) {
   for_each_program([](const program& p, const machine& on) {
     run(p, on, [&](const managed_memory&, const operation&, const managed_traffic& t) {
-      const byte_count in = t.fault_bytes + t.prefetched_in_bytes, out = t.evicted_bytes + t.prefetched_out_bytes;
+      const byte_count in = t.fault_bytes + t.prefetched_in_bytes,
+                       out = t.evicted_bytes + t.prefetched_out_bytes;
       EXPECT_GE(t.time, time_at(in, on.link_to_device_bytes_per_s));
       EXPECT_GE(t.time, time_at(out, on.link_to_host_bytes_per_s));
       EXPECT_GE(t.time, time_at(t.remote_bytes, on.uvm.remote_read_bytes_per_s));
@@ -192,16 +195,11 @@ TEST(programs, take_half_the_time_where_everything_is_twice_as_fast) {
     }
     on.uvm.remote_read_bytes_per_s *= 2;
     on.uvm.remote_write_bytes_per_s *= 2;
-    for (nanoseconds uvm_costs::*cost :
-         {&uvm_costs::interrupt_ns, &uvm_costs::batch_ns, &uvm_costs::fault_ns, &uvm_costs::service_ns,
-          &uvm_costs::chunk_ns, &uvm_costs::first_visit_ns, &uvm_costs::granule_ns, &uvm_costs::host_unmap_ns,
-          &uvm_costs::page_fault_ns, &uvm_costs::read_mostly_write_ns, &uvm_costs::migrate_copy_ns,
-          &uvm_costs::evict_ns, &uvm_costs::host_populate_ns, &uvm_costs::host_map_page_ns,
-          &uvm_costs::prefetch_call_ns, &uvm_costs::prefetch_block_ns, &uvm_costs::populate_ns,
-          &uvm_costs::discard_block_ns}) {
+    for (nanoseconds uvm_costs::*cost : driver_costs) {
       on.uvm.*cost /= 2;
     }
-    EXPECT_NEAR(static_cast<double>(run(p, on).time), static_cast<double>(whole) / 2, 2e-3 * static_cast<double>(whole));
+    EXPECT_NEAR(static_cast<double>(run(p, on).time), static_cast<double>(whole) / 2,
+                2e-3 * static_cast<double>(whole));
   });
 }
 
@@ -275,8 +273,9 @@ TEST(programs, of_operators_lie_within_their_band) {
     h.on.widths = {{"uvm.evict_ns", h.on.uvm.evict_ns / 2, 2 * h.on.uvm.evict_ns}};
     const std::vector<trace> known = simulate(h.run(), 4);
     const time_band band = band_of(h.run(), known);
-    const nanoseconds middle = std::max(std::min(known[1].duration, known[2].duration),
-                                        std::min(std::max(known[1].duration, known[2].duration), known[3].duration));
+    const nanoseconds middle =
+        std::max(std::min(known[1].duration, known[2].duration),
+                 std::min(std::max(known[1].duration, known[2].duration), known[3].duration));
     EXPECT_LE(band.low, middle);
     EXPECT_GE(band.high, middle);
   });

@@ -14,8 +14,12 @@ __device__ std::int64_t now_ns() {
   return static_cast<std::int64_t>(at);
 }
 
+// Sleeping: warps that ask for the time without a pause hold up the loads and stores of the others. A sleep
+// takes at most twice what it is given, so it never lasts too long.
 __device__ void wait_until(std::int64_t end) {
-  while (now_ns() < end) {
+  constexpr std::int64_t shortest_ns = 64, longest_ns = 500'000;
+  for (std::int64_t left = end - now_ns(); left > 0; left = end - now_ns()) {
+    __nanosleep(static_cast<unsigned>(min(max(left / 2, shortest_ns), longest_ns)));
   }
 }
 
@@ -63,7 +67,8 @@ __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
       if (wide && wave + 1 == waves) touch(operand, operand.bytes / 16 * 16, operand.bytes, false, read);
     }
     __syncthreads();
-    wait_until(max(began + wave_ns, now_ns() + computing_ns));
+    if (threadIdx.x == 0) wait_until(max(began + wave_ns, now_ns() + computing_ns));
+    __syncthreads();
   }
 }
 
