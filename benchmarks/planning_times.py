@@ -2,6 +2,9 @@
 """How long planners take, and how much memory: `umbench plan` on the h200's machine file, one core. A line of JSON each, appended.
 
     python3 benchmarks/planning_times.py --umbench build/cpu/umbench --out results/planning.jsonl
+
+Of all strategies that `umbench list` has but those of managed memory; of others, or with other knobs, where --strategy says so, such as
+--strategy twin --strategy ooc_cudnn,keep=1.
 """
 
 import argparse
@@ -13,8 +16,11 @@ from pathlib import Path
 
 WORK = {"vgg16": 256, "resnet152": 128}
 RATIOS = (4, 2, 1.25)
-PLANNERS = ("best", "tvdnn", "ooc_cudnn", "ooc_cudnn,keep=1", "pooch", "checkmate", "superneurons", "capuchin", "autoswap", "vdnn_all",
-            "vdnn_conv", "vdnn_dyn", "micro_batches", "device_sliced", "swap_all", "best_managed")
+
+
+def planners_of(binary):
+    listed = subprocess.run([binary, "list", "strategies", "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [row["name"] for row in json.loads(listed)["strategies"] if row["family"] != "managed"]
 
 
 def options_of(strategy):
@@ -39,7 +45,7 @@ def table(lines):
     rows = ["| network | strategy | " + " | ".join(f"{r:g}: s, MiB" for r in sorted(RATIOS)) + " |", "|---|---|" + "---|" * len(RATIOS)]
     found = {(x["network"], x["strategy"], x["ratio"]): x for x in lines}
     for network in WORK:
-        for strategy in PLANNERS:
+        for strategy in dict.fromkeys(x["strategy"] for x in lines):
             cells = [found.get((network, strategy, r)) for r in sorted(RATIOS)]
             texts = [f"{x['cpu_s']:g}, {x['peak_mib']}" + ("" if x["outcome"] == "planned" else " (no plan)") if x else "" for x in cells]
             rows.append(f"| {network} | `{strategy}` | " + " | ".join(texts) + " |")
@@ -50,6 +56,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--umbench", default="build/cpu/umbench")
     parser.add_argument("--out", default="results/planning.jsonl")
+    parser.add_argument("--strategy", action="append", help="NAME or NAME,KNOB=VALUE,...; may be repeated")
     parser.add_argument("--deadline", type=int, default=120)
     parser.add_argument("--table", action="store_true", help="measure nothing: print what OUT holds as a table")
     arguments = parser.parse_args()
@@ -59,7 +66,7 @@ def main():
         print(table(held))
         return 0
     done = {(x["network"], x["strategy"], x["ratio"]) for x in held}
-    for strategy in PLANNERS:
+    for strategy in arguments.strategy or planners_of(arguments.umbench):
         for network in reversed(WORK):
             for ratio in RATIOS:
                 if (network, strategy, ratio) in done:

@@ -38,7 +38,8 @@ class block_ledger {
   void begin_iteration() { begun_.assign(begun_.size(), false); }
   room_change apply(const action& a);
 
-  std::uint64_t count() const { return count_; }  // of resident blocks
+  bool has_begun(tensor_id t) const { return begun_[t]; }  // touched by a compute of this iteration
+  std::uint64_t count() const { return count_; }           // of resident blocks
   std::size_t size() const { return resident_.size(); }
   bool is_resident(std::size_t block) const { return resident_[block]; }
   // Whether a prefetch of that range would find nothing to do.

@@ -119,6 +119,11 @@ class drafter {
   bool is_for(const tensor_choice& which, tensor_id t) const {
     return is_managed(home_[t]) && fills_blocks(g_.tensors[t]) && choose_.is_for(which, t);
   }
+  // A twinned tensor moves by whole blocks; where its parts are none, whoever makes room moves larger ones.
+  bool can_move(const tensor_choice& which, part_id x) const {
+    const tensor_id t = uses_.parts[x].what;
+    return is_for(which, t) && (home_[t] != residence::twinned || fills_whole_blocks(x));
+  }
   box box_of(part_id x) const { return um::box_of(g_, uses_.parts[x]); }
 
   // Advice on part of a block would split it.
@@ -161,7 +166,7 @@ class drafter {
         const bool recent = now - called[u.which] <= ahead + 1;
         called[u.which] = now;
         const tensor_id t = uses_.parts[u.which].what;
-        if (recent || !is_for(which, t) || !is_on_side(u.mode, rule.of)) continue;
+        if (recent || !can_move(which, u.which) || !is_on_side(u.mode, rule.of)) continue;
         if (!faulted.empty() && !faulted[uses_.order[target].what][t]) continue;
         wanted[target].push_back(u.which);
       }
@@ -195,7 +200,7 @@ class drafter {
     for (part_id x = 0; x < uses_.parts.size(); ++x) {
       const tensor_id t = uses_.parts[x].what;
       const std::vector<use>& all = uses_.of_part[x];
-      if (!is_for(which, t) || (rule.by == evict_means::twin && !fills_whole_blocks(x))) continue;
+      if (!can_move(which, x) || (rule.by == evict_means::twin && !fills_whole_blocks(x))) continue;
       for (std::size_t i = 0; i < all.size(); ++i) {
         const bool is_last = i + 1 == all.size();
         if (is_last && !persists(g_.tensors[t].use)) continue;

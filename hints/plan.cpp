@@ -43,6 +43,17 @@ const Rule* find_rule(const hint_strategy& s) {
   return find_rule<Rule>(s, [](const Rule&) { return true; });
 }
 
+const evict_rule* eviction_under_pressure(const hint_strategy& s) {
+  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; });
+}
+bool fetches_as_room_allows(const hint_strategy& s) {
+  return find_rule<prefetch_rule>(s, [](const prefetch_rule& r) { return r.unit == look_ahead::room; }) !=
+         nullptr;
+}
+bool evicts_by_twins(const hint_strategy& s) {
+  return find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) != nullptr;
+}
+
 bool places_on_device(const hint_rule& r) {
   const auto* x = std::get_if<residence_rule>(&r.what);
   return x != nullptr && x->where == residence::device;
@@ -50,6 +61,37 @@ bool places_on_device(const hint_rule& r) {
 
 byte_count percent_of(byte_count whole, std::int64_t percent) {
   return whole / 100 * static_cast<byte_count>(percent);
+}
+
+// Of a draft with these homes.
+room_rules rules_of_room(const hint_strategy& s, const problem& p, const setting& with,
+                         const std::vector<residence>& home) {
+  room_rules rules;
+  const evict_rule* const evicts = eviction_under_pressure(s);
+  rules.fetch = fetches_as_room_allows(s);
+  if (evicts != nullptr) {
+    rules.order = evicts->order;
+    rules.gap = evicts->gap;
+    rules.part_bytes = with.part_bytes;
+    rules.reserve_bytes = percent_of(p.budget, with.reserve_percent);
+  }
+  const tensor_chooser choose(p.network);
+  for (const hint_rule& r : s.rules) {
+    const auto* e = std::get_if<evict_rule>(&r.what);
+    const auto* d = std::get_if<discard_rule>(&r.what);
+    rules.populate = rules.populate || (d != nullptr && d->prefetch && (rules.fetch || evicts_by_twins(s)));
+    for (tensor_id t = 0; t < home.size(); ++t) {
+      const bool chosen = choose.is_for(r.which, t);
+      if (d != nullptr) {
+        rules.discards.resize(home.size(), false);
+        rules.discards[t] = rules.discards[t] || chosen;
+      } else if (e != nullptr && e == evicts) {
+        rules.leaves.resize(home.size(), false);
+        rules.leaves[t] = chosen && (e->by != evict_means::twin || home[t] == residence::twinned);
+      }
+    }
+  }
+  return rules;
 }
 
 byte_count bytes_of(const placement& at) {
@@ -71,11 +113,8 @@ class planning {
   planning(const hint_strategy& s, const problem& p)
       : s_(s),
         p_(p),
-        evicts_(find_rule<evict_rule>(s, [](const evict_rule& r) { return r.when == evict_when::pressure; })),
-        fetches_(find_rule<prefetch_rule>(
-                     s, [](const prefetch_rule& r) { return r.unit == look_ahead::room; }) != nullptr),
-        twins_(find_rule<evict_rule>(s, [](const evict_rule& r) { return r.by == evict_means::twin; }) !=
-               nullptr),
+        evicts_(eviction_under_pressure(s)),
+        twins_(evicts_by_twins(s)),
         places_(std::ranges::any_of(s.rules, places_on_device)) {
     const memory_plan managed = plan_of(p.network, in_order(p.network), residence::managed);
     fits_ = bytes_of(placement(p, managed, placed_by)) <= p.budget;
@@ -87,7 +126,7 @@ class planning {
     if (fits_ || p_.on.link_to_device_bytes_per_s == 0) return plan_with(first);
     if (search != nullptr) return best_around(first, search->trials);
     if (!is_timed()) return plan_with(first);
-    for (const setting& s : {first, departing_otherwise(first)}) time_with(s);
+    time_few(first);
     return take_best();
   }
 
@@ -140,39 +179,11 @@ class planning {
     const placed_draft& draft = draft_with(with);
     const bool evicts = !fits_ && (evicts_ != nullptr || twins_);
     if (!evicts && p_.under != pressure::plan) return draft.plan;
-    const room_rules rules = fits_ ? room_rules{} : rules_of_room(with, draft.plan);
+    const room_rules rules = fits_ ? room_rules{} : rules_of_room(s_, p_, with, draft.plan.home);
     memory_plan plan = make_room(p_, draft.plan, draft.at, rules);
     return fits_ || !is_timed() ? plan : with_evictions_timed(p_, plan, draft.at, with.departs);
   }
   bool is_timed() const { return evicts_ != nullptr && evicts_->order != evict_order::driver; }
-
-  room_rules rules_of_room(const setting& with, const memory_plan& plan) const {
-    room_rules rules;
-    rules.fetch = fetches_;
-    if (evicts_ != nullptr) {
-      rules.order = evicts_->order;
-      rules.gap = evicts_->gap;
-      rules.part_bytes = with.part_bytes;
-      rules.reserve_bytes = percent_of(p_.budget, with.reserve_percent);
-    }
-    const tensor_chooser choose(p_.network);
-    for (const hint_rule& r : s_.rules) {
-      const auto* e = std::get_if<evict_rule>(&r.what);
-      const auto* d = std::get_if<discard_rule>(&r.what);
-      rules.populate = rules.populate || (d != nullptr && d->prefetch && (fetches_ || twins_));
-      for (tensor_id t = 0; t < plan.home.size(); ++t) {
-        const bool chosen = choose.is_for(r.which, t);
-        if (d != nullptr) {
-          rules.discards.resize(plan.home.size(), false);
-          rules.discards[t] = rules.discards[t] || chosen;
-        } else if (e != nullptr && e == evicts_) {
-          rules.leaves.resize(plan.home.size(), false);
-          rules.leaves[t] = chosen && (e->by != evict_means::twin || plan.home[t] == residence::twinned);
-        }
-      }
-    }
-    return rules;
-  }
 
   // --- the search ---
 
@@ -198,6 +209,20 @@ class planning {
   memory_plan take_best() {
     if (!best_) throw infeasible(why_not_);
     return std::move(*best_);
+  }
+
+  // Without a search: the numbers that matter most, each from the best so far.
+  void time_few(const setting& first) {
+    time_with(first);
+    const auto also = [&](auto setting::*member, auto value) {
+      setting changed = best_ ? best_with_ : first;
+      changed.*member = value;
+      time_with(changed);
+    };
+    also(&setting::departs, departing_otherwise(first).departs);
+    also(&setting::part_bytes, 16 * MiB);
+    if (find_rule<cut_rule>(s_) == nullptr) return;
+    for (const std::int64_t percent : {35, 70}) also(&setting::cut_percent, percent);
   }
 
   // What an iteration takes; nothing where there is no plan. The best plan is kept.
@@ -249,7 +274,7 @@ class planning {
   const hint_strategy& s_;
   const problem& p_;
   const evict_rule* evicts_;  // under pressure
-  bool fetches_, twins_;      // as room allows; by twins
+  bool twins_;                // some evictions go by twins
   bool places_;               // some tensors on the device
   bool fits_ = false;
   // Of the search, so far.

@@ -117,12 +117,23 @@ class room_maker {
   // Data that cannot stay until its use would be moved in vain.
   bool may_prefetch(const prefetch& f) {
     const std::optional<position> use = next_touch(f.what);
-    if (!use || spare(now_, *use) > capacity_) return false;
+    if (!use) return false;
     wanted_.clear();
     wanted_.add(at_.managed.range_of(f.what, f.part));
-    if (!make_room()) return false;
+    if (is_of_twins(f.what) || spare(now_, *use) > capacity_ || !make_room()) return false;
     under_way_.push_back(f.what);
     return true;
+  }
+
+  // What is wanted of a tensor that nobody has touched yet may be another's room until then. Where one of the
+  // two is twinned, only prepare() gives it: for the other one it would be there, and its value not.
+  bool is_of_twins(tensor_id t) const {
+    const block_ledger& ledger = resident_.ledger();
+    const auto is_twinned = [&](tensor_id x) { return draft_.home[x] == residence::twinned; };
+    if (ledger.has_begun(t) || persists(g_.tensors[t].use)) return false;
+    return is_twinned(t) || std::ranges::any_of(wanted_.members(), [&](std::size_t b) {
+             return ledger.owner(b) != block_ledger::no_owner && is_twinned(ledger.owner(b));
+           });
   }
 
   std::optional<position> next_touch(tensor_id t) const {

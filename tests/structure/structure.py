@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (".hpp", ".cpp", ".cuh", ".cu")
 LEFT_OUT = ("build", ".git")
-LONG = ("hints", "tests")  # folders some of whose classes are longer
+LONG = ("tests",)  # folders some of whose classes are longer
 LONGEST_CLASS = 200
 
 
