@@ -5,7 +5,8 @@ namespace {
 
 constexpr int blocks_per_multiprocessor = 8;  // all resident at once: none waits for another one's time
 constexpr std::int64_t launch_ns = 2000;      // what a kernel takes beside its own work
-constexpr std::int64_t least_wave_ns = 2000;  // the timer of some GPUs ticks once a microsecond
+constexpr std::int64_t least_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
+constexpr std::int64_t latency_ns = 5000;     // of a wave's touches beyond their share of the bandwidth
 constexpr std::int64_t most_waves = 1024;
 
 __device__ std::int64_t now_ns() {
@@ -50,14 +51,15 @@ __device__ void touch(const replayed_operand& what, std::int64_t begin, std::int
   }
 }
 
-// In waves, each of which touches its share of every operand and then waits: for its share of the duration,
-// and, after a touch that was held up, for what computing takes beyond touching.
+// In waves, each of which touches its share of every operand and then waits: until its share of the duration is
+// over and, after a touch that was held up, for what computing takes beyond touching. What a wave sleeps too long
+// the next one has less.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
     replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
   std::uint32_t read = 0;
+  std::int64_t due = now_ns();
   for (std::int64_t wave = 0; wave < waves; ++wave) {
-    const std::int64_t began = now_ns();
     for (int o = 0; o < what.count; ++o) {
       const replayed_operand& operand = what.operands[o];
       const bool wide = reinterpret_cast<std::uintptr_t>(operand.at) % 16 == 0;
@@ -67,7 +69,10 @@ __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
       if (wide && wave + 1 == waves) touch(operand, operand.bytes / 16 * 16, operand.bytes, false, read);
     }
     __syncthreads();
-    if (threadIdx.x == 0) wait_until(max(began + wave_ns, now_ns() + computing_ns));
+    if (threadIdx.x == 0) {
+      due = max(due + wave_ns, now_ns() + computing_ns);
+      wait_until(due);
+    }
     __syncthreads();
   }
 }
@@ -88,8 +93,8 @@ void replay(launch_site where, const replayed_operator& what, std::int64_t bytes
   // Touching alone, with a margin: a wave that nothing holds up must not outlast its share.
   const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
   const auto touching = static_cast<std::int64_t>(seconds * 1.3e9);
-  const std::int64_t computing = std::max<std::int64_t>(duration - touching, 0);
-  replay_waves<<<blocks, block_threads, 0, where.stream>>>(what, waves, duration / waves, computing / waves);
+  const std::int64_t computing = std::max<std::int64_t>((duration - touching) / waves - latency_ns, 0);
+  replay_waves<<<blocks, block_threads, 0, where.stream>>>(what, waves, duration / waves, computing);
   check(cudaGetLastError());
 }
 

@@ -154,6 +154,8 @@ TEST(Machines, AreLikeAGpuByItsName) {
   for (const auto& [gpu, name] : {std::pair{"NVIDIA H200", "h200"},
                                   {"NVIDIA H200 NVL", "h200"},
                                   {"NVIDIA GH200 480GB", "gh200"},
+                                  {"NVIDIA H100 80GB HBM3", "h100-sxm-80g"},
+                                  {"NVIDIA H100 PCIe", "h100-pcie5-80g"},
                                   {"Tesla V100-SXM2-16GB", "v100-nvlink-power9"},
                                   {"NVIDIA TITAN V", "titan-v"},
                                   {"NVIDIA GeForce GTX 1080 Ti", "gtx1080ti-11g"},
