@@ -131,12 +131,21 @@ def count(text):
 count.__name__ = "count (1 to 10000)"
 
 
+def count_or_none(text):
+    return 0 if text == "0" else count(text)
+
+
+count_or_none.__name__ = "count (0 to 10000)"
+
+
 def interleave(description):
     parser = Parser("umbench interleave", description=description.splitlines()[0])
     parser.add_argument("spec", metavar="SPEC.json", help="sweep file")
     parser.add_argument("--base", required=True, metavar="PROGRAM", help="the umbench to compare with")
     parser.add_argument("--head", required=True, metavar="PROGRAM", help="the umbench to judge")
     parser.add_argument("--rounds", type=count, default=5, help="times that each runs every cell (5)")
+    parser.add_argument("--more", type=count_or_none, default=0, metavar="ROUNDS",
+                        help="further rounds of the cells whose times the first ones leave ambiguous (0)")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for base/ and head/, a file a round")
     parser.add_argument("--machines", metavar="DIR", help="folder with more machine files")
     return parser.parse_args()

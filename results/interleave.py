@@ -4,6 +4,9 @@
 Every round runs every cell once by each program, one right after the other, and the next round in the other
 order. DIR/base and DIR/head get one record file a round: `umbench compare DIR/base DIR/head` judges them. The same
 program on both sides shows the noise. An interrupted run goes on where it was when it is started again.
+
+--more N: cells whose times the rounds leave ambiguous run N rounds more. What is open is judged once, by the rounds
+that all cells have, and not again and again until something is found: that would call noise a change.
 """
 
 import os
@@ -14,28 +17,58 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from results import arguments, load, streams  # noqa: E402
+from results import arguments, load, needs, streams  # noqa: E402
 
 
 def main():
     wanted = arguments.interleave(__doc__)
+    if wanted.more:
+        needs.require("numpy", "scipy")
     programs = {"base": program(wanted.base), "head": program(wanted.head)}
     cells = count_cells(programs["head"], wanted)
     for side in programs:
         folder(wanted.out, side)
     failed = {}
     for number in range(1, wanted.rounds + 1):
-        sides = ("base", "head") if number % 2 else ("head", "base")
-        for cell in range(1, cells + 1):
-            for side in sides:
-                out = Path(wanted.out) / side / f"{number}.jsonl"
-                run_cell(programs[side], wanted, out, cell, cells)
-                failed |= {(side, number, key): text for key, text in failures(out).items()}
+        failed |= run_round(programs, wanted, number, range(1, cells + 1), cells)
         streams.say(f"round {number} of {wanted.rounds} done")
+    left = open_cells(wanted) if wanted.more else []
+    if left:
+        streams.say(f"{load.counted(len(left), 'cell')} of {cells} left open: {load.counted(wanted.more, 'round')} more of them")
+    for number in range(wanted.rounds + 1, wanted.rounds + wanted.more + 1) if left else ():
+        failed |= run_round(programs, wanted, number, left, cells)
+        streams.say(f"round {number} of {wanted.rounds + wanted.more} done")
     for (side, number, key), text in failed.items():
         streams.say(f"umbench: round {number} of {side}: {key}: {text}")
     streams.write(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head\n")
     return 1 if failed else 0
+
+
+def run_round(programs, wanted, number, which, cells):
+    """{(side, number, key): what happened} of the cells of this round that did not work."""
+    failed = {}
+    for done, cell in enumerate(which):
+        for side in ("base", "head") if number % 2 else ("head", "base"):
+            out = Path(wanted.out) / side / f"{number}.jsonl"
+            run_cell(programs[side], wanted, out, cell, cells, done + 1)
+            failed |= {(side, number, key): text for key, text in failures(out).items()}
+    return failed
+
+
+def open_cells(wanted):
+    """Numbers of the cells whose change of time is ambiguous after the rounds that all cells have."""
+    from results import comparison, runs  # needs SciPy, interleave alone does not
+
+    keys = [record["key"] for record in records(Path(wanted.out) / "base/1.jsonl")]
+    sides = []
+    for side in ("base", "head"):
+        files = [Path(wanted.out) / side / f"{number}.jsonl" for number in range(1, wanted.rounds + 1)]
+        read = [runs.read_side(file, lambda text: None) for file in files]
+        sides.append(runs.Side(side, sum((one.environments for one in read), []), sum((one.runs for one in read), []),
+                               [file.name for file in files]))
+    found = comparison.compare_sides(*sides, arguments.compare("As compare.", ["base", "head", "--allow-unlike"]))
+    unsure = {row.key for row in found.rows if row.finding.verdict == "ambiguous" and not row.simulated}
+    return [number for number, key in enumerate(keys, 1) if key in unsure]
 
 
 def program(path):
@@ -72,12 +105,12 @@ def count_cells(path, wanted):
     return int(found[1])
 
 
-def run_cell(path, wanted, out, cell, cells):
-    """Raises unless the file then has a record of it, whatever that says."""
+def run_cell(path, wanted, out, cell, cells, least):
+    """Raises unless the file then has a record of it, that is, `least` records, whatever they say."""
     done = sweep(path, wanted, "--out", out, "--resume", "--shard", f"{cell}/{cells}")
     if done.returncode not in (0, 1):
         raise load.BadInput(f"{path}: {last_line(done.stderr) or ended(done.returncode)}")
-    if len(records(out)) < cell:
+    if len(records(out)) < least:
         reason = last_line(done.stderr)
         raise load.BadInput(f"{path}: wrote no record of cell {cell} to {out}" + (f": {reason}" if reason else ""))
 

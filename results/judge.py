@@ -249,9 +249,9 @@ def geometric_mean(cells, limits, noise=0.0):
     change = sum(estimate.change for estimate in found.values()) / len(found)
     variance = sum(estimate.spread ** 2 for estimate in found.values()) / len(found) ** 2
     freedom = PRIOR_FREEDOM[0] * len(found)
-    rounds = {len(cells[name].base) for name in found if cells[name].paired}
-    if len(rounds) == 1 and all(cells[name].paired for name in found) and (count := rounds.pop()) > 1:
-        steps = numpy.mean([round_changes(cells[name]) for name in found], axis=0)
+    count = min(len(cells[name].base) if cells[name].paired else 0 for name in found)  # the rounds that all cells have
+    if count > 1:
+        steps = numpy.mean([round_changes(cells[name])[:count] for name in found], axis=0)
         seen = float(numpy.var(steps, ddof=1)) / count
         freedom = PRIOR_FREEDOM[0] + count - 1
         variance = (PRIOR_FREEDOM[0] * variance + (count - 1) * seen) / freedom

@@ -57,7 +57,7 @@ def notes(found):
         lines.append(f"only HEAD has {load.counted(len(found.new), 'cell')}, not judged, such as {found.new[0]}")
     if any(not row.simulated for row in found.rows):
         limits = found.limits
-        how = f"within {load.counted(found.rounds, 'round')}" if found.rounds else "over all runs of a side"
+        how = f"within {_rounds_text(found)}" if found.rounds else "over all runs of a side"
         others = ", ".join(f"{name} {100 * share:g} %" for name, share in found.aspects.items() if name != "time")
         lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {others}; "
                      f"t test {how}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
@@ -65,6 +65,12 @@ def notes(found):
         if found.rounds == 1:
             lines.append("one run a side: how much runs differ is taken from their iterations; interleaved rounds measure it")
     return lines
+
+
+def _rounds_text(found):
+    """'5 rounds', or '5 to 15 rounds' where cells that were left open had more."""
+    least = min((row.finding.runs[0] for row in found.rows if row.finding.runs and not row.simulated), default=found.rounds)
+    return (f"{least} to " if 0 < least < found.rounds else "") + load.counted(found.rounds, "round")
 
 
 def shown(found, everything):

@@ -26,6 +26,12 @@ def test_one_slow_cell_among_many_is_found():
     assert simulate.rates(2, DRAWS, run_noise=1.0).one_found > 0.85
 
 
+def test_more_rounds_of_what_is_left_open_find_one_slow_cell_also_among_noisy_runs():
+    found = simulate.rates(8, DRAWS, run_noise=1.0, more=10)
+    assert found.false_alarms < 0.05
+    assert found.one_found > 0.95 and found.cells_found > 0.95 and found.three_percent > 0.95
+
+
 def test_runs_that_differ_more_than_their_iterations_raise_no_alarm():
     found = simulate.rates(3, 60, run_noise=2.0)
     assert found.false_alarms < 0.05 and found.all_found == 1

@@ -1,7 +1,9 @@
 """Base and head in turn, by one command."""
 
 import json
+import sys
 
+import conftest
 import pytest
 
 SPEC = {"schema": 1, "name": "study", "grids": [{"network": "alexnet", "batch": 2, "backend": "sim:h200",
@@ -60,6 +62,48 @@ def test_a_failed_cell_is_told(umbench, spec):
     assert done.returncode == 1
     told = [line for line in done.stderr.splitlines() if "managed/x1.50" in line]
     assert [line.split(": ")[1] for line in told] == ["round 1 of base", "round 1 of head"] and "crashed" in told[0]
+
+
+MEASURED = """#!{python}
+# Three cells on a made-up GPU, of which the second is as noisy as `spread` says, and slower in HEAD.
+import json, math, random, sys
+from pathlib import Path
+sys.path.insert(0, {plots!r})
+import synthetic
+if "--list" in sys.argv:
+    sys.exit(print("3 cells"))
+out, cell = (sys.argv[sys.argv.index(name) + 1] for name in ("--out", "--shard"))
+cell, noise = int(cell.split("/")[0]), random.Random(out + cell)
+level = {level!r} * math.exp({spread!r} * noise.gauss(0, 1)) if cell == 2 else 1.0
+times = [int(1e8 * level * math.exp(0.002 * noise.gauss(0, 1))) for _ in range(5)]
+entry = synthetic.record(backend="cuda:0", device="made up", ratio=cell / 2, samples_ns=times)
+kept = Path(out).read_text(encoding="utf-8") if Path(out).exists() else ""
+first = [] if kept else [synthetic.environment() | {{"gpu": synthetic.gpu()}}]
+with open(out, "w", encoding="utf-8") as file:
+    file.write(kept)
+    file.writelines(json.dumps(line, separators=(",", ":")) + "\\n" for line in [*first, entry] if entry["key"] not in kept)
+"""
+
+
+def test_cells_left_open_run_more_rounds(umbench, spec, tmp_path):
+    """By what the rounds of all cells say, once: started again, it has nothing to add."""
+    level, folder = {"old": 1.0, "new": 1.1}, str(conftest.ROOT / "tests/plots")
+    old, new = (script(tmp_path / name, MEASURED.format(python=sys.executable, plots=folder, level=slower, spread=0.05))
+                for name, slower in level.items())
+    arguments = ("interleave", spec, "--base", old, "--head", new, "--rounds", "4", "--more", "12", "--out", "ab")
+    assert umbench(*arguments[:-4], "--out", "ab").returncode == 0
+    done = umbench("compare", "ab/base", "ab/head", "--all")
+    assert done.returncode == 0 and "1 ambiguous" in done.stdout and "within 4 rounds" in done.stdout
+    done = umbench(*arguments)
+    assert done.returncode == 0 and "1 cell of 3 left open: 12 rounds more of them" in done.stderr, done.stderr
+    files = {number: [len(records(tmp_path / f"ab/{side}/{number}.jsonl")) for side in ("base", "head")] for number in (4, 5, 16)}
+    assert files == {4: [3, 3], 5: [1, 1], 16: [1, 1]}
+    assert {record["ratio"] for record in records(tmp_path / "ab/base/9.jsonl")} == {1.0}
+    done = umbench("compare", "ab/base", "ab/head", "--all")
+    assert done.returncode == 1 and "1 regressed" in done.stdout and "within 4 to 16 rounds" in done.stdout, done.stdout
+    kept = {path: path.read_bytes() for path in (tmp_path / "ab").rglob("*.jsonl")}
+    assert umbench(*arguments).returncode == 0
+    assert {path: path.read_bytes() for path in (tmp_path / "ab").rglob("*.jsonl")} == kept
 
 
 def script(path, text):
