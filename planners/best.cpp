@@ -7,7 +7,6 @@
 #include <string>
 
 #include "core/layout.hpp"
-#include "core/lower.hpp"
 #include "planners/best_search.hpp"
 #include "planners/planners.hpp"
 #include "schedule/orders.hpp"
@@ -17,9 +16,8 @@ namespace um {
 namespace {
 
 struct found {
-  memory_plan plan;
-  nanoseconds time = 0;
-  byte_count aim = 0;  // what was decided for, so that packing fits
+  trial of;
+  byte_count aim = 0;  // what was decided for, so that it fits
 };
 
 // How much is tried: for each of several ways to cut the batch, and for the best of them.
@@ -30,17 +28,17 @@ struct effort {
 constexpr effort a_look{12, 12, 3}, thorough{20, 300, 6};
 constexpr std::size_t enough = 30'000'000;  // classes times computes times tries for each
 
-nanoseconds time_of(const choices& of, const trace& t) {
-  return t.duration +
-         of.toll_of(t.moved.copy_to_device_bytes.value_or(0), t.moved.copy_to_host_bytes.value_or(0));
-}
+// How the batch goes through, and whether tensors may move.
+struct course {
+  loops by;
+  bool moves = true;
+  friend bool operator==(const course&, const course&) = default;
+};
 
 // Decides for an order and packs, for less than the budget by what packing needs more, and again.
-std::optional<found> plan_with(const problem& p, bool moves, const loops& l, nanoseconds to_beat,
+std::optional<found> plan_with(const problem& p, const trying& as, const course& c, nanoseconds to_beat,
                                byte_count aim, const effort& e) {
-  problem unlimited = p;
-  unlimited.budget = std::numeric_limits<byte_count>::max();
-  choices of(p, order_of(p.network, l), moves);
+  choices of(p, order_of(p.network, c.by), c.moves);
   if (of.computing() >= to_beat) return std::nullopt;
   const std::size_t size = std::max<std::size_t>(of.classes().size() * of.uses().order.size(), 1);
   const std::size_t tries = std::clamp(enough / size, e.least, e.most);
@@ -51,29 +49,31 @@ std::optional<found> plan_with(const problem& p, bool moves, const loops& l, nan
     if (i > 0) s = settle_again(of, aim, tries / 4, s);
     if (s.is.over == 0 && s.is.said.time >= to_beat && !best) break;
     if (s.is.over > 0 || s.is.said.time >= to_beat) continue;
-    memory_plan plan = of.plan(s.ways);
-    const execution_plan steps = lower(unlimited, plan, packers::searched);
-    const byte_count arena = steps.device_arena_bytes;
-    if (arena <= p.budget) {
-      // The simulator asks for the link's rates even where nothing moves.
-      const nanoseconds took = of.moves() ? time_of(of, simulate(p, steps, 1).front()) : s.is.said.time;
-      if (took < to_beat) best = {std::move(plan), to_beat = took, aim};
+    std::optional<trial> now = as(of.plan(s.ways));
+    if (!now) {  // with other decisions it may
+      aim -= aim / 20;
+    } else if (now->need <= p.budget) {
+      now->time += of.toll_of(s.is.said.to_device, s.is.said.to_host);
+      if (now->time < to_beat) {
+        to_beat = now->time;
+        best = {std::move(*now), aim};
+      }
       if (aim == p.budget) break;
       fits = aim;
       aim += (p.budget - aim) / 3;
     } else {
-      aim = std::max(fits, aim - std::min(aim, (arena - p.budget) * 3 / 4 + p.budget / 1000));
+      aim = std::max(fits, aim - std::min(aim, (now->need - p.budget) * 3 / 4 + p.budget / 1000));
     }
   }
   return best;
 }
 
 // What another planner makes of the same problem, if it can.
-std::optional<found> plan_by(memory_plan (*other)(const problem&), const problem& p) {
+std::optional<found> plan_by(memory_plan (*other)(const problem&), const problem& p, const trying& as) {
   try {
-    memory_plan plan = other(p);
-    const nanoseconds time = simulate(p, lower(p, plan, packers::searched), 1).front().duration;
-    return found{std::move(plan), time, p.budget};
+    std::optional<trial> now = as(other(p));
+    if (!now || now->need > p.budget) return std::nullopt;
+    return found{std::move(*now), p.budget};
   } catch (const infeasible&) {
     return std::nullopt;
   }
@@ -108,53 +108,79 @@ memory_plan plan_ooc_kept_or_not(const problem& p) {
   return plan_ooc_cudnn(kept);
 }
 
-}  // namespace
-
-memory_plan plan_best(const problem& p) {
-  return plan_best(p, true);
+// In the device's arena and at home in pinned memory.
+std::optional<trial> explicitly(const problem& p, memory_plan plan) {
+  problem unlimited = p;
+  unlimited.budget = std::numeric_limits<byte_count>::max();
+  const execution_plan steps = lower(unlimited, plan, packers::searched);
+  trial t{std::move(plan), steps.device_arena_bytes, 0};
+  if (t.need <= p.budget) t.time = simulated_time(p, steps, 1);
+  return t;
 }
 
-memory_plan plan_best(const problem& p, bool moves) {
+}  // namespace
+
+nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations) {
+  // The simulator asks for the link's rates even where nothing moves.
+  if (can_stream(p)) return simulate(p, steps, iterations).back().duration;
+  nanoseconds computing = 0;
+  for (const step& s : steps.steps) {
+    if (const auto* c = std::get_if<compute>(&s.what)) computing += cost_of(p, *c).time;
+  }
+  return computing;
+}
+
+memory_plan plan_best(const problem& p) {
   memory_plan resident = plan_resident(p);
   if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
+  return plan_best(
+      p, [&](memory_plan plan) { return explicitly(p, std::move(plan)); }, false, "best");
+}
+
+memory_plan plan_best(const problem& p, const trying& as, bool and_without, const std::string& strategy) {
   const bool same_bits = p.knobs.at("bits") == 1;
   std::optional<found> best;
-  loops chosen;
-  const auto consider = [&](const loops& l, const effort& e) {
-    auto next = plan_with(p, moves, l, best ? best->time : std::numeric_limits<nanoseconds>::max(),
-                          chosen == l && best ? best->aim : p.budget, e);
+  course chosen;
+  const auto consider = [&](const course& c, const effort& e) {
+    auto next = plan_with(p, as, c, best ? best->of.time : std::numeric_limits<nanoseconds>::max(),
+                          chosen == c && best ? best->aim : p.budget, e);
     if (!next) return;
     best = std::move(next);
-    chosen = l;
+    chosen = c;
+  };
+  const auto consider_other = [&](memory_plan (*other)(const problem&)) {
+    auto next = plan_by(other, p, as);
+    if (next && (!best || next->of.time < best->of.time)) best = std::move(next);
   };
   const std::vector<op_id> late = large_gradients(p.network);
   std::string why;
   const std::vector<std::uint32_t> ways =
       same_bits ? std::vector<std::uint32_t>{1} : ways_to_cut(p.network, why);
+  std::vector<course> courses;
   for (const std::uint32_t k : ways) {
-    if (ways.size() > 1) consider({k, {}, late}, a_look);
+    if (and_without) courses.push_back({{k, {}, late}, false});
+    courses.push_back({{k, {}, late}, true});
   }
-  consider(best ? chosen : loops{1, {}, late}, thorough);
-  const auto consider_planner = [&](memory_plan (*other)(const problem&)) {
-    auto its = plan_by(other, p);
-    if (its && (!best || its->time < best->time)) best = std::move(its);
-  };
-  consider_planner(plan_checkmate);  // its greedy choice sometimes ends lower than the search does
+  if (courses.size() > 1) {
+    for (const course& c : courses) consider(c, a_look);
+  }
+  consider(best ? chosen : courses.front(), thorough);
+  consider_other(plan_checkmate);  // its greedy choice sometimes ends lower than the search does
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;
   for (const op_cost& c : p.costs) computing += c.time;
   const auto may_gain = [&](nanoseconds percent, std::size_t most_operators) {
     const std::size_t operators = p.network.ops.size();
-    return !best || (best->time > computing * (100 + percent) / 100 && operators <= most_operators);
+    return !best || (best->of.time > computing * (100 + percent) / 100 && operators <= most_operators);
   };
-  if (moves && can_stream(p) && may_gain(3, 200)) consider_planner(plan_pooch_complete);
+  if (can_stream(p) && may_gain(3, 200)) consider_other(plan_pooch_complete);
   // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
-  if (!same_bits && can_stream(p) && may_gain(10, 100)) consider_planner(plan_ooc_kept_or_not);
+  if (!same_bits && can_stream(p) && may_gain(10, 100)) consider_other(plan_ooc_kept_or_not);
   if (!best) {
-    throw infeasible("best finds no plan within " + to_text(p.budget) + " of the " +
+    throw infeasible(strategy + " finds no plan within " + to_text(p.budget) + " of the " +
                      to_text(footprint_of(p.network, p.costs).total) + " that everything takes" + why);
   }
-  return std::move(best->plan);
+  return std::move(best->of.plan);
 }
 
 }  // namespace um

@@ -1,15 +1,15 @@
 // The decisions of `best`, with the data in managed memory.
 #include <algorithm>
-#include <array>
+#include <limits>
 #include <optional>
 #include <stdexcept>
-#include <string>
+#include <tuple>
 
+#include "core/layout.hpp"
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "planners/best.hpp"
 #include "planners/planners.hpp"
-#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -42,74 +42,45 @@ memory_plan in_managed_memory(const graph& g, memory_plan plan, reach how) {
   return plan;
 }
 
-struct timed_plan {
-  memory_plan plan;
-  nanoseconds time = 0;  // of an iteration after the first
-};
-
-// Nothing where it takes more than the budget, or cannot be.
-std::optional<timed_plan> timed(const problem& p, memory_plan plan) {
-  if (defect_of(p.network, plan)) return std::nullopt;
+// Nothing where it cannot be.
+std::optional<trial> try_in(const problem& p, const memory_plan& decided, reach how) {
   problem kept = p;
   kept.under = pressure::plan;
-  execution_plan steps;
+  kept.budget = std::numeric_limits<byte_count>::max();
   try {
-    lower(kept, plan, packers::searched);
-    steps = lower(p, plan, packers::searched);
-  } catch (const infeasible&) {
-    return std::nullopt;
+    memory_plan managed = in_managed_memory(p.network, decided, how);
+    if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
+    const verified_plan plan = verified(p.network, std::move(managed));
+    trial t{plan.plan(), lower(kept, plan).peak_device_bytes, 0};
+    if (t.need <= p.budget) t.time = simulated_time(p, lower(p, plan), 2);
+    return t;
   } catch (const std::invalid_argument&) {  // parts with a twin move by whole blocks only
     return std::nullopt;
   }
-  // The simulator asks for the link's rates even where nothing moves.
-  const bool links = p.on.link_to_device_bytes_per_s > 0;
-  const nanoseconds time = links ? simulate(p, steps, 2).back().duration : 0;
-  return timed_plan{std::move(plan), time};
 }
 
-bool moves_data(const memory_plan& plan) {
-  return std::ranges::any_of(plan.actions, [](const action& a) {
-    return std::holds_alternative<prefetch>(a) || std::holds_alternative<evict>(a);
-  });
+// In whichever reach takes the least time, or, where none is within the budget, the least room.
+std::optional<trial> in_best_reach(const problem& p, const memory_plan& decided) {
+  std::optional<trial> best;
+  for (const reach how : {reach::everything, reach::lasting, reach::given, reach::large}) {
+    if (how == reach::large && best && best->need <= p.budget) break;
+    std::optional<trial> now = try_in(p, decided, how);
+    if (!now) continue;
+    const auto rank = [&](const trial& t) { return std::tuple(std::max(t.need, p.budget), t.time); };
+    if (!best || rank(*now) < rank(*best)) best = std::move(now);
+  }
+  return best;
 }
 
 }  // namespace
 
 memory_plan plan_best_managed(const problem& p) {
-  std::optional<timed_plan> best;
-  const auto consider = [&](const memory_plan& decided) {
-    bool fits = false;
-    for (const reach how : {reach::everything, reach::lasting, reach::given, reach::large}) {
-      if (how == reach::large && best) break;
-      memory_plan managed = in_managed_memory(p.network, decided, how);
-      if (std::ranges::none_of(managed.home, is_managed)) continue;  // that would be `best`
-      std::optional<timed_plan> now = timed(p, std::move(managed));
-      if (!now) continue;
-      fits = true;
-      if (!best || now->time < best->time) best = std::move(now);
-    }
-    return fits;
-  };
-  // Two arenas and whole blocks take more room than one: decisions for less leave it.
-  std::string why;
-  for (const bool moves : {true, false}) {
-    if (!moves && best && !moves_data(best->plan)) break;
-    for (const byte_count permille : {1000U, 950U, 880U, 760U}) {
-      problem smaller = p;
-      smaller.budget = p.budget / 1000 * permille;
-      try {
-        if (consider(plan_best(smaller, moves))) break;
-      } catch (const infeasible& refused) {
-        why = refused.what();
-        break;
-      }
-    }
+  const trying as = [&](const memory_plan& plan) { return in_best_reach(p, plan); };
+  if (footprint_of(p.network, p.costs).total <= p.budget) {
+    std::optional<trial> resident = as(plan_resident(p));
+    if (resident && resident->need <= p.budget) return std::move(resident->plan);
   }
-  if (!best) {
-    throw infeasible("best_managed finds no plan within " + to_text(p.budget) +
-                     (why.empty() ? ": managed memory takes whole blocks" : "; " + why));
-  }
-  return std::move(best->plan);
+  return plan_best(p, as, true, "best_managed");
 }
 
 }  // namespace um

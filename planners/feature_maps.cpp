@@ -18,7 +18,8 @@ labelling::labelling(const problem& p)
     : p_(p),
       uses_(uses_of(p.network, in_order(p.network))),
       gaps_(gaps_of(p.network, uses_)),
-      costs_(p, uses_) {
+      costs_(p, uses_),
+      builder_(p.network, uses_, gaps_) {
   const graph& g = p.network;
   std::vector<bool> is_map(uses_.parts.size(), false);
   for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
@@ -64,15 +65,17 @@ std::vector<decision> labelling::decisions_for(const std::vector<choice>& labels
 
 byte_count labelling::peak_of(const std::vector<choice>& labels) {
   std::vector<decision> decisions = decisions_for(labels, arrival::just_in_time);
-  return fit_transfers(p_.network, uses_, gaps_, costs_, 0, decisions).peak;
+  return fit_transfers(builder_, uses_, gaps_, costs_, 0, decisions).peak;
 }
 
 labelling::outcome labelling::place(std::vector<decision> decisions, byte_count room) {
   outcome o;
-  o.room = fit_transfers(p_.network, uses_, gaps_, costs_, room, decisions);
+  o.room = fit_transfers(builder_, uses_, gaps_, costs_, room, decisions);
   if (o.room.peak <= room) {
-    o.events = events_of(p_.network, uses_, gaps_, decisions);
-    o.said = costs_.of(o.events, staged_tensors(uses_, gaps_, decisions));
+    const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
+    const std::span<const event> events = builder_.build(decisions, staged);
+    o.events.assign(events.begin(), events.end());
+    o.said = costs_.of(o.events, staged);
   }
   o.decisions = std::move(decisions);
   return o;

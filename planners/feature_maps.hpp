@@ -65,6 +65,7 @@ class labelling {
   use_table uses_;
   std::vector<gap> gaps_;
   forecaster costs_;
+  event_builder builder_;
   std::vector<feature_map> maps_;
 };
 

@@ -191,7 +191,8 @@ class dividing {
     const double volume = share(part.batch, all.batch) * share(part.row, all.row) *
                           share(part.reduction, all.reduction) *
                           share_of_channels(part.channel.size(), all.channel.size(), of_convolution);
-    return part_time(p_.costs[c.what].time, p_.on.launch_ns + p_.on.slice_ns, volume);
+    const nanoseconds launch = std::max(p_.on.launch_ns + p_.on.slice_ns, least_launch);
+    return part_time(p_.costs[c.what].time, launch, volume);
   }
 
   taken take(const ooc_step& step) const {
@@ -232,6 +233,7 @@ class dividing {
   }
 
   std::optional<nanoseconds> time_of(const division& d) {
+    if (parts_of(d) > most_parts_of_call) return std::nullopt;
     const bool backward = call_.what == kind::backward;
     const ooc_step step =
         step_of(g_, call_, d, {d.n - 1, largest_rows(d), backward ? 0 : d.xc - 1, d.yc - 1});
@@ -283,6 +285,9 @@ class dividing {
     return false;
   }
 
+  // Of a kernel, whatever the machine; else where no figures are known parts would cost nothing.
+  static constexpr nanoseconds least_launch = 1000;
+  static constexpr std::uint64_t most_parts_of_call = 1 << 14;
   static constexpr std::int64_t most_elements = std::int64_t{1} << 31;  // of a part: cuDNN's limit then
 
   const problem& p_;
@@ -354,7 +359,7 @@ memory_plan within(const problem& p, const std::function<memory_plan(byte_count 
       need = std::ranges::max(live_bytes(p, plan));
       if (need <= p.budget) need = lower(unlimited, plan).device_arena_bytes;
     } catch (const std::invalid_argument& reason) {  // more parts of a tensor than plans hold
-      throw infeasible(std::string("ooc_cudnn: ") + reason.what());
+      throw infeasible(std::string("ooc_cudnn: ") + reason.what() + "; the budget is " + to_text(p.budget));
     }
     if (need <= p.budget) return plan;
     room -= std::min(room, need - p.budget + p.budget / 200);

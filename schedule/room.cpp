@@ -7,9 +7,9 @@ namespace {
 
 class fitting {
  public:
-  fitting(const graph& g, const use_table& uses, const std::vector<gap>& gaps, forecaster& costs,
+  fitting(event_builder& builder, const use_table& uses, const std::vector<gap>& gaps, forecaster& costs,
           byte_count room, std::vector<decision>& decisions)
-      : uses_(uses), gaps_(gaps), costs_(costs), builder_(g, uses, gaps), room_(room), decisions_(decisions) {
+      : uses_(uses), gaps_(gaps), costs_(costs), builder_(builder), room_(room), decisions_(decisions) {
     for (std::uint32_t x = 0; x < gaps.size(); ++x) {
       if (decisions[x].what == choice::swap) swapped_.push_back(x);
       wish_.push_back(decisions[x].back);
@@ -144,7 +144,7 @@ class fitting {
   const use_table& uses_;
   const std::vector<gap>& gaps_;
   forecaster& costs_;
-  event_builder builder_;
+  event_builder& builder_;
   byte_count room_;
   std::vector<decision>& decisions_;
   std::vector<std::uint32_t> swapped_;
@@ -171,7 +171,13 @@ std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const
 
 room_found fit_transfers(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
                          forecaster& costs, byte_count room, std::vector<decision>& decisions) {
-  return fitting(g, uses, gaps, costs, room, decisions).run();
+  event_builder builder(g, uses, gaps);
+  return fit_transfers(builder, uses, gaps, costs, room, decisions);
+}
+
+room_found fit_transfers(event_builder& builder, const use_table& uses, const std::vector<gap>& gaps,
+                         forecaster& costs, byte_count room, std::vector<decision>& decisions) {
+  return fitting(builder, uses, gaps, costs, room, decisions).run();
 }
 
 }  // namespace um

@@ -27,5 +27,8 @@ struct room_found {
 // back then and stays.
 room_found fit_transfers(const graph& g, const use_table& uses, const std::vector<gap>& gaps,
                          forecaster& costs, byte_count room, std::vector<decision>& decisions);
+// The same for searches, with the builder of these uses and gaps.
+room_found fit_transfers(event_builder& builder, const use_table& uses, const std::vector<gap>& gaps,
+                         forecaster& costs, byte_count room, std::vector<decision>& decisions);
 
 }  // namespace um

@@ -195,8 +195,64 @@ TEST_P(ooc_plans, keep_within_the_budget_or_say_why_not) {
   }
 }
 
+// Not only since such a plan is never asked for: its placement and its model decide so, too.
+TEST_P(ooc_plans, divide_nothing_that_fits) {
+  const cell c(small_networks().at(GetParam()));
+  for (const std::int64_t keep : {0, 1}) {
+    const memory_plan plan = plan_ooc_cudnn(c.at(1, keep));
+    EXPECT_FALSE(divides(plan));
+    EXPECT_EQ(plan, plan_resident(c.at(1, keep)));
+  }
+  const problem p = c.at(0.5, 0);
+  const std::vector<ooc_call> calls = calls_of(c.g);
+  const ooc_placement at = place_first_come(c.g, calls, p.budget, p.budget / 100 * 90);
+  std::vector<std::vector<ooc_step>> steps;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    byte_count least = 0;
+    const auto parts = divided(p, calls[i], at.home, at.left[i], least);
+    ASSERT_TRUE(parts.has_value()) << i;
+    EXPECT_EQ(parts->size(), 1U) << i;
+    steps.push_back(*parts);
+  }
+  memory_plan plan = streamed(c.g, at.home, steps, true);
+  EXPECT_FALSE(divides(plan));
+  EXPECT_EQ(plan, plan_resident(p)) << "nothing moves, nobody joins";
+}
+
 INSTANTIATE_TEST_SUITE_P(catalogue, ooc_plans, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
+
+// As a GPU says of itself that nobody has calibrated: neither launches nor copies cost anything there.
+TEST(ooc_cudnn, cuts_no_finer_than_it_must_where_the_machine_has_no_figures) {
+  const cell c(small_spec("vgg11", 16, {.joined = fusion::none, .knobs = {{"insize", 64}}}));
+  machine unknown;
+  unknown.device_bytes = c.on.device_bytes;
+  unknown.host_bytes = c.on.host_bytes;
+  for (const std::int64_t keep : {0, 1}) {
+    for (const byte_count part : {2, 3, 6, 12, 25}) {
+      const byte_count budget = footprint_of(c.g, c.costs).total / part;
+      const problem p{c.g,
+                      c.costs,
+                      unknown,
+                      budget,
+                      pressure::none,
+                      {{"keep", keep}, {"share", 80}},
+                      estimate_slices(c.g, c.on)};
+      try {
+        const memory_plan plan = plan_ooc_cudnn(p);
+        EXPECT_EQ(defect_of(c.g, plan), std::nullopt);
+        EXPECT_LE(lower(p, plan).device_arena_bytes, budget);
+        if (part <= 12) {
+          EXPECT_LT(plan.actions.size(), 100 * c.g.ops.size()) << part << " keep " << keep;
+        }
+      } catch (const infeasible& refused) {
+        EXPECT_GT(part, 3U) << refused.what();
+        EXPECT_NE(std::string(refused.what()).find("the budget is " + to_text(budget)), std::string::npos)
+            << refused.what();
+      }
+    }
+  }
+}
 
 // The paper's first experiment: a convolution of 1024 x 1024, batch 1, ever more channels, 16 GB.
 TEST(ooc_cudnn, computes_convolutions_of_any_size) {
