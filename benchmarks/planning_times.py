@@ -14,8 +14,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import resumable
+
 WORK = {"vgg16": 256, "resnet152": 128}
 RATIOS = (4, 2, 1.25)
+FIELDS = ("network", "strategy", "ratio")
 
 
 def planners_of(binary):
@@ -28,8 +31,9 @@ def options_of(strategy):
     return ["--strategy", name, *(word for knob in knobs for word in ("--knob", knob))]
 
 
-def measure(binary, network, strategy, ratio, deadline_s):
+def measure(binary, task, deadline_s):
     """CPU seconds and peak memory of all that `umbench plan` does: measuring, planning, packing, simulating."""
+    network, strategy, ratio = (task[name] for name in FIELDS)
     child = subprocess.Popen([binary, "plan", "--network", network, "--batch", str(WORK[network]), "--fusion", "fused", "--precision", "bf16",
                               *options_of(strategy), "--ratio", str(ratio), "--backend", "sim:h200", "--deadline", str(deadline_s)],
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -61,20 +65,12 @@ def main():
     parser.add_argument("--table", action="store_true", help="measure nothing: print what OUT holds as a table")
     arguments = parser.parse_args()
     out = Path(arguments.out)
-    held = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     if arguments.table:
-        print(table(held))
+        print(table(resumable.held(out)))
         return 0
-    done = {(x["network"], x["strategy"], x["ratio"]) for x in held}
-    for strategy in arguments.strategy or planners_of(arguments.umbench):
-        for network in reversed(WORK):
-            for ratio in RATIOS:
-                if (network, strategy, ratio) in done:
-                    continue
-                line = measure(arguments.umbench, network, strategy, ratio, arguments.deadline)
-                print(json.dumps(line), flush=True)
-                with out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+    tasks = [dict(zip(FIELDS, (network, strategy, ratio), strict=True))
+             for strategy in arguments.strategy or planners_of(arguments.umbench) for network in reversed(WORK) for ratio in RATIOS]
+    resumable.run(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task, arguments.deadline))
     return 0
 
 

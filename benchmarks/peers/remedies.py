@@ -9,22 +9,23 @@ umbench runs `best` with that peak as its budget. A line of JSON each; --resume 
 
 import argparse
 import contextlib
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "benchmarks"), str(ROOT)]
 
 import children  # noqa: E402
+import resumable  # noqa: E402
 import umbench  # noqa: E402
 from results import load  # noqa: E402
 
 WORK = (("vgg16", 256, "bf16"), ("resnet50", 128, "bf16"), ("vgg16", 256, "tf32"), ("resnet50", 128, "tf32"))
 REMEDIES = ("compile 0.5", "checkpoint", "save_on_cpu", "compile 0.2", "compile 0.8", "compile 1.0")
 SEGMENTS = 4
+FIELDS = ("network", "batch", "precision", "remedy")
 
 
 def time_remedy(task):
@@ -84,7 +85,7 @@ def best_within(binary, task, peak_bytes):
 
 
 def measure(binary, task):
-    line = {key: task[key] for key in ("network", "batch", "precision", "remedy")}
+    line = {key: task[key] for key in FIELDS}
     found, why = children.run(time_remedy, task, task["deadline_s"])
     if not found:
         return line | {"reason": why}
@@ -95,10 +96,6 @@ def measure(binary, task):
     except umbench.Failed as failed:
         line["best_reason"] = str(failed)
     return line
-
-
-def key_of(line):
-    return tuple(line[key] for key in ("network", "batch", "precision", "remedy"))
 
 
 def main(argv=None):
@@ -115,17 +112,10 @@ def main(argv=None):
     out, began = Path(arguments.out), time.monotonic()
     if out.exists() and not arguments.resume:
         sys.exit(f"error: {out} exists; --resume goes on with it")
-    done = {key_of(json.loads(text)) for text in out.read_text().splitlines()} if out.exists() else set()
-    for remedy in REMEDIES:
-        for network, batch, precision in WORK:
-            task = {"network": network, "batch": batch, "precision": precision, "remedy": remedy, "warmup": 4, "samples": 12,
-                    "deadline_s": 240}
-            if key_of(task) in done or time.monotonic() - began > arguments.stop_after:
-                continue
-            line = measure(arguments.umbench, task)
-            print(json.dumps(line), flush=True)
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+    tasks = [dict(zip(FIELDS, (*work, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
+             for remedy in REMEDIES for work in WORK]
+    resumable.run(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
+                  lambda: time.monotonic() - began > arguments.stop_after)
     return 0
 
 

@@ -9,6 +9,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks/peers")]
 
 import planners_on_gpu  # noqa: E402
 import remedies  # noqa: E402
+import resumable  # noqa: E402
 
 
 def test_best_is_given_the_peak_of_the_remedy():
@@ -35,3 +36,18 @@ def test_every_step_has_its_sweep(tmp_path):
         for word in line:
             if word.endswith(".json"):
                 assert json.loads(Path(word).read_text())["name"] == f"gpu_{step}"
+
+
+def test_measurements_go_on_behind_what_the_file_holds(tmp_path):
+    out, measured = tmp_path / "out.jsonl", []
+    tasks = [{"what": name, "ratio": ratio} for name in "ab" for ratio in (1, 2)]
+
+    def measure(task):
+        measured.append((task["what"], task["ratio"]))
+        return task | {"ms": 1.5}
+
+    resumable.run(out, tasks, ("what", "ratio"), measure, lambda: len(measured) == 3)
+    assert measured == [("a", 1), ("a", 2), ("b", 1)]
+    resumable.run(out, tasks, ("what", "ratio"), measure)
+    assert measured[3:] == [("b", 2)]
+    assert [(line["what"], line["ratio"]) for line in resumable.held(out)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
