@@ -6,6 +6,8 @@
 tests    every operator against double precision (tests/cuda), the new ones among them
 replay   VGG-16 and ResNet-50 as exported, all their operators replayed, beside the computed ones under the same strategies:
          slowdowns over `device` at 0.9, and how far the replayed ones are from the computed ones
+curves   ViT-B/16 and ConvNeXt-T, all their operators replayed at the time that the simulator gives them, under the best
+         strategies: slowdowns beside those that it gives the same networks
 peers    a step of densenet121 and mobilenet_v2 in bf16, batch 128, against compiled PyTorch
 
 Results are appended to record files in --out; a part that has its results is done again only if they are removed.
@@ -23,12 +25,14 @@ from results import arguments, load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
 ROWS = ("densenet121/128/bf16:workspace=2GiB", "mobilenet_v2/128/bf16:workspace=2GiB")
-PARTS = ("tests", "replay", "peers")
+CURVED = ("vit_b_16", "convnext_t")
+PARTS = ("tests", "replay", "curves", "peers")
 SWEEP = {"schema": 1, "name": "gpu_replay",
          "common": {"strategy": ["device", "managed", "managed_prefetch", "twin", "best"], "ratio": [0.9, 1.25, 2], "backend": "cuda:0",
                     "mode": "capped", "iterations": 5, "deadline_s": 600},
          "grids": [{"network": list(NETWORKS), "batch": 32, "pass": "train", "fusion": "none", "precision": "fp32"},
                    {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # beside the sweep's file
+CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
 BOUND = 0.15  # of a slowdown
 FILTER = "every*/operators.*:*replay*:*groups*"
 
@@ -49,6 +53,7 @@ def arguments_of(given):
     parser.add_argument("--tests", default=str(ROOT / "build/cuda/tests/cuda"), metavar="FOLDER", help="the executables of tests/cuda")
     parser.add_argument("--out", default=str(ROOT / "build/graphs"), metavar="FOLDER", help="for record files and replayed networks")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to do")
+    parser.add_argument("--backend", default="cuda:0", help="where curves are replayed")
     parser.add_argument("--seconds", default="600", help="for each executable of the tests")
     return parser.parse_args(given)
 
@@ -73,7 +78,8 @@ def replay(options, out):
             return False
         times = operator_times(device, name)
         exported = json.loads((ROOT / f"tests/networks/exported/{name}.json").read_text(encoding="utf-8"))
-        target.write_text(json.dumps(as_opaque(exported, json.loads(graph.read_text(encoding="utf-8")), times)), encoding="utf-8")
+        durations = durations_of(exported, json.loads(graph.read_text(encoding="utf-8")), times)
+        target.write_text(json.dumps(as_opaque(exported, durations)), encoding="utf-8")
     records, sweep = out / "replay.jsonl", out / "replay.json"
     sweep.write_text(json.dumps(SWEEP), encoding="utf-8")
     swept = run(options.umbench, "sweep", sweep, "--out", records, "--resume")
@@ -94,25 +100,77 @@ def signature(graph, op):
     return op["kind"], tuple(shapes[name] for name in op["in"]), tuple(shapes[name] for name in op["out"])
 
 
-def as_opaque(exported, own, times):
-    """The exported network with every operator opaque, at the time that ours takes on the same shapes; what has no
-    counterpart has the mean of its kind a byte."""
+def durations_of(exported, own, times):
+    """{operator: ns}: what ours takes on the same shapes; what has no counterpart has the mean of its kind a byte."""
     measured, of_kind = {}, {}
     for op in own["ops"]:
         if op["name"] in times:
             measured.setdefault(signature(own, op), []).append(times[op["name"]])
             time, size = of_kind.get(op["kind"], (0, 0))
             of_kind[op["kind"]] = (time + times[op["name"]], size + size_of(own, op))
-    ops = []
+    durations = {}
     for op in exported["ops"]:
         known = measured.get(signature(exported, op))
         time, size = of_kind.get(op["kind"], (0, 1))
-        duration = sum(known) / len(known) if known else time * size_of(exported, op) / max(size, 1)
+        durations[op["name"]] = sum(known) / len(known) if known else time * size_of(exported, op) / max(size, 1)
+    return durations
+
+
+def as_opaque(exported, durations):
+    """The exported network with every operator opaque."""
+    ops = []
+    for op in exported["ops"]:
         made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": size_of(exported, op),
-                "duration_ns": round(duration), "in": op["in"], "out": op["out"]}
-        made |= {key: op[key] for key in ("alias", "repeatable") if key in op} | {"cut": cut_of(exported, op)}
-        ops.append(made)
+                "duration_ns": round(durations[op["name"]]), "in": op["in"], "out": op["out"]}
+        made |= {key: op[key] for key in ("alias", "repeatable", "workspace_bytes") if key in op}
+        ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else cut_of(exported, op)})
     return exported | {"name": exported["name"] + "_replayed", "ops": ops}
+
+
+def curves(options, out):
+    for name in CURVED:
+        graph, alone = ROOT / f"tests/networks/exported/{name}.json", out / f"{name}.simulated.jsonl"
+        cell = ["--network", graph, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
+        alone.unlink(missing_ok=True)
+        if not run(options.umbench, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
+            return False
+        spans = load.read(alone)[1][0]["timeline"]["spans"]
+        durations = {span["name"]: span["end_ns"] - span["begin_ns"] for span in spans}
+        made = as_opaque(json.loads(graph.read_text(encoding="utf-8")), durations)
+        (out / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")
+    found, well = [], True
+    for backend, records in (("sim:h200", out / "curves_simulated.jsonl"), (options.backend, out / "curves.jsonl")):
+        sweep = out / f"{records.stem}.json"
+        sweep.write_text(json.dumps(curves_on(backend, records.stem)), encoding="utf-8")
+        only = ["--times-only"] if backend.startswith("cuda") else []
+        well = run(options.umbench, "sweep", sweep, *only, "--out", records, "--resume") and well
+        found.append(load.read(records)[1])
+    return compare(*found) and well
+
+
+def curves_on(backend, name):
+    """The kept sweep of these networks, with the replayed ones in their place."""
+    networks = [f"{network}.replayed.json" for network in CURVED]  # beside the sweep's file
+    return CURVES | {"name": name, "common": CURVES["common"] | {"backend": backend},
+                     "grids": [grid | {"network": networks} for grid in CURVES["grids"]]}
+
+
+def compare(simulated, replayed):
+    """Slowdowns of the same cells side by side; whether all of them are there. How far apart they are is what it is for."""
+    print("| network | strategy | ratio | simulated | replayed | simulated / replayed |\n|---|---|---|---|---|---|")
+    ours, theirs = slowdowns_of(simulated), slowdowns_of(replayed)
+    for key in ours:
+        if key in theirs:
+            print(f"| {key[0]} | {key[1]} | {key[2]} | {ours[key]:.2f} | {theirs[key]:.2f} | {ours[key] / theirs[key]:.3f} |")
+    return bool(ours) and ours.keys() == theirs.keys()
+
+
+def slowdowns_of(records):
+    """{(network, strategy, ratio): over `device`} of what ended well."""
+    well = [record for record in records if record["outcome"] == "ok"]
+    base = {record["network"]: load.steady_ns(record) for record in well if record["strategy"] == "device"}
+    return {(r["network"].split("#")[0], r["strategy"], r["ratio"]): load.steady_ns(r) / base[r["network"]]
+            for r in well if r["network"] in base}
 
 
 def cut_of(graph, op):

@@ -331,6 +331,14 @@ void leave_out_one_sum(figures& from) {
       "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
 }
 
+// Between the two nearest.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double at = static_cast<double>(sorted.size() - 1) * share;
+  const auto below = static_cast<std::size_t>(at);
+  const double above = sorted[std::min(below + 1, sorted.size() - 1)];
+  return sorted[below] + (at - static_cast<double>(below)) * (above - sorted[below]);
+}
+
 std::size_t most_samples(const readings& all) {
   std::size_t most = 0;
   for (const auto& [name, values] : all) most = std::max(most, values.size());
@@ -355,15 +363,13 @@ spread spread_over_samples(const figure& f, const readings& all, const uvm_costs
 
 double typical_of(std::vector<double> all) {
   std::sort(all.begin(), all.end());
-  const double at = static_cast<double>(all.size() - 1) / 10;
-  const auto below = static_cast<std::size_t>(at);
-  const double above = all[std::min(below + 1, all.size() - 1)];
-  return all[below] + (at - static_cast<double>(below)) * (above - all[below]);
+  return quantile(all, 0.1);
 }
 
 spread spread_of(std::vector<double> values) {
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
-  return {values.size(), *least, typical_of(values), *most};
+  std::sort(values.begin(), values.end());
+  return {values.size(), values.front(),         quantile(values, 0.1),
+          values.back(), quantile(values, 0.25), quantile(values, 0.75)};
 }
 
 figures figures_from(const readings& all, const uvm_costs& given) {

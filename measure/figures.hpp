@@ -20,6 +20,7 @@ double typical_of(std::vector<double> all);
 struct spread {
   std::size_t samples = 0;
   double least = 0, typical = 0, most = 0;
+  double lower = 0, upper = 0;  // quartiles
 };
 spread spread_of(std::vector<double> values);  // of at least one
 

@@ -10,6 +10,7 @@ managed_traffic managed_memory::prefetch_to_device(range r, bool queued) {
   const cover c = covered(r);
   const uvm_costs& costs = prices_.of();
   now.traffic.prefetch_calls = 1;
+  now.anew = costs.prefetch_block_ns;
   const int walks = c.first == c.last ? 1 : 2;
   for (int walk = 0; walk < walks; ++walk) {
     for (std::uint32_t id = c.first; id <= c.last; ++id) {
@@ -65,7 +66,7 @@ void managed_memory::finish_call(nanoseconds fixed, operation& now) {
 void managed_memory::expel_block(std::uint32_t id, granule_set want, operation& now) {
   entry& b = entries_[id];
   const granule_set leaves = want & b.device & ~b.host & ~b.discarded;
-  populate_host(b, want, leaves, now);
+  populate_host(b, want, now);
   if (leaves != 0) now.clock.copy_to_host(leaves);
   now.traffic.prefetched_out_bytes += count(leaves) * granule_bytes;
   b.host |= want;

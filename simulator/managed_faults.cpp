@@ -295,7 +295,7 @@ void managed_memory::service_in_place(const fault& f, operation& now) {
   entry& b = entries_[f.block];
   const bool nowhere = (b.device | b.host) == 0;
   const granule_set fresh = (nowhere ? all_granules : f.granules) & ~b.host;
-  populate_host(b, fresh, 0, now);
+  populate_host(b, fresh, now);
   b.host |= fresh;
   b.discarded &= ~fresh;
   map_remotely(b);
@@ -323,8 +323,8 @@ void managed_memory::make_resident(std::uint32_t id, granule_set want, bool keep
   append(id, b.discarded == all_granules ? list::discarded : list::used);
 }
 
-// What was accessed often enough before comes to the device now; the rest is read and written where it lies. The
-// driver learns of a full counter while the kernel goes on, so a pass ends over the link.
+// What was accessed often enough before comes to the device now; the rest is read and written where it lies.
+// The driver learns of a full counter while the kernel goes on, so a pass ends over the link.
 void managed_memory::access_remote(range r, std::uint32_t id, granule_set touched, access_mode mode,
                                    operation& now) {
   const granule_set often = often_accessed(r, id, touched, now.how);
@@ -341,7 +341,8 @@ void managed_memory::access_remote(range r, std::uint32_t id, granule_set touche
 }
 
 // Counts the accesses of this touch, and forgets those of granules whose counter was full before.
-granule_set managed_memory::often_accessed(range r, std::uint32_t id, granule_set touched, touch_pattern how) {
+granule_set managed_memory::often_accessed(range r, std::uint32_t id, granule_set touched,
+                                           touch_pattern how) {
   const std::uint64_t threshold = prices_.of().access_counter_threshold;
   if (threshold == 0 || advised(entries_[id], advice::preferred_host)) return 0;
   granule_set often = 0;
@@ -396,7 +397,7 @@ bool managed_memory::host_fault(range r, std::uint32_t id, granule_set asked, bo
   now.clock.work(costs.host_fault_ns);
   const granule_set want = grown(b.host & b.host_mapped, asked);
   const granule_set leaves = want & b.device & ~b.host & ~b.discarded;
-  populate_host(b, want, leaves, now);
+  populate_host(b, want, now);
   if (leaves != 0) now.clock.copy_to_host(leaves);
   now.clock.wait_for_copies();
   now.traffic.host_fault_bytes += count(leaves) * granule_bytes;

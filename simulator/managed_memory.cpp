@@ -65,7 +65,7 @@ void managed_memory::place_on_host(range r, bool seen) {
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     entry& b = entries_[id];
     b.host |= c.of(id);
-    b.host_pages |= c.of(id);
+    b.host_pages |= host_chunk_around(b, c.of(id));
     if (seen) {
       b.visited = true;
     } else {
@@ -129,16 +129,15 @@ void managed_memory::advise(range r, advice hint) {
 void managed_memory::take_chunk(std::uint32_t id, operation& now) {
   entry& b = entries_[id];
   const uvm_costs& costs = prices_.of();
-  const bool left = b.device == 0 && b.host != 0;
-  if (b.in == list::none) {
+  const bool left = b.device == 0 && b.host != 0, fresh = b.in == list::none;
+  if (fresh) {
+    b.clean_chunk = held_ < capacity_;
+    if (!b.clean_chunk) evict_one(now);
+    ++held_;
     now.clock.work(costs.chunk_ns);
   } else if (left) {
     now.clock.work(costs.chunk_ns * static_cast<nanoseconds>(costs.chunk_again_percent) / 100);
   }
-  if (b.in != list::none) return;
-  b.clean_chunk = held_ < capacity_;
-  if (!b.clean_chunk) evict_one(now);
-  ++held_;
 }
 
 void managed_memory::evict_one(operation& now) {
@@ -153,14 +152,17 @@ void managed_memory::evict_one(operation& now) {
   }
 }
 
-// Of a victim everything resident goes to the host, in one service.
+// Of a victim everything resident goes to the host, in one service. evict_ns contains what is done anew.
 void managed_memory::empty(entry& victim, operation& now) {
-  if (victim.device == 0) return;
+  if (victim.device == 0) {
+    now.clock.work(now.anew);
+    return;
+  }
   now.clock.work(prices_.of().evict_ns);
   ++now.traffic.evicted_blocks;
-  const granule_set out = victim.device & ~victim.host & ~victim.discarded;
+  const granule_set leaves = victim.device & ~victim.host, out = leaves & ~victim.discarded;
+  populate_host(victim, leaves, now);
   if (out != 0) {
-    populate_host(victim, out, out, now);
     now.clock.copy_to_host(out);
     now.clock.room_after_copies();
     now.traffic.evicted_bytes += count(out) * granule_bytes;
@@ -170,12 +172,20 @@ void managed_memory::empty(entry& victim, operation& now) {
   map_remotely(victim);
 }
 
-// What no value is copied to is cleared.
-void managed_memory::populate_host(entry& b, granule_set want, granule_set copied, operation& now) {
+// What is allocated on the host with these granules.
+granule_set managed_memory::host_chunk_around(const entry& b, granule_set want) const {
   const granule_set fresh = want & ~b.host_pages;
+  const bool whole = fresh != 0 && b.host_pages == 0 && prices_.of().host_chunk_bytes == managed_block;
+  return whole ? all_granules : fresh;
+}
+
+void managed_memory::populate_host(entry& b, granule_set want, operation& now) {
+  const granule_set fresh = host_chunk_around(b, want);
   if (fresh == 0) return;
   const uvm_costs& costs = prices_.of();
-  now.clock.work((costs.host_populate_ns * count(fresh) + costs.host_clear_ns * count(fresh & ~copied)) /
+  const granule_set nowhere = fresh & ~((b.device & ~b.discarded) | b.host);
+  const granule_set cleared = fresh == all_granules && nowhere != 0 ? fresh : nowhere;
+  now.clock.work((costs.host_populate_ns * count(fresh) + costs.host_clear_ns * count(cleared)) /
                  granules_per_block);
   now.traffic.host_populated_bytes += count(fresh) * granule_bytes;
   b.host_pages |= fresh;

@@ -19,6 +19,14 @@
 //   - There is no dirty bit: of a victim everything resident is copied out, unless it is discarded
 //     or the host still has a copy (read-mostly data) [uvm_va_block.c: uvm_va_block_evict_chunks].
 //     The incoming copy waits for the outgoing one. Evicted data is not mapped by the CPU.
+//   - Host pages come in the largest chunk that fits: those of a block at once where the host backs blocks
+//     by 2 MiB. A chunk of which anything is resident nowhere is cleared whole, whatever is copied there
+//     [uvm_va_block.c: block_populate_pages_cpu].
+//   - Who needs a chunk and finds none free lets go of its block, evicts, and does its work on the block
+//     anew: also where the victim holds nothing [uvm_va_block.c: block_alloc_gpu_chunk]. Only then does
+//     the block get its chunk; what of it lies nowhere is cleared once the victim's copy is out
+//     [block_zero_new_gpu_chunk]. Discarded data leaves without a copy, but for host pages, cleared, where
+//     it has none.
 //   - A prefetch of several blocks walks them twice, so one that exceeds the capacity moves the
 //     blocks it evicted itself a second time [uvm_migrate.c]. Each call here counts as one walk
 //     over its whole range; whether libcuda splits large calls is not public.
@@ -146,6 +154,7 @@ class managed_memory {
     bool busy = false;
     touch_pattern how;         // of the kernel that faults, if one does
     bool in_no_order = false;  // its faults come so
+    nanoseconds anew = 0;      // what is done again of a block that had to wait for room
   };
 
   cover covered(range r) const;  // of a range that is not empty
@@ -171,7 +180,8 @@ class managed_memory {
   bool host_fault(range r, std::uint32_t id, granule_set asked, bool writes, operation& now);
   static void finish_call(nanoseconds fixed, operation& now);
   void expel_block(std::uint32_t id, granule_set want, operation& now);
-  void populate_host(entry& b, granule_set want, granule_set copied, operation& now);
+  granule_set host_chunk_around(const entry& b, granule_set want) const;
+  void populate_host(entry& b, granule_set want, operation& now);
   void take_chunk(std::uint32_t id, operation& now);
   void evict_one(operation& now);
   void empty(entry& victim, operation& now);
@@ -180,7 +190,9 @@ class managed_memory {
   void append(std::uint32_t id, list to);
   void unlink(std::uint32_t id);
   std::uint32_t sentinel(list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }
-  operation begin(bool busy = true) const { return {driver_clock(prices_), {}, busy, {}, false}; }
+  operation begin(bool busy = true) const {
+    return {driver_clock(prices_), {}, busy, {}, false, prices_.of().service_ns};
+  }
   static managed_traffic end(operation& now);
 
   std::uint32_t count_ = 0;

@@ -153,6 +153,13 @@ pattern_result cold_under_pressure(const machine& on, double ratio) {
   return {GiB, memory.touch({0, GiB}, reads)};
 }
 
+// Data that lies nowhere: what was written before it leaves.
+pattern_result new_under_pressure(const machine& on, double ratio) {
+  const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
+  managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
+  return {GiB, memory.touch({0, GiB}, writes)};
+}
+
 // Prefetched in calls of 16 MiB, one behind the other, once before and once again.
 pattern_result prefetch_under_pressure(const machine& on, double ratio) {
   constexpr byte_count call = 16 * MiB;
@@ -323,7 +330,10 @@ constexpr std::array table = std::to_array<pattern>({
      sweep_under_pressure},
     {"cold_under_pressure", "a full grid reads 1 GiB for the first time with room for a part of it",
      at_two<cold_under_pressure>, cold_under_pressure},
-    {"prefetch_under_pressure", "prefetch of 1 GiB in calls of 16 MiB for the second time, room for a part of it",
+    {"new_under_pressure", "a full grid writes 1 GiB for the first time with room for a part of it",
+     at_two<new_under_pressure>, new_under_pressure},
+    {"prefetch_under_pressure",
+     "prefetch of 1 GiB in calls of 16 MiB for the second time, room for a part of it",
      at_two<prefetch_under_pressure>, prefetch_under_pressure},
     {"counted_over_the_link", "a full grid reads 1 GiB that is accessed by the device, room for a part of it",
      at_two<counted_over_the_link>, counted_over_the_link},

@@ -99,8 +99,7 @@ int calibrate_command(const calibrate_options& o) {
       const auto bytes = static_cast<double>(*here.host.memory_bytes);
       found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
     }
-    made = with_figures(named(base, name), found.found.by_name);
-    made.estimated.insert(made.estimated.end(), found.found.inferred.begin(), found.found.inferred.end());
+    made = with_figures(named(base, name), found.found);
     made.calibrated = true;
     made.source = source_of(here, base.name);
     write_file(o.out, to_json(made, found));

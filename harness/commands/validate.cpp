@@ -31,6 +31,10 @@ std::string quantity(double value, const std::string& unit) {
   return value < 1e6 ? fmt::format("{:.1f} us", value / 1e3) : fmt::format("{:.1f} ms", value / 1e6);
 }
 
+std::string predicted_text(const comparison& c) {
+  return c.not_run.empty() ? quantity(c.predicted, c.unit) : "not run";
+}
+
 std::string known_text(const comparison& c) {
   if (c.least == c.most) return quantity(c.least, c.unit);
   return fmt::format("{} to {}", quantity(c.least, c.unit), quantity(c.most, c.unit));
@@ -38,18 +42,25 @@ std::string known_text(const comparison& c) {
 
 // "+12 %" off the nearer end of what is known, "in range" inside it.
 std::string deviation_text(const comparison& c) {
+  if (!c.not_run.empty()) return "";
   const double d = deviation_of(c);
   return d == 0 ? "in range" : fmt::format("{:+.0f} %", 100 * d);
 }
 
+// What did not run is none of those within.
 void print_summary(const std::string& what, const std::vector<comparison>& all) {
+  if (all.empty()) return;
   std::vector<double> off;
-  for (const comparison& c : all) off.push_back(std::abs(deviation_of(c)));
-  if (off.empty()) return;
+  for (const comparison& c : all) {
+    if (c.not_run.empty()) off.push_back(std::abs(deviation_of(c)));
+  }
   std::sort(off.begin(), off.end());
   const auto near = std::upper_bound(off.begin(), off.end(), close_enough) - off.begin();
-  fmt::print("{}: {} figures, median {:.0f} % off, worst {:.0f} %, {} within {:.0f} %\n\n", what, off.size(),
-             100 * off[off.size() / 2], 100 * off.back(), near, 100 * close_enough);
+  fmt::print("{}: {} figures", what, all.size());
+  if (off.size() < all.size()) fmt::print(", {} not run", all.size() - off.size());
+  if (!off.empty())
+    fmt::print(", median {:.0f} % off, worst {:.0f} %", 100 * off[off.size() / 2], 100 * off.back());
+  fmt::print(", {} within {:.0f} %\n\n", near, 100 * close_enough);
 }
 
 std::vector<known_figure> figures_in(const std::string& file) {
@@ -60,6 +71,7 @@ std::vector<known_figure> figures_in(const std::string& file) {
 constexpr double near_enough = 1.5;
 
 std::string verdict_of(const comparison& c) {
+  if (!c.not_run.empty()) return "not run: " + c.not_run;
   const double off = factor_off(c);
   if (off == 1) return "in range";
   if (off <= 1 + close_enough) return "close";
@@ -70,10 +82,11 @@ std::string verdict_of(const comparison& c) {
 // Figures of one source, worst first.
 void print_source(const std::string& source, std::vector<comparison> all) {
   std::ranges::stable_sort(all, std::ranges::greater{}, factor_off);
-  fmt::print("{}\n\n| machine | figure | known | simulated | off | verdict |\n|---|---|---|---|---|---|\n", source);
+  fmt::print("{}\n\n| machine | figure | known | simulated | off | verdict |\n|---|---|---|---|---|---|\n",
+             source);
   for (const comparison& c : all) {
-    fmt::print("| {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c),
-               quantity(c.predicted, c.unit), deviation_text(c), verdict_of(c), c.input ? " (input)" : "");
+    fmt::print("| {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c), predicted_text(c),
+               deviation_text(c), verdict_of(c), c.input ? " (input)" : "");
   }
   fmt::print("\n");
 }
@@ -98,8 +111,10 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
   fmt::print("\n");
   print_summary("what the machine file was worked out from", inputs);
   print_summary("what it was not", checks);
-  const auto near = std::ranges::count_if(checks, [](const comparison& c) { return factor_off(c) <= near_enough; });
-  fmt::print("{} of {} figures that it was not worked out from are within {}x\n\n", near, checks.size(), near_enough);
+  const auto near =
+      std::ranges::count_if(checks, [](const comparison& c) { return factor_off(c) <= near_enough; });
+  fmt::print("{} of {} figures that it was not worked out from are within {}x\n\n", near, checks.size(),
+             near_enough);
 }
 
 // Runs of one cell by one build together, cells in the order of their first appearance.
@@ -133,19 +148,21 @@ void print_records(const std::string& file, const std::vector<machine>& machines
   const record_file records(file, open_mode::read);
   const machine& on = machine_for(records, file, machines, named);
   fmt::print(
-      "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off | verdict "
+      "{} on machine file {}, {}\n\n| cell | strategy | first | simulated | off | then | simulated | off | "
+      "verdict "
       "|\n|---|---|---|---|---|---|---|---|---|\n",
       file, on.name, provenance(on));
   std::vector<cell_comparison> cells;
   for (const std::vector<record>& runs : cells_of(records)) {
     if (std::optional<cell_comparison> found = compare_cell(runs, on)) cells.push_back(std::move(*found));
   }
-  std::ranges::stable_sort(cells, std::ranges::greater{}, [](const cell_comparison& c) { return factor_off(c.later); });
+  std::ranges::stable_sort(cells, std::ranges::greater{},
+                           [](const cell_comparison& c) { return factor_off(c.later); });
   std::vector<comparison> first, later, medians;
   for (const cell_comparison& found : cells) {
     fmt::print("| {} | {} |", found.first.group, found.first.name);
     for (const comparison& c : {found.first, found.later}) {
-      fmt::print(" {} | {} | {} |", known_text(c), quantity(c.predicted, c.unit), deviation_text(c));
+      fmt::print(" {} | {} | {} |", known_text(c), predicted_text(c), deviation_text(c));
     }
     fmt::print(" {} |\n", verdict_of(found.later));
     first.push_back(found.first);

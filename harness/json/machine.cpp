@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "backends/digest.hpp"
 #include "core/figures.hpp"
@@ -134,6 +135,18 @@ std::vector<figure_width> widths_from(fields& f) {
   return all;
 }
 
+// A figure is what it comes to while nothing disturbs it: at the edge of its samples.
+void widen_by_samples(figure_width& width, const figure& of, const measure::spread& samples) {
+  const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
+  if (!is_cost || samples.lower >= samples.upper) return;
+  const auto held = [&](double value) {
+    const auto least = static_cast<double>(of.least), most = static_cast<double>(of.most);
+    return static_cast<std::int64_t>(std::llround(std::clamp(value, least, std::min(most, 9e18))));
+  };
+  width.least = std::min(width.least, held(samples.lower));
+  width.most = std::max(width.most, held(samples.upper));
+}
+
 json paces_json(const std::vector<operator_pace>& all) {
   json out = json::array();
   for (const operator_pace& p : all) {
@@ -187,18 +200,24 @@ machine machine_from(const json& value, const place& at) {
   return to;
 }
 
-machine with_figures(machine base, const std::map<std::string, measure::spread>& measured) {
+machine with_figures(machine base, const measure::figures& found) {
   base.estimated.clear();
   base.borrowed.clear();
   base.operators.clear();
-  base.widths.clear();
+  const std::vector<figure_width> widths_before = std::exchange(base.widths, {});
   for (const figure& f : figures()) {
-    const auto found = measured.find(std::string(f.name));
-    if (found != measured.end()) {
-      set_value(base, f, std::llround(found->second.typical));
-    } else {
-      base.estimated.emplace_back(f.name);
+    const auto measured = found.by_name.find(std::string(f.name));
+    const bool known = measured != found.by_name.end() && !found.inferred.contains(std::string(f.name));
+    if (!known) base.estimated.emplace_back(f.name);
+    if (measured != found.by_name.end()) set_value(base, f, std::llround(measured->second.typical));
+    figure_width width{std::string(f.name), value_of(base, f), value_of(base, f)};
+    if (measured != found.by_name.end()) widen_by_samples(width, f, measured->second);
+    const auto before = std::ranges::find(widths_before, f.name, &figure_width::name);
+    if (!known && before != widths_before.end()) {
+      width.least = std::min(width.least, before->least);
+      width.most = std::max(width.most, before->most);
     }
+    if (width.least < width.most) base.widths.push_back(std::move(width));
   }
   hold_estimates_to_link(base);
   return base;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -76,12 +77,14 @@ double cell_time(const known_figure& f, const std::string& name, const machine& 
 }  // namespace
 
 double deviation_of(const comparison& c) {
+  if (!c.not_run.empty()) return std::numeric_limits<double>::infinity();
   if (c.predicted < c.least) return c.predicted / c.least - 1;
   if (c.predicted > c.most) return c.predicted / c.most - 1;
   return 0;
 }
 
 double factor_off(const comparison& c) {
+  if (!c.not_run.empty()) return std::numeric_limits<double>::infinity();
   if (c.predicted < c.least) return c.least / c.predicted;
   return std::max(1.0, c.predicted / c.most);
 }
@@ -90,8 +93,12 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
   const machine& on = machine_named(machines, f.machine);
   comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input, f.source, f.why};
   if (!f.pattern) {
-    const double time = cell_time(f, f.strategy, on);
-    c.predicted = f.over.empty() ? time / 1e6 : time / cell_time(f, f.over, on);
+    try {
+      const double time = cell_time(f, f.strategy, on);
+      c.predicted = f.over.empty() ? time / 1e6 : time / cell_time(f, f.over, on);
+    } catch (const infeasible& reason) {
+      c.not_run = reason.what();
+    }
     return c;
   }
   const pattern* p = find_pattern(*f.pattern);
@@ -130,13 +137,19 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const std::optional<profile> costs = measured_profile(r, g, on);
   if (!costs) return std::nullopt;
   const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
-  const std::vector<nanoseconds> times = simulate(p, s, iterations);
+  std::vector<nanoseconds> times{0};
+  std::string not_run;
+  try {
+    times = simulate(p, s, iterations);
+  } catch (const infeasible& reason) {
+    not_run = reason.what();
+  }
   const std::string group = fmt::format(
       "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
       r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),
       to_text(r.workspace_cap.value_or(0)), r.ratio.value_or(0));
   const auto row = [&](double known, double predicted) {
-    return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}};
+    return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}, not_run};
   };
   return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
                          row(lower_decile(later), steady(times)), median(later)};
@@ -148,7 +161,9 @@ order_check check_order(const std::vector<comparison>& all) {
     for (const comparison& b : all) {
       if (a.group != b.group || a.least < b.least * clear_difference) continue;
       ++found.pairs;
-      if (a.predicted <= b.predicted) {
+      if (!a.not_run.empty() || !b.not_run.empty()) {
+        found.wrong.push_back(fmt::format("{}: {} or {} not run", a.group, b.name, a.name));
+      } else if (a.predicted <= b.predicted) {
         found.wrong.push_back(fmt::format("{}: {} before {}", a.group, b.name, a.name));
       }
     }

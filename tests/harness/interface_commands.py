@@ -126,6 +126,16 @@ class Run(InterfaceTest):
                 self.assertIn(rates, self.well("export", f"{name}.jsonl", "--format", kind))
             self.assertIn(rates, self.well("compare", f"{name}.jsonl", f"{name}.jsonl"))
 
+    def test_validate_goes_on_behind_a_cell_that_has_no_plan(self):
+        figure = {"name": "n", "source": "s", "least": 1, "most": 99, "unit": "times", "input": False, "machine": "h200",
+                  "network": "alexnet", "batch": 16, "pass": "train", "fusion": "none", "knobs": {}, "ratio": 1.5, "strategy": "managed"}
+        figures = [figure | {"over": "device"}, figure | {"name": "m", "over": "compute"}]
+        told = self.well("validate", self.write("f.json", {"schema": 1, "figures": figures}))
+        self.assertRegex(told, r"(?m)^\| h200 \| n \| 1.00x to 99.00x \| not run \|  \| not run: .*device.*\|$")
+        self.assertIn("| h200 | m |", told)
+        self.assertIn("what it was not: 2 figures, 1 not run, median", told)
+        self.assertIn("1 of 2 figures that it was not worked out from are within 1.5x", told)
+
     def test_records_are_appended(self):
         for strategy in ["device", "managed", "managed"]:
             self.well("run", *RUN, strategy, "--ratio", "1", "--iterations", "3", "--out", "a.jsonl")

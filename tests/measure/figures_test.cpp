@@ -383,6 +383,8 @@ TEST(figures, keep_how_far_samples_lie_apart) {
   EXPECT_EQ(s.least, 5000);
   EXPECT_EQ(s.typical, 5200) << "the lower decile";
   EXPECT_EQ(s.most, 9000);
+  EXPECT_EQ(s.lower, 5150) << "of three samples and of what follows from their lower deciles";
+  EXPECT_EQ(s.upper, 6750);
 }
 
 }  // namespace

@@ -583,13 +583,96 @@ TEST_F(costs_of, host_pages_are_cleared_where_no_value_is_copied) {
   EXPECT_EQ(m.prefetch_to_host(blocks(1, 1)).time, 320 + 3200);
 }
 
+TEST_F(costs_of, data_that_lies_nowhere_is_cleared_once_its_victim_has_left) {
+  on.uvm = {
+      .batch_granules = 32, .service_ns = 17, .chunk_ns = 100, .evict_ns = 1000, .host_populate_ns = 320};
+  constexpr nanoseconds cleared = ms / 100;
+  managed_memory m = arena(3, 1, on);
+  EXPECT_EQ(m.touch(blocks(0, 1), writes).time, 17 + 100) << "a chunk that was never used is clean";
+  const managed_traffic t = m.touch(blocks(1, 1), writes);
+  EXPECT_EQ(t.time, 17 + 1000 + 320 + copied + cleared)
+      << "its own chunk is taken while the victim's copy runs";
+  EXPECT_EQ(t.evicted_bytes, bytes(1));
+  EXPECT_EQ(t.populated_bytes, bytes(1));
+  m.touch(blocks(2, 1), writes);
+  EXPECT_EQ(m.touch(blocks(0, 1), reads).time, 17 + 1000 + 320 + copied + copied)
+      << "one comes back, none is cleared";
+}
+
+TEST_F(costs_of, a_victim_with_nothing_in_it_costs_what_is_done_anew) {
+  on.uvm = {
+      .batch_granules = 32, .service_ns = 17, .chunk_ns = 100, .evict_ns = 1000, .prefetch_block_ns = 5};
+  constexpr nanoseconds cleared = ms / 100;
+  managed_memory m = arena(2, 1, on), called = m;
+  for (managed_memory* const each : {&m, &called}) {
+    each->touch(blocks(0, 1), writes);
+    each->discard(blocks(0, 1));
+  }
+  const managed_traffic t = m.touch(blocks(1, 1), writes);
+  EXPECT_EQ(t.time, 2 * 17 + 100 + cleared);
+  EXPECT_EQ(t.evicted_blocks, 0U);
+  EXPECT_EQ(called.prefetch_to_device(blocks(1, 1)).time, 2 * 5 + 100 + cleared);
+}
+
+TEST_F(costs_of, discarded_data_that_leaves_takes_host_pages_and_no_copy) {
+  on.uvm = {.batch_granules = 32,
+            .service_ns = 17,
+            .evict_ns = 1000,
+            .host_populate_ns = 320,
+            .host_clear_ns = 3200};
+  managed_memory m = arena(2, 1, on);
+  m.touch(blocks(0, 1), writes);
+  m.discard(blocks(0, 1));
+  m.touch(blocks(0, 1), reads);
+  const managed_traffic t = m.touch(blocks(1, 1), writes);
+  EXPECT_EQ(t.evicted_bytes, 0U);
+  EXPECT_EQ(t.host_populated_bytes, bytes(1));
+  EXPECT_EQ(t.time, 17 + 1000 + 320 + 3200 + ms / 100);
+}
+
+TEST_F(costs_of, host_pages_of_data_that_prefers_the_host_need_no_room_on_a_full_device) {
+  on.uvm.service_ns = 17;
+  on.uvm.evict_ns = 1000;
+  on.uvm.host_populate_ns = 320;
+  on.uvm.host_clear_ns = 3200;
+  on.uvm.batch_granules = 32;
+  managed_memory m = arena(2, 1, on);
+  m.advise(blocks(1, 1), advice::preferred_host);
+  m.touch(blocks(0, 1), writes);
+  const managed_traffic t = m.touch(blocks(1, 1), writes);
+  EXPECT_EQ(t.time, 17 + 320 + 3200 + copied) << "and written over the link";
+  EXPECT_EQ(t.evicted_blocks, 0U);
+  EXPECT_EQ(resident(m), (ids{0}));
+}
+
 TEST_F(costs_of, host_pages_are_allocated_once) {
   on.uvm.host_populate_ns = 320;
   managed_memory m = arena(1, 1, on);
-  m.touch(granules(0, 1), writes);
-  EXPECT_EQ(m.prefetch_to_host(granules(0, 1)).time, 10 + ms / 320);
+  m.touch(blocks(0, 1), writes);
+  EXPECT_EQ(m.prefetch_to_host(granules(0, 1)).time, 320 + ms / 320) << "all of the block's";
+  EXPECT_EQ(m.prefetch_to_host(granules(1, 1)).time, ms / 320);
   m.prefetch_to_device(granules(0, 1));
   EXPECT_EQ(m.prefetch_to_host(granules(0, 1)).time, ms / 320);
+  on.uvm.host_chunk_bytes = granule_bytes;
+  managed_memory apart = arena(1, 1, on);
+  apart.touch(blocks(0, 1), writes);
+  EXPECT_EQ(apart.prefetch_to_host(granules(0, 1)).time, 10 + ms / 320);
+  EXPECT_EQ(apart.prefetch_to_host(granules(0, 2)).time, 10 + ms / 320);
+}
+
+TEST_F(costs_of, a_host_chunk_is_cleared_whole_where_part_of_the_block_lies_nowhere) {
+  on.uvm.host_populate_ns = 320;
+  on.uvm.host_clear_ns = 3200;
+  managed_memory m = arena(1, 1, on);
+  m.touch(granules(0, 16), writes);
+  EXPECT_EQ(m.prefetch_to_host(granules(0, 16)).time, 320 + 3200 + 16 * ms / 320)
+      << "what comes is copied over it";
+  m.touch(granules(16, 16), writes);
+  EXPECT_EQ(m.prefetch_to_host(granules(16, 16)).time, 16 * ms / 320);
+  on.uvm.host_chunk_bytes = granule_bytes;
+  managed_memory apart = arena(1, 1, on);
+  apart.touch(granules(0, 16), writes);
+  EXPECT_EQ(apart.prefetch_to_host(granules(0, 16)).time, 160 + 16 * ms / 320);
 }
 
 // --- the arena ---

@@ -298,8 +298,8 @@ class page_model {
         page& x = pages[p];
         if (!x.device) continue;
         any = true;
+        if (!x.host) allocate(p);
         if (!x.dead && !x.host) {
-          allocate(p);
           done.evicted_bytes += page_bytes;
           x.host = true;
         }
@@ -312,8 +312,13 @@ class page_model {
   }
 
   void allocate(std::uint64_t p) {
-    if (!pages[p].allocated) done.host_populated_bytes += page_bytes;
-    pages[p].allocated = true;
+    if (pages[p].allocated) return;
+    const std::uint64_t block = p / pages_per_block;
+    const bool first = none_of_block(block, [](const page& x) { return x.allocated; });
+    const std::uint64_t begin = first ? block * pages_per_block : p;
+    const std::uint64_t end = first ? begin + pages_per_block : p + 1;
+    for (std::uint64_t i = begin; i < end; ++i) pages[i].allocated = true;
+    done.host_populated_bytes += (end - begin) * page_bytes;
   }
   void remap(std::uint64_t b) {
     if (!stays(b)) return;
@@ -343,7 +348,10 @@ class both_models {
     const range half{0, blocks_in_arena * managed_block / 2};
     fast_.place_on_host(half);
     for (std::uint64_t p = 0; p < half.bytes / page_bytes; ++p) {
-      plain_.pages[p].host = plain_.pages[p].allocated = plain_.pages[p].cpu = true;
+      plain_.pages[p].host = plain_.pages[p].cpu = true;
+    }
+    for (std::uint64_t p = 0; p < round_up(half.bytes, managed_block) / page_bytes; ++p) {
+      plain_.pages[p].allocated = true;
     }
   }
 

@@ -18,7 +18,8 @@ VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encodin
 
 def replayed():
     own = {"tensors": VGG["tensors"], "ops": VGG["ops"]}
-    return graphs.as_opaque(VGG, own, {op["name"]: 1000 * (i + 1) for i, op in enumerate(VGG["ops"])})
+    times = {op["name"]: 1000 * (i + 1) for i, op in enumerate(VGG["ops"])}
+    return graphs.as_opaque(VGG, graphs.durations_of(VGG, own, times))
 
 
 def test_every_operator_keeps_what_it_touches_and_takes_its_time():
@@ -34,8 +35,8 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
 
 def test_what_has_no_counterpart_takes_the_time_of_its_kind():
     own = {"tensors": VGG["tensors"], "ops": [op for op in VGG["ops"] if op["name"] != VGG["ops"][2]["name"]]}
-    made = graphs.as_opaque(VGG, own, {op["name"]: 10**6 for op in own["ops"]})
-    assert all(op["duration_ns"] > 0 for op in made["ops"])
+    made = graphs.durations_of(VGG, own, {op["name"]: 10**6 for op in own["ops"]})
+    assert len(made) == len(VGG["ops"]) and min(made.values()) > 0
 
 
 def test_the_made_network_is_taken(tmp_path):
@@ -64,3 +65,29 @@ def test_the_report_compares_slowdowns_and_their_order(capsys):
     assert not graphs.report(both(300))
     assert "in another order" in capsys.readouterr().out
     assert not graphs.report([])
+
+
+def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypatch, capfd):
+    """Another machine stands for the GPU, and few cells for all."""
+    if "UMBENCH" not in os.environ:
+        pytest.skip("UMBENCH does not name a binary")
+    grids = [{"strategy": "device", "ratio": 0.9}, {"strategy": ["managed", "twin"], "ratio": 1.5}]
+    monkeypatch.setattr(graphs, "CURVES", graphs.CURVES | {"grids": grids})
+    monkeypatch.setattr(graphs, "CURVED", ("convnext_t",))
+    wanted = ["--umbench", os.environ["UMBENCH"], "--out", str(tmp_path), "--backend", "sim:h100-pcie5-80g", "--parts", "curves"]
+    monkeypatch.setattr(sys, "argv", ["graphs.py", *wanted])
+    assert graphs.main() == 0
+    rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("| convnext_t_replayed | ")]
+    assert len(rows) == 3 and rows[0].endswith("| device | 0.9 | 1.00 | 1.00 | 1.000 |")
+    made = json.loads((tmp_path / "convnext_t.replayed.json").read_text(encoding="utf-8"))
+    own = json.loads((ROOT / "tests/networks/exported/convnext_t.json").read_text(encoding="utf-8"))
+    assert {op["kind"] for op in made["ops"]} == {"opaque"} and min(op["duration_ns"] for op in made["ops"]) > 0
+    cuts = {op["name"]: op.get("cut") for op in own["ops"] if op["kind"] == "opaque"}
+    assert cuts and all(op["cut"] == cuts[op["name"]] for op in made["ops"] if op["name"] in cuts)
+
+
+def test_a_cell_that_did_not_end_well_is_told():
+    cells = [record("a", "device", 0.9, 10), record("a", "twin", 1.5, 20)]
+    assert graphs.compare(cells, cells)
+    assert not graphs.compare(cells, [cells[0], cells[1] | {"outcome": "out_of_memory"}])
+    assert not graphs.compare([], [])

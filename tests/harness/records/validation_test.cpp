@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/process/flow.hpp"
@@ -17,8 +19,7 @@ std::vector<machine> machines() {
 
 std::string figure(const std::string& what, const std::string& unit = "GB/s") {
   return R"({"schema":1,"figures":[{"name":"n","source":"s","least":2,"most":3,"unit":")" + unit +
-         R"(","input":false,"machine":"h200",)" +
-         what + "}]}";
+         R"(","input":false,"machine":"h200",)" + what + "}]}";
 }
 
 TEST(validation, a_deviation_counts_from_the_nearer_end) {
@@ -48,8 +49,9 @@ TEST(validation, a_cell_is_one_strategy_over_another) {
 }
 
 TEST(validation, a_cell_alone_is_its_time) {
-  const std::string text =
-      figure(R"("network":"alexnet","batch":16,"pass":"train","fusion":"framework","knobs":{},"strategy":"compute")", "ms");
+  const std::string text = figure(
+      R"("network":"alexnet","batch":16,"pass":"train","fusion":"framework","knobs":{},"strategy":"compute")",
+      "ms");
   const known_figure f = known_figures_from_json(text, "f.json").at(0);
   const comparison c = compare_figure(f, machines());
   EXPECT_GT(c.predicted, 0.5);
@@ -65,6 +67,19 @@ TEST(validation, a_pattern_may_have_a_ratio_and_what_explains_it) {
   EXPECT_GT(c.predicted, 0);
   const std::string none = figure(R"("pattern":"stream_read","ratio":1.5)");
   EXPECT_THROW(compare_figure(known_figures_from_json(none, "f").at(0), machines()), input_error);
+}
+
+TEST(validation, a_cell_without_a_plan_is_not_run_and_near_nothing) {
+  const std::string text =
+      figure(R"("network":"alexnet","batch":16,"pass":"train","fusion":"none","knobs":{},"ratio":2,)"
+             R"("strategy":"managed","over":"device")",
+             "times");
+  const comparison c = compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
+  EXPECT_NE(c.not_run, "");
+  EXPECT_TRUE(std::isinf(factor_off(c)));
+  EXPECT_TRUE(std::isinf(deviation_of(c)));
+  const comparison other{"h200", "faster", 1, 1, 1, "times", false, {}, {}};
+  EXPECT_EQ(check_order({c, other}).wrong.size(), 1U);
 }
 
 TEST(validation, how_far_off_is_a_factor_either_way) {
@@ -130,6 +145,11 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   whole.time -= second.time;
   r.engines->push_back(second);
   EXPECT_EQ(compare_cell({r}, *work.on)->later.predicted, both->later.predicted);
+  r.memory.budget = 4 * managed_block;
+  const std::optional<cell_comparison> without = compare_cell({r}, *work.on);
+  ASSERT_TRUE(without);
+  EXPECT_NE(without->first.not_run, "");
+  EXPECT_NE(without->later.not_run, "");
 }
 
 // What disturbs a run only adds to it.
@@ -171,7 +191,8 @@ TEST(validation, the_machines_that_are_studied_are_built_in) {
     const machine& m = machine_named(all, name);
     EXPECT_FALSE(m.source.empty()) << name;
     EXPECT_TRUE(all_measured(m) || !m.estimated.empty()) << name << " says what nobody measured";
-    EXPECT_EQ(m.uvm.access_counter_threshold > 0, m.name == "gh200" || m.name == "v100-nvlink-power9") << name;
+    EXPECT_EQ(m.uvm.access_counter_threshold > 0, m.name == "gh200" || m.name == "v100-nvlink-power9")
+        << name;
   }
 }
 
