@@ -72,13 +72,13 @@ std::int64_t signed_of(byte_count bytes) {
   return static_cast<std::int64_t>(bytes);
 }
 
+// Whether each piece of the one meets each of the other in time, so that neither lies within the other.
+bool meet_whole(const shape& a, const shape& b) {
+  return a.is_solid && b.is_solid && a.last_begin < b.first_end && b.last_begin < a.first_end;
+}
+
 // What `b` cannot have beside `other`, as addresses less that of `other`, in order.
 void append_taken(const shape& b, const shape& other, std::vector<taken>& all) {
-  if (other.begin >= b.end || b.begin >= other.end) return;
-  if (b.is_solid && other.is_solid && b.last_begin < other.first_end && other.last_begin < b.first_end) {
-    all.push_back({-signed_of(b.extent), signed_of(other.extent)});
-    return;
-  }
   const auto start = static_cast<std::ptrdiff_t>(all.size());
   for (const piece& p : b.pieces) {
     for (const piece& q : other.pieces) {
@@ -100,30 +100,39 @@ void append_taken(const shape& b, const shape& other, std::vector<taken>& all) {
   all.erase(last + 1, all.end());
 }
 
-// The above for every pair of which one block at least is not single: any number of orders ask for it.
+// The above for every pair that meets, but not whole: few of all, and any number of orders ask for them.
 class conflicts {
  public:
-  explicit conflicts(std::span<const shape> blocks) : row_(blocks.size()) {
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      if (blocks[i].is_single) continue;
-      row_[i] = first_.size();
-      for (std::size_t other = 0; other < blocks.size(); ++other) {
-        first_.push_back(all_.size());
-        if (other != i) append_taken(blocks[i], blocks[other], all_);
+  explicit conflicts(std::span<const shape> blocks) {
+    for (const shape& b : blocks) {
+      row_.push_back(pairs_.size());
+      if (b.is_single) continue;
+      for (std::uint32_t other = 0; other < blocks.size(); ++other) {
+        const shape& o = blocks[other];
+        if (&o == &b || o.begin >= b.end || b.begin >= o.end || meet_whole(b, o)) continue;
+        pairs_.push_back({other, all_.size()});
+        append_taken(b, o, all_);
       }
-      first_.push_back(all_.size());
     }
+    row_.push_back(pairs_.size());
+    pairs_.push_back({0, all_.size()});
   }
 
-  // Of block `i`, not single, beside `other`.
-  std::span<const taken> of(std::size_t i, std::size_t other) const {
-    const std::size_t at = row_[i] + other;
-    return std::span(all_).subspan(first_[at], first_[at + 1] - first_[at]);
+  // Of block `i`, not single, beside `other`, which it meets, but not whole.
+  std::span<const taken> of(std::size_t i, std::uint32_t other) const {
+    const auto row = std::span(pairs_).subspan(row_[i], row_[i + 1] - row_[i]);
+    const auto at = std::ranges::lower_bound(row, other, {}, &pair::other) - row.begin();
+    const pair* const found = pairs_.data() + row_[i] + at;
+    return std::span(all_).subspan(found->first, found[1].first - found->first);
   }
 
  private:
-  std::vector<std::size_t> row_;    // where those of a block begin in first_
-  std::vector<std::size_t> first_;  // where those of a pair begin in all_
+  struct pair {
+    std::uint32_t other = 0;
+    std::size_t first = 0;  // where what it cannot have begins in all_
+  };
+  std::vector<std::size_t> row_;  // where the pairs of a block begin, and one past the last
+  std::vector<pair> pairs_;       // and one past the last
   std::vector<taken> all_;
 };
 
@@ -283,13 +292,14 @@ class placer {
     bool in_order = true;
     for (const std::uint32_t k : meeting(b, a)) {
       const spot& s = a.placed[k];
-      if (b.is_single && t_.blocks[s.which].is_single) {
+      if (meet_whole(b, t_.blocks[s.which])) {
         taken_.push_back({s.at - signed_of(b.extent), s.top});
         continue;
       }
       in_order = false;
       if (b.is_single) {
-        for (const taken& x : between_.of(s.which, i)) taken_.push_back({s.at - x.below, s.at - x.above});
+        for (const taken& x : between_.of(s.which, static_cast<std::uint32_t>(i)))
+          taken_.push_back({s.at - x.below, s.at - x.above});
       } else {
         for (const taken& x : between_.of(i, s.which)) taken_.push_back({s.at + x.above, s.at + x.below});
       }
