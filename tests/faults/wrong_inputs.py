@@ -38,7 +38,9 @@ OPTIONS = {
     "ablate": ["--jobs", "--strategy", "--iterations", "--like"],
     "merge": ["--out"], "list": ["--machines"], "env": ["--machine", "--machines"], "validate": ["--machine", "--machines"],
     "calibrate": ["--backend", "--name", "--like", "--machines", "--samples"], "pack": ["--packer", "--limit"],
-    "export": ["--format", "--out", "--frobnicate"], "interleave": ["--base", "--head", "--rounds", "--out", "--machines"],
+    "export": ["--format", "--out", "--frobnicate"], "interleave": ["--base", "--head", "--rounds", "--more", "--out", "--machines"],
+    "advise": ["--network", "--batch", "--insize", "--set", "--ratio", "--budget", "--backend", "--machines", "--precision", "--frobnicate"],
+    "reproduce": ["--backend", "--kept", "--iterations", "--out", "--frobnicate"],
     "compare": ["--limit", "--fail-on", "--absolute", "--alpha", "--confidence", "--correction", "--noise", "--format", "--out", "--pairs"],
     "report": ["--out", "--title"], "plot": ["--out", "--frobnicate"]}
 # Started here without a new interpreter each time, which would take most of the time.
@@ -183,6 +185,8 @@ class Generator:
         base = {"run": RUN, "plan": ["plan", *CONV, "--strategy", "managed"], "sweep": ["sweep", "good.json", "--list"],
                 "tune": ["tune", *CONV, "--trials", "1"], "ablate": ["ablate", *CONV], "merge": ["merge", "records.jsonl"], "pack": ["pack", str(ROOT / "tests/harness/lifetimes/vgg16.csv")],
                 "export": ["export", "records.jsonl"], "compare": ["compare", "records.jsonl", "records.jsonl"],
+                "advise": ["advise", *CONV, "--iterations", "2"],
+                "reproduce": ["reproduce", "unified_memory", "--no-figure", "--kept", str(ROOT / "results/papers/simulated")],
                 "interleave": ["interleave", "good.json"], "report": ["report"], "plot": ["plot"],
                 "calibrate": ["calibrate", "--out", "c.json", "--backend", "cuda:99"]}.get(command, [command])
         if command == "run" and random.random() < 0.2:

@@ -149,7 +149,8 @@ def slurm(tmp_path):
     if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode != 0:
         os.makedirs("/run/munge", exist_ok=True)
         started.append(subprocess.Popen(["munged", "--foreground", "--force"]))
-        time.sleep(1)
+        while subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode != 0 and started[0].poll() is None:
+            time.sleep(0.1)
     started += [subprocess.Popen(["slurmctld", "-D"], env=environment),
                 subprocess.Popen(["slurmd", "-D", "-N", "localhost"], env=environment)]
     yield environment

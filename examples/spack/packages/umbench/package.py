@@ -2,10 +2,18 @@
 """A Spack recipe. Until it is in Spack's own repository:
 
     spack repo add examples/spack
-    spack develop --path "$PWD" umbench@main && spack install umbench@main            # or with +cuda cuda_arch=90
+    spack env create umbench && spack env activate umbench
+    spack add umbench@main                                                   # or with +cuda cuda_arch=90
+    spack develop --path "$PWD" umbench@main && spack install
 """
 
 from spack.package import *
+
+try:
+    from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
+    from spack_repo.builtin.build_systems.cuda import CudaPackage
+except ImportError:
+    pass  # before Spack 1.0 spack.package has them
 
 
 class Umbench(CMakePackage, CudaPackage):
