@@ -24,12 +24,13 @@ sys.path.insert(0, str(ROOT))
 from results import arguments, load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
-ROWS = ("densenet121/128/bf16:workspace=2GiB", "mobilenet_v2/128/bf16:workspace=2GiB")
+ROWS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB", "mobilenet_v2/128/bf16:workspace=2GiB")
 CURVED = ("vit_b_16", "convnext_t")
 PARTS = ("tests", "replay", "curves", "peers")
+WORKSPACE = "64MiB"  # it lies apart from what is managed, so a large one would say more than the strategies
 SWEEP = {"schema": 1, "name": "gpu_replay",
          "common": {"strategy": ["device", "managed", "managed_prefetch", "twin", "best"], "ratio": [0.9, 1.25, 2], "backend": "cuda:0",
-                    "mode": "capped", "iterations": 5, "deadline_s": 600},
+                    "mode": "capped", "workspace_cap": WORKSPACE, "iterations": 5, "deadline_s": 600},
          "grids": [{"network": list(NETWORKS), "batch": 32, "pass": "train", "fusion": "none", "precision": "fp32"},
                    {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # beside the sweep's file
 CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
@@ -71,27 +72,27 @@ def replay(options, out):
     device = out / "in_core.jsonl"
     for name in NETWORKS:  # at the pace that the computed operators have here
         graph, target = out / f"{name}.graph.json", out / f"{name}.replayed.json"
-        cell = ["--network", name, "--batch", "32", "--fusion", "none", "--strategy", "device", "--backend", "cuda:0"]
+        cell = ["--network", name, "--batch", "32", "--fusion", "none", "--workspace-cap", WORKSPACE, "--strategy", "device",
+                "--backend", "cuda:0"]
         if not run(options.umbench, "run", *cell, "--iterations", "5", "--out", device):
             return False
         if not run(options.umbench, "plan", *cell, "--graph", graph, "-o", out / f"{name}.plan.json"):
             return False
-        times = operator_times(device, name)
         exported = json.loads((ROOT / f"tests/networks/exported/{name}.json").read_text(encoding="utf-8"))
-        durations = durations_of(exported, json.loads(graph.read_text(encoding="utf-8")), times)
-        target.write_text(json.dumps(as_opaque(exported, durations)), encoding="utf-8")
+        costs = costs_of(exported, json.loads(graph.read_text(encoding="utf-8")), engines_of(device, name))
+        target.write_text(json.dumps(as_opaque(exported, costs)), encoding="utf-8")
     records, sweep = out / "replay.jsonl", out / "replay.json"
     sweep.write_text(json.dumps(SWEEP), encoding="utf-8")
     swept = run(options.umbench, "sweep", sweep, "--out", records, "--resume")
     return report(load.read(records)[1]) and swept
 
 
-def operator_times(path, network):
-    """{operator: ns} of the last record of a network."""
+def engines_of(path, network):
+    """{operator: (ns, bytes of workspace)} of the last record of a network."""
     found = [record for record in load.read(path)[1] if record.get("network") == network and record.get("outcome") == "ok"]
     if not found:
         raise load.BadInput(f"{path} has no record of {network} that went well")
-    return {engine["op"]: engine["time_ns"] for engine in found[-1]["engines"]}
+    return {engine["op"]: (engine["time_ns"], engine["workspace_bytes"]) for engine in found[-1]["engines"]}
 
 
 def signature(graph, op):
@@ -100,29 +101,32 @@ def signature(graph, op):
     return op["kind"], tuple(shapes[name] for name in op["in"]), tuple(shapes[name] for name in op["out"])
 
 
-def durations_of(exported, own, times):
-    """{operator: ns}: what ours takes on the same shapes; what has no counterpart has the mean of its kind a byte."""
+def costs_of(exported, own, engines):
+    """{operator: (ns, bytes of workspace)}: what ours takes on the same shapes; what has no counterpart has the mean time of
+    its kind a byte."""
     measured, of_kind = {}, {}
     for op in own["ops"]:
-        if op["name"] in times:
-            measured.setdefault(signature(own, op), []).append(times[op["name"]])
+        if op["name"] in engines:
+            measured.setdefault(signature(own, op), []).append(engines[op["name"]])
             time, size = of_kind.get(op["kind"], (0, 0))
-            of_kind[op["kind"]] = (time + times[op["name"]], size + size_of(own, op))
-    durations = {}
+            of_kind[op["kind"]] = (time + engines[op["name"]][0], size + size_of(own, op))
+    costs = {}
     for op in exported["ops"]:
-        known = measured.get(signature(exported, op))
+        known = measured.get(signature(exported, op), [])
         time, size = of_kind.get(op["kind"], (0, 1))
-        durations[op["name"]] = sum(known) / len(known) if known else time * size_of(exported, op) / max(size, 1)
-    return durations
+        duration = sum(ns for ns, _ in known) / len(known) if known else time * size_of(exported, op) / max(size, 1)
+        costs[op["name"]] = duration, max((workspace for _, workspace in known), default=0)
+    return costs
 
 
-def as_opaque(exported, durations):
+def as_opaque(exported, costs):
     """The exported network with every operator opaque."""
     ops = []
     for op in exported["ops"]:
+        duration, workspace = costs[op["name"]]
         made = {"name": op["name"], "kind": "opaque", "label": op.get("label", op["kind"]), "flops": 0, "bytes": size_of(exported, op),
-                "duration_ns": round(durations[op["name"]]), "in": op["in"], "out": op["out"]}
-        made |= {key: op[key] for key in ("alias", "repeatable", "workspace_bytes") if key in op}
+                "duration_ns": round(duration), "workspace_bytes": op.get("workspace_bytes", workspace), "in": op["in"], "out": op["out"]}
+        made |= {key: op[key] for key in ("alias", "repeatable") if key in op}
         ops.append(made | {"cut": op.get("cut") if op["kind"] == "opaque" else cut_of(exported, op)})
     return exported | {"name": exported["name"] + "_replayed", "ops": ops}
 
@@ -135,8 +139,8 @@ def curves(options, out):
         if not run(options.umbench, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
             return False
         spans = load.read(alone)[1][0]["timeline"]["spans"]
-        durations = {span["name"]: span["end_ns"] - span["begin_ns"] for span in spans}
-        made = as_opaque(json.loads(graph.read_text(encoding="utf-8")), durations)
+        costs = {span["name"]: (span["end_ns"] - span["begin_ns"], 0) for span in spans}
+        made = as_opaque(json.loads(graph.read_text(encoding="utf-8")), costs)
         (out / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")
     found, well = [], True
     for backend, records in (("sim:h200", out / "curves_simulated.jsonl"), (options.backend, out / "curves.jsonl")):

@@ -288,21 +288,18 @@ class Converter:
         return tuple(limits) == (0, 6)
 
     def map_avg_pool2d(self, node):
-        x, attributes = self.plain(node.args[0]), _averaged(node.args[1:])
-        if attributes is None or not _is_plane(node.args[0], x):
-            return False
-        y = self.result(node, node.name + ".y")
-        self.views[node] = View(y)
-        self.emit(node, node.name, "average_pool", attributes, [x], [y])
-        return True
+        return self.averaged(node, "average_pool", node.args[1:], ".y")
 
     def map_avg_pool2d_backward(self, node):
-        dy, attributes = self.plain(node.args[0]), _averaged(node.args[2:])
-        if attributes is None or not _is_plane(node.args[0], dy):
+        return self.averaged(node, "average_pool_backward", node.args[2:], ".dx")
+
+    def averaged(self, node, kind, how, suffix):
+        given, attributes = self.plain(node.args[0]), _averaged(how)
+        if attributes is None or not _is_plane(node.args[0], given):
             return False
-        dx = self.result(node, node.name + ".dx")
-        self.views[node] = View(dx)
-        self.emit(node, node.name, "average_pool_backward", attributes, [dy], [dx])
+        made = self.result(node, node.name + suffix)
+        self.views[node] = View(made)
+        self.emit(node, node.name, kind, attributes, [given], [made])
         return True
 
     def map_cat(self, node):

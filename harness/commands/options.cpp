@@ -56,7 +56,7 @@ void add_place(CLI::App& command, experiment_options& o) {
   option(command, "--backend", o.backend, {"sim:NAME|cuda:N", "A machine file, or GPU N", required});
   add_machines(command, o.machines);
   option(command, "--like", o.like,
-         {"NAME", "Machine whose figures plans for a GPU go by", "the one of its kind, else h200"});
+         {"NAME", "Machine whose figures plans for a GPU go by", "one measured on such a GPU, else of its kind, else h200"});
   command.add_flag("--allow-native-oversubscription", o.allow_native,
                    "Allow mode native, in which driver defects can hang the GPU");
 }
@@ -163,7 +163,7 @@ void add_sweep(CLI::App& app, sweep_options& o) {
                  "Print the cells with the memory and the time that the simulator expects, run nothing");
   option(sweep, "--like", o.like,
          {"NAME", "Machine whose figures plans and estimates for a GPU go by",
-          "the one of its kind, else h200"});
+          "one measured on such a GPU, else of its kind, else h200"});
   sweep.add_flag("--times-only", o.times_only, times_only_text);
   sweep.add_flag("--no-preflight", o.no_preflight,
                  "Begin on a GPU without estimating first what fits this host");

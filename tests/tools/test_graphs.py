@@ -18,8 +18,8 @@ VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encodin
 
 def replayed():
     own = {"tensors": VGG["tensors"], "ops": VGG["ops"]}
-    times = {op["name"]: 1000 * (i + 1) for i, op in enumerate(VGG["ops"])}
-    return graphs.as_opaque(VGG, graphs.durations_of(VGG, own, times))
+    engines = {op["name"]: (1000 * (i + 1), 256 * i) for i, op in enumerate(VGG["ops"])}
+    return graphs.as_opaque(VGG, graphs.costs_of(VGG, own, engines))
 
 
 def test_every_operator_keeps_what_it_touches_and_takes_its_time():
@@ -28,6 +28,7 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
     assert [(op["name"], op["in"], op["out"]) for op in made["ops"]] == [(op["name"], op["in"], op["out"]) for op in VGG["ops"]]
     assert {op["kind"] for op in made["ops"]} == {"opaque"}
     assert made["ops"][0]["duration_ns"] == 1000
+    assert max(op["workspace_bytes"] for op in made["ops"]) == 256 * (len(made["ops"]) - 1)
     by_label = {op["label"]: op for op in made["ops"]}
     assert by_label["convolution_backward_filter"]["cut"] == {"in": ["part", "part"], "out": ["sum"]}
     assert by_label["convolution"]["cut"] == {"in": ["part", "whole", "whole"], "out": ["part"]}
@@ -35,8 +36,8 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
 
 def test_what_has_no_counterpart_takes_the_time_of_its_kind():
     own = {"tensors": VGG["tensors"], "ops": [op for op in VGG["ops"] if op["name"] != VGG["ops"][2]["name"]]}
-    made = graphs.durations_of(VGG, own, {op["name"]: 10**6 for op in own["ops"]})
-    assert len(made) == len(VGG["ops"]) and min(made.values()) > 0
+    made = graphs.costs_of(VGG, own, {op["name"]: (10**6, 4096) for op in own["ops"]})
+    assert len(made) == len(VGG["ops"]) and min(ns for ns, _ in made.values()) > 0
 
 
 def test_the_made_network_is_taken(tmp_path):

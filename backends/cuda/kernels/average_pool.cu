@@ -77,31 +77,33 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-}  // namespace
-
-void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem) {
+// The kernel that `choose` names for a type and an index, a thread for each element that it writes.
+template <class Choose>
+void for_each_element(launch_site where, const average_problem& problem, const dims& written, const void* from,
+                      void* to, Choose choose) {
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
-    const std::int64_t count = elements(problem.y);
+    const std::int64_t count = elements(written);
     with_index_of(count, [&](auto index) {
       using Index = decltype(index);
-      average_windows<T, Index><<<grid_for(where, count), block_threads, 0, where.stream>>>(
-          static_cast<const T*>(x), static_cast<T*>(y), geometry_of(problem), static_cast<Index>(count));
+      choose(zero, index)<<<grid_for(where, count), block_threads, 0, where.stream>>>(
+          static_cast<const T*>(from), static_cast<T*>(to), geometry_of(problem), static_cast<Index>(count));
       check(cudaGetLastError());
     });
   });
 }
 
+}  // namespace
+
+void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem) {
+  for_each_element(where, problem, problem.y, x, y, [](auto zero, auto index) {
+    return &average_windows<decltype(zero), decltype(index)>;
+  });
+}
+
 void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem) {
-  with_type(problem.type, [&](auto zero) {
-    using T = decltype(zero);
-    const std::int64_t count = elements(problem.x);
-    with_index_of(count, [&](auto index) {
-      using Index = decltype(index);
-      spread_windows<T, Index><<<grid_for(where, count), block_threads, 0, where.stream>>>(
-          static_cast<const T*>(dy), static_cast<T*>(dx), geometry_of(problem), static_cast<Index>(count));
-      check(cudaGetLastError());
-    });
+  for_each_element(where, problem, problem.x, dy, dx, [](auto zero, auto index) {
+    return &spread_windows<decltype(zero), decltype(index)>;
   });
 }
 
