@@ -338,6 +338,7 @@ def check_block(block):
             left.remove(figure)
         elif figure not in backed:
             wrong.append((block.line, f"nothing backs {figure}"))
+    wrong += [(block.line, f"{figure} stands fewer times than it is quoted") for figure in left if backed.count(figure) > 1]
     return wrong
 
 
