@@ -11,6 +11,7 @@
 #include "core/residency.hpp"
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
+#include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace {
@@ -18,27 +19,9 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-machine some_machine() {
-  machine m;
-  m.name = "some";
-  m.device_bytes = m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = 50'000'000'000'000;
-  m.tf32_flops_per_s = m.bf16_flops_per_s = m.fp32_flops_per_s;
-  m.device_bytes_per_s = 4'000'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 55'000'000'000;
-  m.link_both_bytes_per_s = 101'000'000'000;
-  m.launch_ns = 3000;
-  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 50'000'000'000;
-  m.uvm.prefetch_block_ns = 500;
-  m.uvm.populate_ns = 2000;
-  m.uvm.discard_block_ns = 6000;
-  m.uvm.host_map_page_ns = 200;
-  return m;
-}
-
 struct budgets : ::testing::TestWithParam<std::string> {
   const graph g = build(small_networks().at(GetParam()));
-  const machine m = some_machine();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
 
@@ -114,7 +97,7 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
 // Parts that are no whole number of blocks share some: a discard of one waits for the last use of all of it.
 TEST(shared_blocks, are_given_up_behind_the_last_use_of_the_part) {
   const graph g = build(small_spec("alexnet", 512));
-  const machine m = some_machine();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
   const auto deepum = std::ranges::find(hint_table(), "deepum", &hint_strategy::name);

@@ -10,30 +10,13 @@
 #include "hints/room.hpp"
 #include "hints/sequence.hpp"
 #include "hints/timing.hpp"
+#include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace {
 
 using namespace um;
 using namespace um::testing;
-
-machine like_h200() {
-  machine m;
-  m.name = "like";
-  m.device_bytes = m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = 50'000'000'000'000;
-  m.tf32_flops_per_s = m.bf16_flops_per_s = m.fp32_flops_per_s;
-  m.device_bytes_per_s = 4'000'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 55'000'000'000;
-  m.link_both_bytes_per_s = 101'000'000'000;
-  m.launch_ns = 3000;
-  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 50'000'000'000;
-  m.uvm.prefetch_block_ns = 500;
-  m.uvm.populate_ns = 2000;
-  m.uvm.discard_block_ns = 6000;
-  m.uvm.host_map_page_ns = 200;
-  return m;
-}
 
 const hint_strategy& row(const std::string& name) {
   for (const hint_strategy& s : hint_table()) {
@@ -44,7 +27,7 @@ const hint_strategy& row(const std::string& name) {
 
 struct search : ::testing::TestWithParam<const char*> {
   const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
-  const machine m = like_h200();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
 
@@ -148,7 +131,7 @@ TEST_P(search, what_passes_from_neighbour_to_neighbour_lies_on_the_device_where_
 // every slice, which no third of the footprint has room for.
 TEST(twins, are_not_for_what_would_move_as_a_whole) {
   const graph g = small("", "alexnet", 512).g;
-  const machine m = like_h200();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 3, pressure::plan, {}};
   const memory_plan plan = plan_hints(without(row("twin"), "search"), p);
@@ -164,7 +147,7 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
 // A walk and lowering that disagree by a block must not end in a plan that its own budget refuses.
 TEST(early_evictions, keep_the_budget_to_the_block) {
   const graph g = small("", "resnet50", 64, {.joined = fusion::fused, .arithmetic = precision::bf16}).g;
-  const machine m = like_h200();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
   for (const byte_count percent : {150U, 200U, 220U, 250U}) {
@@ -175,7 +158,7 @@ TEST(early_evictions, keep_the_budget_to_the_block) {
 
 TEST(timing_of_a_network, makes_it_faster) {
   const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
-  const machine m = like_h200();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};
   memory_plan order = plan_of(g, in_slices(g, p.budget / 4), residence::managed);

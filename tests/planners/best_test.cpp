@@ -18,21 +18,10 @@ using namespace um::testing;
 
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
-machine with_managed_memory(machine m) {
-  m.uvm.batch_ns = 20'000;
-  m.uvm.service_ns = 10'000;
-  m.uvm.interrupt_ns = 10'000;
-  m.uvm.batch_granules = 4;
-  m.uvm.prefetch_call_ns = 10'000;
-  m.uvm.host_map_page_ns = 150;
-  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 10'000'000'000;
-  return m;
-}
-
 class best_plans : public ::testing::TestWithParam<std::string> {
  protected:
   graph g = build(small_networks().at(GetParam()));
-  machine on = with_managed_memory(test_machine());
+  machine on = managed_test_machine();
   profile costs = estimate(g, on);
   byte_count footprint = footprint_of(g, costs).total;
 

@@ -11,35 +11,13 @@
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
 #include "planners/planners.hpp"
+#include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace {
 
 using namespace um;
 using namespace um::testing;
-
-machine small_machine() {
-  machine m;
-  m.name = "test";
-  m.device_bytes = 16 * GiB;
-  m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = 10'000'000'000'000;
-  m.tf32_flops_per_s = 40'000'000'000'000;
-  m.bf16_flops_per_s = 80'000'000'000'000;
-  m.device_bytes_per_s = 500'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
-  m.link_both_bytes_per_s = 20'000'000'000;
-  m.launch_ns = 4000;
-  m.copy_ns = 10'000;
-  m.uvm.batch_ns = 20'000;
-  m.uvm.service_ns = 10'000;
-  m.uvm.interrupt_ns = 10'000;
-  m.uvm.batch_granules = 4;
-  m.uvm.prefetch_call_ns = 10'000;
-  m.uvm.host_map_page_ns = 150;
-  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 10'000'000'000;
-  return m;
-}
 
 // But what asks an optional solver, and takes its time (papers_test has it).
 std::vector<strategy> all_strategies() {
@@ -131,7 +109,7 @@ class every_strategy : public ::testing::TestWithParam<cell> {
   bool solves(const strategy& by, const problem& p);
 
   graph g = build(small_networks().at(GetParam().network));
-  std::unique_ptr<backend> sim = open_simulator(small_machine());
+  std::unique_ptr<backend> sim = open_simulator(managed_test_machine());
   machine on = sim->describe();
   profile costs = sim->measure(g);
   byte_count footprint = footprint_of(g, costs).total;
@@ -189,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(cells, every_strategy, ::testing::ValuesIn(cells()),
 
 struct swap_all : ::testing::Test {
   graph g = small("vgg11", "vgg11", 16).g;
-  std::unique_ptr<backend> sim = open_simulator(small_machine());
+  std::unique_ptr<backend> sim = open_simulator(managed_test_machine());
   machine on = sim->describe();
   profile costs = sim->measure(g);
   const strategy& by = *find(planners(), "swap_all");

@@ -62,7 +62,7 @@ TEST(simplex, solves_what_can_be_seen) {
 class bounds : public ::testing::TestWithParam<std::string> {
  protected:
   graph g = build(small_networks().at(GetParam()));
-  machine on = test_machine();
+  machine on = managed_test_machine();
   profile costs = estimate(g, on);
   byte_count footprint = footprint_of(g, costs).total;
   problem at(double ratio, knob_values knobs) {
@@ -99,7 +99,6 @@ TEST_P(bounds, no_plan_is_below_that_of_its_kind) {
     const time_bounds bound = bounds_of(at(ratio, {}));
     for (const strategy& by : planners()) {
       if (complete(by, {}).contains("nodes")) continue;  // of a solver's tree: it takes seconds
-      if (by.kind == family::managed) continue;          // of that the machine knows nothing
       const problem p = at(ratio, complete(by, {}));
       try {
         const memory_plan plan = by.plan(p);

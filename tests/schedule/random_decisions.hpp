@@ -7,25 +7,10 @@
 #include "schedule/forecast.hpp"
 #include "schedule/orders.hpp"
 #include "simulator/roofline.hpp"
+#include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace um::testing {
-
-inline machine test_machine() {
-  machine m;
-  m.name = "test";
-  m.device_bytes = 16 * GiB;
-  m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = 10'000'000'000'000;
-  m.tf32_flops_per_s = 40'000'000'000'000;
-  m.bf16_flops_per_s = 80'000'000'000'000;
-  m.device_bytes_per_s = 500'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
-  m.link_both_bytes_per_s = 20'000'000'000;
-  m.launch_ns = 4000;
-  m.copy_ns = 10'000;
-  return m;
-}
 
 // One out of `rarity` gaps is not kept.
 inline std::vector<decision> random_decisions(const std::vector<gap>& gaps, std::mt19937& dice,
