@@ -16,8 +16,6 @@
 #include "harness/commands/options.hpp"
 #include "harness/commands/scripts.hpp"
 #include "harness/json/record_file.hpp"
-#include "harness/process/flow.hpp"
-#include "harness/process/isolation.hpp"
 #include "harness/records/say.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -38,9 +36,7 @@ int dispatch(const CLI::App& app, const command_line& c) {
   if (app.got_subcommand("tune")) return tune_command(c.tune);
   if (app.got_subcommand("ablate")) return ablate_command(c.ablate);
   if (app.got_subcommand("merge")) return merge_command(c.merge);
-  if (app.got_subcommand("pack")) return pack_command(c.pack);
-  if (app.got_subcommand(gpu_command)) return probe_gpu_process(c.parent, c.probe_device);
-  return run_cell_process(c.parent, &run_cell);
+  return pack_command(c.pack);
 }
 
 // Standard output whose reader left ends the command as it would end any other: without a word.

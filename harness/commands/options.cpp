@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/commands/scripts.hpp"
-#include "harness/process/isolation.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/experiment.hpp"
 
@@ -299,10 +298,6 @@ void describe(CLI::App& app, command_line& c) {
   add_merge(app, c.merge);
   add_pack(app, c.pack);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
-  app.add_subcommand(cell_command, "")->group("")->add_option("PARENT", c.parent)->required();
-  CLI::App& probe = *app.add_subcommand(gpu_command, "")->group("");
-  probe.add_option("PARENT", c.parent)->required();
-  probe.add_option("DEVICE", c.probe_device)->required();
 }
 
 }  // namespace um

@@ -14,7 +14,6 @@ struct command_line {
   env_options env;
   calibrate_options calibrate;
   validate_options validate;
-  int parent = 0, probe_device = 0;  // of the hidden commands
   run_options run;
   plan_options plan;
   sweep_options sweep;

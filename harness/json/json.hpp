@@ -57,10 +57,6 @@ std::vector<known_figure> known_figures_from_json(std::string_view text, const s
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source);
 
-// What the parent hands a cell's process.
-std::string to_json(const cell& work);
-cell cell_from_json(std::string_view text, const std::string& source);
-
 // Records and environments are single lines without the line break.
 std::string to_json(const record& r);
 record record_from_json(std::string_view line, const std::string& source);

@@ -178,8 +178,13 @@ json json_of(const machine& from) {
   return out;
 }
 
-machine machine_from(const json& value, const place& at) {
-  fields f(value, at);
+std::string to_json(const machine& from) {
+  return dump_indented(json_of(from));
+}
+
+machine machine_from_json(std::string_view text, const std::string& source) {
+  const json document = parse_json(text, source);
+  fields f(document, {source, ""});
   machine to;
   f.schema();
   to.name = f.text("name");
@@ -223,10 +228,6 @@ machine with_figures(machine base, const measure::figures& found) {
   return base;
 }
 
-std::string to_json(const machine& from) {
-  return dump_indented(json_of(from));
-}
-
 std::string figures_digest(const machine& of) {
   json values = json::array();
   for (const figure& f : figures()) values.push_back({f.name, value_of(of, f)});
@@ -236,10 +237,6 @@ std::string figures_digest(const machine& of) {
   digest all;
   all.add(std::as_bytes(std::span(text)));
   return fmt::format("{:016x}", all.value());
-}
-
-machine machine_from_json(std::string_view text, const std::string& source) {
-  return machine_from(parse_json(text, source), {source, ""});
 }
 
 }  // namespace um

@@ -19,7 +19,6 @@ json or_null(const std::optional<T>& value) {
 }
 
 json json_of(const machine& m);
-machine machine_from(const json& value, const place& at);
 // Refuses what `umbench calibrate` does not write; readers of a machine need none of it.
 void check_calibration(fields f);
 
@@ -35,16 +34,8 @@ graph graph_from(const json& value, const place& at);
 // Of operators, as graphs and machine files name them.
 std::vector<std::string> operator_kinds();
 
-json json_of(const plan_file& file);
-plan_file plan_file_from(const json& value, const place& at);
-
-// A network from a file carries its graph. network_from() completes the knobs and refuses a network that cannot be built. Files written before there
-// were levels of fusion lack "fusion", "precision" and "memory_order": they mean none, fp32, nchw.
-json network_json(const network_spec& n);
-network_spec spec_from(const json& value, const place& at);
-built_network network_from(const json& value, const place& at);
-
-// The fields "fusion", "precision", "memory_order".
+// The fields "fusion", "precision", "memory_order". Files written before there were levels of fusion lack
+// them: they mean none, fp32, nchw.
 void read_storage(fields& f, network_spec& n);
 
 pass pass_from(const json& value, const place& at);

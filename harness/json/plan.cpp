@@ -224,8 +224,6 @@ void check_amounts(const plan_file& file, const place& at) {
                      *file.ratio, footprint, budget));
 }
 
-}  // namespace
-
 json network_json(const network_spec& n) {
   if (n.given) return {{"graph", json_of(*n.given)}};
   return {{"name", n.name},
@@ -238,28 +236,7 @@ json network_json(const network_spec& n) {
           {"knobs", knobs_json(n.knobs)}};
 }
 
-pass pass_from(const json& value, const place& at) {
-  return as_choice(value, at, {pass::inference, pass::train});
-}
-fusion fusion_from(const json& value, const place& at) {
-  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
-}
-precision precision_from(const json& value, const place& at) {
-  return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});
-}
-memory_order memory_order_from(const json& value, const place& at) {
-  return as_choice(value, at, {memory_order::nchw, memory_order::nhwc});
-}
-
-void read_storage(fields& f, network_spec& n) {
-  const auto read = [&](const char* name, auto before, auto from) {
-    return f.has(name) ? from(f.at(name), f.where(name)) : before;
-  };
-  n.joined = read("fusion", fusion::none, fusion_from);
-  n.arithmetic = read("precision", precision::fp32, precision_from);
-  n.order = read("memory_order", memory_order::nchw, memory_order_from);
-}
-
+// A network from a file carries its graph.
 network_spec spec_from(const json& value, const place& at) {
   fields f(value, at);
   network_spec n;
@@ -308,8 +285,34 @@ json json_of(const plan_file& file) {
   return out;
 }
 
-plan_file plan_file_from(const json& value, const place& at) {
-  fields f(value, at);
+}  // namespace
+
+pass pass_from(const json& value, const place& at) {
+  return as_choice(value, at, {pass::inference, pass::train});
+}
+fusion fusion_from(const json& value, const place& at) {
+  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
+}
+precision precision_from(const json& value, const place& at) {
+  return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});
+}
+memory_order memory_order_from(const json& value, const place& at) {
+  return as_choice(value, at, {memory_order::nchw, memory_order::nhwc});
+}
+
+void read_storage(fields& f, network_spec& n) {
+  const auto read = [&](const char* name, auto before, auto from) {
+    return f.has(name) ? from(f.at(name), f.where(name)) : before;
+  };
+  n.joined = read("fusion", fusion::none, fusion_from);
+  n.arithmetic = read("precision", precision::fp32, precision_from);
+  n.order = read("memory_order", memory_order::nchw, memory_order_from);
+}
+
+plan_file plan_from_json(std::string_view text, const std::string& source) {
+  const json document = parse_json(text, source);
+  const place at{source, ""};
+  fields f(document, at);
   plan_file file;
   f.schema();
   as_one_of(f.at("kind"), f.where("kind"), {"plan"});
@@ -368,10 +371,6 @@ std::string plan_digest(const plan_file& file) {
 
 std::string to_json(const plan_file& file) {
   return dump_indented(json_of(file));
-}
-
-plan_file plan_from_json(std::string_view text, const std::string& source) {
-  return plan_file_from(parse_json(text, source), {source, ""});
 }
 
 }  // namespace um

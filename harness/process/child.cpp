@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <stdio_ext.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -14,7 +14,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -83,54 +87,72 @@ void drain(descriptor& from, std::string& into, std::size_t keep_last) {
   }
 }
 
-void feed(descriptor& to, std::string& text) {
-  while (to.open() && !text.empty()) {
-    const ssize_t n = write(to.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
-    if (n < 0) text.clear();  // the child closed its input: its exit tells why
-    if (n > 0) text.erase(0, static_cast<std::size_t>(n));
+// --- in the child ---
+
+// As exec would.
+void close_on_exec() {
+  std::vector<int> open_ones;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    open_ones.push_back(std::atoi(entry.path().filename().c_str()));
   }
-  to.reset();
+  for (const int fd : open_ones) {
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
+  }
 }
 
-struct spawn_settings {
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_t files;
+void reset_signals() {
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  for (int s = 1; s < NSIG; ++s) sigaction(s, &standard, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
 
-  spawn_settings(const descriptor& in, const descriptor& out, const descriptor& error) {
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_init(&files);
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    posix_spawn_file_actions_adddup2(&files, in.get(), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, out.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, error.get(), STDERR_FILENO);
+// What the parent's streams still held is the parent's. There may be no descriptor left but those that this
+// gives back.
+void take_streams(const descriptor& out, const descriptor& error) {
+  dup2(out.get(), STDOUT_FILENO);
+  dup2(error.get(), STDERR_FILENO);
+  for (const descriptor* pipe : {&out, &error}) close(pipe->get());
+  const int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  dup2(in, STDIN_FILENO);
+  close(in);
+  for (std::FILE* stream : {stdin, stdout, stderr}) {
+    __fpurge(stream);
+    std::clearerr(stream);
   }
-  ~spawn_settings() {
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&files);
-  }
-  spawn_settings(const spawn_settings&) = delete;
-  spawn_settings& operator=(const spawn_settings&) = delete;
-};
+  for (std::ostream* stream : {&std::cout, &std::cerr}) stream->clear();
+}
 
-pid_t spawn_self(const std::vector<std::string>& arguments, const spawn_settings& settings) {
-  std::vector<std::string> words{"umbench"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  // The link names the running image even if the file was replaced meanwhile.
-  errno = posix_spawn(&pid, "/proc/self/exe", &settings.files, &settings.attributes, argv.data(), environ);
-  if (errno != 0) fail("cannot start a child process");
+[[noreturn]] void be_child(pid_t parent, const child_job& job, const descriptor& out,
+                           const descriptor& error) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
+  reset_signals();
+  take_streams(out, error);
+  int code = 1;
+  try {
+    close_on_exec();
+    volunteer_for_out_of_memory();
+    code = job();
+  } catch (const std::bad_alloc&) {  // words for it must need none
+    std::fputs("umbench: memory does not suffice for what is asked for\n", stderr);
+  } catch (const std::exception& defect) {
+    std::fprintf(stderr, "umbench: %s\n", defect.what());
+  }
+  std::cout.flush();
+  std::exit(std::fflush(stdout) == 0 || code != 0 ? code : 1);
+}
+
+pid_t start_child(const child_job& job, const descriptor& out, const descriptor& error) {
+  std::fflush(nullptr);
+  const pid_t parent = getpid(), pid = fork();
+  if (pid < 0) fail("cannot start a child process");
+  if (pid == 0) be_child(parent, job, out, error);
+  setpgid(pid, pid);  // whoever of the two is first
   return pid;
 }
 
@@ -196,8 +218,7 @@ std::optional<int> signal_watch::stop_signal() {
 struct child_pool::child {
   child_report report;
   pid_t pid = 0;
-  descriptor in, out, error;
-  std::string input;
+  descriptor out, error;
   deadline_of counted = deadline_of::clock;
   clock::duration limit{}, spent{};
   clock::time_point looked = clock::now();
@@ -207,7 +228,6 @@ struct child_pool::child {
   std::uint64_t kills_before = 0;
 
   void pump() {
-    feed(in, input);
     drain(out, report.output, report.output.max_size());
     drain(error, report.error_tail, tail_bytes);
   }
@@ -278,17 +298,15 @@ child_pool::~child_pool() {
   }
 }
 
-void child_pool::start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
-                       std::chrono::seconds deadline, process_probe probe, deadline_of counted) {
-  pipe_ends in = make_pipe(), out = make_pipe(), error = make_pipe();
-  for (const descriptor* ours : {&in.write, &out.read, &error.read}) make_non_blocking(*ours);
+void child_pool::start(std::size_t id, const child_job& job, std::chrono::seconds deadline,
+                       process_probe probe, deadline_of counted) {
+  pipe_ends out = make_pipe(), error = make_pipe();
+  for (const descriptor* ours : {&out.read, &error.read}) make_non_blocking(*ours);
   auto c = std::make_unique<child>();
   c->report.id = id;
-  c->input = std::move(input);
   c->probe = std::move(probe);
   c->kills_before = c->probe.out_of_memory_kills();
-  c->pid = spawn_self(arguments, spawn_settings(in.read, out.write, error.write));
-  c->in = std::move(in.write);
+  c->pid = start_child(job, out.write, error.write);
   c->out = std::move(out.read);
   c->error = std::move(error.read);
   c->looked = clock::now();
@@ -301,7 +319,6 @@ void child_pool::poll_once() {
   std::vector<pollfd> watched{{signals_->descriptor(), POLLIN, 0}};
   auto wait = longest_wait;
   for (const auto& c : children_) {
-    if (c->in.open()) watched.push_back({c->in.get(), POLLOUT, 0});
     if (c->out.open()) watched.push_back({c->out.get(), POLLIN, 0});
     if (c->error.open()) watched.push_back({c->error.get(), POLLIN, 0});
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(c->left());
@@ -339,12 +356,6 @@ void child_pool::kill_all() {
     if (!reap()) poll_once();
     signals_->stop_signal();  // keeps the descriptor from being readable for ever
   }
-}
-
-void die_with_parent(int parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);
-  volunteer_for_out_of_memory();
 }
 
 std::string signal_name(int signal) {

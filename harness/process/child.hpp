@@ -1,8 +1,9 @@
-// Child processes of the own executable, each in a process group of its own, with a deadline.
+// Child processes that do a job of this one's, each in a process group of its own, with a deadline.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ struct child_report {
   std::string error_tail;                // the end of its standard error
 };
 
+// What a child does, and its exit code. What it throws ends it with code 1 and words on standard error.
+using child_job = std::function<int()>;
+
 // Runs several children at a time. Not more than one pool at a time per process.
 class child_pool {
  public:
@@ -57,11 +61,13 @@ class child_pool {
   child_pool(const child_pool&) = delete;
   child_pool& operator=(const child_pool&) = delete;
 
-  // Starts this executable with `arguments` and hands it `input` as its standard input. `probe` tells
-  // how it fares. Throws std::system_error if no process can be started.
-  void start(std::size_t id, const std::vector<std::string>& arguments, std::string input,
-             std::chrono::seconds deadline, process_probe probe = kernel_probe(),
-             deadline_of counted = deadline_of::clock);
+  // Starts a copy of this process (fork) that does `job` and ends: it finds every value as it is here, an
+  // empty standard input, no signal held back or ignored, and none of the files that are to close on exec. It
+  // dies with this process, and before it if memory runs out. This process has one thread and has not used
+  // CUDA, which outlives no fork. `probe` tells how the child fares. Throws std::system_error if none can be
+  // started.
+  void start(std::size_t id, const child_job& job, std::chrono::seconds deadline,
+             process_probe probe = kernel_probe(), deadline_of counted = deadline_of::clock);
   std::size_t running() const { return children_.size(); }
 
   // Waits for the next child to end; nothing if a stop signal came first.
@@ -77,10 +83,6 @@ class child_pool {
   signal_watch* signals_;
   std::vector<std::unique_ptr<child>> children_;
 };
-
-// Called first in a child's own code: from here on it dies with its parent, at once if `parent` is its
-// parent no more, and before its parent if memory runs out.
-void die_with_parent(int parent);
 
 // "SIGABRT".
 std::string signal_name(int signal);

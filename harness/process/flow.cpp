@@ -17,8 +17,8 @@
 #include "harness/process/host_needs.hpp"
 #include "harness/process/run_plan.hpp"
 #include "harness/records/suggest.hpp"
-#include "simulator/roofline.hpp"
 #include "schedule/notes.hpp"
+#include "simulator/roofline.hpp"
 #include "simulator/simulate.hpp"
 
 namespace um {
@@ -180,8 +180,8 @@ plan_file plan_for(const prepared_cell& p, record& r) {
   const auto begin = clock::now();
   const note_taker heard;
   plan_file file{
-      p.work.network, e.strategy,     e.strategy_knobs, e.ratio,        r.memory.footprint.value().total,
-      p.budget,       e.mode.value(), s.placed_by,      s.plan(p.to_plan())};
+      p.work.network, e.strategy,  e.strategy_knobs,   e.ratio, r.memory.footprint.value().total, p.budget,
+      e.mode.value(), s.placed_by, s.plan(p.to_plan())};
   r.notes = heard.lines;
   // Simulated records are the same to the byte on every run.
   if (!p.work.where.simulated) r.planning = std::chrono::nanoseconds(clock::now() - begin).count();

@@ -17,6 +17,7 @@
 
 #include "core/errors.hpp"
 #include "harness/json/json.hpp"
+#include "harness/process/flow.hpp"
 #include "harness/process/gpu.hpp"
 #include "harness/records/suggest.hpp"
 
@@ -25,9 +26,9 @@ namespace {
 
 constexpr std::chrono::seconds gpu_deadline{60};
 constexpr std::string_view late = "late_";
-constexpr int refused = 2;  // exit code of probe-gpu; the reason is its standard error
+constexpr int refused = 2;  // exit code of who asks for the GPU; the reason is its standard error
 
-// How the cell of this key is asked to fail (see run_cell_process); "" is not at all.
+// How the cell of this key is asked to fail (see start_cell); "" is not at all.
 std::string_view asked_failure(const std::string& key) {
   const char* asked = std::getenv("UMBENCH_TEST_CELL");
   const std::string_view text = asked ? asked : "";
@@ -131,6 +132,29 @@ record how_it_ended(const cell& work, const child_report& report) {
   }
 }
 
+// What a cell's process does.
+int run_and_tell(const cell& work) {
+  const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
+  std::string_view failure = asked_failure(work.key);
+  if (failure.starts_with(late)) {
+    tell(run_cell(work, {}));
+    failure.remove_prefix(late.size());
+  }
+  fail_as_asked(failure, work);
+  std::cout << to_json(run_cell(work, tell)) << std::flush;
+  return std::cout ? 0 : 1;
+}
+
+int tell_gpu(int device) {
+  try {
+    std::cout << to_json(probe_gpu(device)) << std::flush;
+    return 0;
+  } catch (const unsupported& error) {
+    std::cerr << error.what() << std::flush;
+    return refused;
+  }
+}
+
 }  // namespace
 
 record record_of(const cell& work, const child_report& report) {
@@ -144,9 +168,10 @@ record record_of(const cell& work, const child_report& report) {
 
 bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   try {
-    pool.start(id, {cell_command, std::to_string(getpid())}, to_json(work),
-               std::chrono::seconds{work.what.deadline_s}, probe_for(asked_failure(work.key)),
-               work.where.simulated ? deadline_of::processor : deadline_of::clock);
+    pool.start(
+        id, [&] { return run_and_tell(work); }, std::chrono::seconds{work.what.deadline_s},
+        probe_for(asked_failure(work.key)),
+        work.where.simulated ? deadline_of::processor : deadline_of::clock);
     return true;
   } catch (const std::system_error& error) {
     constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
@@ -175,41 +200,16 @@ std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::
   return all;
 }
 
-int run_cell_process(int parent, const cell_runner& run) {
-  die_with_parent(parent);
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  const cell work = cell_from_json(text, "standard input");
-  const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
-  std::string_view failure = asked_failure(work.key);
-  if (failure.starts_with(late)) {
-    tell(run(work, {}));
-    failure.remove_prefix(late.size());
-  }
-  fail_as_asked(failure, work);
-  std::cout << to_json(run(work, tell)) << std::flush;
-  return std::cout ? 0 : 1;
-}
-
 gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   child_pool pool(signals);
-  pool.start(0, {gpu_command, std::to_string(getpid()), std::to_string(device)}, "", gpu_deadline);
+  pool.start(
+      0, [device] { return tell_gpu(device); }, gpu_deadline);
   const auto report = pool.wait();
   if (!report) throw input_error("interrupted while looking for the GPU");
-  if (report->exit_code == 0) return gpu_from_json(report->output, "probe-gpu");
+  if (report->exit_code == 0) return gpu_from_json(report->output, "the process that asks for the GPU");
   if (report->exit_code == refused) throw input_error(one_line(report->error_tail));
   throw input_error(fmt::format("cannot use cuda:{}: the question for the GPU {}", device,
                                 report->timed_out ? "had no answer in a minute" : exit_text(*report)));
-}
-
-int probe_gpu_process(int parent, int device) {
-  die_with_parent(parent);
-  try {
-    std::cout << to_json(probe_gpu(device)) << std::flush;
-    return 0;
-  } catch (const unsupported& error) {
-    std::cerr << error.what() << std::flush;
-    return refused;
-  }
 }
 
 }  // namespace um

@@ -13,14 +13,13 @@
 
 namespace um {
 
-// The hidden subcommands that the children run; the first argument of each is the parent's process
-// number.
-inline constexpr const char* cell_command = "run-cell";
-inline constexpr const char* gpu_command = "probe-gpu";
-
-// Starts the cell's process; its deadline is the experiment's, of a simulated one in processor time. False
-// where the system lends no more processes or descriptors while others of the pool run. Throws
-// std::system_error.
+// Starts the cell's process, which writes the record to its standard output; its deadline is the
+// experiment's, of a simulated one in processor time. False where the system lends no more processes or
+// descriptors while others of the pool run. Throws std::system_error. The environment variable
+// UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the tests of isolation use it.
+// HOW: abort, exit, kill, garbage (instead of a record), half (of a record), memory (none is left), hang;
+// and, seen so by the parent alone, out_of_memory and sleep (uninterruptible). late_HOW: not before the times
+// are told, as if while counting.
 bool start_cell(child_pool& pool, std::size_t id, const cell& work);
 
 // The record of a cell whose process has ended, well or not. One that failed while it counted keeps its
@@ -35,22 +34,8 @@ bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& sign
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
                                               signal_watch& signals);
 
-// Runs a cell in the calling process; `tell` hears of the record before a pass that might fail it.
-using tell_record = std::function<void(const record&)>;
-using cell_runner = std::function<record(const cell& work, const tell_record& tell)>;
-
-// The body of `run-cell`: reads the cell from standard input, runs it, writes the record to standard output.
-// The environment variable UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the
-// tests of isolation use it. HOW: abort, exit, kill, garbage (instead of a record), half (of a record),
-// memory (none is left), hang; and, seen so by the parent alone, out_of_memory and sleep (uninterruptible).
-// late_HOW: not before the times are told, as if while counting.
-int run_cell_process(int parent, const cell_runner& run);
-
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
 // is no such GPU or no CUDA backend.
 gpu_facts ask_for_gpu(signal_watch& signals, int device);
-
-// The body of `probe-gpu`.
-int probe_gpu_process(int parent, int device);
 
 }  // namespace um

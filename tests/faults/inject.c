@@ -1,5 +1,5 @@
 /* Loaded before libc: makes the N-th call of one kind fail in the process that the variables name.
-   UMBENCH_FAULT="WHO CALL N HOW": WHO is parent or cell (a process started as `umbench run-cell`), CALL one of the
+   UMBENCH_FAULT="WHO CALL N HOW": WHO is parent or cell (what the parent forks), CALL one of the
    names below or any, HOW the name of an error, short (a part of the bytes is moved), or the number of a signal that
    the process gets instead. UMBENCH_FAULT_COUNT=FILE: nothing fails; the parent's calls are counted there. */
 #define _GNU_SOURCE
@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,20 +33,11 @@ static int error_named(const char* name) {
   return 0;
 }
 
-static int is_cell(void) {
-  char text[4096];
-  const int from = (int)openat(AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-  const ssize_t n = from < 0 ? 0 : read(from, text, sizeof text - 1);
-  if (from >= 0) close(from);
-  text[n > 0 ? n : 0] = 0;
-  const size_t first = strlen(text) + 1;
-  return n > (ssize_t)first && strcmp(text + first, "run-cell") == 0;
-}
-
-__attribute__((constructor)) static void begin(void) {
+static void begin_as(int cell) {
   char who[16], call[16], how[16];
   const char* asked = getenv("UMBENCH_FAULT");
-  const int cell = is_cell();
+  counting = 0;
+  wanted = -2;
   count_into = cell ? NULL : getenv("UMBENCH_FAULT_COUNT");
   long number = 0;
   if (asked != NULL && sscanf(asked, "%15s %15s %ld %15s", who, call, &number, how) == 4 &&
@@ -64,6 +54,8 @@ __attribute__((constructor)) static void begin(void) {
   all_seen = 0;
   counting = 1;
 }
+
+__attribute__((constructor)) static void begin(void) { begin_as(0); }
 
 __attribute__((destructor)) static void end(void) {
   counting = 0;
@@ -126,9 +118,11 @@ int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
 int rename(const char* a, const char* b) { return struck(c_rename) == 1 ? -1 : next(rename)(a, b); }
 int poll(struct pollfd* all, nfds_t n, int wait) { return struck(c_poll) == 1 ? -1 : next(poll)(all, n, wait); }
 int pipe2(int ends[2], int flags) { return struck(c_pipe) == 1 ? -1 : next(pipe2)(ends, flags); }
-int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* files, const posix_spawnattr_t* attributes,
-                char* const argv[], char* const envp[]) {
-  return struck(c_spawn) == 1 ? errno : next(posix_spawn)(pid, path, files, attributes, argv, envp);
+pid_t fork(void) {
+  if (struck(c_spawn) == 1) return -1;
+  const pid_t child = next(fork)();
+  if (child == 0) begin_as(1);
+  return child;
 }
 
 extern void* __libc_malloc(size_t);

@@ -602,21 +602,5 @@ TEST(EnvironmentJson, OlderFilesHaveNoFurtherFacts) {
   EXPECT_EQ(to_json(environment_from_json(old, "line")), line);
 }
 
-TEST(CellJson, ReadsBackEqual) {
-  experiment what = sample_experiment();
-  what.strategy = "plan:by-hand";
-  what.ratio.reset();
-  cell work = completed(what, sample_plan());
-  work.on = load_machines(std::nullopt).front();
-  work.what.budget = 77;
-  work.values = "folder";
-  const std::string text = to_json(work);
-  const cell back = cell_from_json(text, "cell");
-  EXPECT_EQ(to_json(back), text);
-  EXPECT_TRUE(back.what == work.what);
-  EXPECT_EQ(back.plan->plan, work.plan->plan);
-  EXPECT_EQ(back.values, "folder");
-}
-
 }  // namespace
 }  // namespace um

@@ -1,13 +1,14 @@
-// The children are this test's own executable: main() below plays the part that its first argument
-// names.
+// Children that play parts: what they do is a function of this file.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <iterator>
+#include <stdexcept>
 #include <thread>
 
 #include "harness/json/json.hpp"
@@ -21,14 +22,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-child_report run(const std::vector<std::string>& arguments, const std::string& input = {},
-                 std::chrono::seconds deadline = 1h) {
+child_report run(const child_job& job, std::chrono::seconds deadline = 1h) {
   signal_watch signals;
   child_pool pool(signals);
-  pool.start(7, arguments, input, deadline);
+  pool.start(7, job, deadline);
   auto report = pool.wait();
   EXPECT_TRUE(report);
   return report.value_or(child_report{});
+}
+
+child_job says(const std::string& text) {
+  return [text] {
+    std::cout << text;
+    return 0;
+  };
+}
+
+int hang() {
+  const pid_t grandchild = fork();
+  if (grandchild > 0) std::cout << grandchild << std::flush;
+  while (true) pause();
 }
 
 // A process that nobody has waited for yet does not run any more.
@@ -38,22 +51,45 @@ bool runs(pid_t process) {
   return stat >> number >> name >> state && state != "Z" && state != "X";
 }
 
-TEST(Child, GetsItsInputAndGivesItsOutput) {
+TEST(Child, GivesItsOutput) {
   const std::string much(1'000'000, 'x');  // more than any pipe holds
-  const child_report report = run({"play", "echo"}, much);
+  const child_report report = run(says(much));
   EXPECT_EQ(report.id, 7U);
   EXPECT_EQ(report.exit_code, 0);
   EXPECT_EQ(report.output, much);
 }
 
-TEST(Child, MayLeaveItsInputUnread) {
-  const child_report report = run({"play", "exit"}, std::string(1'000'000, 'x'));
-  EXPECT_EQ(report.exit_code, 3);
-  EXPECT_EQ(report.signal, std::nullopt);
+// What a buffer of the parent holds, the files that it has open and the signals that it ignores are its own.
+TEST(Child, StartsAfresh) {
+  std::fputs("not for the child\n", stdout);
+  const int mine = open("/dev/null", O_RDONLY | O_CLOEXEC), everybodys = open("/dev/null", O_RDONLY);
+  const child_report report = run([&] {
+    struct sigaction pipe {};
+    sigaction(SIGPIPE, nullptr, &pipe);
+    sigset_t held;
+    sigprocmask(SIG_BLOCK, nullptr, &held);
+    std::cout << (fcntl(mine, F_GETFD) < 0) << (fcntl(everybodys, F_GETFD) >= 0) << (std::cin.get() == EOF)
+              << (pipe.sa_handler == SIG_DFL) << (sigismember(&held, SIGTERM) == 0)
+              << (getpgrp() == getpid());
+    return 0;
+  });
+  close(mine);
+  close(everybodys);
+  EXPECT_EQ(report.output, "111111");
+}
+
+TEST(Child, WhatItThrowsIsItsLastWord) {
+  const child_report report = run([]() -> int { throw std::runtime_error("it broke"); });
+  EXPECT_EQ(report.exit_code, 1);
+  EXPECT_EQ(report.error_tail, "umbench: it broke\n");
+  EXPECT_EQ(run([] { return 3; }).exit_code, 3);
 }
 
 TEST(Child, ASignalIsReportedWithTheLastWords) {
-  const child_report report = run({"play", "abort"});
+  const child_report report = run([]() -> int {
+    std::cerr << std::string(10'000, '.') << "last words" << std::flush;
+    std::abort();
+  });
   EXPECT_EQ(report.signal, SIGABRT);
   EXPECT_EQ(report.exit_code, std::nullopt);
   EXPECT_LE(report.error_tail.size(), 4096U);
@@ -63,7 +99,7 @@ TEST(Child, ASignalIsReportedWithTheLastWords) {
 TEST(Child, TheDeadlineKillsItAndItsOwnChildren) {
   child_report report;
   for (auto deadline = 1s; report.output.empty(); deadline *= 2) {  // a slow machine needs longer to begin
-    report = run({"play", "hang"}, "", deadline);
+    report = run(hang, deadline);
     EXPECT_TRUE(report.timed_out);
     EXPECT_FALSE(report.stuck);
   }
@@ -74,7 +110,7 @@ TEST(Child, TheDeadlineKillsItAndItsOwnChildren) {
 TEST(Child, AStopSignalEndsTheWait) {
   signal_watch signals;
   child_pool pool(signals);
-  pool.start(0, {"play", "hang"}, "", 3600s);
+  pool.start(0, hang, 3600s);
   kill(getpid(), SIGTERM);
   EXPECT_FALSE(pool.wait());
   EXPECT_EQ(signals.stop_signal(), SIGTERM);
@@ -85,7 +121,7 @@ TEST(Child, AStopSignalEndsTheWait) {
 TEST(Child, SeveralRunAtATime) {
   signal_watch signals;
   child_pool pool(signals);
-  for (std::size_t id = 0; id < 8; ++id) pool.start(id, {"play", "echo"}, std::to_string(id), 3600s);
+  for (std::size_t id = 0; id < 8; ++id) pool.start(id, says(std::to_string(id)), 3600s);
   std::size_t ended = 0;
   while (const auto report = pool.wait()) {
     EXPECT_EQ(report->output, std::to_string(report->id));
@@ -95,7 +131,10 @@ TEST(Child, SeveralRunAtATime) {
 }
 
 TEST(Child, IsTakenBeforeItsParentWhenMemoryRunsOut) {
-  const child_report report = run({"play", "score"});
+  const child_report report = run([] {
+    std::cout << std::ifstream("/proc/self/oom_score_adj").rdbuf();
+    return 0;
+  });
   EXPECT_EQ(report.output, "1000\n");
   EXPECT_FALSE(report.memory_ran_out);
 }
@@ -105,7 +144,7 @@ TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
   child_pool pool(signals);
   process_probe asleep = kernel_probe();
   asleep.state = [](pid_t) { return 'D'; };
-  pool.start(1, {"play", "hang"}, "", 1s, asleep);
+  pool.start(1, hang, 1s, asleep);
   const auto report = pool.wait();
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->stuck);
@@ -162,30 +201,5 @@ TEST(Cell, EveryEndHasItsOutcome) {
   EXPECT_EQ(record_of(work, report).result, outcome::hung);
 }
 
-int play(const std::string& part) {
-  if (part == "echo") std::cout << std::string{std::istreambuf_iterator<char>(std::cin), {}} << std::flush;
-  if (part == "exit") return 3;
-  if (part == "score") {
-    die_with_parent(getppid());
-    std::cout << std::ifstream("/proc/self/oom_score_adj").rdbuf() << std::flush;
-  }
-  if (part == "abort") {
-    std::cerr << std::string(10'000, '.') << "last words" << std::flush;
-    std::abort();
-  }
-  if (part == "hang") {
-    const pid_t grandchild = fork();
-    if (grandchild > 0) std::cout << grandchild << std::flush;
-    while (true) pause();
-  }
-  return 0;
-}
-
 }  // namespace
 }  // namespace um
-
-int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "play") return um::play(argv[2]);
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
