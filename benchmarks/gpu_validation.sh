@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the simulator waits for on a GPU, in the order of its worth, in about ten minutes: calibration, in which order
-# kernels touch memory, what displacing a block takes, and ResNet-50 in bf16 and tf32 against the calibration of the
-# same minutes. Everything lies in the folder afterwards.
+# What the simulator waits for on a GPU, in the order of its worth, in about ten minutes: what host pages cost that were
+# not in use just now (first_ns, beside the later repetitions; hence first), calibration, in which order kernels touch
+# memory, what displacing a block takes, and ResNet-50 in bf16 and tf32 against the calibration of the same minutes. Everything lies in the folder afterwards.
 #
 #   benchmarks/gpu_validation.sh FOLDER [BUILD]        # BUILD: build/cuda
 #
@@ -13,6 +13,8 @@ build=${2:-build/cuda}
 mkdir -p "$out"
 
 mkdir -p "$out/machines"
+"$build/benchmarks/um_microbenchmarks" --benchmark_filter='^prefetch/to_host/data:new/size:4GiB/.*iterations:[2-9]' \
+  --benchmark_out="$out/host_pages.json" --benchmark_out_format=json
 "$build/umbench" calibrate --out "$out/machines/here.json" --samples "$out/samples.json"
 "$build/benchmarks/um_microbenchmarks" --benchmark_filter='^(order|advice/read_mostly)/' \
   --benchmark_out="$out/order.json" --benchmark_out_format=json
