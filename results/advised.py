@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds `umbench advise` against measured cells: does it name the strategy that was measured fastest?
 
-    results/advised.py results/measured/h200_capped.jsonl results/study/*_h200.jsonl
+    results/advised.py results/measured/h200_capped.jsonl results/study/hints_*h200.jsonl
 
 Cells of one network, setting and ratio that ended well are a group. For each with two strategies or more, advise is asked, in
 the simulator, about those strategies (also those that could not run), with what the group was run with. It is right where the
