@@ -30,16 +30,6 @@ std::string name_of(convolution_method method, std::int64_t parts, const std::st
          (parts > 1 ? " x" + std::to_string(parts) : "");
 }
 
-// The one whose name is the longest that the text begins with.
-convolution_method method_of(const std::string& engine) {
-  std::size_t best = 0;
-  for (std::size_t m = 0; m < method_names.size(); ++m) {
-    const std::string name = method_names.at(m);
-    if (engine.rfind(name, 0) == 0 && name.size() > std::string(method_names.at(best)).size()) best = m;
-  }
-  return static_cast<convolution_method>(best);
-}
-
 dtype operand_type(const convolution_problem& p) {
   return p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32;
 }
@@ -352,6 +342,21 @@ void visit_apart(session& on, const convolution_problem& p, convolution_method m
 }
 
 }  // namespace
+
+// The one whose name is the longest that the text begins with.
+convolution_method method_of(const std::string& engine) {
+  std::size_t best = 0;
+  for (std::size_t m = 0; m < method_names.size(); ++m) {
+    const std::string name = method_names.at(m);
+    if (engine.rfind(name, 0) == 0 && name.size() > std::string(method_names.at(best)).size()) best = m;
+  }
+  return static_cast<convolution_method>(best);
+}
+
+std::string family_of(const std::string& engine) {
+  const std::string whole = engine.substr(0, engine.rfind(" x"));
+  return whole.substr(0, whole.find("_k"));
+}
 
 bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
   constexpr byte_count multiple = 16;

@@ -24,6 +24,10 @@ enum class convolution_method : std::uint8_t {
   padded,        // "padded": cuDNN's engine without padding of rows, which x has in a copy of it
   adding,        // "adding": cuDNN's engine, which adds to what the result holds
 };
+// Of an engine's name in records.
+convolution_method method_of(const std::string& engine);
+// What variants of that engine have in common, the number of parts left out.
+std::string family_of(const std::string& engine);
 // Those that can be tried on a problem, in the order of their cost to try.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 

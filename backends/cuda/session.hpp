@@ -39,6 +39,9 @@ class session {
   // The engine for a key of the cache, made once: making one takes up to a second. So many are kept.
   const engine& made_once(const std::string& key, const std::function<engine()>& make);
 
+  // By kind of problem the engine that the first of it was given: others of the kind begin their search with it.
+  std::map<std::string, std::string>& precedents() { return precedents_; }
+
   // Device memory filled with pseudo-random values of a floating type, to time candidates on; the
   // contents are lost with the next call. Throws out_of_memory.
   std::byte* scratch(byte_count bytes, dtype type = dtype::f32);
@@ -55,6 +58,7 @@ class session {
   std::string key_prefix_;
   engine_cache engines_;
   std::map<std::string, engine> made_;
+  std::map<std::string, std::string> precedents_;
   arena scratch_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 
@@ -455,6 +456,36 @@ TEST_F(convolution_engines, are_found_again_and_give_the_same_bits) {
       EXPECT_EQ(results[0], results[2]) << first.choice.engine;
     }
   }
+}
+
+// Searched in full for the first batch, and among those like the winner for the others.
+TEST_F(convolution_engines, begin_with_what_won_for_another_batch) {
+  cuda_options options = gpu().options();
+  options.brief_search = false;
+  options.engine_cache += ".full";
+  session searching(0, options);
+  for (const std::int64_t batch : {32, 16, 12}) {
+    auto p = problem_of(convolution_kind::forward, {batch, 64, 28, 28}, 64, 3, 1, 1);
+    p.arithmetic = precision::tf32;
+    p.order = memory_order::nhwc;
+    const engine chosen = choose_engine(searching, p, workspace_cap);
+    SCOPED_TRACE(chosen.choice.engine);
+    operands at(p, chosen.choice.workspace_bytes);
+    at.reset(false);
+    chosen.bind(at.bound())();
+    check(cudaStreamSynchronize(searching.compute().stream));
+    EXPECT_LE(relative_error(at.result(), at.expected(p)), accuracy_of(p.arithmetic));
+  }
+  EXPECT_EQ(searching.precedents().size(), 1U);
+  std::filesystem::remove(options.engine_cache);
+}
+
+TEST(names_of_engines, tell_method_and_family) {
+  EXPECT_EQ(method_of("ConvFwd_eng62_k2=0_k13=1"), convolution_method::plain);
+  EXPECT_EQ(method_of("packed fused ConvFwd_1_6_eng4_k2=1 x2"), convolution_method::packed_fused);
+  EXPECT_EQ(family_of("fused ConvFwd_1_6_eng4_k2=1_k3=0 x16"), "fused ConvFwd_1_6_eng4");
+  EXPECT_EQ(family_of("direct kernel"), "direct kernel");
+  EXPECT_NE(family_of("fused ConvFwd_1_6_eng4_k2=1"), family_of("ConvFwd_1_6_eng4_k2=1"));
 }
 
 TEST_F(convolution_engines, name_the_method_and_the_parts) {
