@@ -1,5 +1,6 @@
 // Rules by dice, such as nobody would write: every plan that they come to is right, or there is none.
 #include "tests/hints/random_rules.hpp"
+#include "tests/machines.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,23 +18,6 @@ namespace {
 
 using namespace um;
 using namespace um::testing;
-
-machine any_machine() {
-  machine m;
-  m.name = "any";
-  m.device_bytes = m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = m.tf32_flops_per_s = m.bf16_flops_per_s = 20'000'000'000'000;
-  m.device_bytes_per_s = 1'000'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 25'000'000'000;
-  m.link_both_bytes_per_s = 45'000'000'000;
-  m.launch_ns = 3000;
-  m.uvm.remote_read_bytes_per_s = m.uvm.remote_write_bytes_per_s = 20'000'000'000;
-  m.uvm.prefetch_block_ns = 500;
-  m.uvm.populate_ns = 2000;
-  m.uvm.discard_block_ns = 6000;
-  m.uvm.host_map_page_ns = 200;
-  return m;
-}
 
 std::string text_of(const hint_strategy& s) {
   std::string text;
@@ -73,7 +57,7 @@ bool makes_right_plan(const hint_strategy& s, const problem& p) {
 // How many plans there are.
 int expect_right_plans(const graph& g, std::uint32_t seed) {
   std::mt19937 dice(seed);
-  const machine m = any_machine();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const auto footprint = static_cast<double>(footprint_of(g, costs).total);
   int plans = 0;
@@ -109,7 +93,7 @@ TEST(random_rules, verify_or_are_infeasible_on_random_networks) {
 // An output that takes an operand's place lies where that still is when a prefetch is to come early.
 TEST(prefetches, leave_room_of_twinned_outputs_to_those_who_have_it) {
   const graph g = small("", "alexnet", 16).g;
-  const machine m = any_machine();
+  const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const hint_strategy s{
       "early",
