@@ -148,7 +148,10 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     best = std::move(next);
     chosen = c;
   };
+  // Plans that fill the budget rarely fit it in whole blocks: large networks ask for them only in need.
+  constexpr std::size_t small = 200;
   const auto consider_other = [&](memory_plan (*other)(const problem&)) {
+    if (and_without && best && p.network.ops.size() > small) return;
     auto next = plan_by(other, p, as);
     if (next && (!best || next->of.time < best->of.time)) best = std::move(next);
   };
@@ -173,7 +176,7 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     const std::size_t operators = p.network.ops.size();
     return !best || (best->of.time > computing * (100 + percent) / 100 && operators <= most_operators);
   };
-  if (can_stream(p) && may_gain(3, 200)) consider_other(plan_pooch_complete);
+  if (can_stream(p) && may_gain(3, small)) consider_other(plan_pooch_complete);
   // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
   if (!same_bits && can_stream(p) && may_gain(10, 100)) consider_other(plan_ooc_kept_or_not);
   if (!best) {
