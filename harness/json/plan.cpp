@@ -287,28 +287,6 @@ json json_of(const plan_file& file) {
 
 }  // namespace
 
-pass pass_from(const json& value, const place& at) {
-  return as_choice(value, at, {pass::inference, pass::train});
-}
-fusion fusion_from(const json& value, const place& at) {
-  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
-}
-precision precision_from(const json& value, const place& at) {
-  return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});
-}
-memory_order memory_order_from(const json& value, const place& at) {
-  return as_choice(value, at, {memory_order::nchw, memory_order::nhwc});
-}
-
-void read_storage(fields& f, network_spec& n) {
-  const auto read = [&](const char* name, auto before, auto from) {
-    return f.has(name) ? from(f.at(name), f.where(name)) : before;
-  };
-  n.joined = read("fusion", fusion::none, fusion_from);
-  n.arithmetic = read("precision", precision::fp32, precision_from);
-  n.order = read("memory_order", memory_order::nchw, memory_order_from);
-}
-
 plan_file plan_from_json(std::string_view text, const std::string& source) {
   const json document = parse_json(text, source);
   const place at{source, ""};
@@ -328,33 +306,6 @@ plan_file plan_from_json(std::string_view text, const std::string& source) {
     refuse(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
   }
   return file;
-}
-
-json knobs_json(const std::map<std::string, std::int64_t>& knobs) {
-  json out = json::object();
-  for (const auto& [name, value] : knobs) out[name] = value;
-  return out;
-}
-
-std::map<std::string, std::int64_t> knobs_from(const json& value, const place& at) {
-  if (!value.is_object()) refuse(at, "wants an object of knobs, such as {\"insize\": 224}");
-  std::map<std::string, std::int64_t> knobs;
-  for (const auto& [name, number] : value.items()) {
-    knobs[name] =
-        as_integer(number, inside(at, name), std::numeric_limits<std::int64_t>::min(), most_integer);
-  }
-  return knobs;
-}
-
-bool is_plain_name(std::string_view name) {
-  return !name.empty() &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.") == std::string_view::npos;
-}
-
-bool is_strategy_name(std::string_view name) {
-  std::string plain(name);
-  std::erase_if(plain, [](char c) { return c == '#' || c == ',' || c == '='; });
-  return is_plain_name(plain) && is_plain_name(name.substr(0, 1));
 }
 
 std::string plan_digest(const plan_file& file) {

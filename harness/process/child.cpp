@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <new>
 #include <system_error>
@@ -99,6 +100,11 @@ void close_on_exec() {
     const int flags = fcntl(fd, F_GETFD);
     if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
   }
+}
+
+// The kernel takes this process before its parent when memory runs out.
+void volunteer_for_out_of_memory() {
+  std::ofstream("/proc/self/oom_score_adj") << 1000;
 }
 
 void reset_signals() {

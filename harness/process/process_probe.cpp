@@ -47,8 +47,4 @@ process_probe kernel_probe() {
   return {state_of, kills, processor_time_of};
 }
 
-void volunteer_for_out_of_memory() {
-  std::ofstream("/proc/self/oom_score_adj") << 1000;
-}
-
 }  // namespace um

@@ -22,7 +22,4 @@ struct process_probe {
 
 process_probe kernel_probe();
 
-// Makes the kernel take this process before its parent when memory runs out.
-void volunteer_for_out_of_memory();
-
 }  // namespace um
