@@ -172,30 +172,34 @@ auto without_defect(const prepared_cell& p, Make make) {
   }
 }
 
+// A plan and what became of it.
+struct lowered_plan {
+  memory_plan plan;
+  packer placed_by;
+  nanoseconds took = 0;  // to decide
+  execution_plan steps = {};
+};
+
 // Throws infeasible.
-plan_file plan_for(const prepared_cell& p, record& r) {
-  if (p.work.plan) return *p.work.plan;
-  const experiment& e = p.work.what;
+lowered_plan decide(const prepared_cell& p, record& r) {
+  if (p.work.plan) return {p.work.plan->plan, p.work.plan->placed_by};
   const strategy& s = p.work.how->row;
   const auto begin = clock::now();
   const note_taker heard;
-  plan_file file{
-      p.work.network, e.strategy,  e.strategy_knobs,   e.ratio, r.memory.footprint.value().total, p.budget,
-      e.mode.value(), s.placed_by, s.plan(p.to_plan())};
+  lowered_plan made{s.plan(p.to_plan()), s.placed_by};
   r.notes = heard.lines;
+  made.took = std::chrono::nanoseconds(clock::now() - begin).count();
   // Simulated records are the same to the byte on every run.
-  if (!p.work.where.simulated) r.planning = std::chrono::nanoseconds(clock::now() - begin).count();
-  return file;
+  if (!p.work.where.simulated) r.planning = made.took;
+  return made;
 }
 
 // Throws infeasible and wrong_plan.
-planned steps_for(const prepared_cell& p, record& r) {
-  const auto begin = clock::now();
-  planned made{without_defect(p, [&] { return plan_for(p, r); }), {}, {}, {}, {}, {}, {}};
-  made.took = std::chrono::nanoseconds(clock::now() - begin).count();
-  made.steps = without_defect(
-      p, [&] { return lower(p.to_plan(), verified(*p.network, made.file.plan), made.file.placed_by); });
-  const plan_kind kind = kind_of(*p.network, made.file.plan);
+lowered_plan steps_for(const prepared_cell& p, record& r) {
+  lowered_plan made = without_defect(p, [&] { return decide(p, r); });
+  made.steps =
+      without_defect(p, [&] { return lower(p.to_plan(), verified(*p.network, made.plan), made.placed_by); });
+  const plan_kind kind = kind_of(*p.network, made.plan);
   r.bound = {kind, bound_for(r.bounds.value(), kind)};
   note_memory(r, made.steps);
   check_host_holds(made.steps, p.on);
@@ -256,7 +260,14 @@ record run_cell(const cell& work, const std::function<void(const record&)>& tell
 planned plan_cell(const cell& work) {
   record r = blank_record(work);
   const prepared_cell p = prepare(work, r);
-  planned made = steps_for(p, r);
+  lowered_plan lowered = steps_for(p, r);
+  const experiment& e = work.what;
+  planned made;
+  made.file = work.plan.value_or(plan_file{work.network, e.strategy, e.strategy_knobs, e.ratio,
+                                           r.memory.footprint.value().total, p.budget, e.mode.value(),
+                                           lowered.placed_by, std::move(lowered.plan)});
+  made.steps = std::move(lowered.steps);
+  made.took = lowered.took;
   made.bounds = r.bounds.value();
   made.bound = r.bound.value();
   made.notes = r.notes;
