@@ -139,21 +139,21 @@ std::string bounds_text(const class_bounds& b) {
 
 std::string kind_text(const plan_kind& kind) {
   const char* does = kind.swaps && kind.repeats ? "swap and recompute"
-                     : kind.swaps               ? "swap"
-                     : kind.repeats             ? "recompute"
-                                                : "move and recompute nothing";
+                     : kind.swaps               ? "only swap"
+                     : kind.repeats             ? "only recompute"
+                                                : "neither swap nor recompute";
   switch (kind.by) {
     case plan_class::any:
-      return "no plan at all";
+      return "any plan";
     case plan_class::passes:
-      return fmt::format("no plan for the whole batch forward and then backward whose means are: {}", does);
+      return fmt::format("plans that {}, the whole batch forward and then backward", does);
     case plan_class::whole:
-      return fmt::format("no plan of whole operators in this order whose means are: {}", does);
+      return fmt::format("plans that {}, whole operators in this order", does);
   }
   return "";
 }
 
-// "1.06 of 20.7 ms, which no plan ... beats", and what holds for other kinds. Measured operators were timed one
+// "1.06 of 20.7 ms, the least for plans that ...", and what holds for other kinds. Measured operators were timed one
 // by one; in one graph they take a few percent less.
 std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& own,
                        const std::optional<double>& time, bool simulated) {
@@ -162,8 +162,8 @@ std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& ow
     const std::string times =
         time ? fmt::format("{:.2f} of ", *time / static_cast<double>(own->least)) : std::string();
     text +=
-        row("bound", fmt::format("{}{}, which {} beats{}", times, bound_text(own->least), kind_text(own->of),
-                                 simulated ? "" : ", by operators timed one by one"));
+        row("bound", fmt::format("{}{}, the least for {}{}", times, bound_text(own->least), kind_text(own->of),
+                                 simulated ? "" : "; operators timed one by one"));
   }
   text +=
       row(text.empty() ? "bound" : "", bounds_text(b.passes) + ", the whole batch forward and then backward");
