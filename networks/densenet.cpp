@@ -1,6 +1,5 @@
 #include <array>
 #include <string>
-#include <vector>
 
 #include "networks/builder.hpp"
 #include "networks/families.hpp"
@@ -23,15 +22,14 @@ tensor_id dense_layer(builder& b, const std::string& name, tensor_id x) {
                        {growth, 3, 1, 1, false});
 }
 
-// Each layer reads what the block is given and all layers before have added.
+// Each layer reads what the block is given and all layers before have added: what the layer before read, and what
+// that one adds. Joined anew from all of them it would be as many bytes in many more copies.
 tensor_id dense_block(builder& b, const std::string& name, tensor_id x, int layers) {
-  std::vector<tensor_id> features{x};
   for (int i = 1; i <= layers; ++i) {
     const std::string layer = name + ".denselayer" + std::to_string(i);
-    if (i > 1) x = b.concat(layer + ".concat", features);
-    features.push_back(dense_layer(b, layer, x));
+    x = b.concat(layer + ".concat", {x, dense_layer(b, layer, x)});
   }
-  return b.concat(name + ".concat", features);
+  return x;
 }
 
 // Halves channels and image.

@@ -194,8 +194,14 @@ class shortening {
       for (const tensor_id in : copy->in) traffic += size_[in];
       all.push_back({id, std::move(*copy), before[id], next[id], traffic});
     }
+    // A byte less at the peak, which what has to wait there for the repetition takes up in part.
     const auto price = [&](const absence& a) {
-      return static_cast<double>(a.traffic) / static_cast<double>(size_[a.what]);
+      byte_count waiting = 0;
+      for (const tensor_id in : a.again.in) {
+        if (static_cast<std::size_t>(stretch_[in].last) < at) waiting += size_[in];
+      }
+      const byte_count less = size_[a.what] - std::min(waiting, size_[a.what]);
+      return static_cast<double>(a.traffic) / static_cast<double>(std::max<byte_count>(less, 1));
     };
     std::ranges::stable_sort(all, [&](const absence& a, const absence& z) {
       return std::pair(price(a), size_[z.what]) < std::pair(price(z), size_[a.what]);
