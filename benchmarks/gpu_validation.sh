@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What the simulator waits for on a GPU, in the order of its worth, in about ten minutes: what host pages cost that were
 # not in use just now (first_ns, beside the later repetitions; hence first), calibration, in which order kernels touch
-# memory, what displacing a block takes, and ResNet-50 in bf16 and tf32 against the calibration of the same minutes. Everything lies in the folder afterwards.
+# memory, what displacing a block takes, and ResNet-50 in bf16 and tf32 against the calibration of the same minutes.
+# Everything lies in the folder afterwards.
 #
 #   benchmarks/gpu_validation.sh FOLDER [BUILD]        # BUILD: build/cuda
 #

@@ -22,8 +22,8 @@ tensor_id dense_layer(builder& b, const std::string& name, tensor_id x) {
                        {growth, 3, 1, 1, false});
 }
 
-// Each layer reads what the block is given and all layers before have added: what the layer before read, and what
-// that one adds. Joined anew from all of them it would be as many bytes in many more copies.
+// Each layer reads what the block is given and all layers before have added: what the layer before read, and
+// what that one adds. Joined anew from all of them it would be as many bytes in many more copies.
 tensor_id dense_block(builder& b, const std::string& name, tensor_id x, int layers) {
   for (int i = 1; i <= layers; ++i) {
     const std::string layer = name + ".denselayer" + std::to_string(i);

@@ -68,15 +68,21 @@ std::optional<found> plan_with(const problem& p, const trying& as, const course&
   return best;
 }
 
-// What another planner makes of the same problem, if it can.
+// What another planner makes of the same problem, if it can. Where its data is to live elsewhere than it
+// thinks, more may be needed: decisions for less leave room for it.
 std::optional<found> plan_by(memory_plan (*other)(const problem&), const problem& p, const trying& as) {
-  try {
-    std::optional<trial> now = as(other(p));
-    if (!now || now->need > p.budget) return std::nullopt;
-    return found{std::move(*now), p.budget};
-  } catch (const infeasible&) {
-    return std::nullopt;
+  for (const byte_count permille : {1000U, 950U, 880U, 760U}) {
+    problem smaller = p;
+    smaller.budget = p.budget / 1000 * permille + p.budget % 1000 * permille / 1000;
+    try {
+      std::optional<trial> now = as(other(smaller));
+      if (!now) return std::nullopt;
+      if (now->need <= p.budget) return found{std::move(*now), p.budget};
+    } catch (const infeasible&) {
+      return std::nullopt;
+    }
   }
+  return std::nullopt;
 }
 
 // How many parts the batch may go through in, 1 first; in `why` what is in the way of more.
@@ -168,6 +174,7 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     for (const course& c : courses) consider(c, a_look);
   }
   consider(best ? chosen : courses.front(), thorough);
+  if (!best && and_without) consider({{1, {}, late}, true}, thorough);
   consider_other(plan_checkmate);  // its greedy choice sometimes ends lower than the search does
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;
@@ -181,7 +188,8 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   if (!same_bits && can_stream(p) && may_gain(10, 100)) consider_other(plan_ooc_kept_or_not);
   if (!best) {
     throw infeasible(strategy + " finds no plan within " + to_text(p.budget) + " of the " +
-                     to_text(footprint_of(p.network, p.costs).total) + " that everything takes" + why);
+                     to_text(footprint_of(p.network, p.costs).total) + " that everything takes" +
+                     (and_without ? "; managed memory takes whole blocks" : "") + why);
   }
   return std::move(best->of.plan);
 }

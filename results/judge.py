@@ -27,8 +27,9 @@ Finding = namedtuple("Finding", "verdict reason base_ns head_ns change low high 
 Limits = namedtuple("Limits", "relative absolute_ns mean alpha correction confidence",
                     defaults=(0.05, 10_000, 0.02, 0.05, "bh", 0.95))
 
-# The samples of a cell: a list of lists a side, one a run. `paired`: run i of base and of head are of one round.
-Cell = namedtuple("Cell", "base head paired", defaults=(True,))
+# The samples of a cell: a list of lists a side, one a run. `paired`: run i of base and of head are of one round, whose
+# number `rounds` has (i where it is None: no round failed).
+Cell = namedtuple("Cell", "base head paired rounds", defaults=(True, None))
 
 # The relative change, as a logarithm: `spread` is its standard error, `freedom` how well that is known.
 Estimate = namedtuple("Estimate", "change spread freedom")
@@ -62,6 +63,12 @@ def change_of(cell):
 
 def round_changes(cell):
     return [_log_median(head) - _log_median(base) for base, head in zip(cell.base, cell.head)]
+
+
+def changes_by_round(cell):
+    """{number of the round: its change}; of a cell that is not paired nothing."""
+    numbers = range(len(cell.base)) if cell.rounds is None else cell.rounds
+    return dict(zip(numbers, round_changes(cell))) if cell.paired else {}
 
 
 def _log_median(samples):
@@ -249,9 +256,11 @@ def geometric_mean(cells, limits, noise=0.0):
     change = sum(estimate.change for estimate in found.values()) / len(found)
     variance = sum(estimate.spread ** 2 for estimate in found.values()) / len(found) ** 2
     freedom = PRIOR_FREEDOM[0] * len(found)
-    count = min(len(cells[name].base) if cells[name].paired else 0 for name in found)  # the rounds that all cells have
+    by_round = [changes_by_round(cells[name]) for name in found]
+    common = sorted(set.intersection(*map(set, by_round)))
+    count = len(common)
     if count > 1:
-        steps = numpy.mean([round_changes(cells[name])[:count] for name in found], axis=0)
+        steps = [statistics.mean(changes[number] for changes in by_round) for number in common]
         seen = float(numpy.var(steps, ddof=1)) / count
         freedom = PRIOR_FREEDOM[0] + count - 1
         variance = (PRIOR_FREEDOM[0] * variance + (count - 1) * seen) / freedom

@@ -53,9 +53,10 @@ def cell(base, head, paired, key):
     """judge.Cell of one key: by rounds where there are any in which it ended well on both sides."""
     samples = lambda run: steady_samples(run[key]) if key in run else []  # noqa: E731
     sides = [(samples(one), samples(other)) for one, other in paired or ()]
-    both = [pair for pair in sides if all(pair)]
+    both = [(*pair, number) for number, pair in enumerate(sides) if all(pair)]
     if both:
-        return judge.Cell([pair[0] for pair in both], [pair[1] for pair in both], True)
+        base, head, rounds = map(list, zip(*both))
+        return judge.Cell(base, head, True, rounds)
     return judge.Cell(*([found for run in side.runs if (found := samples(run))] for side in (base, head)), False)
 
 

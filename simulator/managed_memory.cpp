@@ -184,7 +184,8 @@ void managed_memory::populate_host(entry& b, granule_set want, operation& now) {
   if (fresh == 0) return;
   const uvm_costs& costs = prices_.of();
   const granule_set nowhere = fresh & ~((b.device & ~b.discarded) | b.host);
-  const granule_set cleared = fresh == all_granules && nowhere != 0 ? fresh : nowhere;
+  const bool whole = costs.host_chunk_bytes == managed_block && fresh == all_granules;
+  const granule_set cleared = whole && nowhere != 0 ? fresh : nowhere;
   now.clock.work((costs.host_populate_ns * count(fresh) + costs.host_clear_ns * count(cleared)) /
                  granules_per_block);
   now.traffic.host_populated_bytes += count(fresh) * granule_bytes;

@@ -105,9 +105,9 @@ nanoseconds now() {
 }
 
 // The search: every method, each engine with the fewest parts with which it fits the cap. Where an engine is
-// known that won for another batch, its family and the likeliest of its method alone: of 384 parts of VGG-16 in
-// bf16 on an H100 that family won 376, and of all engines chosen there six in seven were among the first three of
-// their lists.
+// known that won for another batch, the likeliest of its method alone, its family among them: of 384 parts of
+// VGG-16 in bf16 on an H100 that family won 376, and of all engines chosen there six in seven were among the
+// first three of their lists.
 class contest {
  public:
   contest(session& on, const convolution_problem& p, byte_count cap)
@@ -240,15 +240,15 @@ class contest {
 };
 
 // What a problem has in common with those of other batches. Engines add to filter gradients apart.
-std::string kind_of(convolution_problem p) {
+std::string kind_of(convolution_problem p, byte_count cap) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulate = false;
-  return signature_of(p);
+  return signature_of(p) + " within " + std::to_string(cap);
 }
 
 convolution_recipe fastest(session& on, const convolution_problem& problem, byte_count cap,
                            nanoseconds& time) {
-  const auto known = on.precedents().find(kind_of(problem));
+  const auto known = on.precedents().find(kind_of(problem, cap));
   const std::string precedent = known == on.precedents().end() ? "" : known->second;
   auto best = contest(on, problem, cap).winner(time, precedent);
   if (!best) {
@@ -280,14 +280,20 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
   }
-  on.precedents().emplace(kind_of(problem), recipe->name);
+  on.precedents().emplace(kind_of(problem, cap), recipe->name);
   return {standing, recipe->bind};
 }
 
 }  // namespace
 
+// The version is of what is tried, so that new recipes get their chance; and so that a choice among those
+// like another batch's is not taken for a search in full where this batch is the first.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
-  const std::string version = " recipes 3";  // of what is tried, so that new recipes get their chance
+  const std::string full = " recipes 3", key = engine_key(signature_of(problem), workspace_cap, full);
+  const bool is_known = on.engines().find(on.engine_key(key)).has_value();
+  const bool is_like = !is_known && !on.options().brief_search &&
+                       on.precedents().contains(kind_of(problem, workspace_cap));
+  const std::string version = full + (is_like ? " like" : "");
   return on.made_once(engine_key(signature_of(problem), workspace_cap, version),
                       [&] { return make_engine(on, problem, workspace_cap, version); });
 }

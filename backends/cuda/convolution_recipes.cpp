@@ -186,7 +186,7 @@ struct product_engine {
 };
 
 product_engine engine_of(session& on, const cudnn_plan& plan) {
-  return {plan.name(), plan.name().substr(0, plan.name().find("_k")), plan.workspace_bytes(),
+  return {plan.name(), family_of(plan.name()), plan.workspace_bytes(),
           [&on, plan](const bound_operands& operands) { return plan.bind(on, operands); }};
 }
 

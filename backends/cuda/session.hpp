@@ -39,7 +39,8 @@ class session {
   // The engine for a key of the cache, made once: making one takes up to a second. So many are kept.
   const engine& made_once(const std::string& key, const std::function<engine()>& make);
 
-  // By kind of problem the engine that the first of it was given: others of the kind begin their search with it.
+  // By kind of problem the engine that the first of it was given: others of the kind begin their search with
+  // it.
   std::map<std::string, std::string>& precedents() { return precedents_; }
 
   // Device memory filled with pseudo-random values of a floating type, to time candidates on; the

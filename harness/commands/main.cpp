@@ -84,8 +84,6 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   throw input_error(unknown_name("command", argv[1], known));
 }
 
-constexpr const char* no_memory = "umbench: memory does not suffice for what is asked for\n";
-
 // Destructors of libraries ask for memory as well, and cannot throw.
 [[noreturn]] void end_without_memory() {
   try {

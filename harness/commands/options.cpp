@@ -55,7 +55,8 @@ void add_place(CLI::App& command, experiment_options& o) {
   option(command, "--backend", o.backend, {"sim:NAME|cuda:N", "A machine file, or GPU N", required});
   add_machines(command, o.machines);
   option(command, "--like", o.like,
-         {"NAME", "Machine whose figures plans for a GPU go by", "one measured on such a GPU, else of its kind, else h200"});
+         {"NAME", "Machine whose figures plans for a GPU go by",
+          "one measured on such a GPU, else of its kind, else h200"});
   command.add_flag("--allow-native-oversubscription", o.allow_native,
                    "Allow mode native, in which driver defects can hang the GPU");
 }

@@ -23,6 +23,8 @@
 #include <system_error>
 #include <utility>
 
+#include "harness/records/say.hpp"
+
 namespace um {
 namespace {
 
@@ -145,7 +147,7 @@ void take_streams(const descriptor& out, const descriptor& error) {
     volunteer_for_out_of_memory();
     code = job();
   } catch (const std::bad_alloc&) {  // words for it must need none
-    std::fputs("umbench: memory does not suffice for what is asked for\n", stderr);
+    std::fputs(no_memory, stderr);
   } catch (const std::exception& defect) {
     std::fprintf(stderr, "umbench: %s\n", defect.what());
   }

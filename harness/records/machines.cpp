@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ranges>
 
 #include "harness/records/suggest.hpp"
 
@@ -53,11 +54,11 @@ const machine* machine_like(const std::vector<machine>& machines, std::string_vi
         std::ranges::find_if(machines, [&](const machine& m) { return names(words, name_of(m)); });
     return found == machines.end() ? nullptr : &*found;
   };
-  if (const machine* whole = first([](const machine& m) { return m.name; })) return whole;
   const std::string measured = "on one " + std::string(gpu_name) + ',';  // as calibrate says where
-  const auto there = std::ranges::find_if(
-      machines, [&](const machine& m) { return m.source.find(measured) != std::string::npos; });
-  if (there != machines.end()) return &*there;
+  for (const machine& m : std::views::reverse(machines)) {               // a user's come last
+    if (m.source.find(measured) != std::string::npos) return &m;
+  }
+  if (const machine* whole = first([](const machine& m) { return m.name; })) return whole;
   return first([&](const machine& m) {
     const std::string name = kind(m);
     return std::ranges::any_of(name, [](unsigned char c) { return std::isdigit(c); }) ? name : "";

@@ -9,6 +9,9 @@
 
 namespace um {
 
+// Said where memory has run out: words that need none.
+inline constexpr const char* no_memory = "umbench: memory does not suffice for what is asked for\n";
+
 template <class... T>
 void say_to(std::FILE* to, fmt::format_string<T...> format, T&&... values) {
   const std::string text = fmt::format(format, std::forward<T>(values)...);

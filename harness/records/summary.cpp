@@ -153,17 +153,16 @@ std::string kind_text(const plan_kind& kind) {
   return "";
 }
 
-// "1.06 of 20.7 ms, the least for plans that ...", and what holds for other kinds. Measured operators were timed one
-// by one; in one graph they take a few percent less.
+// "1.06 of 20.7 ms, the least for plans that ...", and what holds for other kinds. Measured operators were
+// timed one by one; in one graph they take a few percent less.
 std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& own,
                        const std::optional<double>& time, bool simulated) {
   std::string text;
   if (own && own->least != no_bound) {
     const std::string times =
         time ? fmt::format("{:.2f} of ", *time / static_cast<double>(own->least)) : std::string();
-    text +=
-        row("bound", fmt::format("{}{}, the least for {}{}", times, bound_text(own->least), kind_text(own->of),
-                                 simulated ? "" : "; operators timed one by one"));
+    text += row("bound", fmt::format("{}{}, the least for {}{}", times, bound_text(own->least),
+                                     kind_text(own->of), simulated ? "" : "; operators timed one by one"));
   }
   text +=
       row(text.empty() ? "bound" : "", bounds_text(b.passes) + ", the whole batch forward and then backward");

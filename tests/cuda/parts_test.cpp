@@ -92,8 +92,8 @@ class parts_of_networks : public on_gpu {
     return values;
   }
 
-  // In fp32 the values of the whole. In less, where rounding tips ReLUs and choices of pools, as near to those
-  // of fp32 as the whole is.
+  // In fp32 the values of the whole. In less, where rounding tips ReLUs and choices of pools, as near to
+  // those of fp32 as the whole is.
   void expect_agreement(const way& how, const cutting& cut, residence home) {
     constexpr double summed_in_another_order = 1e-3, as_near = 1.5;
     const graph g = build(small_vgg(how.arithmetic, how.order, fusion::none));

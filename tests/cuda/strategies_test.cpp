@@ -40,21 +40,16 @@ void PrintTo(const under_strategy& it, std::ostream* out) {  // for GoogleTest
   *out << name_of(it.network) << " under " << it.by.name;
 }
 
+memory_plan plan_by(problem p, const strategy& s) {
+  p.knobs = complete(s, {});
+  if (p.knobs.contains("trials")) p.knobs["trials"] = 2;
+  return s.plan(p);
+}
+
+class strategies_under_pressure : public on_gpu, public ::testing::WithParamInterface<network_spec> {};
+
 class strategies : public on_gpu, public ::testing::WithParamInterface<under_strategy> {
  protected:
-  // Over all of them; with too few plans under pressure these tests would mean nothing.
-  static inline int ran = 0, ran_tight = 0;
-  static void TearDownTestSuite() {
-    if (ran >= 50) {
-      EXPECT_GE(ran_tight, ran / 5);
-    }
-  }
-
-  memory_plan plan_by(problem p, const strategy& s) {
-    p.knobs = complete(s, {});
-    if (p.knobs.contains("trials")) p.knobs["trials"] = 2;
-    return s.plan(p);
-  }
   execution execute(const problem& p, const memory_plan& plan) {
     const execution_plan steps = lower(p, plan);
     return executor(gpu(), p.network, steps).run({.iterations = iterations, .digest = true, .poison = true});
@@ -117,7 +112,6 @@ TEST_P(strategies, give_the_same_bits) {
     EXPECT_EQ(done.digest, same.digest) << label;
     EXPECT_EQ(done.loss, same.loss) << label;
   };
-  ++ran;
   try {
     expect_same(roomy, "with room");
   } catch (const unsupported& reason) {  // it needs a library which is not there
@@ -125,12 +119,30 @@ TEST_P(strategies, give_the_same_bits) {
   }
   for (const byte_count percent : {110U, 150U}) {
     try {
-      expect_same({g, costs, on, footprint * 100 / percent, pressure::plan, {}}, std::to_string(percent) + " %");
-      ++ran_tight;
+      expect_same({g, costs, on, footprint * 100 / percent, pressure::plan, {}},
+                  std::to_string(percent) + " %");
     } catch (const infeasible& reason) {
       std::cout << "  at " << percent << " %: " << reason.what() << '\n';
     }
   }
+}
+
+// Or the tests above would mean little.
+TEST_P(strategies_under_pressure, are_many) {
+  const graph g = build(GetParam());
+  const machine on = some_machine();
+  const profile costs = costs_of(gpu(), g, on);
+  int tight = 0;
+  for (const strategy& s : all_strategies()) {
+    const byte_count budget = footprint_of(g, costs).total * 100 / 110;
+    try {
+      plan_by({g, costs, on, budget, pressure::plan, {}}, s);
+      ++tight;
+    } catch (const infeasible&) {
+    } catch (const unsupported&) {
+    }
+  }
+  EXPECT_GE(tight, 10);
 }
 
 // Sums of gradients are made of other parts then, but always of the same.
@@ -153,13 +165,16 @@ TEST_F(sliced_strategy, agrees_with_device_and_with_itself) {
   }
 }
 
-std::vector<under_strategy> cases() {
-  const network_spec networks[] = {
+const std::vector<network_spec>& networks() {
+  static const std::vector<network_spec> all{
       {.name = "vgg11_cifar", .batch = 256, .joined = fusion::none},
       {.name = "vgg11_cifar", .batch = 256, .arithmetic = precision::bf16},
       {.name = "resnet18_cifar", .batch = 64, .joined = fusion::lean, .arithmetic = precision::tf32}};
+  return all;
+}
+std::vector<under_strategy> cases() {
   std::vector<under_strategy> all;
-  for (const network_spec& network : networks) {
+  for (const network_spec& network : networks()) {
     for (const strategy& by : all_strategies()) all.push_back({network, by});
   }
   return all;
@@ -167,6 +182,8 @@ std::vector<under_strategy> cases() {
 INSTANTIATE_TEST_SUITE_P(networks, strategies, ::testing::ValuesIn(cases()), [](const auto& of) {
   return name_of(of.param.network) + "_" + of.param.by.name;
 });
+INSTANTIATE_TEST_SUITE_P(networks, strategies_under_pressure, ::testing::ValuesIn(networks()),
+                         [](const auto& of) { return name_of(of.param); });
 
 }  // namespace
 }  // namespace um::gpu_tests

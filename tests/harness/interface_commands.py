@@ -268,6 +268,12 @@ class Plan(InterfaceTest):
             self.assertEqual({f: direct[f] for f in same}, {f: planned[f] for f in same})
             self.well("run", "--plan", "plan.json", "--backend", "sim:p100-pcie3-16g")
 
+    def test_best_managed_leaves_room_for_whole_blocks(self):
+        """Where its search finds nothing, others decide for less than the budget."""
+        cell = ["--network", "alexnet", "--batch", "128", "--precision", "bf16", "--ratio", "1.25", "--mode", "capped",
+                "--backend", "sim:h200"]
+        self.assertIn("managed", self.well("plan", *cell, "--strategy", "best_managed", "-o", "plan.json"))
+
     def test_plan_and_graph_on_standard_output(self):
         plan = json.loads(self.well("plan", *RUN, "swap_all", "-o", "-"))
         self.assertEqual(plan["kind"], "plan")

@@ -101,7 +101,8 @@ TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
   } catch (const unsupported& reason) {
     GTEST_SKIP() << reason.what();
   }
-  // Where the host holds its thread up for long, the driver loses records unseen: once in a while, not always.
+  // Where the host holds its thread up for long, the driver loses records unseen: once in a while, not
+  // always.
   const auto counted = [&](const trial& t, byte_count bytes) {
     unified_memory_counts counts;
     for (int tries = 0; tries < 3 && counts.to_device.all != bytes; ++tries) {

@@ -109,7 +109,8 @@ TEST_P(EveryCase, GoesThroughAFile) {
 TEST_P(EveryCase, HasValues) {
   if (std::holds_alternative<opaque>(it.what)) GTEST_SKIP() << "an opaque operator has none";
   for (const auto& [id, numbers] : execute(g, numbers_for(g, 20))) {
-    EXPECT_TRUE(std::ranges::all_of(numbers, [](double v) { return std::isfinite(v); })) << g.tensors[id].name;
+    EXPECT_TRUE(std::ranges::all_of(numbers, [](double v) { return std::isfinite(v); }))
+        << g.tensors[id].name;
   }
 }
 

@@ -673,6 +673,9 @@ TEST_F(costs_of, a_host_chunk_is_cleared_whole_where_part_of_the_block_lies_nowh
   managed_memory apart = arena(1, 1, on);
   apart.touch(granules(0, 16), writes);
   EXPECT_EQ(apart.prefetch_to_host(granules(0, 16)).time, 160 + 16 * ms / 320);
+  managed_memory half = arena(1, 1, on);
+  half.touch(granules(0, 16), writes);
+  EXPECT_EQ(half.prefetch_to_host(granules(0, 32)).time, 320 + 1600 + 16 * ms / 320) << "page by page";
 }
 
 // --- the arena ---

@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(block_threads)
 
 // The kernel that `choose` names for a type and an index, a thread for each element that it writes.
 template <class Choose>
-void for_each_element(launch_site where, const average_problem& problem, const dims& written, const void* from,
-                      void* to, Choose choose) {
+void for_each_element(launch_site where, const average_problem& problem, const dims& written,
+                      const void* from, void* to, Choose choose) {
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t count = elements(written);

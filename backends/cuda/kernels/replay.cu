@@ -51,9 +51,9 @@ __device__ void touch(const replayed_operand& what, std::int64_t begin, std::int
   }
 }
 
-// In waves, each of which touches its share of every operand and then waits: until its share of the duration is
-// over and, after a touch that was held up, for what computing takes beyond touching. What a wave sleeps too long
-// the next one has less.
+// In waves, each of which touches its share of every operand and then waits: until its share of the duration
+// is over and, after a touch that was held up, for what computing takes beyond touching. What a wave sleeps
+// too long the next one has less.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
     replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
