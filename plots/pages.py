@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # name: (kind, files in results/, more arguments)
 FIGURES = {
     "measured": ("slowdown", ["study/best_h*.jsonl", "study/hints_h200.jsonl"], []),
-    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl"], []),
+    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], []),
     "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], []),
     "peers": ("peers", ["peers/pytorch_h200.jsonl"], []),
 }

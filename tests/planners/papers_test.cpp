@@ -12,6 +12,7 @@
 #include "core/verify.hpp"
 #include "planners/planners.hpp"
 #include "schedule/milp.hpp"
+#include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace {
@@ -20,17 +21,9 @@ using namespace um;
 using namespace um::testing;
 
 machine slow_link() {
-  machine m;
-  m.name = "test";
+  machine m = test_machine();
   m.device_bytes = 64 * GiB;
-  m.host_bytes = 64 * GiB;
-  m.fp32_flops_per_s = 10'000'000'000'000;
-  m.tf32_flops_per_s = m.bf16_flops_per_s = 40'000'000'000'000;
-  m.device_bytes_per_s = 500'000'000'000;
-  m.link_to_device_bytes_per_s = m.link_to_host_bytes_per_s = 12'000'000'000;
-  m.link_both_bytes_per_s = 20'000'000'000;
-  m.launch_ns = 4000;
-  m.copy_ns = 10'000;
+  m.bf16_flops_per_s = m.tf32_flops_per_s;
   return m;
 }
 
