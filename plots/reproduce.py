@@ -272,7 +272,7 @@ def parse(argv):
 
 def where_text(results):
     records = [record for record in results.values() if isinstance(record, dict)]
-    names = sorted({record["device"] for record in records})
+    names = sorted({record["device"] for record in records if record["device"]})  # not known of what crashed
     devices = " and ".join(names) or "nothing"
     if not any(record["simulated"] for record in records):
         return f"measured on {devices}"
