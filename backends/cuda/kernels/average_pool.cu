@@ -5,10 +5,12 @@ namespace {
 
 // One axis of the pool, in the coordinates of the whole input.
 struct window_axis {
-  int window, stride, pad, extent;
+  int window, pad, extent;
+  divisor stride;
   bool counts_padding;
 
-  __device__ int begin(int i) const { return i * stride - pad; }
+  __device__ int begin(int i) const { return i * static_cast<int>(stride.by) - pad; }
+  __device__ bool holds(int element) const { return element >= 0 && element < extent; }
   // Elements that the mean of window i is of.
   __device__ int count(int i) const {
     const int first = begin(i), end = first + window;
@@ -17,94 +19,179 @@ struct window_axis {
   }
   __device__ int first_window(int element) const {
     const int beyond = element + pad - window;  // no window that begins here or before meets it
-    return beyond < 0 ? 0 : beyond / stride + 1;
+    return beyond < 0 ? 0 : static_cast<int>(stride.quotient(static_cast<std::uint32_t>(beyond))) + 1;
   }
-  __device__ int last_window(int element) const { return (element + pad) / stride; }
+  __device__ int last_window(int element) const {
+    return static_cast<int>(stride.quotient(static_cast<std::uint32_t>(element + pad)));
+  }
+  // Windows that an element is in at most.
+  int reach() const { return static_cast<int>(divide_up(window, stride.by)); }
 };
 
 struct pool_geometry {
   laid_out x, y;
   window_axis rows, columns;
   int x_row, y_row;
-  bool channels_last;
+
+  __device__ float share(int row, int column) const {
+    return 1.0F / static_cast<float>(rows.count(row) * columns.count(column));
+  }
 };
 
 pool_geometry geometry_of(const average_problem& p) {
   const average_pool& a = p.how;
   return {laid_out(p.x, p.order),
           laid_out(p.y, p.order),
-          {a.window_h, a.stride_h, a.pad_h, static_cast<int>(p.height), a.count_include_pad},
-          {a.window_w, a.stride_w, a.pad_w, static_cast<int>(p.x.w), a.count_include_pad},
+          {a.window_h, a.pad_h, static_cast<int>(p.height), divisor(a.stride_h), a.count_include_pad},
+          {a.window_w, a.pad_w, static_cast<int>(p.x.w), divisor(a.stride_w), a.count_include_pad},
           static_cast<int>(p.x_row),
-          static_cast<int>(p.y_row),
-          p.order == memory_order::nhwc};
+          static_cast<int>(p.y_row)};
 }
 
-template <class T, class Index>
+// Adds `share` times each of N neighbours.
+template <class T, int N>
+__device__ void add_to(float (&sum)[N], const bits<T, N>& values, float share) {
+  float v[N];
+  unpack<T, N>(values, v);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum[i] = fmaf(v[i], share, sum[i]);
+}
+
+// N neighbouring channels of x's mean under a window. Windows of known size are loaded whole before the first
+// of them is used; a Window of 0 stands for any.
+template <class T, int N, int Window, class Index>
 __global__ void __launch_bounds__(block_threads)
-    average_windows(const T* x, T* y, pool_geometry g, Index count) {
+    average_windows(const T* x, T* y, pool_geometry g, position_finder<Index> find, Index count) {
   for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
-    const dims at = position_in(i, g.y.shape, g.channels_last);
+    const dims at = find(i);
     const int row = g.y_row + static_cast<int>(at.h), column = static_cast<int>(at.w);
     const int top = g.rows.begin(row), left = g.columns.begin(column);
-    const int bottom = min(top + g.rows.window, g.rows.extent);
-    const int right = min(left + g.columns.window, g.columns.extent);
-    float sum = 0.0F;
-    for (int h = max(top, 0); h < bottom; ++h) {
-      for (int w = max(left, 0); w < right; ++w) sum += value_at(x + g.x.at(at.n, at.c, h - g.x_row, w));
-    }
-    put(y + g.y.at(at.n, at.c, at.h, at.w),
-        sum / static_cast<float>(g.rows.count(row) * g.columns.count(column)));
-  }
-}
-
-template <class T, class Index>
-__global__ void __launch_bounds__(block_threads)
-    spread_windows(const T* dy, T* dx, pool_geometry g, Index count) {
-  for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
-    const dims at = position_in(i, g.x.shape, g.channels_last);
-    const int h = g.x_row + static_cast<int>(at.h), w = static_cast<int>(at.w);
-    const int last_row = min(g.rows.last_window(h), g.y_row + static_cast<int>(g.y.shape.h) - 1);
-    const int last_column = min(g.columns.last_window(w), static_cast<int>(g.y.shape.w) - 1);
-    float sum = 0.0F;
-    for (int row = max(g.rows.first_window(h), g.y_row); row <= last_row; ++row) {
-      for (int column = g.columns.first_window(w); column <= last_column; ++column) {
-        sum += value_at(dy + g.y.at(at.n, at.c, row - g.y_row, column)) /
-               static_cast<float>(g.rows.count(row) * g.columns.count(column));
+    const std::int64_t first = g.x.at(at.n, at.c, top - g.x_row, left);
+    float sum[N] = {};
+    if constexpr (Window > 0) {
+      bits<T, N> taken[Window][Window] = {};
+#pragma unroll
+      for (int h = 0; h < Window; ++h) {
+#pragma unroll
+        for (int w = 0; w < Window; ++w) {
+          if (!g.rows.holds(top + h) || !g.columns.holds(left + w)) continue;
+          taken[h][w] = load<N>(x + first + h * g.x.stride.h + w * g.x.stride.w);
+        }
+      }
+#pragma unroll
+      for (int tap = 0; tap < Window * Window; ++tap)
+        add_to<T, N>(sum, taken[tap / Window][tap % Window], 1.0F);
+    } else {
+      const int bottom = min(g.rows.window, g.rows.extent - top);
+      const int right = min(g.columns.window, g.columns.extent - left);
+      for (int h = max(-top, 0); h < bottom; ++h) {
+        for (int w = max(-left, 0); w < right; ++w) {
+          add_to<T, N>(sum, load<N>(x + first + h * g.x.stride.h + w * g.x.stride.w), 1.0F);
+        }
       }
     }
-    put(dx + g.x.at(at.n, at.c, at.h, at.w), sum);
+    const float share = g.share(row, column);
+#pragma unroll
+    for (float& s : sum) s *= share;
+    store<N>(y + g.y.at(at.n, at.c, at.h, at.w), pack<T, N>(sum));
   }
 }
 
-// The kernel that `choose` names for a type and an index, a thread for each element that it writes.
+// The gradient of N neighbouring channels of x from the windows that they are in, `Reach` along each axis at
+// most, loaded as above; 0 stands for any number.
+template <class T, int N, int Reach, class Index>
+__global__ void __launch_bounds__(block_threads)
+    spread_windows(const T* dy, T* dx, pool_geometry g, position_finder<Index> find, Index count) {
+  for (auto i = thread_index<Index>(); i < count; i += grid_stride<Index>()) {
+    const dims at = find(i);
+    const int h = g.x_row + static_cast<int>(at.h), w = static_cast<int>(at.w);
+    const int top = max(g.rows.first_window(h), g.y_row), left = g.columns.first_window(w);
+    const int rows = min(g.rows.last_window(h) + 1, g.y_row + static_cast<int>(g.y.shape.h)) - top;
+    const int columns = min(g.columns.last_window(w) + 1, static_cast<int>(g.y.shape.w)) - left;
+    const std::int64_t first = g.y.at(at.n, at.c, top - g.y_row, left);
+    float sum[N] = {};
+    if constexpr (Reach > 0) {
+      bits<T, N> taken[Reach][Reach] = {};
+#pragma unroll
+      for (int r = 0; r < Reach; ++r) {
+#pragma unroll
+        for (int c = 0; c < Reach; ++c) {
+          if (r >= rows || c >= columns) continue;
+          taken[r][c] = load<N>(dy + first + r * g.y.stride.h + c * g.y.stride.w);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < Reach; ++r) {
+#pragma unroll
+        for (int c = 0; c < Reach; ++c) {
+          if (r < rows && c < columns) add_to<T, N>(sum, taken[r][c], g.share(top + r, left + c));
+        }
+      }
+    } else {
+      for (int r = 0; r < rows; ++r) {
+        for (int c = 0; c < columns; ++c) {
+          add_to<T, N>(sum, load<N>(dy + first + r * g.y.stride.h + c * g.y.stride.w),
+                       g.share(top + r, left + c));
+        }
+      }
+    }
+    store<N>(dx + g.x.at(at.n, at.c, at.h, at.w), pack<T, N>(sum));
+  }
+}
+
+template <int Value>
+using constant = std::integral_constant<int, Value>;
+
+// Calls launch(constant) with what both axes have, up to 3, if a kernel of its own is for it; else with 0.
+template <class Launch>
+void with_size(int rows, int columns, Launch launch) {
+  if (rows == columns && rows == 1) return launch(constant<1>{});
+  if (rows == columns && rows == 2) return launch(constant<2>{});
+  if (rows == columns && rows == 3) return launch(constant<3>{});
+  launch(constant<0>{});
+}
+
+// Calls choose(T{}, constant N) and launches the kernel that it gives for the index, a thread for N
+// neighbours that it writes; kernels of a known size are for tensors that 32 bits can count.
 template <class Choose>
-void for_each_element(launch_site where, const average_problem& problem, const dims& written,
-                      const void* from, void* to, Choose choose) {
+void for_each_vector(launch_site where, const average_problem& problem, const dims& written,
+                     const pool_geometry& geometry, int rows, int columns, const void* from, void* to,
+                     Choose choose) {
   with_type(problem.type, [&](auto zero) {
     using T = decltype(zero);
-    const std::int64_t count = elements(written);
-    with_index_of(count, [&](auto index) {
-      using Index = decltype(index);
-      choose(zero, index)<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-          static_cast<const T*>(from), static_cast<T*>(to), geometry_of(problem), static_cast<Index>(count));
-      check(cudaGetLastError());
-    });
+    const auto of = [&](auto n) {
+      const std::int64_t count = elements(written) / n();
+      const auto run = [&](auto index, auto size) {
+        using Index = decltype(index);
+        launch(where, choose(zero, n, size, index), grid_for(where, count), block_threads,
+               static_cast<const T*>(from), static_cast<T*>(to), geometry,
+               position_finder<Index>(written, problem.order, n()), static_cast<Index>(count));
+      };
+      if (count >= std::int64_t{1} << 31) return run(std::uint64_t{}, constant<0>{});
+      with_size(rows, columns, [&](auto size) { run(std::uint32_t{}, size); });
+    };
+    const bool vectors = problem.order == memory_order::nhwc && written.c % vector_of<T> == 0;
+    if (vectors && aligned_to(16, from, to)) return of(constant<vector_of<T>>{});
+    of(constant<1>{});
   });
 }
 
 }  // namespace
 
 void average_pool_forward(launch_site where, const void* x, void* y, const average_problem& problem) {
-  for_each_element(where, problem, problem.y, x, y, [](auto zero, auto index) {
-    return &average_windows<decltype(zero), decltype(index)>;
-  });
+  const pool_geometry g = geometry_of(problem);
+  for_each_vector(where, problem, problem.y, g, g.rows.window, g.columns.window, x, y,
+                  [](auto zero, auto n, auto window, auto index) {
+                    return &average_windows<decltype(zero), n(), window(), decltype(index)>;
+                  });
 }
 
 void average_pool_backward(launch_site where, const void* dy, void* dx, const average_problem& problem) {
-  for_each_element(where, problem, problem.x, dy, dx, [](auto zero, auto index) {
-    return &spread_windows<decltype(zero), decltype(index)>;
-  });
+  const pool_geometry g = geometry_of(problem);
+  for_each_vector(where, problem, problem.x, g, g.rows.reach(), g.columns.reach(), dy, dx,
+                  [](auto zero, auto n, auto reach, auto index) {
+                    return &spread_windows<decltype(zero), n(), reach(), decltype(index)>;
+                  });
 }
 
 }  // namespace um::kernels

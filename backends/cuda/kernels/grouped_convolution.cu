@@ -8,7 +8,7 @@ struct grouped {
   laid_out x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
   int channels, filters;  // of a group
-  bool relu, channels_last;
+  bool relu;
 };
 
 grouped geometry_of(const grouped_convolution& of) {
@@ -22,15 +22,15 @@ grouped geometry_of(const grouped_convolution& of) {
           how.pad_w,
           static_cast<int>(of.w.c),
           static_cast<int>(of.w.n / how.groups),
-          how.relu,
-          of.order == memory_order::nhwc};
+          how.relu};
 }
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    forward(grouped g, const T* x, const T* w, const float* b, T* y, std::uint32_t count) {
+    forward(grouped g, position_finder<std::uint32_t> find, const T* x, const T* w, const float* b, T* y,
+            std::uint32_t count) {
   for (auto i = thread_index<std::uint32_t>(); i < count; i += grid_stride<std::uint32_t>()) {
-    const dims at = position_in(i, g.y.shape, g.channels_last);
+    const dims at = find(i);
     const int k = static_cast<int>(at.c), first = k / g.filters * g.channels;
     const int top = static_cast<int>(at.h) * g.stride_h - g.pad_h;
     const int left = static_cast<int>(at.w) * g.stride_w - g.pad_w;
@@ -53,9 +53,10 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    backward_data(grouped g, const T* w, const T* dy, T* dx, std::uint32_t count) {
+    backward_data(grouped g, position_finder<std::uint32_t> find, const T* w, const T* dy, T* dx,
+                  std::uint32_t count) {
   for (auto i = thread_index<std::uint32_t>(); i < count; i += grid_stride<std::uint32_t>()) {
-    const dims at = position_in(i, g.x.shape, g.channels_last);
+    const dims at = find(i);
     const int group = static_cast<int>(at.c) / g.channels, c = static_cast<int>(at.c) - group * g.channels;
     const int h = static_cast<int>(at.h) + g.pad_h, v = static_cast<int>(at.w) + g.pad_w;
     float sum = 0.0F;
@@ -161,10 +162,9 @@ void grouped_forward(launch_site where, const grouped_convolution& of, const voi
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t count = elements(of.y);
-    forward<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-        geometry_of(of), static_cast<const T*>(x), static_cast<const T*>(w), b, static_cast<T*>(y),
-        static_cast<std::uint32_t>(count));
-    check(cudaGetLastError());
+    launch(where, &forward<T>, grid_for(where, count), block_threads, geometry_of(of),
+           position_finder<std::uint32_t>(of.y, of.order), static_cast<const T*>(x), static_cast<const T*>(w),
+           b, static_cast<T*>(y), static_cast<std::uint32_t>(count));
   });
 }
 
@@ -173,10 +173,9 @@ void grouped_backward_data(launch_site where, const grouped_convolution& of, con
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t count = elements(of.x);
-    backward_data<<<grid_for(where, count), block_threads, 0, where.stream>>>(
-        geometry_of(of), static_cast<const T*>(w), static_cast<const T*>(dy), static_cast<T*>(dx),
-        static_cast<std::uint32_t>(count));
-    check(cudaGetLastError());
+    launch(where, &backward_data<T>, grid_for(where, count), block_threads, geometry_of(of),
+           position_finder<std::uint32_t>(of.x, of.order), static_cast<const T*>(w),
+           static_cast<const T*>(dy), static_cast<T*>(dx), static_cast<std::uint32_t>(count));
   });
 }
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "backends/cuda/kernels.hpp"
 #include "um_allocators/check.hpp"
@@ -53,6 +54,21 @@ struct divisor {
     return whole - of * by;
   }
 };
+
+#ifdef __CUDACC__
+template <class... Parameters>
+void launch(launch_site where, void (*kernel)(Parameters...), int blocks, int threads,
+            std::type_identity_t<Parameters>... arguments) {
+  kernel<<<blocks, threads, 0, where.stream>>>(arguments...);
+  check(cudaGetLastError());
+}
+#else  // tests/cuda/emulated.hpp: on the CPU, of kernels whose threads do without each other
+template <class... Parameters>
+void launch(launch_site, void (*kernel)(Parameters...), int blocks, int threads,
+            std::type_identity_t<Parameters>... arguments) {
+  emulated::for_each_thread(blocks, threads, [&] { kernel(arguments...); });
+}
+#endif
 
 template <class Index>
 __device__ Index thread_index() {

@@ -7,6 +7,9 @@ namespace {
 // Runs below this are copied by a kernel: an engine takes each by itself.
 constexpr std::uint64_t short_run = 64;
 
+// That cudaMemcpy2D and 3D take.
+constexpr std::uint64_t most_pitch = std::numeric_limits<std::int32_t>::max();
+
 // What is the same for all runs of a launch; runs count through the slices.
 struct runs_of_box {
   byte_box box;
@@ -30,21 +33,30 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
+constexpr std::uint64_t index_limit = (std::uint64_t{1} << 31) - 1;
+
+// In launches of at most `most` vectors.
 template <class Vector>
-void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box) {
-  constexpr std::uint64_t index_limit = (std::uint64_t{1} << 31) - 1;
+void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box,
+                 std::uint64_t most = index_limit) {
   const std::uint64_t chunks = box.width / sizeof(Vector), runs = box.height * box.depth;
-  const std::uint64_t at_once = std::max<std::uint64_t>(index_limit / chunks, 1);
+  if (chunks > most) {  // of every run what a launch can copy, then the rest
+    byte_box front = box, back = box;
+    front.width = most * sizeof(Vector);
+    back.width -= front.width;
+    launch_runs<Vector>(on, to, from, front, most);
+    return launch_runs<Vector>(on, to + front.width, from + front.width, back, most);
+  }
+  const std::uint64_t at_once = most / chunks;
   const runs_of_box all{box, divisor(static_cast<std::int64_t>(chunks)),
                         divisor(static_cast<std::int64_t>(box.height))};
   for (std::uint64_t first = 0; first < runs; first += at_once) {
     const std::uint64_t count = std::min(at_once, runs - first) * chunks;
     constexpr std::uint64_t most_blocks = 2048;
-    const auto blocks = static_cast<unsigned>(
-        std::min<std::uint64_t>((count + block_threads - 1) / block_threads, most_blocks));
-    copy_runs<Vector><<<blocks, block_threads, 0, on>>>(from, to, all, static_cast<std::uint32_t>(first),
-                                                        static_cast<std::uint32_t>(count));
-    check(cudaGetLastError());
+    const auto blocks =
+        static_cast<int>(std::min<std::uint64_t>((count + block_threads - 1) / block_threads, most_blocks));
+    launch({on}, &copy_runs<Vector>, blocks, block_threads, from, to, all, static_cast<std::uint32_t>(first),
+           static_cast<std::uint32_t>(count));
   }
 }
 
@@ -99,6 +111,15 @@ void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, c
   const byte_box box = joined(given);
   if (box.height == 1 && box.depth == 1) {
     return check(cudaMemcpyAsync(to, from, box.width, cudaMemcpyDefault, on));
+  }
+  if (std::max(box.from_pitch, box.to_pitch) > most_pitch) {
+    for (std::uint64_t run = 0; run < box.height * box.depth; ++run) {
+      const std::uint64_t slice = run / box.height, row = run % box.height;
+      check(cudaMemcpyAsync(to + slice * box.to_slice + row * box.to_pitch,
+                            from + slice * box.from_slice + row * box.from_pitch, box.width,
+                            cudaMemcpyDefault, on));
+    }
+    return;
   }
   if (box.from_slice % box.from_pitch == 0 && box.to_slice % box.to_pitch == 0) {
     cudaMemcpy3DParms how{};

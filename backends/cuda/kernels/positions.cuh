@@ -1,6 +1,8 @@
 // Where the i-th element of a tensor in memory lies, for kernels that take results one by one.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/cuda/kernels/launch.cuh"
 #include "backends/cuda/kernels/values.cuh"
 
@@ -16,30 +18,51 @@ struct laid_out {
   }
 };
 
-// Index: 32 bits where the elements can be counted so, since divisions of 64 bits are slow.
-template <class Index>
-__device__ dims position_in(Index i, const dims& shape, bool channels_last) {
-  dims at;
-  const auto next = [&](std::int64_t extent) {
-    const Index rest = i / static_cast<Index>(extent);
-    const Index here = i - rest * static_cast<Index>(extent);
-    i = rest;
-    return static_cast<std::int64_t>(here);
-  };
-  if (channels_last) at.c = next(shape.c);
-  at.w = next(shape.w);
-  at.h = next(shape.h);
-  if (!channels_last) at.c = next(shape.c);
-  at.n = static_cast<std::int64_t>(i);
-  return at;
-}
+// As `divisor`, for any numbers.
+struct wide_divisor {
+  std::uint64_t by;
 
-// Calls launch(Index{}) with the narrowest type that counts so many.
-template <class Launch>
-void with_index_of(std::int64_t count, Launch launch) {
-  if (count < std::int64_t{1} << 31) return launch(std::uint32_t{});
-  launch(std::uint64_t{});
-}
+  explicit wide_divisor(std::int64_t value) : by(static_cast<std::uint64_t>(value)) {}
+  __device__ std::uint64_t split(std::uint64_t& of) const {
+    const std::uint64_t whole = of;
+    of = whole / by;
+    return whole - of * by;
+  }
+};
+
+// Index: 32 bits where the positions can be counted so, since divisions of 64 bits are slow.
+template <class Index>
+class position_finder {
+ public:
+  // Of `vector` neighbouring channels at a time, where channels lie last; else of single elements.
+  position_finder(const dims& shape, memory_order order, int vector = 1)
+      : channels_(shape.c / vector),
+        rows_(shape.h),
+        columns_(shape.w),
+        vector_(vector),
+        channels_last_(order == memory_order::nhwc) {}
+
+  __device__ dims operator()(Index i) const {
+    dims at;
+    if (channels_last_) at.c = next(channels_, i) * vector_;
+    at.w = next(columns_, i);
+    at.h = next(rows_, i);
+    if (!channels_last_) at.c = next(channels_, i);
+    at.n = static_cast<std::int64_t>(i);
+    return at;
+  }
+
+ private:
+  using extent = std::conditional_t<sizeof(Index) == 4, divisor, wide_divisor>;
+
+  __device__ static std::int64_t next(const extent& along, Index& i) {
+    return static_cast<std::int64_t>(along.split(i));
+  }
+
+  extent channels_, rows_, columns_;
+  int vector_;
+  bool channels_last_;
+};
 
 template <class T>
 __device__ float value_at(const T* from) {

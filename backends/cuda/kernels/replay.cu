@@ -92,7 +92,7 @@ void replay(launch_site where, const replayed_operator& what, std::int64_t bytes
       std::min(duration / least_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, most_waves);
   // Touching alone, with a margin: a wave that nothing holds up must not outlast its share.
   const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
-  const auto touching = static_cast<std::int64_t>(seconds * 1.3e9);
+  const auto touching = static_cast<std::int64_t>(std::min(seconds * 1.3e9, static_cast<double>(duration)));
   const std::int64_t computing = std::max<std::int64_t>((duration - touching) / waves - latency_ns, 0);
   replay_waves<<<blocks, block_threads, 0, where.stream>>>(what, waves, duration / waves, computing);
   check(cudaGetLastError());
