@@ -5,7 +5,8 @@
 
 Steps, each with its share of the time (what one leaves goes to the next) and its file in OUT: `best` (its cells and device's),
 `ooc_cudnn` (both figures of its paper with 16 GB), `papers` (all planners), `remedies` (PyTorch's, where torch is). A sweep that is
-stopped keeps its records: the same command again goes on with all of them.
+stopped keeps its records: the same command again goes on with all of them. The exit code is 1 if a step ended otherwise, or
+some of its cells failed.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+STOPPED = (128 + signal.SIGINT, -signal.SIGINT)
 SHARES = {"best": 0.4, "ooc_cudnn": 0.15, "papers": 0.3, "remedies": 0.15}
 
 
@@ -26,7 +28,7 @@ def command_of(step, binary, folder, seconds):
         return [sys.executable, str(ROOT / "benchmarks/peers/remedies.py"), "--umbench", binary, "--out", out, "--resume",
                 "--stop-after", str(int(seconds))]
     resume = ["--resume"] if Path(out).exists() else []
-    return [binary, "sweep", str(ROOT / f"benchmarks/sweeps/gpu_{step}.json"), "--out", out, "--times-only", *resume]
+    return [binary, "sweep", str(ROOT / f"benchmarks/sweeps/gpu_{step}.json"), "--out", out, "--times-only", "--no-preflight", *resume]
 
 
 def run(line, seconds):
@@ -63,15 +65,18 @@ def main(argv=None):
     if "remedies" in shares and importlib.util.find_spec("torch") is None:
         print("remedies: skipped, PyTorch is not installed", flush=True)
         del shares["remedies"]
-    done = []
+    done, failed = [], False
     while len(done) < len(shares):
         step, seconds = plan(shares, done, (end - time.monotonic()) / 60)
         if seconds < 5:
             break
         print(f"== {step}: up to {seconds:.0f} s", flush=True)
-        run(command_of(step, arguments.umbench, folder, seconds), seconds)
+        code = run(command_of(step, arguments.umbench, folder, seconds), seconds)
+        if code not in (0, *STOPPED):
+            print(f"{step}: exit code {code}", flush=True)
+            failed = True
         done.append(step)
-    return 0
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -243,6 +243,7 @@ void executor::issue_iterations(std::uint32_t first, std::uint32_t end, bool tim
   for (const lane_work& l : lanes_) {
     if (l.failure) std::rethrow_exception(l.failure);
   }
+  if (keeper_failure_) std::rethrow_exception(keeper_failure_);
 }
 
 void executor::keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,

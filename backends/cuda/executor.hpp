@@ -142,6 +142,7 @@ class executor {
   bool poisons_ = false;
   moved_bytes moved_by_recording_;  // by every launch of it
   std::atomic<bool> keeper_calls_{false};
+  std::exception_ptr keeper_failure_;  // apart from its lane's, whose thread may fail at the same time
   std::atomic<bool> failed_{false};
 };
 

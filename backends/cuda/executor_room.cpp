@@ -38,7 +38,7 @@ void executor::run_keeper() {
       keeper_calls_ = false;
     }
   } catch (...) {
-    if (!mine.failure) mine.failure = std::current_exception();
+    keeper_failure_ = std::current_exception();
     failed_ = true;
   }
   keeper_calls_ = false;

@@ -30,6 +30,15 @@ def test_a_step_that_takes_too_long_is_asked_to_stop():
     assert planners_on_gpu.run([sys.executable, "-c", code], 1.0) == 7
 
 
+def test_a_step_that_fails_is_told(tmp_path, monkeypatch, capsys):
+    codes = {"best": 128 + 2, "ooc_cudnn": 2, "papers": 0}
+    monkeypatch.setattr(planners_on_gpu, "run", lambda line, seconds: codes[Path(line[line.index("--out") + 1]).stem])
+    wanted = ["--umbench", "umbench", "--out", str(tmp_path), "--minutes", "10", "--steps"]
+    assert planners_on_gpu.main([*wanted, *codes]) == 1
+    assert "ooc_cudnn: exit code 2" in capsys.readouterr().out
+    assert planners_on_gpu.main([*wanted, "best", "papers"]) == 0
+
+
 def test_every_step_has_its_sweep(tmp_path):
     for step in planners_on_gpu.SHARES:
         line = planners_on_gpu.command_of(step, "umbench", tmp_path, 60)
