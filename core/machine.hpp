@@ -159,7 +159,8 @@ struct figure_width {
 };
 
 // What share of the roofline's pace operators of a kind keep, in percent: of the arithmetic's rate or of
-// memory's, whichever the roofline says holds them up. Beyond 100 where an algorithm saves arithmetic.
+// memory's, whichever the roofline says holds them up. Beyond 100 where an algorithm saves arithmetic, as Winograd's
+// does; what the bytes take is the least even then.
 struct operator_pace {
   std::string kind;         // kind_of(): "convolution"
   std::string precision;    // to_text(): "bf16"

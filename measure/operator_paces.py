@@ -5,7 +5,8 @@
 
 Each record with the times of its operators (`engines`) counts once a cell's network, its `device` or smallest ratio
 first. A share is the roofline's time of all operators of a kind over what they took beyond a launch each;
-convolutions are told apart by the height of their filters.
+convolutions are told apart by the height of their filters. Operators are timed one by one, between two events each:
+where the record is `device`, whose iterations hold nothing else, their times are scaled to add up to its median.
 """
 
 import argparse
@@ -31,13 +32,20 @@ def main():
     parser.add_argument("--machine", required=True, metavar="FILE.json")
     parser.add_argument("--precision", action="append", choices=RATES, help="leave out the others")
     wanted = parser.parse_args()
-    machine = json.loads(Path(wanted.machine).read_text(encoding="utf-8"))
+    text = Path(wanted.machine).read_text(encoding="utf-8")
+    machine = json.loads(text)
     machine["operators"] = paces(networks_of(load.read_all(wanted.records), wanted.precision or list(RATES)), machine)
     if not machine["operators"]:
         raise load.TooLittle("no record has the times of whole operators")
-    Path(wanted.machine).write_text(json.dumps(machine, indent=2) + "\n", encoding="utf-8")
+    Path(wanted.machine).write_text(json.dumps(machine, indent=indent_of(text), ensure_ascii=False) + "\n", encoding="utf-8")
     for pace in machine["operators"]:
         print(pace["precision"], pace["kind"], pace.get("filter", ""), f"{pace['percent']} %")
+
+
+def indent_of(text):
+    """Of the file's first member, so that nothing else of it changes."""
+    member = text.partition("\n")[2]
+    return len(member) - len(member.lstrip(" ")) or 2
 
 
 def networks_of(records, precisions):
@@ -54,6 +62,7 @@ def paces(records, machine):
     for record in records:
         kinds = kinds_of(record)
         rate = machine[RATES[record["precision"]]]
+        scale = in_a_row(record)
         for engine in record["engines"]:
             kind = kinds.get(engine["op"])
             if kind is None or engine["flops"] is None or not rate:
@@ -61,10 +70,16 @@ def paces(records, machine):
             products = kind[0].startswith(("convolution", "linear"))
             flops_per_s = rate if products else machine["fp32_flops_per_s"]
             ideal[record["precision"], *kind] += max(engine["flops"] / flops_per_s, engine["bytes"] / machine["device_bytes_per_s"])
-            taken[record["precision"], *kind] += max(engine["time_ns"] - machine["launch_ns"], 1) / 1e9
+            taken[record["precision"], *kind] += max(engine["time_ns"] * scale - machine["launch_ns"], 1) / 1e9
     return [{"kind": kind, "precision": precision} | ({"filter": height} if height else {}) |
             {"percent": min(max(round(100 * ideal[precision, kind, height] / taken[precision, kind, height]), 1), 1000)}
             for precision, kind, height in sorted(ideal)]
+
+
+def in_a_row(record):
+    """What operators take in an iteration of them all, over what they take timed one by one."""
+    alone = sum(engine["time_ns"] for engine in record["engines"])
+    return load.steady_ns(record) / alone if record["strategy"] == "device" else 1.0
 
 
 def kinds_of(record):

@@ -149,5 +149,21 @@ TEST(roofline, an_operator_keeps_the_pace_of_its_kind_precision_and_filter) {
   EXPECT_EQ(estimate(g, on).front().time, whole) << "of other filters, in another precision";
 }
 
+TEST(roofline, a_pace_beyond_the_arithmetics_saves_no_bytes) {
+  machine on = round_machine();
+  on.launch_ns = 0;
+  const graph g = one_convolution(64);
+  const std::uint64_t rate = on.fp32_flops_per_s;
+  on.fp32_flops_per_s *= 1'000'000;
+  const nanoseconds bytes = estimate(g, on).front().time;
+  on.fp32_flops_per_s = rate / 100;
+  const nanoseconds whole = estimate(g, on).front().time;
+  ASSERT_GT(whole, 4 * bytes) << "arithmetic holds it up";
+  on.operators = {{"convolution", "fp32", 1, 200}};
+  EXPECT_EQ(estimate(g, on).front().time, whole / 2);
+  on.operators = {{"convolution", "fp32", 1, 1'000'000}};
+  EXPECT_EQ(estimate(g, on).front().time, bytes);
+}
+
 }  // namespace
 }  // namespace um
