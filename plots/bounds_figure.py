@@ -1,5 +1,6 @@
 """Slowdown beside what no plan can beat that finishes the forward pass of the whole batch before the backward pass: one
-that only swaps, only computes again, or does both (the linear programs that records keep as `bounds`)."""
+that only swaps, only computes again, or does both (the linear programs that records keep as `bounds`; of measured ones with
+the operators as fast as `device` ran them)."""
 
 import curves
 from common import WIDTH, arguments, families, load, read, save, use_style
@@ -26,8 +27,9 @@ def figure_of(records, width=WIDTH):
     by_title = {f"{load.network_text(group)}\n{load.machine_text(group)}": cells for group, cells in load.groups(records).items()}
     for axis, panel in zip(figure.axes[:len(shown)], found):
         for name, (_, dash) in BOUNDS.items():
-            line = sorted({(cell["ratio"], cell["bounds"][name] / cell["baseline_ns"]) for cell in by_title[panel.title]
-                           if cell["bounds"][name]})
+            limits = [(cell["ratio"], load.bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
+                      for cell in by_title[panel.title]]
+            line = sorted({(ratio, least / baseline) for ratio, least, baseline in limits if least})
             if line:
                 axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
                 low, high = axis.get_ylim()

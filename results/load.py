@@ -183,6 +183,20 @@ def baseline_ns(group, records):
     return baseline_of(group, baselines(records))
 
 
+def bounds_ns(record, baseline_ns):
+    """{"swap_ns": ..., "recompute_ns": ..., "both_ns": ..., "plan_ns": ...}: the record's bounds and that of its own plan, of any
+    plan at least the operators' time; None where no such plan exists or none is known. Measured operators were timed one by
+    one, each between two events: where `device` took less for all of them, so do the bounds. That keeps them bounds:
+    with transfers shortened, too, no plan takes longer."""
+    kept = record.get("bounds") or {}
+    least = {name: kept.get(name) for name in ("swap_ns", "recompute_ns", "both_ns")}
+    least["plan_ns"] = kept.get("plan", {}).get("least_ns", record["compute_ns"])
+    if record["simulated"] or not baseline_ns or not record["compute_ns"]:
+        return least
+    share = min(1, baseline_ns / record["compute_ns"])
+    return {name: ns and ns * share for name, ns in least.items()}
+
+
 def strategy_labels(records):
     """Of each record the strategy's name, with the knobs that vary among the records of that strategy."""
     seen = {}  # strategy: {knob: values}, None where it is absent

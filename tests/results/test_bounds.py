@@ -1,0 +1,53 @@
+"""Bounds of measured records: no plan that ran on a GPU took less than its own, once operators are as fast as `device` ran them."""
+
+from pathlib import Path
+
+import pytest
+
+from results import load
+
+RESULTS = Path(load.__file__).parent
+KEPT = sorted([*RESULTS.glob("study/best_h*.jsonl"), *RESULTS.glob("study/hints*_h200.jsonl"),
+               *RESULTS.glob("measured/h200_capped*.jsonl"), RESULTS / "validation/h200_host_1.jsonl"])
+NOISE = 0.995  # runs of `device` in one file differ by as much
+
+
+def over_bounds(path):
+    """{key: (time over its plan's bound, time over the operators one by one)} of measured cells beside one of `device`."""
+    records = load.read(path)[1]
+    baselines = load.baselines(records)
+    found = {}
+    for record in records:
+        time, baseline = load.steady_ns(record), load.baseline_of(load.group_of(record), baselines)
+        if time and baseline and not record["simulated"]:
+            found[record["key"]] = time / load.bounds_ns(record, baseline)["plan_ns"], time / record["compute_ns"]
+    return found
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_no_measured_plan_is_below_its_bound(path):
+    found = over_bounds(path)
+    assert found and {key: over for key, (over, _) in found.items() if over < NOISE} == {}
+
+
+def test_operators_timed_one_by_one_are_no_bound():
+    over = over_bounds(RESULTS / "study/best_h200.jsonl").values()
+    assert len(over) >= 8 and min(alone for _, alone in over) < 0.95
+
+
+def test_resnet_ends_its_forward_pass_first_and_keeps_to_that_bound():
+    records = [r for r in load.read(RESULTS / "study/best_h200.jsonl")[1] if r["network"] == "resnet50"]
+    baseline = load.baseline_ns(load.group_of(records[0]), records)
+    over = [load.steady_ns(r) / load.bounds_ns(r, baseline)["both_ns"] for r in records]
+    assert len(over) == 6 and min(over) >= 1 > min(load.steady_ns(r) / r["bounds"]["both_ns"] for r in records)
+
+
+@pytest.mark.parametrize("change,expected", [
+    ({}, {"swap_ns": None, "recompute_ns": 90, "both_ns": 45, "plan_ns": 45}),
+    ({"simulated": True}, {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan_ns": 90}),
+    ({"bounds": None}, {"swap_ns": None, "recompute_ns": None, "both_ns": None, "plan_ns": 40}),
+    ({"compute_ns": 30}, {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan_ns": 90})])
+def test_bounds_follow_what_device_took(change, expected):
+    record = {"simulated": False, "compute_ns": 80,
+              "bounds": {"swap_ns": None, "recompute_ns": 180, "both_ns": 90, "plan": {"least_ns": 90}}} | change
+    assert load.bounds_ns(record, 40) == expected
