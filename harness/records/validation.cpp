@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <stdexcept>
 
 #include "core/median.hpp"
 #include "harness/records/cell.hpp"
@@ -136,13 +137,15 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const graph g = build(r.network);
   const std::optional<profile> costs = measured_profile(r, g, on);
   if (!costs) return std::nullopt;
-  const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), r.strategy_knobs};
   std::vector<nanoseconds> times{0};
   std::string not_run;
-  try {
+  try {  // a record from before a knob was added has the standard
+    const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), complete(s, r.strategy_knobs)};
     times = simulate(p, s, iterations);
   } catch (const infeasible& reason) {
     not_run = reason.what();
+  } catch (const std::invalid_argument& knob_no_longer_known) {
+    not_run = knob_no_longer_known.what();
   }
   const std::string group = fmt::format(
       "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,

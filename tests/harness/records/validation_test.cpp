@@ -152,6 +152,29 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   EXPECT_NE(without->later.not_run, "");
 }
 
+TEST(validation, a_record_from_before_a_knob_was_added_has_its_standard) {
+  experiment e;
+  e.network = {.name = "alexnet", .batch = 16};
+  e.strategy = "best";
+  e.ratio = 1.5;
+  e.backend = "sim:h200";
+  e.mode = run_mode::capped;
+  e.iterations = 2;
+  cell work = completed(e);
+  work.on = machine_named(machines(), "h200");
+  record r = run_cell(work);
+  ASSERT_EQ(r.result, outcome::ok);
+  r.simulated = false;
+  r.engines.emplace();
+  for (const op& o : build(r.network).ops) r.engines->push_back({o.name, "e", *r.compute / 40, 0, {}, {}, 1});
+  const std::optional<cell_comparison> known = compare_cell({r}, *work.on);
+  ASSERT_TRUE(known && known->later.not_run.empty());
+  r.strategy_knobs.erase("copies");
+  EXPECT_EQ(compare_cell({r}, *work.on)->later.predicted, known->later.predicted);
+  r.strategy_knobs["forgotten"] = 1;
+  EXPECT_NE(compare_cell({r}, *work.on)->later.not_run.find("forgotten"), std::string::npos);
+}
+
 // What disturbs a run only adds to it.
 TEST(validation, several_runs_of_a_cell_count_by_their_lower_deciles) {
   record r;
