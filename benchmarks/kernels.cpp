@@ -8,6 +8,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/convolution_problem.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"
 #include "um_allocators/handle.hpp"
@@ -305,6 +307,40 @@ kernel_case of_average_backward(const form& of) {
           }};
 }
 
+kernel_case of_average_pool(const kernels::average_problem& p, bool forward) {
+  const form x{p.x, p.type, p.order};
+  return {std::string(forward ? "average_pool" : "average_pool_backward") + "/" +
+              std::to_string(p.how.window_h) + "/" + std::to_string(p.how.stride_h),
+          x, bytes_in(x) + bytes_in({p.y, p.type}),
+          [p, forward](launch_site where, operands& on) -> std::function<void()> {
+            void *const xs = on.data(p.x, p.type), *const ys = on.data(p.y, p.type);
+            if (forward) return [=] { kernels::average_pool_forward(where, xs, ys, p); };
+            return [=] { kernels::average_pool_backward(where, ys, xs, p); };
+          }};
+}
+
+kernel_case of_grouped(const kernels::grouped_convolution& of, convolution_kind kind) {
+  constexpr std::array<const char*, 3> names{"grouped_forward", "grouped_backward_data",
+                                             "grouped_backward_filter"};
+  const form x{of.x, of.type, of.order};
+  return {std::string(names.at(static_cast<std::size_t>(kind))) + "/" + std::to_string(of.how.groups) + "/" +
+              std::to_string(of.how.stride_h),
+          x, bytes_in(x) + bytes_in({of.y, of.type}),
+          [of, kind](launch_site where, operands& on) -> std::function<void()> {
+            void *const xs = on.data(of.x, of.type), *const ys = on.data(of.y, of.type);
+            if (kind == convolution_kind::backward_filter) {
+              auto* const dw = static_cast<float*>(on.data(of.w, dtype::f32));
+              float* const workspace =
+                  on.workspace(kernels::grouped_filter_workspace(where.multiprocessors, of));
+              return [=] { kernels::grouped_backward_filter(where, of, xs, ys, dw, false, workspace); };
+            }
+            const void* const w = on.data(of.w, of.type);
+            if (kind == convolution_kind::backward_data)
+              return [=] { kernels::grouped_backward_data(where, of, w, ys, xs); };
+            return [=] { kernels::grouped_forward(where, of, xs, w, nullptr, ys); };
+          }};
+}
+
 // Each operand once; the arithmetic of these, bound by bytes, is small.
 kernel_case of_direct(const form& x, const kernels::direct_convolution& of, bool forward) {
   const double bytes = bytes_in(x) + bytes_in({of.y, of.type});
@@ -405,6 +441,37 @@ void add_deep(case_list& all) {
   }
 }
 
+// DenseNet-121's transitions, an average as Inception's, and depthwise layers of MobileNetV2.
+void add_mobile(case_list& all, dtype type, memory_order order) {
+  for (const auto& [channels, side] : {std::pair{128, 56}, {256, 28}, {512, 14}}) {
+    const kernels::average_problem halved{
+        {128, channels, side, side}, {128, channels, side / 2, side / 2}, {2, 2, 2, 2}, type, order, 0, 0, side};
+    for (const bool forward : {true, false}) all.push_back(of_average_pool(halved, forward));
+  }
+  const dims inception{128, 192, 28, 28};
+  for (const bool forward : {true, false}) {
+    all.push_back(of_average_pool(
+        {inception, inception, {3, 3, 1, 1, 1, 1, true}, type, order, 0, 0, inception.h}, forward));
+  }
+  struct layer {
+    std::int32_t channels, side, stride;
+  };
+  for (const layer& l : {layer{32, 112, 1}, layer{96, 112, 2}, layer{144, 56, 1}, layer{384, 14, 1}}) {
+    convolution how{l.stride, l.stride, 1, 1, false};
+    how.groups = l.channels;
+    const kernels::grouped_convolution of{{128, l.channels, l.side, l.side},
+                                          {l.channels, 1, 3, 3},
+                                          {128, l.channels, l.side / l.stride, l.side / l.stride},
+                                          how,
+                                          type,
+                                          order};
+    for (const convolution_kind kind : {convolution_kind::forward, convolution_kind::backward_data,
+                                        convolution_kind::backward_filter}) {
+      all.push_back(of_grouped(of, kind));
+    }
+  }
+}
+
 case_list cases() {
   case_list all;
   add_deep(all);
@@ -418,6 +485,7 @@ case_list cases() {
       add_vgg(all, type, order);
       add_alexnet(all, type, order);
       add_resnet(all, type, order);
+      add_mobile(all, type, order);
     }
   }
   return all;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <memory>
-#include <thread>
 
 #include "measure/families.hpp"
 
@@ -37,9 +37,12 @@ void issue_all(const bench& on, const prefetching& what, const std::vector<manag
       prefetch(on, what.direction, parts[i], i % static_cast<std::size_t>(what.streams));
     }
   };
-  std::vector<std::jthread> others;
-  for (int t = 1; t < what.threads; ++t) others.emplace_back(share, static_cast<std::size_t>(t));
+  std::vector<std::future<void>> others;
+  for (int t = 1; t < what.threads; ++t) {
+    others.push_back(std::async(std::launch::async, share, static_cast<std::size_t>(t)));
+  }
   share(0);
+  for (std::future<void>& other : others) other.get();
 }
 
 // Managed memory where the prefetch finds it.
@@ -111,8 +114,9 @@ repetition prefetch_at_once(const bench& on, managed_range in, managed_range out
       check(cudaStreamSynchronize(on.stream(stream)));
       took = elapsed(begin);
     };
-    const std::jthread other([&] { move(way::to_host, out, 1, out_ns); });
+    std::future<void> other = std::async(std::launch::async, [&] { move(way::to_host, out, 1, out_ns); });
     move(way::to_device, in, 0, in_ns);
+    other.get();
   });
   r.more["to_device_ns"] = static_cast<double>(in_ns);
   r.more["to_host_ns"] = static_cast<double>(out_ns);

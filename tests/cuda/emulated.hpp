@@ -1,21 +1,27 @@
-// What a kernel's source needs to be compiled for the CPU: included before the source itself. Threads run one
-// after the other, so this is for kernels whose threads do without each other.
+// What a kernel's source needs to be compiled for the CPU and run there; included before the source itself.
+// Blocks run one after the other, the threads of a block in turns.
 #pragma once
 
 #include <cuda_runtime.h>
+#include <ucontext.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __shared__
+#define __shared__ static
 
 namespace um::kernels {
 
-inline thread_local uint3 threadIdx{}, blockIdx{};
-inline thread_local dim3 gridDim, blockDim;
+inline uint3 threadIdx{}, blockIdx{};
+inline dim3 gridDim, blockDim;
 
 using std::max;
 using std::min;
@@ -29,22 +35,116 @@ inline float __uint_as_float(std::uint32_t bits) {
 inline float __ldg(const float* at) {
   return *at;
 }
-// Of kernels beside the emulated ones, which are not run.
-inline float __shfl_down_sync(unsigned, float, int) {
-  return NAN;
+inline float __fmul_rn(float a, float b) {
+  return a * b;
 }
-inline void __syncthreads() {}
+inline float __fsub_rn(float a, float b) {
+  return a - b;
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
 
 namespace emulated {
 
-template <class Kernel>
-void for_each_thread(int blocks, int threads, Kernel kernel) {
-  gridDim = dim3(static_cast<unsigned>(blocks));
-  blockDim = dim3(static_cast<unsigned>(threads));
-  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) {
-    for (threadIdx.x = 0; threadIdx.x < blockDim.x; ++threadIdx.x) kernel();
+constexpr unsigned warp_threads = 32, most_threads = 1024;
+
+// Of threads of a block: who arrives goes on once all that have not ended are there.
+struct meeting {
+  unsigned expected = 0, arrived = 0, held = 0;
+  void release_if_all() {
+    if (arrived < expected) return;
+    arrived = 0;
+    ++held;
+  }
+};
+
+struct thread {
+  ucontext_t context;
+  std::vector<std::byte> stack = std::vector<std::byte>(std::size_t{64} << 10);
+  bool ended = false;
+};
+
+// The block that runs. Its threads take turns: each runs until it has to wait for others.
+struct block_state {
+  std::vector<thread> threads = std::vector<thread>(most_threads);
+  std::array<meeting, most_threads / warp_threads> of_warp;
+  meeting of_all;
+  std::array<float, most_threads> given;  // by each thread to its warp
+  ucontext_t turns;
+  unsigned now = 0;  // the thread whose turn it is
+  std::function<void()> kernel;
+};
+inline block_state& block() {
+  static block_state it;
+  return it;
+}
+
+inline void meet(meeting& where) {
+  const unsigned before = where.held;
+  ++where.arrived;
+  where.release_if_all();
+  while (where.held == before) swapcontext(&block().threads[block().now].context, &block().turns);
+}
+
+inline void run_thread() {
+  block_state& b = block();
+  b.kernel();
+  b.threads[b.now].ended = true;
+  for (meeting* m :
+       {&b.of_all, &b.of_warp[b.now / warp_threads]}) {  // as on a GPU, nobody waits for who has ended
+    --m->expected;
+    m->release_if_all();
+  }
+}
+
+inline void run_block() {
+  block_state& b = block();
+  const unsigned count = blockDim.x * blockDim.y;
+  b.of_all = {count};
+  b.of_warp = {};
+  for (unsigned t = 0; t < count; ++t) {
+    thread& made = b.threads[t];
+    made.ended = false;
+    ++b.of_warp[t / warp_threads].expected;
+    getcontext(&made.context);
+    made.context.uc_stack = {made.stack.data(), 0, made.stack.size()};
+    made.context.uc_link = &b.turns;
+    makecontext(&made.context, &run_thread, 0);
+  }
+  while (b.of_all.expected > 0) {
+    for (b.now = 0; b.now < count; ++b.now) {
+      threadIdx = {b.now % blockDim.x, b.now / blockDim.x, 0};
+      if (!b.threads[b.now].ended) swapcontext(&b.turns, &b.threads[b.now].context);
+    }
+  }
+}
+
+inline void run(dim3 grid, dim3 threads, std::function<void()> kernel) {
+  gridDim = grid;
+  blockDim = threads;
+  block().kernel = std::move(kernel);
+  for (blockIdx.z = 0; blockIdx.z < grid.z; ++blockIdx.z) {
+    for (blockIdx.y = 0; blockIdx.y < grid.y; ++blockIdx.y) {
+      for (blockIdx.x = 0; blockIdx.x < grid.x; ++blockIdx.x) run_block();
+    }
   }
 }
 
 }  // namespace emulated
+
+inline void __syncthreads() {
+  emulated::meet(emulated::block().of_all);
+}
+inline float __shfl_down_sync(unsigned, float value, unsigned distance) {
+  emulated::block_state& b = emulated::block();
+  const unsigned mine = b.now, from = mine + distance;
+  emulated::meeting& warp = b.of_warp[mine / emulated::warp_threads];
+  b.given[mine] = value;
+  emulated::meet(warp);
+  const float taken = from / emulated::warp_threads == mine / emulated::warp_threads ? b.given[from] : value;
+  emulated::meet(warp);
+  return taken;
+}
+
 }  // namespace um::kernels

@@ -1,13 +1,17 @@
-// Kernels whose threads do without each other, on the CPU: no GPU is needed for their arithmetic of indices.
+// Kernels on the CPU: no GPU is needed for their arithmetic of indices.
 #include "tests/cuda/emulated.hpp"
 // The sources themselves.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
 #include <random>
 #include <vector>
 
 #include "backends/cuda/kernels/average_pool.cu"
+#include "backends/cuda/kernels/grouped_convolution.cu"
 #include "backends/cuda/kernels/pitched_copy.cu"
+#include "backends/cuda/kernels/pool.cuh"
 
 namespace um::kernels {
 namespace {
@@ -33,6 +37,75 @@ TEST(Emulated, PositionsFarOut) {
   const dims shape{1 << 20, 64, 56, 56};  // 2^31 elements are not 2^20 samples
   const position_finder<std::uint64_t> wide(shape, memory_order::nchw);
   EXPECT_EQ(wide(static_cast<std::uint64_t>(elements(shape)) - 1), (dims{(1 << 20) - 1, 63, 55, 55}));
+}
+
+// --- more than 2^31 elements ---
+
+// Where every block begins and ends among all positions of a channel, and what lies there.
+template <class Layout>
+void check_ends(const dims& shape) {
+  const bool planes = Layout::planes;
+  const laid_out where(shape, planes ? memory_order::nchw : memory_order::nhwc);
+  const std::int64_t positions = positions_of<Layout>(shape), channel = shape.c - Layout::channels;
+  const cover c = cover_of<Layout>(shape.c, positions, 2112, 4);
+  gridDim = c.grid;
+  std::int64_t next = 0;
+  for (blockIdx = {}; blockIdx.y < gridDim.y; ++blockIdx.y) {
+    const share_of_block share(positions);
+    ASSERT_EQ(share.begin, next);
+    next += share.count;
+    const element_finder<Layout> find(extent_of_walk::make<Layout>(shape), channel, share.begin);
+    for (const std::uint32_t local : {0U, share.count - 1}) {
+      const std::int64_t pixel = (share.begin + local) * (planes ? Layout::vector : 1);
+      const std::int64_t w = pixel % shape.w, h = pixel / shape.w % shape.h, n = pixel / (shape.w * shape.h);
+      ASSERT_EQ(find(local), where.at(n, channel, h, w));
+    }
+  }
+  EXPECT_EQ(next, positions);
+}
+
+TEST(Emulated, ChannelsOfLargeTensors) {
+  for (const dims& shape : {dims{1024, 64, 224, 224}, dims{1, 4096, 1024, 1024}, dims{1 << 20, 4096, 1, 1}}) {
+    ASSERT_GT(elements(shape), std::int64_t{1} << 31);
+    if (shape.w > 1) check_ends<layout<float, 4, memory_order::nchw>>(shape);
+    check_ends<layout<float, 1, memory_order::nchw>>(shape);
+    check_ends<layout<float, 4, memory_order::nhwc>>(shape);
+    check_ends<layout<bf16, 8, memory_order::nhwc>>(shape);
+    check_ends<layout<float, 1, memory_order::nhwc>>(shape);
+  }
+}
+
+template <class Layout>
+void check_strips(const dims& shape, int height) {
+  const memory_order order = Layout::planes ? memory_order::nchw : memory_order::nhwc;
+  const laid_out where(shape, order);
+  const strips along(shape.n, shape.h, shape.w, height);
+  const cover c = cover_of<Layout>(shape.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
+  gridDim = c.grid;
+  std::int64_t next = 0;
+  for (blockIdx = {}; blockIdx.y < gridDim.y; ++blockIdx.y) {
+    const share_of_block share(along.positions());
+    const strip_finder find(along, share.begin);
+    for (const std::uint32_t local : {0U, share.count - 1}) {
+      const strip at = find(local);
+      const std::int64_t position = share.begin + local;
+      ASSERT_EQ(at.column, position % shape.w);
+      ASSERT_EQ(at.begin, position / shape.w % along.parts * height);
+      ASSERT_EQ(at.sample, position / shape.w / along.parts);
+      const plane_view<Layout> view(shape.c, static_cast<int>(shape.h), static_cast<int>(shape.w), at.sample,
+                                    3);
+      ASSERT_EQ(view(at.begin, at.column), where.at(at.sample, 3, at.begin, at.column));
+    }
+    next += share.count;
+  }
+  EXPECT_EQ(next, along.positions());
+}
+
+TEST(Emulated, StripsOfLargeTensors) {
+  for (const dims& shape : {dims{1024, 64, 224, 224}, dims{2, 2048, 1024, 1024}}) {
+    check_strips<layout<float, 1, memory_order::nchw>>(shape, 4);
+    check_strips<layout<float, 4, memory_order::nhwc>>(shape, 1);
+  }
 }
 
 // --- average pools ---
@@ -180,6 +253,110 @@ INSTANTIATE_TEST_SUITE_P(, AveragePools,
                                          pool_case{{1, 1, 2, 2}, 7, 7, 4, 4},  // with gaps
                                          pool_case{{3, 2, 1, 2, 1, 0, true}, 6, 8, 6, 4},
                                          pool_case{{5, 5, 1, 1, 2, 2, false}, 9, 6, 9, 6}));
+
+// --- convolutions in groups ---
+
+struct grouped_case {
+  dims x, w;
+  convolution how;
+  std::int64_t y_h = 0, y_w = 0;
+};
+
+// What tap (r, s) of filter k's result at (i, j) meets.
+template <class Visit>
+void for_each_product(const grouped_case& p, Visit visit) {
+  const std::int64_t filters = p.w.n / p.how.groups;
+  for (std::int64_t n = 0; n < p.x.n; ++n) {
+    for (std::int64_t k = 0; k < p.w.n; ++k) {
+      for (std::int64_t at = 0; at < p.y_h * p.y_w * p.w.c * p.w.h * p.w.w; ++at) {
+        const std::int64_t s = at % p.w.w, r = at / p.w.w % p.w.h, c = at / (p.w.w * p.w.h) % p.w.c;
+        const std::int64_t j = at / (p.w.w * p.w.h * p.w.c) % p.y_w, i = at / (p.w.w * p.w.h * p.w.c) / p.y_w;
+        const std::int64_t h = i * p.how.stride_h - p.how.pad_h + r, v = j * p.how.stride_w - p.how.pad_w + s;
+        if (h < 0 || h >= p.x.h || v < 0 || v >= p.x.w) continue;
+        visit(dims{n, k / filters * p.w.c + c, h, v}, dims{k, c, r, s}, dims{n, k, i, j});
+      }
+    }
+  }
+}
+
+template <class T>
+void check_grouped(const grouped_case& p, memory_order order, std::size_t offset) {
+  const grouped_convolution of{
+      p.x, p.w, {p.x.n, p.w.n, p.y_h, p.y_w}, p.how, sizeof(T) == 2 ? dtype::bf16 : dtype::f32, order};
+  values<T> x(of.x, order, offset), w(of.w, order, 0), y(of.y, order, offset), dx(of.x, order, offset);
+  values<float> b({1, of.w.n, 1, 1}, order, 0), dw(of.w, order, 0);
+  std::mt19937 random(11);
+  const auto fill = [&](auto& v, const dims& shape) {
+    for (std::int64_t i = 0; i < elements(shape); ++i)
+      v.data()[i] = static_cast<float>(random() % 15) / 8.0F - 1;
+  };
+  fill(x, of.x), fill(w, of.w), fill(b, {1, of.w.n, 1, 1}), fill(dw, of.w);
+  constexpr int multiprocessors = 2;
+  std::vector<float> workspace(grouped_filter_workspace(multiprocessors, of) / sizeof(float), NAN);
+  const auto at = [&](auto& v, const dims& d) -> auto& {
+    return v.at(d.n, d.c, d.h, d.w);
+  };
+
+  grouped_forward({nullptr, multiprocessors}, of, x.data(), w.data(), b.data(), y.data());
+  std::map<std::array<std::int64_t, 4>, double> sums;
+  const auto key = [](const dims& d) { return std::array{d.n, d.c, d.h, d.w}; };
+  for_each_product(p, [&](const dims& in, const dims& tap, const dims& out) {
+    sums[key(out)] += static_cast<double>(static_cast<float>(at(x, in))) * static_cast<float>(at(w, tap));
+  });
+  const double tolerance = sizeof(T) == 2 ? 1.0 / 128 : 1e-5;
+  for (const auto& [d, sum] : sums) {
+    const double expected = std::max(sum + b.data()[d[1]], p.how.relu ? 0.0 : -1e9);
+    const float found = y.at(d[0], d[1], d[2], d[3]);
+    ASSERT_NEAR(found, expected, tolerance * (1 + std::abs(expected))) << "forward";
+  }
+
+  fill(y, of.y);
+  const std::vector<float> before(dw.data(), dw.data() + elements(of.w));
+  grouped_backward_data({nullptr, multiprocessors}, of, w.data(), y.data(), dx.data());
+  grouped_backward_filter({nullptr, multiprocessors}, of, x.data(), y.data(), dw.data(), true,
+                          workspace.data());
+  std::map<std::array<std::int64_t, 4>, double> of_x, of_w;
+  for_each_product(p, [&](const dims& in, const dims& tap, const dims& out) {
+    const double gradient = static_cast<float>(at(y, out));
+    of_x[key(in)] += gradient * static_cast<float>(at(w, tap));
+    of_w[key(tap)] += gradient * static_cast<float>(at(x, in));
+  });
+  for (const auto& [d, sum] : of_x) {
+    const float found = dx.at(d[0], d[1], d[2], d[3]);
+    ASSERT_NEAR(found, sum, tolerance * (1 + std::abs(sum))) << "backward data";
+  }
+  for (const auto& [d, sum] : of_w) {
+    const std::ptrdiff_t place = &dw.at(d[0], d[1], d[2], d[3]) - dw.data();
+    ASSERT_NEAR(dw.data()[place] - before[static_cast<std::size_t>(place)], sum, 1e-3) << "backward filter";
+  }
+}
+
+TEST(Emulated, ConvolutionsInGroups) {
+  const auto in_groups = [](std::int32_t groups, std::int32_t stride, std::int32_t pad, bool relu = false) {
+    convolution how{stride, stride, pad, pad, relu};
+    how.groups = groups;
+    return how;
+  };
+  for (const grouped_case& p :
+       {grouped_case{{2, 8, 7, 6}, {8, 1, 3, 3}, in_groups(8, 1, 1), 7, 6},
+        grouped_case{{2, 140, 11, 11}, {140, 1, 3, 3}, in_groups(140, 1, 1, true), 11, 11},
+        grouped_case{{1, 12, 9, 8}, {12, 1, 3, 3}, in_groups(12, 1, 0), 7, 6},
+        grouped_case{{2, 12, 8, 8}, {12, 1, 3, 3}, in_groups(12, 2, 0), 3, 3},  // leaves some over
+        grouped_case{{2, 4, 9, 5}, {4, 1, 3, 3}, in_groups(4, 1, -1), 5, 1},
+        grouped_case{{2, 6, 6, 5}, {12, 1, 5, 5}, in_groups(6, 1, 2), 6, 5},
+        grouped_case{{2, 8, 6, 6}, {16, 4, 3, 3}, in_groups(2, 1, 1), 6, 6}}) {
+    for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
+      for (const std::size_t offset : {0, 1}) {
+        if (p.x.c > 100 && (order == memory_order::nchw || offset > 0)) continue;  // a block of threads each
+        SCOPED_TRACE(testing::Message()
+                     << to_text(p.x) << ' ' << to_text(p.w) << ' ' << to_text(order) << " offset " << offset);
+        check_grouped<float>(p, order, offset);
+        check_grouped<bf16>(p, order, offset);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
 
 // --- copies of boxes ---
 

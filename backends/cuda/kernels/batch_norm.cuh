@@ -38,9 +38,8 @@ struct normalizer {
 template <class Layout, int Unroll, class Op>
 void launch_second_pass(launch_site where, const Op& op, const dims& shape) {
   const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
-  map_channels<Layout, Unroll, direction::backwards>
-      <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions);
-  check(cudaGetLastError());
+  launch(where, &map_channels<Layout, Unroll, direction::backwards, Op>, c.grid, c.block, op,
+         extent_of_walk::make<Layout>(shape), c.positions);
 }
 
 }  // namespace um::kernels

@@ -180,9 +180,8 @@ void launch_map(launch_site where, const Op& op, const dims& shape) {
   const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
   const std::int64_t blocks = std::max<std::int64_t>(elements(shape) / elements_of_block, 2112);
   const cover c = cover_of<Layout>(shape.c, positions_of<Layout>(shape), blocks, Unroll);
-  map_channels<Layout, Unroll, direction::forwards>
-      <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions);
-  check(cudaGetLastError());
+  launch(where, &map_channels<Layout, Unroll, direction::forwards, Op>, c.grid, c.block, op,
+         extent_of_walk::make<Layout>(shape), c.positions);
 }
 
 // --- sums: of whatever a Sum's `plus` combines; `Sum{}` is nothing ---
@@ -292,9 +291,8 @@ template <class Sum, class Finish>
 void launch_combine(launch_site where, const Sum* partial, std::int64_t channels, unsigned parts,
                     const Finish& finish) {
   const auto grid = static_cast<unsigned>(divide_up(channels, combined_channels));
-  combine_parts<<<grid, dim3(combined_channels, combined_rows), 0, where.stream>>>(partial, channels, parts,
-                                                                                   finish);
-  check(cudaGetLastError());
+  launch(where, &combine_parts<Sum, Finish>, grid, dim3(combined_channels, combined_rows), partial, channels,
+         parts, finish);
 }
 
 // One wave of four blocks on each of 132 multiprocessors where the blocks can be cut to that number;
@@ -310,10 +308,9 @@ void launch_reduction(launch_site where, const Op& op, const dims& shape, float*
   using sum = typename Op::sum;
   const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
   auto* const partial = reinterpret_cast<sum*>(workspace);
-  reduce_channels<Layout, Unroll>
-      <<<c.grid, c.block, 0, where.stream>>>(op, extent_of_walk::make<Layout>(shape), c.positions, partial);
-  check(cudaGetLastError());
-  launch_combine(where, partial, shape.c, c.grid.y, finish);
+  launch(where, &reduce_channels<Layout, Unroll, Op>, c.grid, c.block, op,
+         extent_of_walk::make<Layout>(shape), c.positions, partial);
+  launch_combine(where, static_cast<const sum*>(partial), shape.c, c.grid.y, finish);
 }
 
 // For whatever layout the alignment of the data leads to.

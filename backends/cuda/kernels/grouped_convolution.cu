@@ -1,28 +1,12 @@
-#include "backends/cuda/convolution_kernels.hpp"
-#include "backends/cuda/kernels/positions.cuh"
+#include "backends/cuda/kernels/grouped_convolution.cuh"
 
 namespace um::kernels {
 namespace {
 
-struct grouped {
-  laid_out x, w, y;
-  int stride_h, stride_w, pad_h, pad_w;
-  int channels, filters;  // of a group
-  bool relu;
-};
-
-grouped geometry_of(const grouped_convolution& of) {
-  const convolution& how = of.how;
-  return {laid_out(of.x, of.order),
-          laid_out(of.w, of.order),
-          laid_out(of.y, of.order),
-          how.stride_h,
-          how.stride_w,
-          how.pad_h,
-          how.pad_w,
-          static_cast<int>(of.w.c),
-          static_cast<int>(of.w.n / how.groups),
-          how.relu};
+// Whether the kernels for one channel a group take these operands.
+template <class T, class... Pointers>
+bool is_depthwise(const grouped_convolution& of, const Pointers*... operands) {
+  return depthwise::applies(of) && aligned_to(sizeof(T) * depthwise::neighbours, operands...);
 }
 
 template <class T>
@@ -144,15 +128,18 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-template <class T, bool Planes>
-void launch_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,
-                   float* partial, const segments_of_pixels& segments) {
+template <class T>
+void sum_in_segments(launch_site where, const grouped_convolution& of, const T* x, const T* dy, float* dw,
+                     bool add, float* partial) {
+  const segments_of_pixels segments = segments_of(where.multiprocessors, of);
+  const auto kernel = of.order == memory_order::nhwc ? &sum_products<T, false> : &sum_products<T, true>;
   const dim3 grid(static_cast<unsigned>(blocks_of_filters(of)),
                   static_cast<unsigned>(of.w.c * of.w.h * of.w.w), static_cast<unsigned>(segments.count));
-  sum_products<T, Planes><<<grid, block_threads, 0, where.stream>>>(
-      geometry_of(of), static_cast<const T*>(x), static_cast<const T*>(dy), partial, segments,
-      divisor(of.y.w), divisor(of.y.h));
-  check(cudaGetLastError());
+  launch(where, kernel, grid, block_threads, geometry_of(of), x, dy, partial, segments, divisor(of.y.w),
+         divisor(of.y.h));
+  const std::int64_t count = elements(of.w);
+  launch(where, &add_segments, grid_for(where, count), block_threads, partial, dw, count, segments.count,
+         add);
 }
 
 }  // namespace
@@ -161,10 +148,12 @@ void grouped_forward(launch_site where, const grouped_convolution& of, const voi
                      const float* b, void* y) {
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
+    const auto *const xs = static_cast<const T*>(x), *const ws = static_cast<const T*>(w);
+    auto* const ys = static_cast<T*>(y);
+    if (is_depthwise<T>(of, x, y)) return depthwise::launch_convolve<T, false>(where, of, xs, ws, b, ys);
     const std::int64_t count = elements(of.y);
     launch(where, &forward<T>, grid_for(where, count), block_threads, geometry_of(of),
-           position_finder<std::uint32_t>(of.y, of.order), static_cast<const T*>(x), static_cast<const T*>(w),
-           b, static_cast<T*>(y), static_cast<std::uint32_t>(count));
+           position_finder<std::uint32_t>(of.y, of.order), xs, ws, b, ys, static_cast<std::uint32_t>(count));
   });
 }
 
@@ -172,29 +161,31 @@ void grouped_backward_data(launch_site where, const grouped_convolution& of, con
                            void* dx) {
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
+    const auto *const ws = static_cast<const T*>(w), *const dys = static_cast<const T*>(dy);
+    auto* const dxs = static_cast<T*>(dx);
+    if (is_depthwise<T>(of, dy, dx))
+      return depthwise::launch_convolve<T, true>(where, of, dys, ws, nullptr, dxs);
     const std::int64_t count = elements(of.x);
     launch(where, &backward_data<T>, grid_for(where, count), block_threads, geometry_of(of),
-           position_finder<std::uint32_t>(of.x, of.order), static_cast<const T*>(w),
-           static_cast<const T*>(dy), static_cast<T*>(dx), static_cast<std::uint32_t>(count));
+           position_finder<std::uint32_t>(of.x, of.order), ws, dys, dxs, static_cast<std::uint32_t>(count));
   });
 }
 
 std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolution& of) {
-  return static_cast<std::size_t>(segments_of(multiprocessors, of).count * elements(of.w)) * sizeof(float);
+  const auto any =
+      static_cast<std::size_t>(segments_of(multiprocessors, of).count * elements(of.w)) * sizeof(float);
+  return depthwise::applies(of) ? std::max(any, depthwise::workspace_of(multiprocessors, of)) : any;
 }
 
 void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,
                              float* dw, bool add, float* workspace) {
-  const segments_of_pixels segments = segments_of(where.multiprocessors, of);
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
-    if (of.order == memory_order::nhwc) return launch_filter<T, false>(where, of, x, dy, workspace, segments);
-    launch_filter<T, true>(where, of, x, dy, workspace, segments);
+    const auto *const xs = static_cast<const T*>(x), *const dys = static_cast<const T*>(dy);
+    if (is_depthwise<T>(of, x, dy))
+      return depthwise::launch_filter<T>(where, of, xs, dys, dw, add, workspace);
+    sum_in_segments<T>(where, of, xs, dys, dw, add, workspace);
   });
-  const std::int64_t count = elements(of.w);
-  add_segments<<<grid_for(where, count), block_threads, 0, where.stream>>>(workspace, dw, count,
-                                                                           segments.count, add);
-  check(cudaGetLastError());
 }
 
 }  // namespace um::kernels

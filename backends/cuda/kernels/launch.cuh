@@ -57,16 +57,16 @@ struct divisor {
 
 #ifdef __CUDACC__
 template <class... Parameters>
-void launch(launch_site where, void (*kernel)(Parameters...), int blocks, int threads,
+void launch(launch_site where, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::type_identity_t<Parameters>... arguments) {
-  kernel<<<blocks, threads, 0, where.stream>>>(arguments...);
+  kernel<<<grid, block, 0, where.stream>>>(arguments...);
   check(cudaGetLastError());
 }
-#else  // tests/cuda/emulated.hpp: on the CPU, of kernels whose threads do without each other
+#else  // tests/cuda/emulated.hpp runs them on the CPU
 template <class... Parameters>
-void launch(launch_site, void (*kernel)(Parameters...), int blocks, int threads,
+void launch(launch_site, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             std::type_identity_t<Parameters>... arguments) {
-  emulated::for_each_thread(blocks, threads, [&] { kernel(arguments...); });
+  emulated::run(grid, block, [&] { kernel(arguments...); });
 }
 #endif
 
