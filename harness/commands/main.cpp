@@ -84,6 +84,15 @@ void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   throw input_error(unknown_name("command", argv[1], known));
 }
 
+// What the parser found wrong, and where to read on.
+std::string refusal(const CLI::ParseError& error, int argc, char** argv) {
+  std::string text = error.what();
+  const std::size_t repeated = text.find(": At Most 1 required");
+  if (repeated != std::string::npos) text = text.substr(0, repeated) + " is given more than once; keep one";
+  const bool in_command = argc > 1 && argv[1][0] != '-';
+  return fmt::format("{}; see umbench {}--help", text, in_command ? argv[1] + std::string(" ") : "");
+}
+
 // Destructors of libraries ask for memory as well, and cannot throw.
 [[noreturn]] void end_without_memory() {
   try {
@@ -109,7 +118,7 @@ int parse_and_run(int argc, char** argv) try {
     return dispatch(app, c);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(exit_usage, fmt::format("{}; see umbench --help", error.what()));
+    return fail(exit_usage, refusal(error, argc, argv));
   } catch (const input_error& error) {
     return fail(exit_usage, error.what());
   } catch (const std::system_error& error) {

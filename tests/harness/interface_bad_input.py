@@ -92,6 +92,11 @@ class CommandLine(InterfaceTest):
         self.refused(*RUN, "device", "--frobnicate")
         self.refused("sweep")
 
+    def test_the_help_that_is_named_is_the_command_s(self):
+        self.refused("calibrate", words=["--out is required; see umbench calibrate --help"])
+        self.refused("run", "--network", "vgg16", "--network", "alexnet", words=["--network is given more than once; keep one; see umbench run"])
+        self.refused("--frob", words=["see umbench --help"])
+
     def test_sizes_that_are_none(self):
         run = without(RUN, "--batch")
         for batch in ["-1", "0", "1.5", "1e3", "many", "", str(2**63), str(2**64), "9" * 40]:
