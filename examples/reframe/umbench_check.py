@@ -7,13 +7,15 @@ The simulated cell has the same time on every machine; the measured one is held 
 `reference` of its own subclass, and is recorded as a performance variable until then.
 """
 
+import os
+
 import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.builtins import performance_function, run_after, sanity_function, variable
 
 
 class umbench_cell(rfm.RunOnlyRegressionTest):
-    """One cell; its record stays in the stage folder as cell.jsonl."""
+    """One cell; its record is kept beside the check's output as cell.jsonl."""
 
     umbench = variable(str, value="umbench")
     cell = variable(str, value="--network alexnet --batch 64 --strategy managed --ratio 1.5")
@@ -24,7 +26,8 @@ class umbench_cell(rfm.RunOnlyRegressionTest):
 
     @run_after("init")
     def set_command(self):
-        self.executable = self.umbench
+        # A check runs in its stage folder; a path is one from where ReFrame was started.
+        self.executable = os.path.abspath(self.umbench) if "/" in self.umbench else self.umbench
         self.executable_opts = ["run", *self.cell.split(), "--backend", self.backend, "--out", "cell.jsonl"]
 
     @sanity_function

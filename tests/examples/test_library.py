@@ -29,18 +29,35 @@ def installed(build, component, folder):
     return folder
 
 
+def settings(build):
+    """What a project must share with the libraries' build."""
+    cache = (build / "CMakeCache.txt").read_text(encoding="utf-8")
+    return [f"-D{name}={re.search(f'(?m)^{name}:[A-Z]+=(.*)$', cache)[1]}"
+            for name in ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_BUILD_TYPE")]
+
+
 def test_a_project_of_ones_own_builds_on_the_libraries(build, tmp_path):
     prefix = installed(build, "library", tmp_path / "prefix")
     assert not (prefix / "bin").exists()
-    cache = (build / "CMakeCache.txt").read_text(encoding="utf-8")
-    same = [f"-D{name}={re.search(f'(?m)^{name}:[A-Z]+=(.*)$', cache)[1]}"
-            for name in ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_BUILD_TYPE")]
-    run("cmake", "-S", ROOT / "examples/library", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", *same)
+    run("cmake", "-S", ROOT / "examples/library", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", *settings(build))
     run("cmake", "--build", tmp_path / "build")
     shown = run(tmp_path / "build/cheapest")
     times = {name: float(time) for name, time in re.findall(r"(?m)^(\w+) +(\S+) ms$", shown)}
     assert re.search(r"(?m)^device +the device arena needs|^device .* budget", shown), shown
     assert times["best"] <= min(times.values()) * 1.001 and "quarters" in times, shown
+
+
+def test_the_planner_of_the_page_plans(build, tmp_path):
+    """As the example does with its own, with the planner of docs/adding.md in the place of it."""
+    prefix = installed(build, "library", tmp_path / "prefix")
+    (planner,) = re.findall(r"(?s)```cpp\n(.*?)```", (ROOT / "docs/adding.md").read_text(encoding="utf-8"))
+    example = (ROOT / "examples/library/cheapest.cpp").read_text(encoding="utf-8")
+    (tmp_path / "cheapest.cpp").write_text(planner + example.replace("quarters(p))", "um::plan_swap_everything(p))")
+                                           .replace("needed / 2", "needed / 10 * 8"), encoding="utf-8")
+    (tmp_path / "CMakeLists.txt").write_text((ROOT / "examples/library/CMakeLists.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", *settings(build))
+    run("cmake", "--build", tmp_path / "build")
+    assert float(re.search(r"(?m)^quarters +(\S+) ms$", run(tmp_path / "build/cheapest"))[1]) > 0
 
 
 def test_the_program_finds_its_scripts(build, tmp_path):
