@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Draws the figures of README.md and docs/ anew from the kept records of results/, into docs/figures or --out DIR."""
 
-import glob
+import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from common import load
@@ -11,12 +12,12 @@ from results.arguments import Parser
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# name: (kind, files in results/, more arguments)
+# name: (kind, files in results/, precision of records that are left out)
 FIGURES = {
-    "measured": ("slowdown", ["study/best_h*.jsonl", "study/hints_h200.jsonl"], []),
-    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], []),
-    "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], []),
-    "peers": ("peers", ["peers/pytorch_h200.jsonl"], []),
+    "measured": ("slowdown", ["study/hints_h200.jsonl", "study/best_h200.jsonl", "study/best_h100.jsonl"], "tf32"),
+    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], None),
+    "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], None),
+    "peers": ("peers", ["peers/pytorch_h200.jsonl"], None),
 }
 
 
@@ -28,14 +29,23 @@ def main():
     for name in wanted.names or FIGURES:
         if name not in FIGURES:
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
-        kind, patterns, more = FIGURES[name]
-        files = [path for pattern in patterns for path in sorted(glob.glob(str(ROOT / "results" / pattern)))]
-        done = subprocess.run([sys.executable, ROOT / "plots/plot.py", kind, *files, "--out", wanted.out, "--name", name,
-                               "--format", "png", *more],
-                              check=False)
+        kind, files, left_out = FIGURES[name]
+        with tempfile.TemporaryDirectory() as folder:
+            drawn = [without(left_out, ROOT / "results" / file, Path(folder)) for file in files]
+            done = subprocess.run([sys.executable, ROOT / "plots/plot.py", kind, *drawn, "--out", wanted.out, "--name", name,
+                                   "--format", "png"], check=False)
         if done.returncode:
             return done.returncode
     return 0
+
+
+def without(precision, file, folder):
+    """The file, or a copy in `folder` without the records of that precision."""
+    if precision is None:
+        return file
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / file.name).write_text("".join(each for each in lines if json.loads(each).get("precision") != precision), encoding="utf-8")
+    return folder / file.name
 
 
 if __name__ == "__main__":
