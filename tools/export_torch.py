@@ -14,6 +14,7 @@ import json
 import re
 import sys
 import time
+import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +67,7 @@ def arguments_of(given):
 
 
 def needed_modules():
+    warnings.filterwarnings("ignore", module=r"torch\b")  # PyTorch's of itself
     try:
         import torch
     except ImportError:
@@ -139,7 +141,10 @@ def report(traced, rates, precision, took):
     print(f"{len(traced.tensors)} tensors, {len(traced.ops)} operators, traced in {took:.1f} s")
     print(f"mapped to operators of umbench: {sum(row[0] for row in known)} operators, {share(sum(r[1] for r in known), moved)} of the bytes, "
           f"{share(sum(r[2] for r in known), ns)} of the time at the rates of {rates['name']}; the rest is opaque")
-    print(f"left out: {traced.left_out} of running statistics and counters, which only a later pass reads")
+    if traced.left_out:
+        print(f"left out: {traced.left_out} B of running statistics and counters, which only a later pass reads")
+    if traced.uncut:
+        print(f"nothing may be cut along the batch: with twice the batch {traced.uncut}")
     for (kind, name), (count, size, time_ns) in sorted(rows.items(), key=lambda row: -row[1][2]):
         print(f"  {kind + (' ' + name if name else ''):52} {count:5} {size / 2**30:9.3f} GiB {time_ns / 1e6:10.3f} ms {share(time_ns, ns):>7}")
 

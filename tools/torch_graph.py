@@ -5,7 +5,7 @@ import operator
 
 import torch
 import torch_operators as operators
-from torch._prims_common import is_non_overlapping_and_dense
+from results import load
 from torch.utils._pytree import tree_leaves
 
 
@@ -16,7 +16,8 @@ class Tensor:
         self.name, self.use, self.batch = name, use, batch
         self.type = operators.TYPES.get(value.dtype)
         if self.type is None:
-            raise ValueError(f"{name} holds {value.dtype}, for which umbench has no type")
+            raise load.BadInput(f"{name} holds {str(value.dtype).removeprefix('torch.')}, for which umbench has no type; "
+                                "convert model and inputs, by .float() or .bfloat16()")
         self.shape = _four(list(value.shape), samples if batch else None)
         self.order = "nhwc" if _is_channels_last(value) else "nchw"
         self.fixed = False  # its extents have been relied upon
@@ -35,6 +36,16 @@ def _four(shape, samples):
         shape = [1, *shape]
     shape = shape[:3] + [math.prod(shape[3:])]
     return (shape + [1] * 4)[:4] if len(shape) >= 4 else (shape[:-1] + [1] * 4)[:4]
+
+
+def _is_dense(value):
+    """Whether every element of its memory belongs to one element of it, in whatever order."""
+    behind = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(value.stride(), value.shape) if size != 1):
+        if stride != behind:
+            return False
+        behind *= size
+    return True
 
 
 def _is_channels_last(value):
@@ -63,6 +74,8 @@ class Converter:
         self.norms = {}      # weight of a normalisation -> its shift
         self.losses = {}     # node of a log-softmax that ends in the loss -> its tensors
         self.mapped = []     # (operator of umbench, name in PyTorch) of each op
+        self.left_out = 0    # bytes that the model writes and an iteration does not read
+        self.uncut = ""      # why there is no `doubled`, where there should be one
 
     # --- the batch ---
 
@@ -149,7 +162,7 @@ class Converter:
         if node.target is operator.getitem:
             found = self.views.get(node.args[0])
             self.views[node] = found[node.args[1]] if isinstance(found, list) else found
-        elif name in ("empty", "empty_like", "new_empty", "sym_size"):
+        elif name in operators.WITHOUT_DATA:
             self.views[node] = None
         elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and self.keeps_layout(node)):
             self.views[node] = self.viewed(node.args[0], node, same=True)
@@ -164,7 +177,7 @@ class Converter:
 
     def keeps_layout(self, node):
         before, after = node.args[0].meta["val"], node.meta["val"]
-        return before.stride() == after.stride() and is_non_overlapping_and_dense(before)
+        return before.stride() == after.stride() and _is_dense(before)
 
     def viewed(self, source, node, same):
         found = self.views.get(source)

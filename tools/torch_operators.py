@@ -16,6 +16,9 @@ PLAIN_VIEWS = {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "detac
 OTHER_VIEWS = {"expand", "permute", "transpose", "t", "slice", "select", "split", "split_with_sizes", "unbind", "chunk",
                "diagonal", "unfold", "narrow", "as_strided", "movedim", "swapaxes"}
 
+# Memory that nothing was written to yet.
+WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "sym_size"}
+
 ELEMENTWISE = {
     "add", "sub", "rsub", "mul", "div", "neg", "abs", "exp", "log", "log2", "sqrt", "rsqrt", "reciprocal", "pow", "erf", "tanh",
     "tanh_backward", "sigmoid", "sigmoid_backward", "relu", "threshold", "threshold_backward", "gelu", "gelu_backward", "silu",
@@ -30,13 +33,14 @@ BY_SAMPLE = ELEMENTWISE | {
     "convolution", "convolution_backward", "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d",
     "_adaptive_avg_pool2d_backward", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "upsample_nearest2d",
     "upsample_nearest2d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward", "constant_pad_nd", "reflection_pad2d",
-    "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "mm", "addmm", "bmm", "baddbmm", "embedding",
-    "embedding_dense_backward", "nll_loss2d_forward", "_scaled_dot_product_flash_attention_for_cpu",
+    "native_dropout", "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "mm", "addmm", "bmm",
+    "baddbmm", "embedding", "embedding_dense_backward", "nll_loss2d_forward", "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward"}
 # The same, if it is not the first dimension that they go along: where the argument lies that says which.
-BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2, "_log_softmax_backward_data": 2,
+BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
+                   "_log_softmax_backward_data": 2,
                    "mean": 1, "amax": 1, "amin": 1, "argmax": 1, "cumsum": 1, "roll": 2, "flip": 1, "slice_scatter": 2,
                    "slice_backward": 2, "select_backward": 2, "select_scatter": 2, "gather": 1, "index_select": 1}
 

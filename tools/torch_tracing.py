@@ -1,13 +1,27 @@
 """The joint graph of a model's forward and backward pass, by AOTAutograd."""
 
 import contextlib
+import logging
+import math
 
 import torch
 from results import load
 from torch._functorch.aot_autograd import aot_export_module
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.utils._pytree import tree_leaves
 from torch_graph import Converter
+from torch_operators import SIZES
+
+
+logging.getLogger("torch").setLevel(logging.CRITICAL)  # what fails is told in one line
+
+
+class FakeMode(FakeTensorMode):
+    """Layers that a model copies stay fake in the same mode."""
+
+    def __deepcopy__(self, memo):
+        return self
 
 
 class WithLoss(torch.nn.Module):
@@ -41,51 +55,97 @@ def first_result(result):
 
 
 class Traced:
-    """`graph` and `signature` as AOTAutograd gives them; `labels`: the last input is ours."""
+    """`graph` and `signature` as AOTAutograd gives them; `labels`: the last input is ours; `owners`: of parameters with
+    several names the first."""
 
-    def __init__(self, graph, signature, labels):
-        self.graph, self.signature, self.labels = graph, signature, labels
+    def __init__(self, graph, signature, labels, owners):
+        self.graph, self.signature, self.labels, self.owners = graph, signature, labels, owners
 
 
 def trace(factory, inference, times=1):
     """`times`: by how much the batch of the example inputs is repeated."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = FakeMode(allow_non_fake_inputs=True)
     try:
         with mode:
-            model, inputs = made_by(factory)
-    except load.BadInput:
-        raise
+            made = factory()
     except Exception:  # weights that are read or computed need memory of their own
         mode = contextlib.nullcontext()
-        model, inputs = made_by(factory)
-    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-    with mode:
+        with told("the function fails"):
+            made = factory()
+    model, inputs = model_and_inputs(made)
+    with mode, told("the model fails on its example inputs"):
         inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
         if inference:
             wrapped, labels = Outputs(model.eval()), False
         else:
             wrapped, inputs, labels = with_loss(model.train(), inputs)
-    graph, signature = aot_export_module(wrapped, inputs, trace_joint=not inference, output_loss_index=None if inference else 0)
+        try:
+            graph, signature = export_joint(wrapped, inputs, inference)
+        except AssertionError:  # it wants a gradient of every parameter that may have one
+            freeze_unused(wrapped, inputs)
+            graph, signature = export_joint(wrapped, inputs, inference)
     graph.graph.eliminate_dead_code()
-    return Traced(graph.graph, signature, labels)
+    return Traced(graph.graph, signature, labels, owners_of(wrapped))
 
 
-def made_by(factory):
-    made = factory()
+def owners_of(module):
+    first = {}
+    return {name: first.setdefault(id(parameter), name) for name, parameter in module.named_parameters(remove_duplicate=False)}
+
+
+def export_joint(wrapped, inputs, inference):
+    return aot_export_module(wrapped, inputs, trace_joint=not inference, output_loss_index=None if inference else 0)
+
+
+@contextlib.contextmanager
+def told(what):
+    """Whatever goes wrong within is one line that begins with `what`."""
+    try:
+        yield
+    except load.BadInput:
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise load.BadInput(f"what the model does depends on values of its tensors ({error}), so it has no one graph; "
+                            "put torch.where in place of such an if, or leave that part out") from None
+    except Exception as error:
+        raise load.BadInput(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+
+
+def first_line(error):
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def model_and_inputs(made):
     if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
         raise load.BadInput("the function returns something else than (model, inputs): a torch.nn.Module and a tuple of tensors")
-    return made
+    inputs = tuple(made[1]) if isinstance(made[1], (tuple, list)) else (made[1],)
+    for i, each in enumerate(inputs):
+        if not isinstance(each, (torch.Tensor, int, float, bool)):
+            raise load.BadInput(f"example input {i + 1} is a {type(each).__name__}, not a tensor; give a tuple of tensors in the order of "
+                                "forward's arguments, by a module around the model if need be")
+    return made[0], inputs
 
 
 def with_loss(model, inputs):
+    if not any(p.requires_grad for p in model.parameters()):
+        raise load.BadInput("no parameter requires a gradient; give --inference for the forward pass alone")
     with torch.no_grad():
         result = first_result(model(*inputs))
     if result.dim() == 0:
-        return WithLoss(model, True), inputs, False
-    if result.dim() < 2:
+        wrapped, labels = WithLoss(model, True), False
+    elif result.dim() < 2:
         raise load.BadInput(f"the model's result is of shape {list(result.shape)}: neither a loss nor logits with a batch; return the loss")
-    labels = torch.zeros([result.shape[0], *result.shape[2:]], dtype=torch.long, device=result.device)
-    return WithLoss(model, False), (*inputs, labels), True
+    else:
+        target = torch.zeros([result.shape[0], *result.shape[2:]], dtype=torch.long, device=result.device)
+        wrapped, inputs, labels = WithLoss(model, False), (*inputs, target), True
+    return wrapped, inputs, labels
+
+
+def freeze_unused(wrapped, inputs):
+    """Parameters that the loss does not depend on are not trained."""
+    trained = [p for p in wrapped.parameters() if p.requires_grad]
+    for parameter, gradient in zip(trained, torch.autograd.grad(wrapped(*inputs)[0], trained, allow_unused=True)):
+        parameter.requires_grad_(gradient is not None)
 
 
 def export(factory, inference):
@@ -93,8 +153,9 @@ def export(factory, inference):
     once = trace(factory, inference)
     sizes = {n.meta["val"].shape[0] for n in placeholders(once, "inputs") if n.meta["val"].dim()}
     samples = sizes.pop() if len(sizes) == 1 else 1
-    twice = trace(factory, inference, 2) if samples > 1 else None
+    twice, uncut = doubled(factory, inference) if samples > 1 else (None, "")
     made = Converter(once.graph, twice.graph if twice else None, samples)
+    made.uncut = uncut
     signature = once.signature
     outputs = {n.name: n for n in once.graph.nodes}
     loss = outputs[signature.user_outputs[0]] if not inference else None
@@ -105,10 +166,18 @@ def export(factory, inference):
         tensor.use = "output"
         wanted.add(tensor)
     if not inference:
-        wanted |= name_gradients(made, outputs, signature.backward_signature.gradients_to_parameters)
+        wanted |= name_gradients(made, outputs, signature.backward_signature.gradients_to_parameters, once.owners)
     wanted |= write_buffers(made, outputs, signature)
     made.keep(wanted)
     return made
+
+
+def doubled(factory, inference):
+    """(the trace with twice the batch, why there is none)."""
+    try:
+        return trace(factory, inference, 2), ""
+    except load.BadInput as error:
+        return None, str(error)
 
 
 def placeholders(traced, which):
@@ -120,7 +189,7 @@ def uses_of(traced):
     signature, uses = traced.signature, {}
     for node in placeholders(traced, "parameters"):
         name = signature.inputs_to_parameters.get(node.name) or signature.inputs_to_buffers.get(node.name) or node.name
-        uses[node.name] = ("parameter", name.removeprefix("model."))
+        uses[node.name] = ("parameter", traced.owners.get(name, name).removeprefix("model."))
     names = signature.user_inputs
     for i, name in enumerate(names):
         is_label = traced.labels and i + 1 == len(names)
@@ -128,17 +197,28 @@ def uses_of(traced):
     return uses
 
 
-def name_gradients(made, nodes, gradients):
-    wanted = set()
+def name_gradients(made, nodes, gradients, owners):
+    """Names the gradient of each parameter. Where one has several names AOTAutograd gives a gradient for each: they are added up."""
+    found = {}
     for name, parameter in gradients.items():
         view = made.views.get(nodes[name])
-        if view is None or view.tensor.use == "parameter":
-            continue
-        tensor = view.tensor
+        if view is not None and view.tensor.use != "parameter":
+            found.setdefault(owners[parameter], []).append((nodes[name], view.tensor))
+    wanted = set()
+    for parameter, ((_, tensor), *others) in found.items():
+        for node, other in others:
+            tensor = added(made, parameter.removeprefix("model.") + ".grad.sum", node, tensor, other)
         if tensor.use != "parameter_gradient":
             tensor.use, tensor.name = "parameter_gradient", made.name(parameter.removeprefix("model.") + ".grad")
         wanted.add(tensor)
     return wanted
+
+
+def added(made, name, node, one, other):
+    total = made.result(node, name)
+    made.emit(node, name, "add", {}, [one, other], [total], (0, 0),
+              work=(math.prod(total.shape), 3 * math.prod(total.shape) * SIZES[total.type], False))
+    return total
 
 
 def write_buffers(made, nodes, signature):
@@ -155,5 +235,5 @@ def write_buffers(made, nodes, signature):
             continue
         made.update(old, target, value.tensor)
         wanted.add(target)
-    made.left_out = f"{left_out} B"
+    made.left_out = left_out
     return wanted

@@ -56,6 +56,63 @@ def mobile():
     return Mobile(), (torch.randn(4, 3, 16, 16),)
 
 
+class Shared(nn.Module):
+    # Layers copied from one, an embedding that is also the last layer's weights, a mask, parameters that nothing reads, a dict.
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)
+        self.last, self.spare = nn.Linear(16, 50, bias=False), nn.Linear(3, 3)
+        self.last.weight = self.embedding.weight
+
+    def forward(self, x, mask):
+        y = self.encoder(self.embedding(x), src_key_padding_mask=mask)
+        return {"hidden": y, "logits": self.last(y.mean(1))}
+
+
+def shared():
+    return Shared(), (torch.randint(0, 50, (4, 6)), torch.zeros(4, 6, dtype=torch.bool))
+
+
+class Fixed(Counting):
+    def forward(self, x):
+        return self.layer(x + torch.zeros(4, 3)).square().sum()
+
+
+def fixed():
+    return Fixed(), (torch.randn(4, 3),)
+
+
+class Asks(Counting):
+    def forward(self, x):
+        return self.layer(x).sum() if x.sum() > 0 else self.layer(-x).sum()
+
+
+def asks():
+    return Asks(), (torch.randn(4, 3),)
+
+
+def frozen():
+    return nn.Linear(3, 3).requires_grad_(False), (torch.randn(4, 3),)
+
+
+def wide():
+    return nn.Linear(3, 3), (torch.randn(4, 5),)
+
+
+def double():
+    return nn.Linear(3, 3).double(), (torch.randn(4, 3).double(),)
+
+
+def named():
+    return nn.Linear(3, 3), {"input": torch.randn(4, 3)}
+
+
+def broken():
+    raise OSError("no such weights")
+
+
 def nothing():
     return 1
 """
@@ -116,7 +173,7 @@ def test_the_rest_is_opaque_and_says_how_it_is_cut(export):
     assert norm["label"] == "native_layer_norm_backward" and norm["cut"]["out"] == ["part", "sum", "sum"]
     assert ops["gelu"]["alias"] == {"input": 0, "output": 0} and ops["gelu"]["cut"] == {"in": ["part"], "out": ["part"]}
     assert ops["gelu"]["bytes"] == 2 * 8 * 32 * 4
-    assert ops["native_dropout"]["repeatable"] is False and "cut" not in ops["native_dropout"]
+    assert ops["native_dropout"]["repeatable"] is False and ops["native_dropout"]["cut"]["in"] == ["part"]
     assert all("duration_ns" not in op for op in graph["ops"])
 
 
@@ -145,3 +202,30 @@ def test_times_are_measured(export):
 def test_bad_input_is_one_line(export, arguments, words):
     done, _ = export(*arguments)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and words in done.stderr, done.stderr
+
+
+def test_layers_may_be_copied_shared_and_unused(export):
+    done, graph = export("shared")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    gradients = {t["name"] for t in graph["tensors"] if t.get("use") == "parameter_gradient"}
+    assert {"embedding.weight.grad", "encoder.layers.1.linear1.weight.grad"} <= gradients and "last.weight.grad" not in gradients
+    assert not any("spare" in t["name"] for t in graph["tensors"])
+    (total,) = [op for op in graph["ops"] if op["out"] == ["embedding.weight.grad"]]
+    assert total["kind"] == "add" and len(total["in"]) == 2
+
+
+def test_a_model_of_one_batch_size_is_not_cut(export):
+    done, graph = export("fixed")
+    assert done.returncode == 0 and "nothing may be cut along the batch: with twice the batch the model fails" in done.stdout
+    assert not any("cut" in op for op in graph["ops"])
+
+
+@pytest.mark.parametrize(("model", "told"), [
+    ("asks", "depends on values of its tensors"), ("frozen", "no parameter requires a gradient; give --inference"),
+    ("wide", "the model fails on its example inputs: RuntimeError"), ("double", "weight holds float64, for which umbench has no type"),
+    ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
+    ("nothing", "the function returns something else than (model, inputs)")])
+def test_what_cannot_be_exported_is_told_in_one_line(export, model, told):
+    done, _ = export(model)
+    assert done.returncode == 2 and told in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not done.stdout
