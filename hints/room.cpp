@@ -168,10 +168,11 @@ class room_maker {
   }
 
   [[noreturn]] void refuse() const {
-    throw infeasible("operator " + op_now().name + " touches " +
-                     to_text(wanted_.members().size() * managed_block) +
+    const std::uint64_t wanted = wanted_.members().size();
+    throw infeasible("operator " + op_now().name + " touches " + to_text(wanted * managed_block) +
                      " of managed memory at once, the budget leaves " + to_text(limit_ * managed_block) +
-                     "; in mode capped an operator cannot be evicted from within");
+                     (wanted > limit_ ? "; in mode capped an operator cannot be evicted from within"
+                                      : ", and what else lies there cannot all leave"));
   }
 
   // --- the end of an iteration ---

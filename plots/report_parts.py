@@ -157,7 +157,7 @@ def _at_ratio(ratio, over):
                 f"{_times(plain)} the time with everything on the device.")
     text = f"At ratio {ratio:g} the fastest is {best}: {_times(over[best])} the time with everything on the device"
     if plain and best != "managed":
-        text += f"; plain managed memory takes {_times(plain)} that time, {_times(plain / over[best])} as long"
+        text += f"; plain managed memory takes {_times(plain)} that time, {_times(plain / over[best])} as long as {best}"
     return text + "."
 
 

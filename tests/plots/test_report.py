@@ -148,7 +148,7 @@ def test_what_hints_do_harm_is_said():
     text = verdict_of({"managed": 200, "managed_advise": 230}, (1.5, 2, 3))
     assert "managed_advise does harm at ratios 1.5, 2 and 3: up to 1.15 times" in text
     text = verdict_of({"managed": 200, "managed_advise": 150})
-    assert "harm" not in text and "the fastest is managed_advise: 1.50 times" in text and "2.00 times that time, 1.33 times as long" in text
+    assert "harm" not in text and "the fastest is managed_advise: 1.50 times" in text and "2.00 times that time, 1.33 times as long as managed_advise" in text
 
 
 def test_a_small_difference_is_none():
