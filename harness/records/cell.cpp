@@ -19,7 +19,7 @@ const network_family& family_named(const std::string& name) {
     if (f.name == name) return f;
     known.push_back(f.name);
   }
-  throw input_error(unknown_name("network", name, known));
+  throw input_error(unknown_name("network", name, known) + "; or a graph file of your own, FILE.json");
 }
 
 void complete_mode(experiment& e, bool simulated) {

@@ -21,7 +21,7 @@ class CommandLine(InterfaceTest):
     def test_unknown_names_are_answered_by_known_ones(self):
         run = without(RUN[:-1], "--network")
         self.refused(*run, "--strategy", "managed", "--network", "alexnett",
-                     words=["\"alexnett\"", "did you mean alexnet?", "vgg16"])
+                     words=["\"alexnett\"", "did you mean alexnet?", "vgg16", "a graph file of your own"])
         self.refused(*RUN, "manged", words=["\"manged\"", "did you mean managed?", "swap_all"])
         self.refused(*without(RUN[:-1], "--backend"), "--strategy", "managed", "--backend", "sim:h20",
                      words=["machine", "\"h20\"", "did you mean h200?"])
