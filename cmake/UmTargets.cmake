@@ -10,6 +10,14 @@ function(um_library name)
   target_link_libraries(um_${name} PUBLIC ${ARG_DEPENDS} PRIVATE $<BUILD_INTERFACE:um_warnings>)
 endfunction()
 
+# um_compile_quickly(target...): for targets in which no command spends its time. Full optimisation takes a third of
+# their compilation and makes nothing faster.
+function(um_compile_quickly)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
+  endforeach()
+endfunction()
+
 set(UM_TEST_TIMEOUT 7200 CACHE STRING "Seconds after which a test hangs: no test is told to be quick")
 
 # um_test(name SOURCES ... DEPENDS ... [LOCK resource]): a GoogleTest executable, its cases found by

@@ -256,13 +256,25 @@ struct opaque {  // any number -> at least one
   friend bool operator==(const opaque&, const opaque&) = default;
 };
 
-using op_attributes =
+using attributes_of_some_kind =
     std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
                  relu_backward, relu_bias_backward, max_pool, max_pool_backward, average_pool,
                  average_pool_backward, linear, linear_backward_data, linear_backward_filter, batch_norm,
                  normalize, batch_norm_backward, add, concat, concat_backward, global_average_pool,
                  global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
                  softmax_cross_entropy_gradient, sgd_update, opaque>;
+
+// Copied and destroyed in operators.cpp alone: compiling that for so many kinds takes long.
+struct op_attributes : attributes_of_some_kind {
+  using attributes_of_some_kind::attributes_of_some_kind;
+  using attributes_of_some_kind::operator=;
+  op_attributes();
+  op_attributes(const op_attributes& other);
+  op_attributes(op_attributes&& other) noexcept;
+  op_attributes& operator=(const op_attributes& other);
+  op_attributes& operator=(op_attributes&& other) noexcept;
+  ~op_attributes();
+};
 
 // Hands the attributes of any kind but opaque to a visitor.
 template <class Attributes, class Visitor>

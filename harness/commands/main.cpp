@@ -3,7 +3,6 @@
 #include <stdio_ext.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -17,25 +16,24 @@
 #include "harness/commands/scripts.hpp"
 #include "harness/json/record_file.hpp"
 #include "harness/records/say.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
 
 constexpr int exit_failed = 1, exit_usage = 2;
 
-int dispatch(const CLI::App& app, const command_line& c) {
-  if (app.got_subcommand("list")) return list_command(c.list);
-  if (app.got_subcommand("advise")) return advise_command(c.advise);
-  if (app.got_subcommand("env")) return env_command(c.env);
-  if (app.got_subcommand("calibrate")) return calibrate_command(c.calibrate);
-  if (app.got_subcommand("validate")) return validate_command(c.validate);
-  if (app.got_subcommand("plan")) return plan_command(c.plan);
-  if (app.got_subcommand("run")) return run_command(c.run);
-  if (app.got_subcommand("sweep")) return sweep_command(c.sweep);
-  if (app.got_subcommand("tune")) return tune_command(c.tune);
-  if (app.got_subcommand("ablate")) return ablate_command(c.ablate);
-  if (app.got_subcommand("merge")) return merge_command(c.merge);
+int dispatch(const std::string& command, const command_line& c) {
+  if (command == "list") return list_command(c.list);
+  if (command == "advise") return advise_command(c.advise);
+  if (command == "env") return env_command(c.env);
+  if (command == "calibrate") return calibrate_command(c.calibrate);
+  if (command == "validate") return validate_command(c.validate);
+  if (command == "plan") return plan_command(c.plan);
+  if (command == "run") return run_command(c.run);
+  if (command == "sweep") return sweep_command(c.sweep);
+  if (command == "tune") return tune_command(c.tune);
+  if (command == "ablate") return ablate_command(c.ablate);
+  if (command == "merge") return merge_command(c.merge);
   return pack_command(c.pack);
 }
 
@@ -73,26 +71,6 @@ int fail(int code, std::string_view what) {
   return code;
 }
 
-// A misspelt command, which the parser would report as a missing one.
-void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == argv[1]) return;
-    if (!command->get_group().empty()) known.push_back(command->get_name());
-  }
-  throw input_error(unknown_name("command", argv[1], known));
-}
-
-// What the parser found wrong, and where to read on.
-std::string refusal(const CLI::ParseError& error, int argc, char** argv) {
-  std::string text = error.what();
-  const std::size_t repeated = text.find(": At Most 1 required");
-  if (repeated != std::string::npos) text = text.substr(0, repeated) + " is given more than once; keep one";
-  const bool in_command = argc > 1 && argv[1][0] != '-';
-  return fmt::format("{}; see umbench {}--help", text, in_command ? argv[1] + std::string(" ") : "");
-}
-
 // Destructors of libraries ask for memory as well, and cannot throw.
 [[noreturn]] void end_without_memory() {
   try {
@@ -106,19 +84,13 @@ std::string refusal(const CLI::ParseError& error, int argc, char** argv) {
 }
 
 int parse_and_run(int argc, char** argv) try {
-  CLI::App app("Performance of CUDA Unified Memory on deep learning", "umbench");
-  command_line c;
-  describe(app, c);
   try {
-    refuse_unknown_command(app, argc, argv);
     if (const script_command* script = argc > 1 ? script_named(argv[1]) : nullptr) {
       run_script(*script, {argv + 2, argv + argc});
     }
-    app.parse(argc, argv);
-    return dispatch(app, c);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail(exit_usage, refusal(error, argc, argv));
+    command_line c;
+    const std::string command = parse(argc, argv, c);
+    return command.empty() ? 0 : dispatch(command, c);
   } catch (const input_error& error) {
     return fail(exit_usage, error.what());
   } catch (const std::system_error& error) {

@@ -7,6 +7,7 @@
 #include "harness/commands/scripts.hpp"
 #include "harness/records/environment.hpp"
 #include "harness/records/experiment.hpp"
+#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
@@ -277,8 +278,6 @@ void add_list(CLI::App& app, list_options& o) {
   list.add_flag("--json", o.json, "Strategies for scripts");
 }
 
-}  // namespace
-
 void describe(CLI::App& app, command_line& c) {
   app.require_subcommand(1);
   app.set_version_flag("--version", version_text());
@@ -299,6 +298,43 @@ void describe(CLI::App& app, command_line& c) {
   add_merge(app, c.merge);
   add_pack(app, c.pack);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
+}
+
+// A misspelt command, which the parser would report as a missing one.
+void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return;
+    if (!command->get_group().empty()) known.push_back(command->get_name());
+  }
+  throw input_error(unknown_name("command", argv[1], known));
+}
+
+// What the parser found wrong, and where to read on.
+std::string refusal(const CLI::ParseError& error, int argc, const char* const* argv) {
+  std::string text = error.what();
+  const std::size_t repeated = text.find(": At Most 1 required");
+  if (repeated != std::string::npos) text = text.substr(0, repeated) + " is given more than once; keep one";
+  const bool in_command = argc > 1 && argv[1][0] != '-';
+  return fmt::format("{}; see umbench {}--help", text, in_command ? argv[1] + std::string(" ") : "");
+}
+
+}  // namespace
+
+std::string parse(int argc, const char* const* argv, command_line& c) {
+  CLI::App app("Performance of CUDA Unified Memory on deep learning", "umbench");
+  describe(app, c);
+  refuse_unknown_command(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    app.exit(asked);
+    return "";
+  } catch (const CLI::ParseError& error) {
+    throw input_error(refusal(error, argc, argv));
+  }
+  return app.get_subcommands().front()->get_name();
 }
 
 }  // namespace um

@@ -1,11 +1,10 @@
-// The command line of `umbench`: its commands and their options, with types, ranges and what stands without them.
+// The command line of `umbench`: its commands and their options, with types, ranges and what stands without
+// them.
 #pragma once
 
-#include "harness/commands/commands.hpp"
+#include <string>
 
-namespace CLI {
-class App;
-}
+#include "harness/commands/commands.hpp"
 
 namespace um {
 
@@ -24,7 +23,8 @@ struct command_line {
   pack_options pack;
 };
 
-// What is parsed goes to `c`, which must live as long as `app`.
-void describe(CLI::App& app, command_line& c);
+// Fills the options of the command that is named; its name, or none where --help or --version was all that
+// was asked and has been answered. Throws input_error. The parser is large: options.cpp alone includes it.
+std::string parse(int argc, const char* const* argv, command_line& c);
 
 }  // namespace um
