@@ -4,175 +4,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/cutting.hpp"
+#include "core/flops.hpp"
+
 namespace um {
 namespace {
 
+using cutting::by_axis, cutting::touch;
+
 __extension__ using wide = unsigned __int128;
-
-// --- the cutting rules: what each operand contributes to a part ---
-
-enum class touch : std::uint8_t {
-  refused,  // the operator cannot be cut along this axis
-  whole,
-  part,      // the same elements along the same axis
-  channels,  // a part of the reduction is a part of the second extent
-  filters,   // a part of channels, or of the reduction, is a part of the first extent
-  windows,   // input rows that the windows of the part's output rows cover
-  meeting,   // output rows whose windows meet the part's input rows
-  sum,       // everything, written by the first part and added to by later ones
-};
-
-// One operand's rule for each axis.
-struct by_axis {
-  touch batch, channel, row, reduction = touch::refused;
-};
-
-// `subject` is the operand whose extents are cut.
-struct cutting {
-  std::vector<by_axis> in, out;
-  tensor_id subject = 0;
-};
-
-constexpr by_axis everywhere{touch::part, touch::part, touch::part};
-constexpr by_axis batch_or_channel{touch::part, touch::part, touch::refused};
-constexpr by_axis batch_only{touch::part, touch::refused, touch::refused};
-constexpr by_axis all_of_it{touch::whole, touch::part, touch::whole};  // a vector over channels
-constexpr by_axis batch_or_row{touch::part, touch::refused, touch::part};
-constexpr by_axis channel_only{touch::refused, touch::part, touch::refused};
-
-struct cutting_rules {
-  const op& o;
-
-  // Of a grouped convolution, parts of channels would belong to other groups than those that they read.
-  static cutting within_groups(cutting rule, const convolution& a) {
-    if (a.groups == 1) return rule;
-    for (by_axis& each : rule.out) each.channel = each.reduction = touch::refused;
-    return rule;
-  }
-
-  cutting operator()(const convolution& a) const { return within_groups(of_convolution(a), a); }
-  cutting of_convolution(const convolution& a) const {
-    return {{{touch::part, touch::whole, touch::windows, touch::channels},
-             {touch::whole, touch::filters, touch::whole, touch::channels},
-             {touch::whole, touch::part, touch::whole, touch::whole}},
-            {{touch::part, touch::part, touch::part, a.relu ? touch::refused : touch::sum}},
-            o.out[0]};
-  }
-  cutting operator()(const convolution_backward_data& a) const {
-    return within_groups({{{touch::whole, touch::part, touch::whole, touch::filters},
-                           {touch::part, touch::whole, touch::meeting, touch::channels}},
-                          {{touch::part, touch::part, touch::part, touch::sum}},
-                          o.out[0]},
-                         a.forward);
-  }
-  cutting operator()(const convolution_backward_filter& a) const {
-    return within_groups({{{touch::part, touch::whole, touch::windows, touch::channels},
-                           {touch::part, touch::part, touch::part, touch::whole}},
-                          {{touch::sum, touch::filters, touch::sum, touch::channels}},
-                          o.in[1]},
-                         a.forward);
-  }
-  cutting operator()(const bias_backward&) const {
-    return {{everywhere}, {{touch::sum, touch::part, touch::sum}}, o.in[0]};
-  }
-  cutting operator()(const relu&) const { return {{everywhere}, {everywhere}, o.out[0]}; }
-  cutting operator()(const relu_backward&) const {
-    return {{everywhere, everywhere}, {everywhere}, o.out[0]};
-  }
-  cutting operator()(const relu_bias_backward&) const {
-    return {{everywhere, everywhere}, {everywhere, {touch::sum, touch::part, touch::sum}}, o.out[0]};
-  }
-  cutting operator()(const max_pool&) const {
-    return {{{touch::part, touch::part, touch::windows}, all_of_it}, {everywhere, everywhere}, o.out[0]};
-  }
-  // Windows that meet two parts' rows would be counted twice in a bias gradient.
-  cutting operator()(const max_pool_backward&) const {
-    constexpr by_axis gradient{touch::part, touch::part, touch::meeting};
-    const by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
-    return {{gradient, gradient, gradient}, {dx, {touch::sum, touch::part, touch::refused}}, o.out[0]};
-  }
-  cutting operator()(const average_pool&) const {
-    return {{{touch::part, touch::part, touch::windows}}, {everywhere}, o.out[0]};
-  }
-  cutting operator()(const average_pool_backward&) const {
-    return {{{touch::part, touch::part, touch::meeting}}, {everywhere}, o.out[0]};
-  }
-  cutting operator()(const concat&) const {
-    return {std::vector<by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
-  }
-  cutting operator()(const concat_backward&) const {
-    return {{batch_or_row}, std::vector<by_axis>(o.out.size(), batch_or_row), o.out[0]};
-  }
-  cutting operator()(const linear&) const {
-    return {{{touch::part, touch::whole, touch::refused},
-             {touch::whole, touch::filters, touch::refused},
-             {touch::whole, touch::part, touch::refused}},
-            {batch_or_channel},
-            o.out[0]};
-  }
-  cutting operator()(const linear_backward_data&) const {
-    return {{{touch::whole, touch::part, touch::refused}, {touch::part, touch::whole, touch::refused}},
-            {batch_or_channel},
-            o.out[0]};
-  }
-  cutting operator()(const linear_backward_filter&) const {
-    return {{{touch::part, touch::whole, touch::refused}, batch_or_channel},
-            {{touch::sum, touch::filters, touch::refused}, {touch::sum, touch::part, touch::refused}},
-            o.in[1]};
-  }
-  // Statistics are of the whole batch.
-  cutting operator()(const batch_norm&) const {
-    return {{channel_only, channel_only, channel_only, channel_only},
-            {channel_only, channel_only, channel_only},
-            o.out[0]};
-  }
-  cutting operator()(const normalize&) const {
-    return {{everywhere, all_of_it, all_of_it, all_of_it, all_of_it, everywhere}, {everywhere}, o.out[0]};
-  }
-  cutting operator()(const batch_norm_backward&) const {
-    return {std::vector<by_axis>(o.in.size(), channel_only), std::vector<by_axis>(o.out.size(), channel_only),
-            o.out[0]};
-  }
-  cutting operator()(const add&) const { return {{everywhere, everywhere}, {everywhere}, o.out[0]}; }
-  cutting operator()(const global_average_pool&) const {
-    return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
-  }
-  cutting operator()(const global_average_pool_backward&) const {
-    return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
-  }
-  cutting operator()(const cast&) const { return {{batch_only}, {batch_only}, o.out[0]}; }
-  cutting operator()(const softmax_cross_entropy_gradient&) const {
-    return {{batch_only, batch_only}, {{touch::sum, touch::refused, touch::refused}, batch_only}, o.in[0]};
-  }
-  cutting operator()(const softmax_cross_entropy&) const {
-    return {{batch_only, batch_only}, {{touch::sum, touch::refused, touch::refused}, batch_only}, o.in[0]};
-  }
-  cutting operator()(const softmax_cross_entropy_backward&) const {
-    return {{batch_only, batch_only}, {batch_only}, o.out[0]};
-  }
-  cutting operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
-  cutting operator()(const opaque& a) const {
-    constexpr by_axis uncut{touch::refused, touch::refused, touch::refused};
-    if (a.out.empty()) return {{o.in.size(), uncut}, {o.out.size(), uncut}, o.out[0]};
-    cutting rule{{}, {}, o.out[0]};
-    const auto add = [&](std::vector<by_axis>& rules, batch_cut how, tensor_id operand, bool& found) {
-      const touch along = how == batch_cut::part  ? touch::part
-                          : how == batch_cut::sum ? touch::sum
-                                                  : touch::whole;
-      rules.push_back({along, touch::refused, touch::refused});
-      if (how == batch_cut::part && !found) rule.subject = operand;
-      found = found || how == batch_cut::part;
-    };
-    bool found = false;
-    for (std::size_t i = 0; i < a.out.size(); ++i) add(rule.out, a.out[i], o.out[i], found);
-    for (std::size_t i = 0; i < a.in.size(); ++i) add(rule.in, a.in[i], o.in[i], found);
-    return rule;
-  }
-};
-
-cutting cutting_of(const op& o) {
-  return std::visit(cutting_rules{o}, o.what);
-}
 
 // --- rows and windows ---
 
@@ -279,7 +119,7 @@ std::int64_t reduction_extent(const graph& g, const op& o) {
                     o.what);
 }
 
-box domain_of(const graph& g, const op& o, const cutting& rule) {
+box domain_of(const graph& g, const op& o, const cutting::rules& rule) {
   const dims& subject = g.tensors[rule.subject].shape;
   return {{0, subject.n}, {0, subject.c}, {0, subject.h}, {0, reduction_extent(g, o)}};
 }
@@ -308,7 +148,7 @@ std::string_view reason_of(const op_attributes& what, axis along) {
                               std::string(reason_of(o.what, along)));
 }
 
-box resolved(const graph& g, const op& o, const cutting& rule, const box& part) {
+box resolved(const graph& g, const op& o, const cutting::rules& rule, const box& part) {
   box all = domain_of(g, o, rule);
   const auto take = [&](axis along, interval& range, const interval& given) {
     if (is_all(given) || given == range) return;
@@ -331,72 +171,6 @@ box resolved(const graph& g, const op& o, const cutting& rule, const box& part) 
   return all;
 }
 
-// --- work ---
-
-std::uint64_t product(const op& o, std::initializer_list<std::int64_t> factors) {
-  std::uint64_t result = 1;
-  for (const std::int64_t factor : factors) {
-    const auto next = checked_multiply(result, static_cast<std::uint64_t>(factor));
-    if (!next) throw std::overflow_error(described(o) + " takes more than 2^64 operations");
-    result = *next;
-  }
-  return result;
-}
-
-std::uint64_t sum(const op& o, std::uint64_t a, std::uint64_t b) {
-  const auto result = checked_add(a, b);
-  if (!result) throw std::overflow_error(described(o) + " takes more than 2^64 operations");
-  return *result;
-}
-
-std::uint64_t whole_flops(const graph& g, const op& o) {
-  const auto shape = [&](tensor_id id) -> const dims& { return g.tensors[id].shape; };
-  const auto each = [&](tensor_id id, std::int64_t count) {
-    return product(o, {elements(shape(id)), count});
-  };
-  const auto convolving = [&](tensor_id y, tensor_id w) {
-    return product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
-  };
-  const auto multiplying = [&](tensor_id y, tensor_id w) {
-    return product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
-  };
-  const auto biased = [&](std::uint64_t flops) {
-    return o.in.size() > 2 ? sum(o, flops, each(o.out[0], 1)) : flops;
-  };
-  return std::visit(
-      overloaded{
-          [&](const convolution&) { return biased(convolving(o.out[0], o.in[1])); },
-          [&](const convolution_backward_data&) { return convolving(o.in[1], o.in[0]); },
-          [&](const convolution_backward_filter&) { return convolving(o.in[1], o.out[0]); },
-          [&](const bias_backward&) { return each(o.in[0], 1); },
-          [&](const max_pool& a) { return each(o.out[0], std::int64_t{a.window} * std::int64_t{a.window}); },
-          [&](const max_pool_backward&) { return each(o.in[0], 1); },
-          [&](const average_pool& a) {
-            return each(o.out[0], std::int64_t{a.window_h} * std::int64_t{a.window_w});
-          },
-          [&](const average_pool_backward& a) {
-            return each(o.in[0], std::int64_t{a.forward.window_h} * std::int64_t{a.forward.window_w});
-          },
-          [](const concat&) { return std::uint64_t{0}; },
-          [](const concat_backward&) { return std::uint64_t{0}; },
-          [&](const relu_bias_backward&) { return each(o.out[0], 2); },
-          // sum and sum of squares; subtract, scale, shift
-          [&](const batch_norm&) { return each(o.in[0], 6); },
-          [&](const normalize&) { return each(o.in[0], 3); },
-          [&](const batch_norm_backward&) { return each(o.in[0], 9); },
-          [&](const global_average_pool&) { return each(o.in[0], 1); },
-          [&](const linear&) { return biased(multiplying(o.out[0], o.in[1])); },
-          [&](const linear_backward_data&) { return multiplying(o.in[1], o.in[0]); },
-          [&](const linear_backward_filter&) { return multiplying(o.in[1], o.out[0]); },
-          // exponential, sum, division, logarithm; difference and mean
-          [&](const softmax_cross_entropy&) { return each(o.in[0], 4); },
-          [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
-          [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },
-          [&](const sgd_update&) { return each(o.out[0], 2); }, [](const opaque& a) { return a.flops; },
-          [&](const auto&) { return each(o.out[0], 1); }},
-      o.what);
-}
-
 std::uint64_t share_of(std::uint64_t total, const interval& part, const interval& all) {
   const auto up_to = [&](std::int64_t end) {
     return static_cast<std::uint64_t>(static_cast<wide>(total) * static_cast<wide>(end) /
@@ -408,17 +182,17 @@ std::uint64_t share_of(std::uint64_t total, const interval& part, const interval
 }  // namespace
 
 box domain_of(const graph& g, const op& o) {
-  return domain_of(g, o, cutting_of(o));
+  return domain_of(g, o, cutting::rules_of(o));
 }
 
 box resolved(const graph& g, const op& o, const box& part) {
-  return resolved(g, o, cutting_of(o), part);
+  return resolved(g, o, cutting::rules_of(o), part);
 }
 
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
   std::vector<access> all = whole_accesses(g, o);
   if (is_whole(part)) return all;
-  const cutting rule = cutting_of(o);
+  const cutting::rules rule = cutting::rules_of(o);
   const box domain = domain_of(g, o, rule), cut = resolved(g, o, rule, part);
   const row_window window = row_window_of(g, o);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -434,7 +208,7 @@ std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
 }
 
 box summed_part(const graph& g, const op& o, std::size_t which, const box& part) {
-  const cutting rule = cutting_of(o);
+  const cutting::rules rule = cutting::rules_of(o);
   const box cut = resolved(g, o, rule, part);
   box summed = domain_of(g, o, rule);
   const by_axis& how = rule.out.at(which);
@@ -448,7 +222,7 @@ box summed_part(const graph& g, const op& o, std::size_t which, const box& part)
 row_padding padding_of(const graph& g, const op& o, const box& part) {
   const row_window w = row_window_of(g, o);
   if (w.extent == 1 && w.stride == 1 && w.pad == 0) return {};
-  const cutting rule = cutting_of(o);
+  const cutting::rules rule = cutting::rules_of(o);
   const box cut = resolved(g, o, rule, part);
   if (cut.row == domain_of(g, o, rule).row) return {w.pad, w.pad};
   // The windows of rows `windows` of the smaller side against rows `rows` of the larger one.
@@ -481,7 +255,7 @@ work work_of(const graph& g, const op& o, const box& part) {
     if (a.mode != access_mode::write) result.read += bytes;
     if (a.mode != access_mode::read) result.written += bytes;
   }
-  result.flops = share_of(whole_flops(g, o), g, o, part);
+  result.flops = share_of(flops_of(g, o), g, o, part);
   return result;
 }
 

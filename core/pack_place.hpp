@@ -1,0 +1,75 @@
+// Gives blocks addresses in one order after another (core/pack_orders.cpp chooses them).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/pack_shapes.hpp"
+
+namespace um::placing {
+
+// Which gap a block takes: the first that is wide enough, or the one that it fills best.
+enum class rule : std::uint8_t { lowest_gap, tightest_gap };
+
+// What is to be placed, above which address and how.
+struct task {
+  std::vector<shape> blocks;
+  byte_count floor = 0;
+  rule how = rule::tightest_gap;
+  bool all_single = true;
+};
+
+// A block that has an address, and where it ends.
+struct spot {
+  std::int64_t at = 0, top = 0;
+  std::uint32_t which = 0;
+};
+
+struct attempt {
+  std::vector<std::size_t> order;
+  std::vector<spot> placed;                 // by address
+  std::vector<std::uint32_t> begins, ends;  // of each of them, apart: all are compared for each block
+  byte_count bytes = 0;
+
+  void insert(std::size_t at, const spot& s, const shape& b) {
+    const auto after = static_cast<std::ptrdiff_t>(at);
+    placed.insert(placed.begin() + after, s);
+    begins.insert(begins.begin() + after, b.begin);
+    ends.insert(ends.begin() + after, b.end);
+  }
+};
+
+// Places the blocks of a task, which must outlive it.
+class placer {
+ public:
+  explicit placer(const task& t)
+      : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size() + 1) {}
+
+  // Nothing once the arena is known to exceed `most`.
+  std::optional<attempt> place(std::vector<std::size_t> order, byte_count most);
+  // As place(), for an order whose first `kept` blocks are those of `before`.
+  std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
+                               std::size_t kept);
+
+ private:
+  std::optional<attempt> place_after(std::size_t kept, attempt&& a, byte_count most);
+  attempt empty(std::vector<std::size_t> order) const;
+  // Indices of those that meet `b` in time: few of many, found eight at a time.
+  std::span<const std::uint32_t> meeting(const shape& b, const attempt& a);
+  // By the rule, beside what is placed.
+  std::int64_t address_for(std::size_t i, const attempt& a);
+  // What block `i` cannot have, in order.
+  void find_taken(std::size_t i, const attempt& a);
+
+  const task& t_;
+  const conflicts between_;
+  std::vector<char> is_kept_;         // per block
+  std::vector<unsigned char> meets_;  // what is found for each block on the way
+  std::vector<std::uint32_t> meeting_;
+  std::vector<taken> taken_;
+};
+
+}  // namespace um::placing

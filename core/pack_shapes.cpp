@@ -1,0 +1,104 @@
+#include "core/pack_shapes.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+namespace um::placing {
+namespace {
+
+bool is_empty(const piece& p) {
+  return p.bytes == 0 || p.begin >= p.end;
+}
+
+// What `b` cannot have beside `other`, as addresses less that of `other`, in order.
+void append_taken(const shape& b, const shape& other, std::vector<taken>& all) {
+  const auto start = static_cast<std::ptrdiff_t>(all.size());
+  for (const piece& p : b.pieces) {
+    for (const piece& q : other.pieces) {
+      if (p.begin >= q.end || q.begin >= p.end) continue;
+      all.push_back({signed_of(q.offset) - signed_of(p.offset + p.bytes),
+                     signed_of(q.offset + q.bytes) - signed_of(p.offset)});
+    }
+  }
+  if (all.begin() + start == all.end()) return;
+  std::sort(all.begin() + start, all.end(), [](const taken& x, const taken& y) { return x.above < y.above; });
+  auto last = all.begin() + start;
+  for (auto next = last + 1; next != all.end(); ++next) {
+    if (next->above < last->below) {
+      last->below = std::max(last->below, next->below);
+    } else {
+      *++last = *next;
+    }
+  }
+  all.erase(last + 1, all.end());
+}
+
+}  // namespace
+
+shape shape_of(const block& b) {
+  shape s;
+  s.alignment = b.alignment;
+  s.is_solid = true;
+  s.first_end = std::numeric_limits<std::uint32_t>::max();
+  s.begin = s.first_end;
+  std::ranges::remove_copy_if(b.pieces, std::back_inserter(s.pieces), is_empty);
+  std::ranges::stable_sort(s.pieces, {}, &piece::offset);
+  for (const piece& p : s.pieces) {
+    s.is_solid = s.is_solid && p.offset <= s.extent;
+    s.extent = std::max(s.extent, p.offset + p.bytes);
+    s.begin = std::min(s.begin, p.begin);
+    s.end = std::max(s.end, p.end);
+    s.last_begin = std::max(s.last_begin, p.begin);
+    s.first_end = std::min(s.first_end, p.end);
+  }
+  s.is_single = s.pieces.size() == 1 && s.pieces[0].offset == 0;
+  return s;
+}
+
+conflicts::conflicts(std::span<const shape> blocks) {
+  for (const shape& b : blocks) {
+    row_.push_back(pairs_.size());
+    if (b.is_single) continue;
+    for (std::uint32_t other = 0; other < blocks.size(); ++other) {
+      const shape& o = blocks[other];
+      if (&o == &b || o.begin >= b.end || b.begin >= o.end || meet_whole(b, o)) continue;
+      pairs_.push_back({other, all_.size()});
+      append_taken(b, o, all_);
+    }
+  }
+  row_.push_back(pairs_.size());
+  pairs_.push_back({0, all_.size()});
+}
+
+std::span<const taken> conflicts::of(std::size_t i, std::uint32_t other) const {
+  const auto row = std::span(pairs_).subspan(row_[i], row_[i + 1] - row_[i]);
+  const auto at = std::ranges::lower_bound(row, other, {}, &pair::other) - row.begin();
+  const pair* const found = pairs_.data() + row_[i] + at;
+  return std::span(all_).subspan(found->first, found[1].first - found->first);
+}
+
+byte_count peak_live(std::span<const shape> blocks) {
+  struct change {
+    std::uint32_t at;
+    bool opens;
+    byte_count bytes;
+  };
+  std::vector<change> changes;
+  for (const shape& b : blocks) {
+    for (const piece& p : b.pieces) {
+      changes.push_back({p.begin, true, p.bytes});
+      changes.push_back({p.end, false, p.bytes});
+    }
+  }
+  std::sort(changes.begin(), changes.end(),
+            [](const change& a, const change& z) { return a.at != z.at ? a.at < z.at : a.opens < z.opens; });
+  byte_count live = 0, peak = 0;
+  for (const change& c : changes) {
+    live = c.opens ? live + c.bytes : live - c.bytes;
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+}  // namespace um::placing
