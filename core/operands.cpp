@@ -23,17 +23,15 @@ struct arity {
 constexpr arity exactly(std::size_t in, std::size_t out) {
   return {in, in, out, out};
 }
+constexpr arity between(std::size_t least_in, std::size_t most_in, std::size_t least_out,
+                        std::size_t most_out) {
+  return {least_in, most_in, least_out, most_out};
+}
 
 arity arity_of(const op_attributes& what) {
-  return std::visit(overloaded{[](const convolution&) {
-                                 return arity{2, 3, 1, 1};
-                               },
-                               [](const linear&) {
-                                 return arity{2, 3, 1, 1};
-                               },
-                               [](const linear_backward_filter&) {
-                                 return arity{2, 2, 1, 2};
-                               },
+  return std::visit(overloaded{[](const convolution&) { return between(2, 3, 1, 1); },
+                               [](const linear&) { return between(2, 3, 1, 1); },
+                               [](const linear_backward_filter&) { return between(2, 2, 1, 2); },
                                [](const bias_backward&) { return exactly(1, 1); },
                                [](const relu&) { return exactly(1, 1); },
                                [](const cast&) { return exactly(1, 1); },
@@ -43,14 +41,10 @@ arity arity_of(const op_attributes& what) {
                                [](const max_pool& a) { return a.relu ? exactly(2, 2) : exactly(1, 2); },
                                [](const max_pool_backward& a) {
                                  const std::size_t in = a.forward.relu ? 3 : 2;
-                                 return arity{in, in, 1, 2};
+                                 return between(in, in, 1, 2);
                                },
-                               [](const batch_norm&) {
-                                 return arity{3, 4, 3, 3};
-                               },
-                               [](const normalize&) {
-                                 return arity{5, 6, 1, 1};
-                               },
+                               [](const batch_norm&) { return between(3, 4, 3, 3); },
+                               [](const normalize&) { return between(5, 6, 1, 1); },
                                [](const batch_norm_backward& a) {
                                  return exactly(
                                      6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
@@ -58,17 +52,11 @@ arity arity_of(const op_attributes& what) {
                                },
                                [](const softmax_cross_entropy&) { return exactly(2, 2); },
                                [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
-                               [](const concat&) {
-                                 return arity{2, most_operands, 1, 1};
-                               },
-                               [](const concat_backward&) {
-                                 return arity{1, 1, 2, most_operands};
-                               },
+                               [](const concat&) { return between(2, most_operands, 1, 1); },
+                               [](const concat_backward&) { return between(1, 1, 2, most_operands); },
                                [](const average_pool&) { return exactly(1, 1); },
                                [](const average_pool_backward&) { return exactly(1, 1); },
-                               [](const opaque&) {
-                                 return arity{0, most_operands, 1, most_operands};
-                               },
+                               [](const opaque&) { return between(0, most_operands, 1, most_operands); },
                                [](const auto&) { return exactly(2, 1); }},
                     what);
 }
@@ -427,7 +415,8 @@ defect operands_defect(const operands& of) {
 defect arity_defect(const op& o) {
   const arity wanted = arity_of(o.what);
   const auto counts = [](std::size_t least, std::size_t most) {
-    return std::to_string(least) + (most > least ? " or " + std::to_string(most) : std::string());
+    if (most == least) return std::to_string(least);
+    return std::to_string(least) + (most == least + 1 ? " or " : " to ") + std::to_string(most);
   };
   if (o.in.size() < wanted.least_in || o.in.size() > wanted.most_in || o.out.size() < wanted.least_out ||
       o.out.size() > wanted.most_out) {

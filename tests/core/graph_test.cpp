@@ -88,6 +88,14 @@ TEST(GraphDefect, WrongNumberOfOperands) {
   expect_defect(g, "takes 1 inputs and 2 outputs, not 1 and 1");
 }
 
+TEST(GraphDefect, TellsARangeOfCountsAsOne) {
+  graph g = small_graph();
+  g.ops[1].what = concat{};
+  expect_defect(g, "takes 2 to 1024 inputs and 1 outputs, not 1 and 1");
+  g.ops[1].what = linear{};
+  expect_defect(g, "takes 2 or 3 inputs and 1 outputs, not 1 and 1");
+}
+
 TEST(GraphDefect, TwoWriters) {
   graph g = small_graph();
   g.ops.push_back(g.ops[1]);
