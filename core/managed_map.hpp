@@ -19,9 +19,6 @@ class managed_map {
   const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
   bool is_touched(tensor_id t) const { return !table_.of_tensor[t].empty(); }
 
-  // Lifetimes whose addresses meet those of a tensor.
-  const std::vector<std::uint32_t>& takers(tensor_id t) const { return takers_[t]; }
-
   // Room that a twinned tensor takes before its first use is not to be somebody else's still at action `now`,
   // and something uses it: throws std::invalid_argument.
   void refuse_early(tensor_id t, std::uint32_t now) const;

@@ -212,11 +212,6 @@ def strategy_labels(records):
     return labels
 
 
-def strategy_label(record, records):
-    """The label of one of `records`."""
-    return strategy_labels([*records, record])[-1]
-
-
 def lines(records):
     """{label: records by rising ratio} of one group, in order of first appearance. Cells without a
     ratio (the footprint was never known) are left out."""
