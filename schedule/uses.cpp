@@ -65,29 +65,39 @@ bool writes_gradient(const graph& g, const op& o) {
   return std::ranges::any_of(o.out, [&](tensor_id t) { return is_gradient(g.tensors[t].use); });
 }
 
-// Parts that can be had again from what starts at home alone, each operator on the way being repeatable:
-// it writes nothing that a user reads and adds nothing up.
-std::vector<bool> can_be_had_again(const graph& g, const use_table& uses) {
-  std::vector<bool> can(uses.parts.size(), false);
+// For each part, the last position before which it can be computed again; -1: none. Each operator on the way
+// must be repeatable: it writes nothing that a user reads and adds nothing up. What it takes starts at home
+// and has not been overwritten, can be had again itself, or is still to be used and therefore around: where
+// `again` cannot be decided for a gap, its part stays on the device or at home.
+std::vector<position> can_be_had_until(const graph& g, const use_table& uses) {
+  std::vector<position> again(uses.parts.size(), -1), available(uses.parts.size(), -1);
   std::vector<int> writes(uses.parts.size(), 0);
+  const auto use_of = [&](part_id p) { return g.tensors[uses.parts[p].what].use; };
+  const auto is_write = [](const use& u) { return u.mode != access_mode::read; };
   for (part_id p = 0; p < uses.parts.size(); ++p) {
-    can[p] = persists(g.tensors[uses.parts[p].what].use);
-    for (const use& u : uses.of_part[p]) writes[p] += u.mode == access_mode::read ? 0 : 1;
+    const std::vector<use>& all = uses.of_part[p];
+    writes[p] = static_cast<int>(std::ranges::count_if(all, is_write));
+    if (persists(use_of(p))) {
+      const auto first = std::ranges::find_if(all, is_write);
+      available[p] = first == all.end() ? uses.end() : first->at;
+    } else if (writes[p] == 1) {
+      available[p] = survives(use_of(p)) ? uses.end() : all.back().at;
+    }
   }
   for (position at = 0; at < uses.end(); ++at) {
-    const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].what];
-    bool repeats = o.repeatable;
-    for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
-      const bool written = x.mode != access_mode::read;
-      repeats =
-          repeats && (written ? writes[x.which] == 1 && !survives(g.tensors[uses.parts[x.which].what].use)
-                              : can[x.which]);
+    const auto& touched = uses.of_position[static_cast<std::size_t>(at)];
+    position until = g.ops[uses.order[static_cast<std::size_t>(at)].what].repeatable ? uses.end() : -1;
+    for (const touched_part& x : touched) {
+      if (x.mode == access_mode::read) until = std::min(until, available[x.which]);
+      if (x.mode != access_mode::read && (writes[x.which] != 1 || survives(use_of(x.which)))) until = -1;
     }
-    for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
-      if (x.mode != access_mode::read && repeats) can[x.which] = true;
+    for (const touched_part& x : touched) {
+      if (x.mode == access_mode::read || until < 0) continue;
+      again[x.which] = until;
+      available[x.which] = std::max(available[x.which], until);
     }
   }
-  return can;
+  return again;
 }
 
 // The position that completed the value a part has behind its use number `i`; -1 if none did.
@@ -98,17 +108,7 @@ position producer_of(const std::vector<use>& uses, std::size_t i) {
   return -1;
 }
 
-// The first position that overwrites what starts at home; what was computed from it before cannot be again.
-position first_update(const graph& g, const use_table& uses) {
-  for (position at = 0; at < uses.end(); ++at) {
-    const op& o = g.ops[uses.order[static_cast<std::size_t>(at)].what];
-    if (std::ranges::any_of(o.out, [&](tensor_id t) { return persists(g.tensors[t].use); })) return at;
-  }
-  return uses.end();
-}
-
-void add_gaps(const graph& g, const use_table& table, part_id p, bool again, position updates,
-              std::vector<gap>& all) {
+void add_gaps(const graph& g, const use_table& table, part_id p, position until, std::vector<gap>& all) {
   const std::vector<use>& uses = table.of_part[p];
   const role what = g.tensors[table.parts[p].what].use;
   if (uses.empty()) return;
@@ -119,8 +119,8 @@ void add_gaps(const graph& g, const use_table& table, part_id p, bool again, pos
     const position next = ends ? table.end() : uses[i + 1].at;
     if (!ends && next == uses[i].at + 1) continue;
     const position producer = producer_of(uses, i);
-    all.push_back({p, uses[i].at, next, persists(what) && producer < 0,
-                   again && producer >= 0 && next <= updates, producer});
+    all.push_back(
+        {p, uses[i].at, next, persists(what) && producer < 0, producer >= 0 && next <= until, producer});
   }
 }
 
@@ -156,9 +156,8 @@ box box_of(const graph& g, const tensor_part& part) {
 
 std::vector<gap> gaps_of(const graph& g, const use_table& uses) {
   std::vector<gap> all;
-  const position updates = first_update(g, uses);
-  const std::vector<bool> again = can_be_had_again(g, uses);
-  for (part_id p = 0; p < uses.parts.size(); ++p) add_gaps(g, uses, p, again[p], updates, all);
+  const std::vector<position> until = can_be_had_until(g, uses);
+  for (part_id p = 0; p < uses.parts.size(); ++p) add_gaps(g, uses, p, until[p], all);
   return all;
 }
 

@@ -56,7 +56,7 @@ struct gap {
   part_id part = 0;
   position last = 0, next = 0;
   bool at_home = false;   // a staged tensor's home holds the value without a copy
-  bool again = false;     // it can be computed again, and so can all that it takes and that is not at home
+  bool again = false;     // it can be computed again: so can what that takes, or it is around by then
   position producer = 0;  // the position that wrote it; -1: none in this order
 };
 

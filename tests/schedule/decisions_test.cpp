@@ -39,6 +39,33 @@ TEST_P(every_network, makes_right_plans_of_any_decisions) {
   EXPECT_TRUE(again > 0 || !can);
 }
 
+// What dice or masks come from is computed once; what is made from it can be had again while it is around.
+TEST_P(every_network, computes_again_from_what_itself_cannot_be_had_again) {
+  std::mt19937 dice(2);
+  int from_those = 0;
+  for (op_id once = 0; once < g.ops.size() / 2; ++once) {
+    graph h = g;
+    h.ops[once].repeatable = false;
+    const use_table uses = uses_of(h, in_order(h));
+    const std::vector<gap> gaps = gaps_of(h, uses);
+    std::vector<decision> all(gaps.size());
+    for (std::size_t x = 0; x < gaps.size(); ++x) {
+      if (!gaps[x].again) continue;
+      all[x] = {choice::again, gaps[x].last, gaps[x].next};
+      const op& by = h.ops[uses.order[static_cast<std::size_t>(gaps[x].producer)].what];
+      EXPECT_TRUE(by.repeatable) << by.name;
+      from_those += std::ranges::find_first_of(by.in, h.ops[once].out) != by.in.end() ? 1 : 0;
+    }
+    for (const auto& decisions : {all, random_decisions(gaps, dice, 2), random_decisions(gaps, dice, 4)}) {
+      const memory_plan plan = plan_of(h, uses, gaps, decisions);
+      ASSERT_EQ(defect_of(h, plan), std::nullopt) << h.ops[once].name;
+      EXPECT_EQ(std::ranges::count(plan.actions, action{compute{once, {}}}), 1) << h.ops[once].name;
+    }
+  }
+  const bool can = std::ranges::any_of(gaps_of(g, uses_of(g, in_order(g))), &gap::again);
+  EXPECT_TRUE(from_those > 0 || !can);
+}
+
 TEST_P(every_network, keeps_everything_where_nothing_else_is_decided) {
   const use_table uses = uses_of(g, in_order(g));
   const std::vector<gap> gaps = gaps_of(g, uses);
