@@ -40,14 +40,16 @@ class search {
     }
   }
 
-  // One class after the other, as long as something gets better.
-  void improve_one_by_one() {
+  // One class after the other, as long as something gets better: of what is not kept small ones too. To give
+  // up what is kept costs time and rarely makes waits shorter: only `all` of the large ones are tried.
+  void improve_one_by_one(bool all) {
     constexpr int most_rounds = 4;
     bool better = true;
     for (int round = 0; better && round < most_rounds; ++round) {
       better = false;
-      for (const std::size_t c : large_) {
+      for (std::size_t c = 0; c < now_.ways.size(); ++c) {
         for (const way how : all_ways) {
+          if (now_.ways[c] == way::keep && !(all && is_large(c) && copies(now_.is))) break;
           if (how == now_.ways[c] || !of_.allows(c, how)) continue;
           std::vector<way> ways = now_.ways;
           ways[c] = how;
@@ -103,6 +105,9 @@ class search {
   evaluation evaluate(const std::vector<way>& ways, double most = std::numeric_limits<double>::max()) {
     return of_.evaluate(ways, budget_, most);
   }
+
+  bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
+  static bool copies(const evaluation& e) { return e.said.to_device + e.said.to_host > 0; }
 
   // One decision, those of some neighbours alike, or two, one of them taken back.
   bool change(std::vector<way>& ways, std::mt19937& dice) const {
@@ -209,12 +214,12 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
     if (!best || search::is_better(s.now().is, best->is)) best = s.now();
   };
   start(way::keep, true);
-  start(way::keep, false);
+  if (of.moves()) start(way::keep, false);
   start(way::again_held, false);
   start(way::again, false);
   s.begin(best->ways);
   s.anneal(tries_for_each, 1e-3);
-  s.improve_one_by_one();
+  s.improve_one_by_one(true);
   return s.now();
 }
 
@@ -222,7 +227,7 @@ settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each,
   search s(of, budget);
   s.begin(from.ways);
   s.anneal(tries_for_each, 3e-4);
-  s.improve_one_by_one();
+  s.improve_one_by_one(false);
   return s.now();
 }
 

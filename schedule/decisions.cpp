@@ -12,7 +12,12 @@ constexpr std::uint32_t none = ~std::uint32_t{0};
 }  // namespace
 
 event_builder::event_builder(const graph& g, const use_table& uses, std::span<const gap> gaps)
-    : g_(g), uses_(uses), gaps_(gaps), parts_(uses.parts.size()), state_(uses.parts.size()) {
+    : g_(g),
+      uses_(uses),
+      gaps_(gaps),
+      parts_(uses.parts.size()),
+      state_(uses.parts.size()),
+      runs_for_(uses.order.size(), -1) {
   std::vector<std::uint32_t> next_gap(uses.parts.size() + 1, none);
   for (std::size_t i = gaps.size(); i-- > 0;) next_gap[gaps[i].part] = static_cast<std::uint32_t>(i);
   const auto take_gap = [&](part_id p, position last) {
@@ -43,6 +48,7 @@ std::span<const event> event_builder::build(std::span<const decision> decisions,
                                             const std::vector<bool>& staged) {
   decisions_ = decisions;
   events_.clear();
+  std::ranges::fill(runs_for_, -1);
   for (part_id p = 0; p < parts_.size(); ++p) {
     const bool is_staged = staged[parts_[p].what], given = parts_[p].persists;
     state_[p] = {given && !is_staged, given && is_staged, is_staged, -1, parts_[p].first_gap};
@@ -166,7 +172,9 @@ void event_builder::need(part_id p, position reader) {
     throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[p].what].name +
                                 " is needed before it was computed, or where nothing can bring it back");
   }
-  if (std::ranges::find(runs_, by) != runs_.end()) return;
+  position& runs_for = runs_for_[static_cast<std::size_t>(by)];
+  if (runs_for == now_) return;
+  runs_for = now_;
   runs_.push_back(by);
   for (const touch& x : touches_at(by)) {
     if (x.mode != access_mode::write) need(x.which, by);

@@ -104,7 +104,8 @@ class event_builder {
   std::vector<transfer> back_, leave_;
   std::vector<event> events_;
   std::vector<part_id> needed_, made_;
-  std::vector<position> runs_;  // to compute again before the compute at hand
+  std::vector<position> runs_;      // to compute again before the compute at hand
+  std::vector<position> runs_for_;  // per position: the compute before which it was asked for last
   position now_ = 0;
 };
 

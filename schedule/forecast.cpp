@@ -64,6 +64,14 @@ forecaster::forecaster(const problem& p, const use_table& uses)
     time_.push_back(cost.time);
     workspace_.push_back(workspace_at(p.network, uses, at, cost.workspace_bytes));
     in_place_.push_back(in_place(p.network, uses, at));
+    first_touch_.push_back(static_cast<std::uint32_t>(touches_.size()));
+    const auto& here = uses.of_position[static_cast<std::size_t>(at)];
+    touches_.insert(touches_.end(), here.begin(), here.end());
+  }
+  first_touch_.push_back(static_cast<std::uint32_t>(touches_.size()));
+  for (part_id part = 0; part < uses.parts.size(); ++part) {
+    const role what = p.network.tensors[uses.parts[part].what].use;
+    part_facts_.push_back({uses.parts[part].bytes, uses.parts[part].what, persists(what), survives(what)});
   }
   const machine& on = p.on;
   pace_in_ =
@@ -129,14 +137,12 @@ void forecaster::close(part_id p, std::uint32_t end) {
 }
 
 void forecaster::find_stays(std::span<const event> events, const std::vector<bool>& staged) {
-  const graph& g = p_.network;
   const auto count = static_cast<std::uint32_t>(events.size());
   stays_.clear();
   takeovers_.clear();
   open_.assign(uses_.parts.size(), none);
-  for (part_id p = 0; p < uses_.parts.size(); ++p) {
-    const tensor_id t = uses_.parts[p].what;
-    if (!persists(g.tensors[t].use) || staged[t]) continue;
+  for (part_id p = 0; p < part_facts_.size(); ++p) {
+    if (!part_facts_[p].persists || staged[part_facts_[p].what]) continue;
     touch(p, 0, lane::compute);
     stays_.back().by_lane = {-1, -1, -1};
   }
@@ -146,7 +152,7 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
       case verb::compute: {
         const auto [from, to] = in_place_[e.which];
         const bool opens = from != to && open_[to] == none && open_[from] != none;
-        for (const touched_part& x : uses_.of_position[e.which]) touch(x.which, i, lane::compute);
+        for (const touched_part& x : touches_at(e.which)) touch(x.which, i, lane::compute);
         if (opens) takeovers_.push_back({i, open_[from], open_[to]});
         break;
       }
@@ -166,8 +172,7 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
   }
   for (part_id p = 0; p < open_.size(); ++p) {
     if (open_[p] == none) continue;
-    const tensor_id t = uses_.parts[p].what;
-    close(p, survives(g.tensors[t].use) && !staged[t] ? count : stays_[open_[p]].last + 1);
+    close(p, part_facts_[p].survives && !staged[part_facts_[p].what] ? count : stays_[open_[p]].last + 1);
   }
 }
 
@@ -176,7 +181,7 @@ byte_count forecaster::add_up(std::span<const event> events) {
   const std::size_t count = events.size();
   live_.assign(count + 1, 0);
   for (const stay& s : stays_) {
-    const byte_count bytes = uses_.parts[s.which].bytes;
+    const byte_count bytes = part_facts_[s.which].bytes;
     live_[s.begin] += bytes;
     live_[s.end] -= bytes;  // modulo 2^64 until added up
   }
@@ -198,7 +203,7 @@ void forecaster::note_room_given_up() {
   opens_.assign(live_.size(), false);
   for (const stay& s : stays_) {
     opens_[s.begin] = true;
-    given_up_[s.end - 1] += uses_.parts[s.which].bytes;
+    given_up_[s.end - 1] += part_facts_[s.which].bytes;
     merge(givers_[s.end - 1], s.by_lane);
   }
   for (std::size_t i = 1; i < live_.size(); ++i) {
@@ -227,8 +232,7 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
   };
   std::vector<user> device(uses_.parts.size()), home(uses_.parts.size());
   std::vector<bool> at_home(uses_.parts.size());
-  for (part_id p = 0; p < uses_.parts.size(); ++p)
-    at_home[p] = persists(p_.network.tensors[uses_.parts[p].what].use);
+  for (part_id p = 0; p < part_facts_.size(); ++p) at_home[p] = part_facts_[p].persists;
   std::vector<bool> done(uses_.order.size(), false);
   for (auto& l : lanes_) l.clear();
   for (std::uint32_t i = 0; i < events.size(); ++i) {
@@ -252,7 +256,7 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       s.alone = time_[e.which];
       if (done[e.which]) found.again += s.alone;
       done[e.which] = true;
-      for (const touched_part& x : uses_.of_position[e.which]) {
+      for (const touched_part& x : touches_at(e.which)) {
         x.mode == access_mode::read ? reads(device[x.which], where) : writes(device[x.which], where);
         if (x.mode != access_mode::read) at_home[x.which] = false;
       }

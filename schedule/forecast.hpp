@@ -56,12 +56,20 @@ class forecaster {
   struct takeover {  // at an event, one stay's place may become another's
     std::uint32_t at = 0, from = 0, to = 0;
   };
+  struct facts {
+    byte_count bytes = 0;
+    tensor_id what = 0;
+    bool persists = false, survives = false;
+  };
   struct lane_step {
     std::uint32_t event = 0;
     nanoseconds alone = 0;
     last_events after{-1, -1, -1};
   };
 
+  std::span<const touched_part> touches_at(std::uint32_t at) const {
+    return {touches_.data() + first_touch_[at], touches_.data() + first_touch_[at + 1]};
+  }
   void find_stays(std::span<const event> events, const std::vector<bool>& staged);
   std::uint32_t touch(part_id p, std::uint32_t at, lane where);
   void close(part_id p, std::uint32_t end);
@@ -77,7 +85,10 @@ class forecaster {
   std::vector<byte_count> workspace_;
   std::vector<std::pair<part_id, part_id>> in_place_;  // the same twice: nothing is computed in place
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;      // thousandths, while copies go both ways
-  std::vector<bool> free_;  // per part
+  std::vector<facts> part_facts_;                      // per part
+  std::vector<touched_part> touches_;                  // by position
+  std::vector<std::uint32_t> first_touch_;             // per position, and one past the last
+  std::vector<bool> free_;                             // per part
   bool worst_ = false;
   std::vector<stay> stays_;
   std::vector<takeover> takeovers_;
