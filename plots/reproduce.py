@@ -35,6 +35,9 @@ def options_of(paper, cell, backend):
     return options, backend or f"sim:{machine}"
 
 
+RESULTS = ("ok", "infeasible", "unsupported")  # other outcomes are failures; a figure off the published one is neither
+
+
 def run(paper, backend, iterations, folder):
     """{cell: record, or what the program said where there is none}. Beside the records, which cell has which key."""
     path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
@@ -300,13 +303,15 @@ def main(argv):
         raise load.BadInput(f"{folder}: {error.strerror}") from error
     if arguments.markdown:
         print("| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
+    failed = False
     for paper in papers:
         results = kept(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.iterations, folder)
         where = where_text(results)
         print(markdown(paper, results) if arguments.markdown else table(paper, results, where), flush=True)
         if figures:
             draw(paper, results, where, folder)
-    return 0
+        failed |= any(isinstance(r, dict) and r["outcome"] not in RESULTS for r in results.values())
+    return int(failed)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,11 @@ class Reproduce(InterfaceTest):
         records = entries(self.folder / "out/vdnn.jsonl")[1]
         self.assertEqual({(r["backend"], r["memory"]["budget_bytes"]) for r in records}, {("sim:h200", 12 * 10**9)})
 
+    def test_a_cell_that_crashed_fails_it(self):
+        done = self.umbench("reproduce", "smartpool", "--out", "out", "--no-figure", env={"UMBENCH_TEST_CELL": "abort:"})
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("crashed", done.stdout)
+
     def test_what_is_no_paper(self):
         self.refused("reproduce", "vdn", words=["unknown paper \"vdn\"", "vdnn"])
 
