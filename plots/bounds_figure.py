@@ -2,9 +2,8 @@
 that only swaps, only computes again, or does both (the linear programs that records keep as `bounds`; of measured ones with
 the operators as fast as `device` ran them)."""
 
-import curves
-from common import WIDTH, arguments, families, load, read, save, use_style
-from slowdown import panels_of
+import slowdown
+from common import WIDTH, arguments, load, read, save, use_style
 
 BOUNDS = {"swap_ns": ("bound: swapping alone", "--"), "recompute_ns": ("bound: computing again alone", "-."),
           "both_ns": ("bound: both", ":")}
@@ -21,17 +20,4 @@ def main():
 
 
 def figure_of(records, width=WIDTH):
-    found = panels_of(records)
-    shown = list(load.groups(records).values())
-    figure = curves.figure_of(found, families(records), width, extra=list(BOUNDS.values()))
-    by_title = {f"{load.network_text(group)}\n{load.machine_text(group)}": cells for group, cells in load.groups(records).items()}
-    for axis, panel in zip(figure.axes[:len(shown)], found):
-        for name, (_, dash) in BOUNDS.items():
-            limits = [(cell["ratio"], load.bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
-                      for cell in by_title[panel.title]]
-            line = sorted({(ratio, least / baseline) for ratio, least, baseline in limits if least})
-            if line:
-                axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
-                low, high = axis.get_ylim()
-                axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
-    return figure
+    return slowdown.figure_of(records, width, BOUNDS)

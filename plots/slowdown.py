@@ -2,7 +2,8 @@
 """Slowdown against the oversubscription ratio: one panel a network and machine, one line a strategy.
 
 Slowdown is the time of an iteration (median without the first) over the time with everything on
-the device. A panel without a `device` record shows milliseconds instead, and says so.
+the device. A panel without a `device` record shows milliseconds instead, and says so. Where records keep
+bounds, a thin line is what no plan can beat that swaps and computes again (see bounds_figure.py).
 """
 
 import sys
@@ -10,6 +11,10 @@ import sys
 import curves
 from common import WIDTH, arguments, families, load, read, save, use_style
 from results import spread
+
+
+# name in `bounds`: (label, dash)
+BOTH = {"both_ns": ("bound: swapping and computing again", ":")}
 
 
 def main():
@@ -21,9 +26,27 @@ def main():
     save(figure_of(records, wanted.width), wanted.out, wanted.name, wanted.format)
 
 
-def figure_of(records, width=WIDTH):
+def figure_of(records, width=WIDTH, bounds=BOTH):
     """Of records with a `baseline_ns`, as common.read gives them."""
-    return curves.figure_of(panels_of(records), families(records), width)
+    panels = panels_of(records)
+    by_title = {_title(group): cells for group, cells in load.groups(records).items()}
+    limits = [{name: _limits(by_title[panel.title], name) for name in bounds} for panel in panels]
+    known = [drawn for name, drawn in bounds.items() if any(each[name] for each in limits)]
+    figure = curves.figure_of(panels, families(records), width, extra=known)
+    for axis, each in zip(figure.axes, limits):
+        for name, line in each.items():
+            if line:
+                axis.plot(*zip(*line), color="#888888", linestyle=bounds[name][1], linewidth=1.4, zorder=2)
+                low, high = axis.get_ylim()
+                axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
+    return figure
+
+
+def _limits(cells, name):
+    """[(ratio, slowdown)] of a bound, where there is one."""
+    known = {(cell["ratio"], load.bounds_ns(cell, cell["baseline_ns"])[name], cell["baseline_ns"])
+             for cell in cells if cell["baseline_ns"] and cell.get("bounds")}
+    return sorted((ratio, least / baseline) for ratio, least, baseline in known if least)
 
 
 def panels_of(records):
@@ -38,8 +61,12 @@ def _panel(group, cells):
     scale = next((cell["baseline_ns"] for cell in cells if cell["baseline_ns"]), None)
     lines = {label: [point(cell, cell["baseline_ns"] if scale else 1e6) for cell in line]
              for label, line in load.lines(cells).items()}
-    return curves.Panel(f"{load.network_text(group)}\n{load.machine_text(group)}", lines, "x" if scale else "ms",
+    return curves.Panel(_title(group), lines, "x" if scale else "ms",
                         _work(group), None)
+
+
+def _title(group):
+    return f"{load.network_text(group)}\n{load.machine_text(group)}"
 
 
 def point(cell, over, size=None):
