@@ -17,6 +17,20 @@ std::vector<machine> machines() {
   return load_machines(std::nullopt);
 }
 
+// Capped at ratio 1.5 on an H200.
+cell alexnet_under(const std::string& strategy, std::uint32_t iterations) {
+  experiment e;
+  e.network = {.name = "alexnet", .batch = 16};
+  e.strategy = strategy;
+  e.ratio = 1.5;
+  e.backend = "sim:h200";
+  e.mode = run_mode::capped;
+  e.iterations = iterations;
+  cell work = completed(e);
+  work.on = machine_named(machines(), "h200");
+  return work;
+}
+
 std::string figure(const std::string& what, const std::string& unit = "GB/s") {
   return R"({"schema":1,"figures":[{"name":"n","source":"s","least":2,"most":3,"unit":")" + unit +
          R"(","input":false,"machine":"h200",)" + what + "}]}";
@@ -112,15 +126,7 @@ TEST(validation, patterns_have_names_of_their_own_and_take_time) {
 
 // A simulated record passed off as a measured one must come back as itself.
 TEST(validation, a_record_is_planned_again_and_compared) {
-  experiment e;
-  e.network = {.name = "alexnet", .batch = 16};
-  e.strategy = "managed";
-  e.ratio = 1.5;
-  e.backend = "sim:h200";
-  e.mode = run_mode::capped;
-  e.iterations = 3;
-  cell work = completed(e);
-  work.on = machine_named(machines(), "h200");
+  const cell work = alexnet_under("managed", 3);
   record r = run_cell(work);
   ASSERT_EQ(r.result, outcome::ok);
   EXPECT_FALSE(compare_cell({r}, *work.on)) << "simulated";
@@ -153,15 +159,7 @@ TEST(validation, a_record_is_planned_again_and_compared) {
 }
 
 TEST(validation, a_record_from_before_a_knob_was_added_has_its_standard) {
-  experiment e;
-  e.network = {.name = "alexnet", .batch = 16};
-  e.strategy = "best";
-  e.ratio = 1.5;
-  e.backend = "sim:h200";
-  e.mode = run_mode::capped;
-  e.iterations = 2;
-  cell work = completed(e);
-  work.on = machine_named(machines(), "h200");
+  const cell work = alexnet_under("best", 2);
   record r = run_cell(work);
   ASSERT_EQ(r.result, outcome::ok);
   r.simulated = false;
