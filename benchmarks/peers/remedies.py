@@ -38,12 +38,17 @@ def time_remedy(task):
     how, _, share = task["remedy"].partition(" ")
     around = contextlib.nullcontext
     if how == "compile":
+        import torch._functorch.config  # noqa: PLC0415: no attribute of torch until it is imported
+
         torch._functorch.config.activation_memory_budget = float(share)
         torch_steps.compile_step(step, "default")
     elif how == "checkpoint":
         from torch.utils.checkpoint import checkpoint_sequential  # noqa: PLC0415
 
         model = step.model
+        for layer in model.modules():  # in place they would overwrite what a segment is computed again from
+            if hasattr(layer, "inplace"):
+                layer.inplace = False
         step.loss_of = lambda data, labels: torch.nn.functional.cross_entropy(
             checkpoint_sequential(model, SEGMENTS, data, use_reentrant=False), labels)
     else:

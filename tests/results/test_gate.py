@@ -142,3 +142,16 @@ def test_real_runs_in_turn_of_one_program_are_not_called_changed(umbench):
     assert done.returncode == 0, done.stderr
     assert f"{pairs} pairs, 0 of them regressed" in done.stdout
     assert f"- {pairs} real A/A pairs of whole runs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+
+
+def test_real_sweeps_in_turn_under_pressure(umbench):
+    measured, page = conftest.ROOT / "results/measured", (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    same = umbench("compare", measured / "h100_aa/base", measured / "h100_aa/head", "--pairs")
+    assert same.returncode == 0, same.stderr
+    assert "9 pairs, 0 of them regressed" in same.stdout and "- 9 real A/A pairs of whole sweeps" in page
+    assert "+36.68%" in same.stdout and "up to 37 %" in page
+    slower = umbench("compare", measured / "h100_ab/base", measured / "h100_ab/head")
+    assert slower.returncode == 1, slower.stderr
+    assert "4 measured cells, 3 regressed, 1 ambiguous" in slower.stdout and "- 3 real A/B pairs of it" in page
+    for change, quoted in (("+10.57%", "11 %"), ("+68.12%", "68 %"), ("+200.85%", "201 %"), ("+11.14%", "11 % slower")):
+        assert change in slower.stdout and quoted in page
