@@ -13,22 +13,20 @@ from results.arguments import Parser
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def is_aside(record):
-    """Not for the first page: a third precision, and `best` held to the bits of `device`."""
+def left_off_first_page(record):
+    """A third precision, and `best` held to the bits of `device`."""
     return record.get("precision") == "tf32" or (record.get("strategy_knobs") or {}).get("bits") == 1
 
 
 FIRST_PAGE = [f"study/{name}.jsonl" for name in (
     "best_vgg16_h100", "papers_vgg16_bf16_h100", "papers_vgg16_fp32_h100", "best_resnet50_h100", "papers_resnet50_bf16_h100", "hints_h200")]
-CHOSEN = ("device,best,best_managed,twin,micro_batches,checkmate,pooch,superneurons,capuchin,autoswap,vdnn_all,tvdnn,ooc_cudnn,planned,"
-          "managed_prefetch,managed")
 
-# name: (kind, files in results/, which records are left out, strategies)
+# name: (kind, files in results/, which records are left out)
 FIGURES = {
-    "measured": ("slowdown", FIRST_PAGE, is_aside, CHOSEN),
-    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], None, None),
-    "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], None, None),
-    "peers": ("peers", ["peers/pytorch_h200.jsonl"], None, None),
+    "measured": ("slowdown", FIRST_PAGE, left_off_first_page),
+    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], None),
+    "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], None),
+    "peers": ("peers", ["peers/pytorch_h200.jsonl"], None),
 }
 
 
@@ -40,12 +38,11 @@ def main():
     for name in wanted.names or FIGURES:
         if name not in FIGURES:
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
-        kind, files, left_out, strategies = FIGURES[name]
+        kind, files, left_out = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
             drawn = [without(left_out, ROOT / "results" / file, Path(folder)) for file in files]
-            only = ["--strategies", strategies] if strategies else []
             done = subprocess.run([sys.executable, ROOT / "plots/plot.py", kind, *drawn, "--out", wanted.out, "--name", name,
-                                   "--format", "png", *only], check=False)
+                                   "--format", "png"], check=False)
         if done.returncode:
             return done.returncode
     return 0

@@ -7,9 +7,12 @@ import pytest
 from results import load
 
 RESULTS = Path(load.__file__).parent
-KEPT = sorted([*RESULTS.glob("study/best_h*.jsonl"), *RESULTS.glob("study/hints*_h200.jsonl"),
-               *RESULTS.glob("measured/h200_capped*.jsonl"), RESULTS / "validation/h200_host_1.jsonl"])
+KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/papers_*_h100.jsonl"),
+               *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
+               RESULTS / "validation/h200_host_1.jsonl"])
 NOISE = 0.995  # runs of `device` in one file differ by as much
+# Two plans that only compute again: `device` as a whole gains less from one graph, it seems, than what they repeat.
+BELOW = {f"resnet50/b128/train/fused/bf16,workspace=268435456B/best/x{ratio}/capped/cuda:0": 0.993 for ratio in ("1.25", "1.50")}
 
 
 def over_bounds(path):
@@ -27,7 +30,14 @@ def over_bounds(path):
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_no_measured_plan_is_below_its_bound(path):
     found = over_bounds(path)
-    assert found and {key: over for key, (over, _) in found.items() if over < NOISE} == {}
+    known = BELOW if path.stem == "best_resnet50_h100" else {}
+    assert found and {key: over for key, (over, _) in found.items() if over < known.get(key, NOISE)} == {}
+
+
+def test_the_page_names_plans_below_their_bound():
+    found = over_bounds(RESULTS / "study/best_resnet50_h100.jsonl")
+    assert [f"{1 - found[key][0]:.1%}" for key in BELOW] == ["0.7%", "0.7%"]
+    assert "but two, by 7 per mille" in (RESULTS.parent / "docs/best.md").read_text(encoding="utf-8")
 
 
 def test_operators_timed_one_by_one_are_no_bound():
