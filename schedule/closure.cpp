@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <span>
 
 namespace um {
 namespace {
@@ -11,13 +13,21 @@ namespace {
 class flow {
  public:
   flow(const std::vector<double>& gain, const std::vector<std::vector<std::size_t>>& needs)
-      : left_(gain.size()), room_(gain.size()), edges_(gain.size()) {
+      : left_(gain.size()), room_(gain.size()), first_(gain.size() + 2, 0) {
     for (std::size_t i = 0; i < gain.size(); ++i) {
       left_[i] = std::max(0.0, gain[i]);
       room_[i] = std::max(0.0, -gain[i]);
+      first_[i + 2] += needs[i].size();
+      for (const std::size_t to : needs[i]) ++first_[to + 2];
+    }
+    std::partial_sum(first_.begin(), first_.end(), first_.begin());
+    edges_.resize(first_.back());
+    // first_[i + 1] is where the next edge of i goes, and in the end where those of i + 1 begin.
+    for (std::size_t i = 0; i < gain.size(); ++i) {
       for (const std::size_t to : needs[i]) {
-        edges_[i].push_back({to, edges_[to].size(), std::numeric_limits<double>::max() / 4});
-        edges_[to].push_back({i, edges_[i].size() - 1, 0});
+        const std::size_t along = first_[i + 1]++, back = first_[to + 1]++;
+        edges_[along] = {to, back, std::numeric_limits<double>::max() / 4};
+        edges_[back] = {i, along, 0};
       }
     }
   }
@@ -45,6 +55,10 @@ class flow {
     double room = 0;
   };
 
+  std::span<edge> edges_of(std::size_t at) {
+    return std::span(edges_).subspan(first_[at], first_[at + 1] - first_[at]);
+  }
+
   double push(std::size_t at, double most) {
     seen_[at] = true;
     if (room_[at] > 0) {
@@ -52,12 +66,12 @@ class flow {
       room_[at] -= sent;
       return sent;
     }
-    for (edge& e : edges_[at]) {
+    for (edge& e : edges_of(at)) {
       if (e.room <= 0 || seen_[e.to]) continue;
       const double sent = push(e.to, std::min(most, e.room));
       if (sent <= 0) continue;
       e.room -= sent;
-      edges_[e.to][e.reverse].room += sent;
+      edges_[e.reverse].room += sent;
       return sent;
     }
     return 0;
@@ -65,13 +79,14 @@ class flow {
   void visit(std::size_t at) {
     if (seen_[at]) return;
     seen_[at] = true;
-    for (const edge& e : edges_[at]) {
+    for (const edge& e : edges_of(at)) {
       if (e.room > 0) visit(e.to);
     }
   }
 
   std::vector<double> left_, room_;  // what a gain still sends, what a cost still takes
-  std::vector<std::vector<edge>> edges_;
+  std::vector<std::size_t> first_;   // per item: the first of its edges
+  std::vector<edge> edges_;          // to other items, and their reverse
   std::vector<bool> seen_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "schedule/closure.hpp"
 #include "schedule/uses.hpp"
@@ -11,158 +12,12 @@
 namespace um {
 namespace {
 
-// Times are parts of the operators' time, bytes parts of the budget. Interval 2 p is the wait before position
-// p, 2 p + 1 its compute, 2 n the wait behind everything. Instant i lies between intervals i and i + 1.
-struct stretch {
-  std::size_t first = 0, last = 0;  // instants at which it may be away: [first, last)
-  bool again = false;
-};
-
-// A value of a part: the gaps behind one producer.
-struct value {
-  double bytes = 0, out = 0, in = 0;  // of the budget; times of its copies
-  std::size_t made = 0;               // the first interval in which it can leave
-  std::size_t producer = 0;           // a position, if `again` for any
-  bool from_home = false;             // it is at home at the start: with a stretch before its first use
-  bool stays_home = false;            // the last stretch ends with the iteration
-  bool clean = false;                 // it leaves without a copy
-  std::vector<stretch> away;
-};
-
-struct model {
-  std::size_t count = 0;      // of positions
-  double unit = 0;            // ns
-  std::vector<double> time;   // per position
-  std::vector<double> fixed;  // per instant: what is there whatever is decided
-  std::vector<value> values;
-  std::vector<std::vector<std::size_t>> needs;  // positions that must run again for one
-  std::vector<int> large_outputs;               // per position: values that can be computed again there
-  bool feasible = true;
-  bool all_fits = true;  // nothing need be away
-};
-
-class modelling {
- public:
-  modelling(const problem& p, const std::vector<compute>& order, allowed what)
-      : p_(p), g_(p.network), what_(what), uses_(uses_of(p.network, order)), gaps_(gaps_of(g_, uses_)) {
-    m_.count = order.size();
-    for (const compute& c : order) {
-      m_.time.push_back(static_cast<double>(p.costs[c.what].time));
-      m_.unit += m_.time.back();
-    }
-    for (double& t : m_.time) t /= m_.unit;
-    m_.fixed.assign(2 * m_.count, 0);
-    add_operands();
-    add_values();
-    add_needs();
-    constexpr double rounding = 1e-9;
-    m_.feasible = m_.fixed.empty() || std::ranges::max(m_.fixed) <= 1 + rounding;
-    std::vector<double> all = m_.fixed;
-    for (const value& v : m_.values) {
-      for (const stretch& s : v.away) {
-        for (std::size_t i = s.first; i < s.last; ++i) all[i] += v.bytes;
-      }
-    }
-    m_.all_fits = all.empty() || std::ranges::max(all) <= 1 + rounding;
-  }
-  model take() { return std::move(m_); }
-
- private:
-  double bytes_of(part_id part) const {
-    return static_cast<double>(uses_.parts[part].bytes) / static_cast<double>(p_.budget);
-  }
-  bool is_small(part_id part) const { return bytes_of(part) < 1.0 / 2000; }
-  role use_of(part_id part) const { return g_.tensors[uses_.parts[part].what].use; }
-
-  // Two parts of which one may take the other's place.
-  double shared_at(position at) const {
-    const op& o = g_.ops[uses_.order[static_cast<std::size_t>(at)].what];
-    if (!o.alias) return 0;
-    const part_id from = uses_.first_part[o.in[o.alias->input]],
-                  to = uses_.first_part[o.out[o.alias->output]];
-    const bool later = std::ranges::any_of(
-        gaps_, [&](const gap& e) { return e.part == from && e.last == at && !(e.again && what_.repeats); });
-    const bool next = std::ranges::any_of(uses_.of_part[from], [&](const use& u) { return u.at == at + 1; });
-    if (from == to || later || next || is_small(from)) return 0;
-    return std::min(bytes_of(from), bytes_of(to));
-  }
-
-  void add_operands() {
-    for (position at = 0; at < uses_.end(); ++at) {
-      double sum = -shared_at(at);
-      for (const touched_part& x : uses_.of_position[static_cast<std::size_t>(at)])
-        sum += is_small(x.which) ? 0 : bytes_of(x.which);
-      for (const int half : {0, 1}) m_.fixed[static_cast<std::size_t>(2 * at + half)] += sum;
-    }
-  }
-
-  void add_values() {
-    const auto rate = [](std::uint64_t r) { return r == 0 ? 0.0 : 1e9 / static_cast<double>(r); };
-    for (auto at = gaps_.begin(); at != gaps_.end();) {
-      const auto same = [&](const gap& e) { return e.part == at->part && e.producer == at->producer; };
-      const auto end = std::find_if_not(at, gaps_.end(), same);
-      if (!is_small(at->part)) {
-        value v;
-        const auto bytes = static_cast<double>(uses_.parts[at->part].bytes);
-        v.bytes = bytes_of(at->part);
-        v.out = bytes * rate(p_.on.link_to_host_bytes_per_s) / m_.unit;
-        v.in = bytes * rate(p_.on.link_to_device_bytes_per_s) / m_.unit;
-        v.made = static_cast<std::size_t>(2 * (at->producer + 1));
-        v.producer = static_cast<std::size_t>(std::max(at->producer, 0));
-        v.clean = at->producer < 0;
-        v.from_home = at->last < 0;
-        v.stays_home = std::prev(end)->next >= uses_.end();
-        for (auto e = at; e != end; ++e) {
-          v.away.push_back({static_cast<std::size_t>(2 * (e->last + 1)),
-                            static_cast<std::size_t>(2 * e->next),
-                            what_.repeats && e->again && e->last >= 0 && e->next < uses_.end()});
-        }
-        add(std::move(v));
-      }
-      at = end;
-    }
-  }
-
-  // What must stay counts as fixed.
-  void add(value v) {
-    const bool some = std::ranges::any_of(v.away, &stretch::again);
-    for (stretch& s : v.away) {
-      if (what_.swaps || s.again) continue;
-      for (std::size_t i = s.first; i < s.last; ++i) m_.fixed[i] += v.bytes;
-      s.last = s.first;
-    }
-    if (what_.swaps || some) m_.values.push_back(std::move(v));
-  }
-
-  // What is computed again needs what is dead by then; of the rest it is not known when it is there.
-  void add_needs() {
-    m_.needs.resize(m_.count);
-    m_.large_outputs.assign(m_.count, 0);
-    std::vector<bool> has_gaps(uses_.parts.size(), false);
-    for (const gap& e : gaps_) has_gaps[e.part] = true;
-    for (const value& v : m_.values) {
-      if (std::ranges::any_of(v.away, &stretch::again)) ++m_.large_outputs[v.producer];
-    }
-    for (position at = 0; at < uses_.end(); ++at) {
-      for (const touched_part& x : uses_.of_position[static_cast<std::size_t>(at)]) {
-        if (x.mode != access_mode::read || has_gaps[x.which] || persists(use_of(x.which))) continue;
-        const std::vector<use>& all = uses_.of_part[x.which];
-        const bool once = all.front().at < at &&
-                          std::ranges::count(all, access_mode::read, &use::mode) == std::ssize(all) - 1;
-        if (once) m_.needs[static_cast<std::size_t>(at)].push_back(static_cast<std::size_t>(all.front().at));
-      }
-    }
-  }
-
-  const problem& p_;
-  const graph& g_;
-  allowed what_;
-  use_table uses_;
-  std::vector<gap> gaps_;
-  model m_;
-};
+using whole::model;
+using whole::stretch;
+using whole::value;
 
 enum lane_index : std::uint8_t { out, in, again };
+constexpr std::size_t none = ~std::size_t{0}, every_stretch = none - 1;
 
 struct prices {
   std::vector<double> byte;                    // per instant
@@ -176,33 +31,103 @@ struct spent {
   bool counted = false;  // the run counts with the closure
 };
 
-// The cheapest for a value.
-struct dealt {
-  double cost = 0;
-  std::vector<spent> how;
-  std::size_t out_at = 0;
-  bool copied_out = false;
+// How a value can be back before the end of a stretch: by a copy or by another run, `time` long, at what the
+// lane costs beyond something.
+struct way_back {
+  lane_index lane = in;
+  double time = 0, beyond = 0;
 };
 
-// What is cheapest for one value at given prices.
-class dealer {
+// What prices come to. The sooner a value comes back, or the later it leaves, the longer it is held: only an
+// interval cheaper than all later ones, or than all earlier ones, can be the best. Rounding keeps such
+// orders.
+class priced {
  protected:
-  dealer(const model& m, allowed what) : m_(m), what_(what) {}
+  priced(const model& m, allowed what) : m_(m), what_(what) {}
 
-  static bool may_repeat(const value& v) { return std::ranges::any_of(v.away, &stretch::again); }
+  void set(const prices& x) {
+    x_ = &x;
+    sum_.assign(1, 0);
+    for (const double b : x.byte) sum_.push_back(sum_.back() + b);
+    find_cheaper_before(in, 1);
+    if (what_.swaps) find_cheaper_after();
+    if (what_.repeats) find_cheaper_before(again, 2);
+    find_least();
+  }
+
+  double price(std::size_t interval, lane_index l) const { return x_->of_lane[interval][l]; }
   double held(const value& v, std::size_t begin, std::size_t end) const {
     return end <= begin ? 0 : v.bytes * (sum_[end] - sum_[begin]);
   }
+  way_back copy_of(const value& v) const { return {in, v.in, 0}; }
+  way_back run_of(const value& v, bool counted) const {
+    return {again, m_.time[v.producer], counted ? least_[v.producer] : 0};
+  }
+  double cost_of(const value& v, const stretch& s, const way_back& by, std::size_t interval) const {
+    return held(v, interval, s.last) + by.time * (price(interval, by.lane) - by.beyond);
+  }
 
-  void add_up_prices() {
-    sum_.assign(1, 0);
-    for (const double b : x_->byte) sum_.push_back(sum_.back() + b);
+  // The least for coming back in or after `from`, or `most`. From the last back, calls use(interval, the
+  // least from there on) where that falls.
+  template <class Use>
+  double for_cheaper(const value& v, const stretch& s, const way_back& by, std::size_t from, double most,
+                     Use use) const {
+    const std::vector<std::size_t>& cheaper = cheaper_before_[by.lane];
+    for (std::size_t end = s.last + 1; end > from && held(v, end - 1, s.last) < most;
+         end = cheaper[end - 1]) {
+      most = std::min(most, cost_of(v, s, by, end - 1));
+      use(end - 1, most);
+    }
+    return most;
+  }
+  double least_back(const value& v, const stretch& s, const way_back& by, std::size_t from,
+                    double most = std::numeric_limits<double>::max()) const {
+    return for_cheaper(v, s, by, from, most, [](std::size_t, double) {});
+  }
+  // The first interval that costs so little.
+  std::size_t first_back(const value& v, const stretch& s, const way_back& by, std::size_t from,
+                         double cost) const {
+    const auto is_held_too_long = [&](std::size_t i) { return held(v, i, s.last) > cost; };
+    std::size_t i = *std::ranges::partition_point(std::views::iota(from, s.last), is_held_too_long);
+    const std::size_t step = by.lane == again ? 2 : 1;
+    for (i += i % step; i < s.last && cost_of(v, s, by, i) > cost;) i += step;
+    return i;
+  }
+
+  const model& m_;
+  allowed what_;
+  std::vector<std::size_t> cheaper_after_;  // per interval: the next in which copies out cost less
+  std::vector<double> least_;               // per position: of running it again
+  std::vector<std::size_t> least_at_;
+
+ private:
+  void find_cheaper_before(lane_index l, std::size_t step) {
+    std::vector<std::size_t>& before = cheaper_before_[l];
+    before.assign(x_->of_lane.size(), 0);
+    for (std::size_t i = step; i < before.size(); i += step) {
+      std::size_t end = i - step + 1;
+      while (end > 0 && price(end - 1, l) >= price(i, l)) end = before[end - 1];
+      before[i] = end;
+    }
+  }
+
+  void find_cheaper_after() {
+    const std::size_t count = x_->of_lane.size();
+    cheaper_after_.resize(count);
+    for (std::size_t i = count; i-- > 0;) {
+      std::size_t next = i + 1;
+      while (next < count && price(next, out) >= price(i, out)) next = cheaper_after_[next];
+      cheaper_after_[i] = next;
+    }
+  }
+
+  void find_least() {
     least_.assign(m_.count, 1);
     least_at_.assign(m_.count, 2 * m_.count);
     double least = std::numeric_limits<double>::max();
     std::size_t where = 2 * m_.count;
     for (std::size_t o = m_.count; o-- > 0;) {
-      const double here = x_->of_lane[2 * (o + 1)][again];
+      const double here = price(2 * (o + 1), again);
       if (o + 1 < m_.count && here < least) {
         least = here;
         where = 2 * (o + 1);
@@ -212,149 +137,163 @@ class dealer {
     }
   }
 
-  // From `from` on it may be away: it comes back in the interval that costs least.
-  std::pair<double, std::size_t> cheapest_back(const value& v, const stretch& s, std::size_t from) const {
-    std::pair<double, std::size_t> best{std::numeric_limits<double>::max(), s.last};
-    for (std::size_t i = std::max(from, s.first); i <= s.last; ++i) {
-      const double cost = held(v, i, s.last) + v.in * x_->of_lane[i][in];
-      if (cost < best.first) best = {cost, i};
-    }
-    return best;
-  }
+  const prices* x_ = nullptr;
+  std::vector<double> sum_;                                 // of bytes' prices up to an instant
+  std::array<std::vector<std::size_t>, 3> cheaper_before_;  // one past the last interval that costs less
+};
 
-  // Without a copy: kept, or computed again for less.
-  std::pair<double, spent> without_copies(const value& v, const stretch& s, bool repeats,
-                                          bool counted) const {
-    std::pair<double, spent> best{held(v, s.first, s.last), {s.last, s.last}};
-    if (!repeats || !s.again) return best;
-    const double time = m_.time[v.producer], beyond = counted ? least_[v.producer] : 0;
-    for (std::size_t i = s.first; i <= s.last; i += 2) {
-      const double cost = held(v, i, s.last) + time * (x_->of_lane[i][again] - beyond);
-      if (cost < best.first) best = {cost, {s.first, i, false, true, counted}};
+// The cheapest for a value, as far as the rest follows from it.
+struct dealt {
+  double cost = 0;
+  bool repeats = false;
+  std::size_t counted = none;  // the stretch of which a run counts with the closure, or every_stretch
+  std::size_t out_at = 0, out_in = none;  // the interval of its copy out, and the stretch that it ends before
+  bool resident = false;                  // of what is clean
+};
+
+// What is cheapest for one value at given prices.
+class dealer : protected priced {
+ protected:
+  using priced::priced;
+
+  // Sets what does not depend on repeats.
+  void look_at(const value& v) {
+    v_ = &v;
+    kept_.clear();
+    for (const stretch& s : v.away) kept_.push_back(held(v, s.first, s.last));
+    away_.clear();
+    copies_.clear();
+    if (!what_.swaps || v.clean) return;
+    std::size_t begin = v.made;
+    for (std::size_t k = 0; k < v.away.size(); ++k) {
+      find_copies(k, begin);
+      begin = v.away[k].last + 1;
     }
-    return best;
   }
 
   // The first run of a producer counts with the closure, be it for any of the stretches; all of them where it
   // makes several values, which may share runs.
-  void deal_with(const value& v, bool repeats, dealt& d) const {
-    if (v.clean) return deal_with_clean(v, d);
-    constexpr std::size_t all = ~std::size_t{0};
-    if (!repeats || m_.large_outputs[v.producer] > 1) return deal_with(v, repeats, all, d);
-    bool found = false;
-    dealt other;
-    for (std::size_t k = 0; k < v.away.size(); ++k) {
-      if (!v.away[k].again) continue;
-      deal_with(v, repeats, k, found ? other : d);
-      if (found && other.cost < d.cost) std::swap(d, other);
-      found = true;
+  dealt deal(bool repeats) {
+    if (v_->clean) return deal_clean();
+    if (!repeats) return deal(false, none);
+    if (m_.large_outputs[v_->producer] > 1) return deal(true, every_stretch);
+    dealt best;
+    best.cost = std::numeric_limits<double>::max();
+    for (std::size_t k = 0; k < v_->away.size(); ++k) {
+      if (!v_->away[k].again) continue;
+      const dealt d = deal(true, k);
+      if (d.cost < best.cost) best = d;
+    }
+    return best;
+  }
+
+  spent how(const value& v, const dealt& d, std::size_t k) const {
+    const stretch& s = v.away[k];
+    if (v.clean) return how_clean(v, d, k);
+    const double stays = without_copies(v, d, k, held(v, s.first, s.last));
+    if (k >= d.out_in && d.out_in != none) {
+      const std::size_t leaves = k == d.out_in ? std::max(d.out_at, s.first) : s.first;
+      const bool ends = is_last(v, k);
+      const double back = ends ? 0 : least_back(v, s, copy_of(v), leaves);
+      if (back + held(v, s.first, leaves) < stays)
+        return {leaves, ends ? s.last : first_back(v, s, copy_of(v), leaves, back), !ends};
+    }
+    if (stays >= held(v, s.first, s.last)) return {s.last, s.last};
+    const bool counted = counts(d, k);
+    return {s.first, first_back(v, s, run_of(v, counted), s.first, stays), false, true, counted};
+  }
+
+ private:
+  static bool is_last(const value& v, std::size_t k) { return v.stays_home && k + 1 == v.away.size(); }
+  static bool counts(const dealt& d, std::size_t k) { return d.counted == k || d.counted == every_stretch; }
+
+  // Kept, or computed again for less.
+  double without_copies(const value& v, const dealt& d, std::size_t k, double kept) const {
+    const stretch& s = v.away[k];
+    if (!d.repeats || !s.again) return kept;
+    return least_back(v, s, run_of(v, counts(d, k)), s.first, kept);
+  }
+
+  // The copies out that may be best of those from `begin` to the end of a stretch.
+  void find_copies(std::size_t k, std::size_t begin) {
+    const value& v = *v_;
+    const stretch& s = v.away[k];
+    const bool ends = is_last(v, k);
+    rest_.clear();
+    double rest = 0;
+    if (!ends) {
+      rest = for_cheaper(v, s, copy_of(v), s.first, std::numeric_limits<double>::max(),
+                         [&](std::size_t i, double least) { rest_.emplace_back(i, least); });
+    }
+    away_.push_back(rest);
+    for (std::size_t at = begin; at <= s.last; at = cheaper_after_[at]) {
+      const std::size_t leaves = std::max(at, s.first);
+      while (!ends && rest_.back().first < leaves) rest_.pop_back();
+      const double back = ends ? 0 : rest_.back().second;
+      copies_.push_back({at, k, v.out * price(at, out), held(v, s.first, leaves) + back});
     }
   }
 
-  // `counted`: the stretch of which a run counts with the closure, or all.
-  void deal_with(const value& v, bool repeats, std::size_t counted, dealt& d) const {
-    const std::size_t count = v.away.size();
-    d.how.assign(count, {});
-    d.copied_out = false;
-    d.cost = 0;
-    std::vector<std::pair<double, spent>> stays(count);
-    for (std::size_t k = 0; k < count; ++k) {
-      stays[k] = without_copies(v, v.away[k], repeats, counted == k || counted >= count);
-      d.cost += stays[k].first;
-      d.how[k] = stays[k].second;
+  // Copied out once, in some interval, from then on each stretch may go without; or never.
+  dealt deal(bool repeats, std::size_t counted) {
+    dealt d{0, repeats, counted};
+    stays_.clear();
+    for (std::size_t k = 0; k < v_->away.size(); ++k) {
+      stays_.push_back(without_copies(*v_, d, k, kept_[k]));
+      d.cost += stays_[k];
     }
-    if (what_.swaps) try_copies(v, stays, d);
+    double before = 0, behind = 0;
+    for (std::size_t k = 0; k < away_.size(); ++k) behind += std::min(away_[k], stays_[k]);
+    auto c = copies_.begin();
+    for (std::size_t k = 0; k < away_.size(); ++k) {
+      behind -= std::min(away_[k], stays_[k]);
+      for (; c != copies_.end() && c->before == k; ++c) {
+        const double cost = before + c->price + std::min(stays_[k], c->away) + behind;
+        if (cost >= d.cost) continue;
+        d.cost = cost;
+        d.out_at = c->at;
+        d.out_in = k;
+      }
+      before += stays_[k];
+    }
+    return d;
   }
 
   // At home from the start: it lies on the device throughout, or comes in and goes for nothing.
-  void deal_with_clean(const value& v, dealt& d) const {
-    d.how.assign(v.away.size(), {});
-    d.copied_out = false;
-    double resident = 0, staged = 0;
+  dealt deal_clean() const {
+    const value& v = *v_;
+    dealt d;
+    double resident = 0;
     for (std::size_t k = 0; k < v.away.size(); ++k) {
-      const stretch& s = v.away[k];
-      const double stays = held(v, s.first, s.last);
-      resident += stays;
-      if (k + 1 == v.away.size() && v.stays_home) {
-        d.how[k] = {s.first, s.last};
-        continue;
-      }
-      const auto [cost, back] = cheapest_back(v, s, s.first);
-      const bool must = k == 0 && v.from_home;
-      staged += must ? cost : std::min(cost, stays);
-      d.how[k] = must || cost < stays ? spent{s.first, back, true} : spent{s.last, s.last};
+      resident += kept_[k];
+      if (is_last(v, k)) continue;
+      const double cost = least_back(v, v.away[k], copy_of(v), v.away[k].first);
+      d.cost += must_come(v, k) ? cost : std::min(cost, kept_[k]);
     }
-    d.cost = staged;
-    if (resident > staged) return;
-    d.cost = resident;
-    for (std::size_t k = 0; k < v.away.size(); ++k) d.how[k] = {v.away[k].last, v.away[k].last};
+    d.resident = resident <= d.cost;
+    if (d.resident) d.cost = resident;
+    return d;
   }
-
-  // Copied out once, in some interval; from then on each stretch may go without.
-  void try_copies(const value& v, const std::vector<std::pair<double, spent>>& stays, dealt& d) const {
-    const std::size_t count = v.away.size();
-    std::vector<std::pair<double, spent>> later(count);
-    for (std::size_t k = 0; k < count; ++k) later[k] = best_away(v, k, v.away[k].first, stays[k]);
-    double behind = 0;
-    for (const auto& l : later) behind += l.first;
-    double before = 0;
-    std::size_t at = v.made;
-    double best = d.cost;
-    std::size_t best_at = 0, best_k = count;
-    for (std::size_t k = 0; k < count; ++k) {
-      behind -= later[k].first;
-      const stretch& s = v.away[k];
-      // What is left of this stretch once the copy is over, from its end backwards.
-      std::vector<double>& rest = rest_;
-      rest.assign(s.last - s.first + 1, 0);
-      const bool ends = k + 1 == count && v.stays_home;
-      double least = std::numeric_limits<double>::max();
-      for (std::size_t i = s.last + 1; i-- > s.first;) {
-        if (!ends) least = std::min(least, held(v, i, s.last) + v.in * x_->of_lane[i][in]);
-        rest[i - s.first] = ends ? 0 : least;
-      }
-      for (; at <= s.last; ++at) {
-        const double copy = v.out * x_->of_lane[at][out];
-        const double here = at < s.first
-                                ? later[k].first
-                                : std::min(stays[k].first, held(v, s.first, at) + rest[at - s.first]);
-        const double cost = before + copy + here + behind;
-        if (cost < best) {
-          best = cost;
-          best_at = at;
-          best_k = k;
-        }
-      }
-      before += stays[k].first;
-    }
-    if (best_k == count) return;
-    d.cost = best;
-    d.copied_out = true;
-    d.out_at = best_at;
-    for (std::size_t k = best_k; k < count; ++k)
-      d.how[k] = k > best_k ? later[k].second : best_away(v, k, best_at, stays[k]).second;
-  }
-
-  std::pair<double, spent> best_away(const value& v, std::size_t k, std::size_t from,
-                                     const std::pair<double, spent>& stays) const {
+  static bool must_come(const value& v, std::size_t k) { return k == 0 && v.from_home; }
+  spent how_clean(const value& v, const dealt& d, std::size_t k) const {
     const stretch& s = v.away[k];
-    if (!what_.swaps) return stays;
-    const std::size_t leaves = std::max(from, s.first);
-    if (k + 1 == v.away.size() && v.stays_home) {
-      const double cost = held(v, s.first, leaves);
-      return cost < stays.first ? std::pair{cost, spent{leaves, s.last}} : stays;
-    }
-    const auto [cost, back] = cheapest_back(v, s, leaves);
-    const double all = cost + held(v, s.first, leaves);
-    return all < stays.first ? std::pair{all, spent{leaves, back, true}} : stays;
+    if (d.resident) return {s.last, s.last};
+    if (is_last(v, k)) return {s.first, s.last};
+    const double cost = least_back(v, s, copy_of(v), s.first);
+    if (!must_come(v, k) && cost >= held(v, s.first, s.last)) return {s.last, s.last};
+    return {s.first, first_back(v, s, copy_of(v), s.first, cost), true};
   }
 
-  const model& m_;
-  allowed what_;
-  const prices* x_ = nullptr;
-  std::vector<double> sum_, least_;  // prices of bytes up to an instant; of running again, per position
-  std::vector<std::size_t> least_at_;
-  mutable std::vector<double> rest_;
+  // A copy out, the stretch before the end of which it takes place, and what that comes to without the value.
+  struct copy_out {
+    std::size_t at = 0, before = 0;
+    double price = 0, away = 0;
+  };
+
+  const value* v_ = nullptr;
+  std::vector<double> kept_, away_, stays_;  // per stretch: kept; gone from its start; best without copies
+  std::vector<copy_out> copies_;
+  std::vector<std::pair<std::size_t, double>> rest_;
 };
 
 class lagrangian : dealer {
@@ -368,16 +307,16 @@ class lagrangian : dealer {
 
   // The least that all plans come to at these prices; a subgradient of it in moved().
   double at(const prices& x) {
-    x_ = &x;
-    add_up_prices();
+    set(x);
     std::vector<double> gain(m_.count, 0);
     for (std::size_t o = 0; o < m_.count; ++o) gain[o] = -m_.time[o] * least_[o];
     double sum = 1;
     for (std::size_t v = 0; v < m_.values.size(); ++v) {
-      deal_with(m_.values[v], false, plain_[v]);
+      look_at(m_.values[v]);
+      plain_[v] = deal(false);
       sum += plain_[v].cost;
       if (!what_.repeats || !may_repeat(m_.values[v])) continue;
-      deal_with(m_.values[v], true, mixed_[v]);
+      mixed_[v] = deal(true);
       gain[m_.values[v].producer] += plain_[v].cost - mixed_[v].cost;
     }
     std::vector<bool> chosen(m_.count, false);
@@ -392,6 +331,8 @@ class lagrangian : dealer {
   const prices& moved() const { return moved_; }
 
  private:
+  static bool may_repeat(const value& v) { return std::ranges::any_of(v.away, &stretch::again); }
+
   void note_moved(const std::vector<bool>& chosen) {
     std::vector<double> change(2 * m_.count + 1, 0);
     for (auto& l : moved_.of_lane) l = {0, 0, 0};
@@ -419,9 +360,9 @@ class lagrangian : dealer {
       change[begin] += v.bytes;
       change[end] -= v.bytes;
     };
-    if (d.copied_out) moved_.of_lane[d.out_at][out] += v.out;
+    if (d.out_in != none) moved_.of_lane[d.out_at][out] += v.out;
     for (std::size_t k = 0; k < v.away.size(); ++k) {
-      const spent& s = d.how[k];
+      const spent s = how(v, d, k);
       holds(v.away[k].first, std::min(s.leaves, v.away[k].last));
       holds(std::max(s.back, s.leaves), v.away[k].last);
       if (s.copied_in) moved_.of_lane[s.back][in] += v.in;
@@ -540,7 +481,7 @@ prices prices_from(const model& m, std::size_t loss, const first_prices& start, 
 
 nanoseconds whole_bound(const problem& p, const std::vector<compute>& order, allowed what,
                         const first_prices& start) {
-  const model m = modelling(p, order, what).take();
+  const model m = whole::model_of(p, order, what);
   if (!m.feasible) return no_bound;
   if (m.all_fits) return static_cast<nanoseconds>(m.unit);
   std::size_t size = 1;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/planner.hpp"
+#include "schedule/whole_model.hpp"
 
 namespace um {
 
@@ -13,10 +14,6 @@ inline constexpr nanoseconds no_bound = std::numeric_limits<nanoseconds>::max();
 // What is worth how much, to begin with: a byte between the passes, a nanosecond of each copy lane.
 struct first_prices {
   double byte = 0, out = 0, in = 0;
-};
-
-struct allowed {
-  bool swaps = true, repeats = true;
 };
 
 // A time that no plan beats which computes every operator whole, first in `order`, and keeps what it has on

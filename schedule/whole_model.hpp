@@ -1,0 +1,50 @@
+// What whole_bound knows of a network and an order: what may be away when, and what that takes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/planner.hpp"
+
+namespace um {
+
+struct allowed {
+  bool swaps = true, repeats = true;
+};
+
+namespace whole {
+
+// Times are parts of the operators' time, bytes parts of the budget. Interval 2 p is the wait before position
+// p, 2 p + 1 its compute, 2 n the wait behind everything. Instant i lies between intervals i and i + 1.
+struct stretch {
+  std::size_t first = 0, last = 0;  // instants at which it may be away: [first, last)
+  bool again = false;
+};
+
+// A value of a part: the gaps behind one producer.
+struct value {
+  double bytes = 0, out = 0, in = 0;  // of the budget; times of its copies
+  std::size_t made = 0;               // the first interval in which it can leave
+  std::size_t producer = 0;           // a position, if `again` for any
+  bool from_home = false;             // it is at home at the start: with a stretch before its first use
+  bool stays_home = false;            // the last stretch ends with the iteration
+  bool clean = false;                 // it leaves without a copy
+  std::vector<stretch> away;
+};
+
+struct model {
+  std::size_t count = 0;      // of positions
+  double unit = 0;            // ns
+  std::vector<double> time;   // per position
+  std::vector<double> fixed;  // per instant: what is there whatever is decided
+  std::vector<value> values;
+  std::vector<std::vector<std::size_t>> needs;  // positions that must run again for one
+  std::vector<int> large_outputs;               // per position: values that can be computed again there
+  bool feasible = true;
+  bool all_fits = true;  // nothing need be away
+};
+
+model model_of(const problem& p, const std::vector<compute>& order, allowed what);
+
+}  // namespace whole
+}  // namespace um
