@@ -1,5 +1,6 @@
 """The scripts that run on a GPU: what they would run, and how they divide the time."""
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -17,6 +18,20 @@ def test_best_is_given_the_peak_of_the_remedy():
     line = remedies.command("umbench", task, 12345, "out.jsonl")
     assert line[line.index("--budget") + 1] == "12345"
     assert line[line.index("--strategy") + 1] == "best"
+
+
+def test_the_page_has_the_kept_remedies():
+    kept = json.loads((ROOT / "results/peers/remedies_h100.json").read_text(encoding="utf-8"))
+    page = (ROOT / "results/study/README.md").read_text(encoding="utf-8")
+    columns = list(itertools.product(("vgg16", "resnet50"), ("bf16", "tf32")))
+    assert len(kept) == 20 and all(row["best_over_remedy"] == row["best_ms"] / row["ms"] for row in kept)
+    for remedy in {row["remedy"] for row in kept}:
+        cells = {(row["network"], row["precision"]): row for row in kept if row["remedy"] == remedy}
+        shown = [f"{row['ms']:.{1 if row['ms'] < 100 else 0}f} ms, {row['peak_bytes'] / 2**30:.2f} GiB: {row['best_over_remedy']:.2f}"
+                 for row in (cells[column] for column in columns)]
+        assert f"| {remedy} | {' | '.join(shown)} |" in page
+    worst = {name: max(row["best_over_remedy"] for row in kept if row["network"] == name) for name in ("vgg16", "resnet50")}
+    assert f"at most {worst['vgg16']:.2f} and {worst['resnet50']:.2f}" in page
 
 
 def test_time_that_a_step_leaves_goes_to_the_next():
