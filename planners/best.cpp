@@ -26,7 +26,7 @@ struct effort {
   int packings = 0;
 };
 constexpr effort a_look{12, 12, 3}, thorough{20, 300, 6};
-constexpr std::size_t enough = 30'000'000;  // classes times computes times tries for each
+constexpr std::size_t enough = 55'000'000;  // classes times computes times tries for each
 
 // How the batch goes through, and whether tensors may move.
 struct course {
@@ -46,7 +46,7 @@ std::optional<found> plan_with(const problem& p, const trying& as, const course&
   std::optional<found> best;
   byte_count fits = 0;  // the most that was aimed at and packed
   for (int i = 0; i < e.packings; ++i) {
-    if (i > 0) s = settle_again(of, aim, tries / 4, s);
+    if (i > 0) s = settle_again(of, aim, tries / 8, s);
     if (s.is.over == 0 && s.is.said.time >= to_beat && !best) break;
     if (s.is.over > 0 || s.is.said.time >= to_beat) continue;
     std::optional<trial> now = as(of.plan(s.ways));
@@ -175,7 +175,6 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   }
   consider(best ? chosen : courses.front(), thorough);
   if (!best && and_without) consider({{1, {}, late}, true}, thorough);
-  consider_other(plan_checkmate);  // its greedy choice sometimes ends lower than the search does
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;
   for (const op_cost& c : p.costs) computing += c.time;
@@ -183,6 +182,7 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     const std::size_t operators = p.network.ops.size();
     return !best || (best->of.time > computing * (100 + percent) / 100 && operators <= most_operators);
   };
+  if (may_gain(0, 2 * small)) consider_other(plan_checkmate);  // its greedy choice sometimes ends lower
   if (can_stream(p) && may_gain(3, small)) consider_other(plan_pooch_complete);
   // Cut along channels and rows as well, what is streamed part by part goes where nothing above does.
   if (!same_bits && can_stream(p) && may_gain(10, 100)) consider_other(plan_ooc_kept_or_not);

@@ -5,11 +5,15 @@
 #include <cmath>
 #include <optional>
 #include <random>
+#include <utility>
 
 namespace um {
 namespace {
 
 constexpr std::array all_ways{way::keep, way::swap, way::swap_in_time, way::again, way::again_held};
+// What takes no more than the computes and two in a thousand of their time is good enough: a search that goes on
+// gains less than measurements tell apart.
+constexpr double good_enough = 1.002;
 
 class search {
  public:
@@ -43,7 +47,7 @@ class search {
   // One class after the other, as long as something gets better: of what is not kept small ones too. To give
   // up what is kept costs time and rarely makes waits shorter: only `all` of the large ones are tried.
   void improve_one_by_one(bool all) {
-    constexpr int most_rounds = 4;
+    constexpr int most_rounds = 2;
     bool better = true;
     for (int round = 0; better && round < most_rounds; ++round) {
       better = false;
@@ -63,10 +67,11 @@ class search {
   }
 
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over decisions that may exceed the budget, which
-  // has a price: it rises while they do and falls while they do not. The dice start alike.
-  void anneal(std::size_t tries_for_each, double hot) {
+  // has a price: it rises while they do and falls while they do not. The dice start alike for each `round`.
+  void anneal(std::size_t tries_for_each, double hot, std::uint32_t round = 0) {
     if (large_.empty()) return;
-    std::mt19937 dice{1};  // NOLINT(cert-msc51-cpp): repeatable on purpose
+    std::mt19937 dice{1 + round};
+    refused_.assign(of_.classes().size() * all_ways.size(), 0);
     const auto computing = static_cast<double>(of_.computing());
     constexpr double cold = 1e-5;
     const double least_price = computing / static_cast<double>(budget_) / 50;
@@ -77,21 +82,31 @@ class search {
     };
     const std::size_t tries = tries_for_each * large_.size();
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
-    for (std::size_t i = 0; i < tries && (best.is.over > 0 || best.is.said.time > of_.computing()); ++i) {
+    for (std::size_t i = 0; i < tries && !is_good_enough(best.is); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
       const double heat = computing * hot * std::pow(cold / hot, done);
       price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, 1000 * least_price);
       if (i % (tries / 10 + 1) == 0 && best.is.over == 0) now_ = best;
       std::vector<way> ways = now_.ways;
-      if (!change(ways, dice)) continue;
+      const move what = draw(dice);
+      if (!change(ways, what, dice)) continue;
       const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
       const double most = energy(now_.is) + luck;
       const evaluation e = evaluate(ways, std::max(0.0, (most - computing) / price));
-      if (e.said.time == 0 || energy(e) > most) continue;
+      std::uint32_t& refused = refused_[of_move(what)];
+      if (e.said.time == 0 || energy(e) > most) {
+        ++refused;
+        continue;
+      }
+      refused = 0;
       now_ = {std::move(ways), e};
       if (is_better(e, best.is)) best = now_;
     }
     now_ = std::move(best);
+  }
+
+  bool is_good_enough(const evaluation& e) const {
+    return e.over == 0 && static_cast<double>(e.said.time) <= static_cast<double>(of_.computing()) * good_enough;
   }
 
   // What fits is better than what does not.
@@ -109,36 +124,58 @@ class search {
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.said.to_device + e.said.to_host > 0; }
 
-  // One decision, those of some neighbours alike, or two, one of them taken back.
-  bool change(std::vector<way>& ways, std::mt19937& dice) const {
+  // --- what annealing tries ---
+
+  struct move {
+    std::size_t first = 0;  // of large_
+    way how = way::keep;
+  };
+  std::size_t of_move(const move& m) const {
+    return large_[m.first] * all_ways.size() + static_cast<std::size_t>(m.how);
+  }
+
+  // Of large classes more often; the more seldom, the more often it was refused since it was last taken: most
+  // swaps never pay, and each try of one takes as long as of what does.
+  move draw(std::mt19937& dice) const {
+    constexpr int most_draws = 20;
     const auto any = [&](std::size_t count) { return dice() % count; };
-    const auto set = [&](std::size_t c, way how) {
+    const auto bytes = [&](std::size_t i) { return of_.classes()[large_[i]].bytes; };
+    move m;
+    for (int i = 0; i < most_draws; ++i) {
+      const std::size_t one = any(large_.size()), other = any(large_.size());
+      m = {bytes(one) < bytes(other) ? other : one, all_ways[any(all_ways.size())]};
+      if (now_.ways[large_[m.first]] == m.how || !of_.allows(large_[m.first], m.how)) continue;
+      if (any(1 + std::size_t{refused_[of_move(m)]}) == 0) break;
+    }
+    return m;
+  }
+
+  // One decision, those of some neighbours alike, or two, mostly near each other, one of them taken back.
+  bool change(std::vector<way>& ways, const move& m, std::mt19937& dice) const {
+    const auto any = [&](std::size_t count) { return dice() % count; };
+    const auto set = [&](std::size_t i, way how) {
+      const std::size_t c = large_[i];
       if (ways[c] == how || !of_.allows(c, how)) return false;
       ways[c] = how;
       return true;
     };
-    const auto bytes = [&](std::size_t i) { return of_.classes()[large_[i]].bytes; };
-    const std::size_t first =
-        std::max(any(large_.size()), any(large_.size()), [&](auto x, auto y) { return bytes(x) < bytes(y); });
-    const way how = all_ways[any(all_ways.size())];
-    switch (any(8)) {
-      case 0: {
-        bool changed = false;
-        const std::size_t count = std::min(2 + any(8), large_.size() - first);
-        for (std::size_t i = 0; i < count; ++i) changed = set(large_[first + i], how) || changed;
-        return changed;
-      }
-      case 1:
-      case 2: {
-        if (!set(large_[first], how)) return false;
-        const std::size_t other = large_[any(large_.size())];
-        if (other == large_[first]) return true;
-        set(other, how == way::keep ? all_ways[1 + any(all_ways.size() - 1)] : way::keep);
-        return true;
-      }
-      default:
-        return set(large_[first], how);
+    const std::size_t kind = any(8);
+    if (kind == 0) {
+      bool changed = false;
+      const std::size_t end = std::min(m.first + 2 + any(8), large_.size());
+      for (std::size_t i = m.first; i < end; ++i) changed = set(i, m.how) || changed;
+      return changed;
     }
+    if (!set(m.first, m.how)) return false;
+    if (kind > 3) return true;
+    constexpr std::size_t near = 8;
+    const bool far = any(4) == 0;
+    const std::size_t from = far || m.first < near ? 0 : m.first - near;
+    const std::size_t other = from + any(far ? large_.size() : std::min(2 * near + 1, large_.size() - from));
+    if (other != m.first) {
+      set(other, m.how == way::keep ? all_ways[1 + any(all_ways.size() - 1)] : way::keep);
+    }
+    return true;
   }
 
   // --- room where memory peaks ---
@@ -172,7 +209,7 @@ class search {
 
   // Of what would make room at the peak, that which costs the least time for what it does to the whole.
   bool lower_peak(bool moves) {
-    constexpr std::size_t tried_at_once = 10;
+    constexpr std::size_t tried_at_once = 6;
     const std::vector<candidate> all = candidates(moves && of_.moves());
     std::optional<settled> best;
     position peak = 0;
@@ -198,7 +235,8 @@ class search {
 
   choices& of_;
   byte_count budget_;
-  std::vector<std::size_t> large_;  // classes worth a try
+  std::vector<std::size_t> large_;       // classes worth a try
+  std::vector<std::uint32_t> refused_;  // per class and way: since it was last taken
   settled now_;
   position peak_ = 0;
 };
@@ -217,8 +255,16 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   if (of.moves()) start(way::keep, false);
   start(way::again_held, false);
   start(way::again, false);
+  // Where annealing ends is a matter of luck: better often than long.
+  constexpr std::size_t worth_a_round = 50;
+  const std::size_t rounds = std::clamp<std::size_t>(tries_for_each / worth_a_round, 1, 3);
+  const std::vector<way> begin = best->ways;
+  for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
+    s.begin(begin);
+    s.anneal(tries_for_each / rounds, 1e-2, round);
+    if (search::is_better(s.now().is, best->is)) best = s.now();
+  }
   s.begin(best->ways);
-  s.anneal(tries_for_each, 1e-3);
   s.improve_one_by_one(true);
   return s.now();
 }
@@ -227,7 +273,6 @@ settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each,
   search s(of, budget);
   s.begin(from.ways);
   s.anneal(tries_for_each, 3e-4);
-  s.improve_one_by_one(false);
   return s.now();
 }
 

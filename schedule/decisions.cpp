@@ -17,6 +17,7 @@ event_builder::event_builder(const graph& g, const use_table& uses, std::span<co
       gaps_(gaps),
       parts_(uses.parts.size()),
       state_(uses.parts.size()),
+      here_(uses.parts.size()),
       runs_for_(uses.order.size(), -1) {
   std::vector<std::uint32_t> next_gap(uses.parts.size() + 1, none);
   for (std::size_t i = gaps.size(); i-- > 0;) next_gap[gaps[i].part] = static_cast<std::uint32_t>(i);
@@ -51,7 +52,8 @@ std::span<const event> event_builder::build(std::span<const decision> decisions,
   std::ranges::fill(runs_for_, -1);
   for (part_id p = 0; p < parts_.size(); ++p) {
     const bool is_staged = staged[parts_[p].what], given = parts_[p].persists;
-    state_[p] = {given && !is_staged, given && is_staged, is_staged, -1, parts_[p].first_gap};
+    state_[p] = {given && is_staged, is_staged, -1, parts_[p].first_gap};
+    here_[p] = given && !is_staged ? 1 : 0;
   }
   index_transfers();
   auto back = back_.begin();
@@ -59,14 +61,14 @@ std::span<const event> event_builder::build(std::span<const decision> decisions,
   for (position at = 0; at < uses_.end(); ++at) {
     now_ = at;
     for (; back != back_.end() && back->at == at; ++back) {
-      if (!state_[back->which].here) fetch(back->which);
+      if (here_[back->which] == 0) fetch(back->which);
     }
     bring_inputs(at);
     compute_at(at);
     for (const touch& x : touches_at(at)) use_ends(x);
     for (; leave != leave_.end() && leave->at == at; ++leave) {
       const part_id p = gaps_[leave->which].part;
-      if (state_[p].here && state_[p].now_in == leave->which) evict_now(p);
+      if (here_[p] != 0 && state_[p].now_in == leave->which) evict_now(p);
     }
   }
   return events_;
@@ -111,22 +113,23 @@ void event_builder::refuse(const gap& e, const std::string& how) const {
 
 void event_builder::fetch(part_id p) {
   events_.push_back({verb::prefetch, p});
-  state_[p].here = true;
+  here_[p] = 1;
 }
 void event_builder::evict_now(part_id p) {
   events_.push_back({verb::evict, p});
-  state_[p].here = false;
+  here_[p] = 0;
   state_[p].home = true;
 }
 void event_builder::discard_now(part_id p) {
   events_.push_back({verb::discard, p});
-  state_[p].here = state_[p].home = false;
+  here_[p] = 0;
+  state_[p].home = false;
 }
 void event_builder::compute_at(position at) {
   events_.push_back({verb::compute, static_cast<std::uint32_t>(at)});
   for (const touch& x : touches_at(at)) {
     if (x.mode == access_mode::read) continue;
-    state_[x.which].here = true;
+    here_[x.which] = 1;
     state_[x.which].home = false;
   }
 }
@@ -136,7 +139,7 @@ void event_builder::compute_at(position at) {
 void event_builder::bring_inputs(position at) {
   runs_.clear();
   for (const touch& x : touches_at(at)) {
-    if (x.mode != access_mode::write && !state_[x.which].here) need(x.which, at);
+    if (x.mode != access_mode::write && here_[x.which] == 0) need(x.which, at);
   }
   if (needed_.empty()) return;
   std::ranges::sort(runs_);
@@ -144,7 +147,7 @@ void event_builder::bring_inputs(position at) {
     fetch_inputs(run);
     made_.clear();
     for (const touch& x : touches_at(run)) {
-      if (x.mode != access_mode::read && !state_[x.which].here) made_.push_back(x.which);
+      if (x.mode != access_mode::read && here_[x.which] == 0) made_.push_back(x.which);
     }
     compute_at(run);
     for (const part_id p : made_) {
@@ -160,8 +163,8 @@ void event_builder::bring_inputs(position at) {
 }
 
 void event_builder::need(part_id p, position reader) {
+  if (here_[p] != 0) return;
   state& s = state_[p];
-  if (s.here) return;
   const bool known = s.reader >= 0;
   s.reader = std::max(s.reader, reader);
   if (known) return;
@@ -182,7 +185,7 @@ void event_builder::need(part_id p, position reader) {
 }
 void event_builder::fetch_inputs(position at) {
   for (const touch& x : touches_at(at)) {
-    if (x.mode != access_mode::write && !state_[x.which].here) fetch(x.which);
+    if (x.mode != access_mode::write && here_[x.which] == 0) fetch(x.which);
   }
 }
 

@@ -68,9 +68,9 @@ class event_builder {
     std::uint32_t gap = 0;  // the one that begins here
   };
   struct state {
-    bool here = false, home = false, staged = false;  // on the device; a valid copy at home
-    position reader = -1;                             // the last that needs it while it is not there
-    std::uint32_t now_in = 0;                         // the gap it is in
+    bool home = false, staged = false;  // a valid copy at home
+    position reader = -1;               // the last that needs it while it is not there
+    std::uint32_t now_in = 0;           // the gap it is in
   };
   struct transfer {
     position at = 0, next_use = 0;
@@ -101,6 +101,7 @@ class event_builder {
   std::vector<std::uint32_t> first_touch_;  // per position, and one past the last
   std::span<const decision> decisions_;
   std::vector<state> state_;  // per part
+  std::vector<char> here_;    // per part: on the device; apart, since every use asks
   std::vector<transfer> back_, leave_;
   std::vector<event> events_;
   std::vector<part_id> needed_, made_;

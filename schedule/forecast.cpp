@@ -7,6 +7,7 @@ namespace um {
 namespace {
 
 constexpr std::uint32_t none = ~std::uint32_t{0};
+constexpr std::uint32_t always = none - 1;  // on the device all the time
 constexpr std::int64_t full_pace = 1000;
 
 constexpr std::size_t index_of(lane l) {
@@ -141,10 +142,11 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
   stays_.clear();
   takeovers_.clear();
   open_.assign(uses_.parts.size(), none);
+  always_ = 0;
   for (part_id p = 0; p < part_facts_.size(); ++p) {
     if (!part_facts_[p].persists || staged[part_facts_[p].what]) continue;
-    touch(p, 0, lane::compute);
-    stays_.back().by_lane = {-1, -1, -1};
+    open_[p] = always;
+    always_ += part_facts_[p].bytes;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     const event& e = events[i];
@@ -152,7 +154,9 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
       case verb::compute: {
         const auto [from, to] = in_place_[e.which];
         const bool opens = from != to && open_[to] == none && open_[from] != none;
-        for (const touched_part& x : touches_at(e.which)) touch(x.which, i, lane::compute);
+        for (const touched_part& x : touches_at(e.which)) {
+          if (open_[x.which] != always) touch(x.which, i, lane::compute);
+        }
         if (opens) takeovers_.push_back({i, open_[from], open_[to]});
         break;
       }
@@ -171,7 +175,7 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
     }
   }
   for (part_id p = 0; p < open_.size(); ++p) {
-    if (open_[p] == none) continue;
+    if (open_[p] == none || open_[p] == always) continue;
     close(p, part_facts_[p].survives && !staged[part_facts_[p].what] ? count : stays_[open_[p]].last + 1);
   }
 }
@@ -185,7 +189,7 @@ byte_count forecaster::add_up(std::span<const event> events) {
     live_[s.begin] += bytes;
     live_[s.end] -= bytes;  // modulo 2^64 until added up
   }
-  byte_count now = 0;
+  byte_count now = always_;
   for (std::size_t i = 0; i <= count; ++i) live_[i] = now += live_[i];
   live_.pop_back();
   for (const takeover& t : takeovers_) {
@@ -231,8 +235,11 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
     last_events read{-1, -1, -1}, write{-1, -1, -1};
   };
   std::vector<user> device(uses_.parts.size()), home(uses_.parts.size());
-  std::vector<bool> at_home(uses_.parts.size());
-  for (part_id p = 0; p < part_facts_.size(); ++p) at_home[p] = part_facts_[p].persists;
+  std::vector<char> at_home(uses_.parts.size()), copied(uses_.parts.size(), 0);
+  for (part_id p = 0; p < part_facts_.size(); ++p) at_home[p] = part_facts_[p].persists ? 1 : 0;
+  for (const event& e : events) {
+    if (e.what == verb::prefetch || e.what == verb::evict) copied[e.which] = 1;
+  }
   std::vector<bool> done(uses_.order.size(), false);
   for (auto& l : lanes_) l.clear();
   for (std::uint32_t i = 0; i < events.size(); ++i) {
@@ -249,7 +256,7 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
     };
     lane where = lane::compute;
     if (e.what == verb::discard) {
-      at_home[e.which] = false;
+      at_home[e.which] = 0;
       continue;
     }
     if (e.what == verb::compute) {
@@ -257,19 +264,20 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       if (done[e.which]) found.again += s.alone;
       done[e.which] = true;
       for (const touched_part& x : touches_at(e.which)) {
+        if (copied[x.which] == 0) continue;  // its users are one lane's, and wait for one another anyway
         x.mode == access_mode::read ? reads(device[x.which], where) : writes(device[x.which], where);
-        if (x.mode != access_mode::read) at_home[x.which] = false;
+        if (x.mode != access_mode::read) at_home[x.which] = 0;
       }
     } else {
       const byte_count bytes = uses_.parts[e.which].bytes;
       const bool in = e.what == verb::prefetch;
-      if (!in && at_home[e.which]) continue;
+      if (!in && at_home[e.which] != 0) continue;
       where = in ? lane::to_device : lane::to_host;
       (in ? found.to_device : found.to_host) += bytes;
       s.alone = free_[e.which] ? 0 : time_of_copy(bytes, where);
       reads(in ? home[e.which] : device[e.which], where);
       writes(in ? device[e.which] : home[e.which], where);
-      at_home[e.which] = true;
+      at_home[e.which] = 1;
     }
     wait_for_room(i, peak, s.after);
     s.after[index_of(where)] = -1;

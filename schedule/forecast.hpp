@@ -92,7 +92,8 @@ class forecaster {
   bool worst_ = false;
   std::vector<stay> stays_;
   std::vector<takeover> takeovers_;
-  std::vector<std::uint32_t> open_;          // per part: its stay, or none
+  std::vector<std::uint32_t> open_;          // per part: its stay, none, or there all the time
+  byte_count always_ = 0;                    // of parts that are there all the time
   std::vector<byte_count> live_, given_up_;  // per event; given_up_: in all, up to and with it
   std::vector<last_events> givers_;          // per event: the last that gave something up by then
   std::vector<bool> opens_;                  // per event
