@@ -53,7 +53,7 @@ std::optional<found> plan_with(const problem& p, const trying& as, const course&
     if (!now) {  // with other decisions it may
       aim -= aim / 20;
     } else if (now->need <= p.budget) {
-      now->time += of.toll_of(s.is.said.to_device, s.is.said.to_host);
+      now->time += of.toll_of(s.is.said);
       if (now->time < to_beat) {
         to_beat = now->time;
         best = {std::move(*now), aim};

@@ -85,15 +85,15 @@ evaluation choices::evaluate(const std::vector<way>& ways, byte_count budget, do
   }
   if (e.over > most) return e;
   forecast_.add_time(events_, e.said);
-  e.said.time += toll_of(e.said.to_device, e.said.to_host);
+  e.said.time += toll_of(e.said);
   return e;
 }
 
-nanoseconds choices::toll_of(byte_count to_device, byte_count to_host) const {
+nanoseconds choices::toll_of(const prediction& said) const {
   nanoseconds copying = 0;
-  if (to_device > 0) copying += forecast_.time_of_copy(to_device, lane::to_device);
-  if (to_host > 0) copying += forecast_.time_of_copy(to_host, lane::to_host);
-  return copying / 100 * p_.knobs.at("copies");
+  if (said.to_device > 0) copying += forecast_.time_of_copy(said.to_device, lane::to_device);
+  if (said.to_host > 0) copying += forecast_.time_of_copy(said.to_host, lane::to_host);
+  return copying / 100 * p_.knobs.at("copies") + said.copies * p_.knobs.at("copy_us") * 1000;
 }
 
 position choices::peak() const {

@@ -39,9 +39,9 @@ class choices {
   bool allows(std::size_t c, way how) const;
   nanoseconds computing() const { return computing_; }
 
-  // What copies of so many bytes are taken to cost the operators beside them, which no simulation shows: a
-  // part of their time, knob `copies` (percent). Part of evaluation::said.time.
-  nanoseconds toll_of(byte_count to_device, byte_count to_host) const;
+  // What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
+  // knob `copies` (percent), and for each as much again, knob `copy_us`. Part of evaluation::said.time.
+  nanoseconds toll_of(const prediction& said) const;
 
   // Only memory where that alone is more than `most` bytes over the budget: then the time is 0.
   evaluation evaluate(const std::vector<way>& ways, byte_count budget,

@@ -68,9 +68,10 @@ class search {
 
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over decisions that may exceed the budget, which
   // has a price: it rises while they do and falls while they do not. The dice start alike for each `round`.
-  void anneal(std::size_t tries_for_each, double hot, std::uint32_t round = 0) {
+  void anneal(std::size_t tries_for_each, double hot, bool moves, std::uint32_t round = 0) {
     if (large_.empty()) return;
     std::mt19937 dice{1 + round};
+    moves_ = moves && of_.moves();
     refused_.assign(of_.classes().size() * all_ways.size(), 0);
     const auto computing = static_cast<double>(of_.computing());
     constexpr double cold = 1e-5;
@@ -130,6 +131,9 @@ class search {
     std::size_t first = 0;  // of large_
     way how = way::keep;
   };
+  bool may(std::size_t c, way how) const {
+    return (moves_ || (how != way::swap && how != way::swap_in_time)) && of_.allows(c, how);
+  }
   std::size_t of_move(const move& m) const {
     return large_[m.first] * all_ways.size() + static_cast<std::size_t>(m.how);
   }
@@ -144,7 +148,7 @@ class search {
     for (int i = 0; i < most_draws; ++i) {
       const std::size_t one = any(large_.size()), other = any(large_.size());
       m = {bytes(one) < bytes(other) ? other : one, all_ways[any(all_ways.size())]};
-      if (now_.ways[large_[m.first]] == m.how || !of_.allows(large_[m.first], m.how)) continue;
+      if (now_.ways[large_[m.first]] == m.how || !may(large_[m.first], m.how)) continue;
       if (any(1 + std::size_t{refused_[of_move(m)]}) == 0) break;
     }
     return m;
@@ -155,7 +159,7 @@ class search {
     const auto any = [&](std::size_t count) { return dice() % count; };
     const auto set = [&](std::size_t i, way how) {
       const std::size_t c = large_[i];
-      if (ways[c] == how || !of_.allows(c, how)) return false;
+      if (ways[c] == how || !may(c, how)) return false;
       ways[c] = how;
       return true;
     };
@@ -237,6 +241,7 @@ class search {
   byte_count budget_;
   std::vector<std::size_t> large_;       // classes worth a try
   std::vector<std::uint32_t> refused_;  // per class and way: since it was last taken
+  bool moves_ = false;                  // what annealing tries
   settled now_;
   position peak_ = 0;
 };
@@ -245,24 +250,30 @@ class search {
 
 settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   search s(of, budget);
-  std::optional<settled> best;
+  std::optional<settled> best, unmoved;
+  const auto better = [](const settled& a, const std::optional<settled>& b) {
+    return !b || search::is_better(a.is, b->is);
+  };
   const auto start = [&](way how, bool moves) {
     s.begin(how);
     s.make_room(moves);
-    if (!best || search::is_better(s.now().is, best->is)) best = s.now();
+    if (better(s.now(), best)) best = s.now();
+    if (!moves && better(s.now(), unmoved)) unmoved = s.now();
   };
-  start(way::keep, true);
-  if (of.moves()) start(way::keep, false);
+  if (of.moves()) start(way::keep, true);
+  start(way::keep, false);
   start(way::again_held, false);
   start(way::again, false);
-  // Where annealing ends is a matter of luck: better often than long.
-  constexpr std::size_t worth_a_round = 50;
-  const std::size_t rounds = std::clamp<std::size_t>(tries_for_each / worth_a_round, 1, 3);
-  const std::vector<way> begin = best->ways;
+  // Where annealing ends is a matter of luck: better often than long. Where there is time for several rounds the
+  // first makes no copies, of which few ever pay, and the last begins with the best.
+  constexpr std::size_t worth_a_round = 40, most_rounds = 4, longest = 90;
+  const std::size_t rounds = std::clamp<std::size_t>(tries_for_each / worth_a_round, 1, most_rounds);
+  const settled first = *best;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
-    s.begin(begin);
-    s.anneal(tries_for_each / rounds, 1e-2, round);
-    if (search::is_better(s.now().is, best->is)) best = s.now();
+    const bool moves = round > 0 || rounds == 1, again = round + 1 == most_rounds;
+    s.begin(again ? best->ways : moves ? first.ways : unmoved->ways);
+    s.anneal(std::min(tries_for_each, longest), again ? 3e-3 : 1e-2, moves, round);
+    if (better(s.now(), best)) best = s.now();
   }
   s.begin(best->ways);
   s.improve_one_by_one(true);
@@ -272,7 +283,7 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
 settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each, const settled& from) {
   search s(of, budget);
   s.begin(from.ways);
-  s.anneal(tries_for_each, 3e-4);
+  s.anneal(tries_for_each, 3e-4, true);
   return s.now();
 }
 

@@ -33,9 +33,9 @@ memory_plan plan_swap_all(const problem& p);
 memory_plan plan_micro_batches(const problem& p);
 
 // The best that a search over keep, swap and compute again for every tensor and over parts of the batch finds
-// (docs/best.md). Knob `copies`: what copies are taken to cost beyond what a simulation says, in percent of
-// their time; with 0 no other planner's plan simulates faster. The same problem gives the same plan. Throws
-// infeasible where it finds none.
+// (docs/best.md). Knobs `copies` and `copy_us`: what copies are taken to cost beyond what a simulation says, in
+// percent of their time and in microseconds each; with 0 no other planner's plan simulates faster. The same
+// problem gives the same plan. Throws infeasible where it finds none.
 memory_plan plan_best(const problem& p);
 
 // The same decisions with the data in managed memory: what stays is managed, what is swapped is twinned, what

@@ -274,6 +274,7 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       if (!in && at_home[e.which] != 0) continue;
       where = in ? lane::to_device : lane::to_host;
       (in ? found.to_device : found.to_host) += bytes;
+      ++found.copies;
       s.alone = free_[e.which] ? 0 : time_of_copy(bytes, where);
       reads(in ? home[e.which] : device[e.which], where);
       writes(in ? device[e.which] : home[e.which], where);

@@ -18,6 +18,7 @@ struct prediction {
   std::uint32_t at = 0;   // the first event at the peak
   nanoseconds again = 0;  // of the time: what is computed again
   byte_count to_device = 0, to_host = 0;  // bytes copied
+  std::int64_t copies = 0;                // how many copies
 };
 
 // Three lanes as in simulator/execute.hpp, transfers slowed where they share the link, with the hazards that
