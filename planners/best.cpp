@@ -147,9 +147,9 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   const bool same_bits = p.knobs.at("bits") == 1;
   std::optional<found> best;
   course chosen;
-  const auto consider = [&](const course& c, const effort& e) {
+  const auto consider = [&](const course& c, const effort& e, byte_count permille = 1000) {
     auto next = plan_with(p, as, c, best ? best->of.time : std::numeric_limits<nanoseconds>::max(),
-                          chosen == c && best ? best->aim : p.budget, e);
+                          chosen == c && best ? best->aim : p.budget / 1000 * permille, e);
     if (!next) return;
     best = std::move(next);
     chosen = c;
@@ -174,7 +174,10 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     for (const course& c : courses) consider(c, a_look);
   }
   consider(best ? chosen : courses.front(), thorough);
-  if (!best && and_without) consider({{1, {}, late}, true}, thorough);
+  // Whole blocks take more than what lies in them.
+  for (const byte_count permille : {1000U, 950U, 900U}) {
+    if (!best && and_without) consider({{1, {}, late}, true}, thorough, permille);
+  }
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;
   for (const op_cost& c : p.costs) computing += c.time;
