@@ -15,6 +15,79 @@ constexpr std::array all_ways{way::keep, way::swap, way::swap_in_time, way::agai
 // gains less than measurements tell apart.
 constexpr double good_enough = 1.005;
 
+// What annealing tries next: changes of decisions for large classes.
+class proposals {
+ public:
+  proposals(const choices& of, const std::vector<std::size_t>& large, bool moves)
+      : of_(of), large_(large), moves_(moves && of.moves()), refused_(of.classes().size() * all_ways.size()) {}
+
+  struct move {
+    std::size_t first = 0;  // of large_
+    way how = way::keep;
+  };
+  // Of large classes more often; the more seldom, the more often it was refused since it was last taken: most
+  // swaps never pay, and each try of one takes as long as of what does.
+  move draw(const std::vector<way>& ways, std::mt19937& dice) const {
+    constexpr int most_draws = 20;
+    const auto any = [&](std::size_t count) { return dice() % count; };
+    const auto bytes = [&](std::size_t i) { return of_.classes()[large_[i]].bytes; };
+    move m;
+    for (int i = 0; i < most_draws; ++i) {
+      const std::size_t one = any(large_.size()), other = any(large_.size());
+      m = {bytes(one) < bytes(other) ? other : one, all_ways[any(all_ways.size())]};
+      if (ways[large_[m.first]] == m.how || !may(large_[m.first], m.how)) continue;
+      if (any(1 + std::size_t{refused_[of_move(m)]}) == 0) break;
+    }
+    return m;
+  }
+
+  // One decision, those of some neighbours alike, or two, mostly near each other, one of them taken back.
+  bool change(std::vector<way>& ways, const move& m, std::mt19937& dice) const {
+    const auto any = [&](std::size_t count) { return dice() % count; };
+    const auto set = [&](std::size_t i, way how) {
+      const std::size_t c = large_[i];
+      if (ways[c] == how || !may(c, how)) return false;
+      ways[c] = how;
+      return true;
+    };
+    const std::size_t kind = any(8);
+    if (kind == 0) {
+      bool changed = false;
+      const std::size_t end = std::min(m.first + 2 + any(8), large_.size());
+      for (std::size_t i = m.first; i < end; ++i) changed = set(i, m.how) || changed;
+      return changed;
+    }
+    if (!set(m.first, m.how)) return false;
+    if (kind > 3) return true;
+    constexpr std::size_t near = 8;
+    const bool far = any(4) == 0;
+    const std::size_t from = far || m.first < near ? 0 : m.first - near;
+    const std::size_t other = from + any(far ? large_.size() : std::min(2 * near + 1, large_.size() - from));
+    if (other != m.first) {
+      set(other, m.how == way::keep ? all_ways[1 + any(all_ways.size() - 1)] : way::keep);
+    }
+    return true;
+  }
+
+  void note(const move& m, bool taken) {
+    std::uint32_t& refused = refused_[of_move(m)];
+    refused = taken ? 0 : refused + 1;
+  }
+
+ private:
+  bool may(std::size_t c, way how) const {
+    return (moves_ || (how != way::swap && how != way::swap_in_time)) && of_.allows(c, how);
+  }
+  std::size_t of_move(const move& m) const {
+    return large_[m.first] * all_ways.size() + static_cast<std::size_t>(m.how);
+  }
+
+  const choices& of_;
+  const std::vector<std::size_t>& large_;
+  bool moves_ = false;
+  std::vector<std::uint32_t> refused_;  // per class and way: since it was last taken
+};
+
 class search {
  public:
   search(choices& of, byte_count budget) : of_(of), budget_(budget) {
@@ -71,8 +144,7 @@ class search {
   void anneal(std::size_t tries_for_each, double hot, bool moves, std::uint32_t round = 0) {
     if (large_.empty()) return;
     std::mt19937 dice{1 + round};
-    moves_ = moves && of_.moves();
-    refused_.assign(of_.classes().size() * all_ways.size(), 0);
+    proposals next(of_, large_, moves);
     const auto computing = static_cast<double>(of_.computing());
     constexpr double cold = 1e-5;
     const double least_price = computing / static_cast<double>(budget_) / 50;
@@ -89,17 +161,14 @@ class search {
       price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, 1000 * least_price);
       if (i % (tries / 10 + 1) == 0 && best.is.over == 0) now_ = best;
       std::vector<way> ways = now_.ways;
-      const move what = draw(dice);
-      if (!change(ways, what, dice)) continue;
+      const proposals::move what = next.draw(ways, dice);
+      if (!next.change(ways, what, dice)) continue;
       const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
       const double most = energy(now_.is) + luck;
       const evaluation e = evaluate(ways, std::max(0.0, (most - computing) / price));
-      std::uint32_t& refused = refused_[of_move(what)];
-      if (e.said.time == 0 || energy(e) > most) {
-        ++refused;
-        continue;
-      }
-      refused = 0;
+      const bool taken = e.said.time != 0 && energy(e) <= most;
+      next.note(what, taken);
+      if (!taken) continue;
       now_ = {std::move(ways), e};
       if (is_better(e, best.is)) best = now_;
     }
@@ -124,63 +193,6 @@ class search {
 
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.said.to_device + e.said.to_host > 0; }
-
-  // --- what annealing tries ---
-
-  struct move {
-    std::size_t first = 0;  // of large_
-    way how = way::keep;
-  };
-  bool may(std::size_t c, way how) const {
-    return (moves_ || (how != way::swap && how != way::swap_in_time)) && of_.allows(c, how);
-  }
-  std::size_t of_move(const move& m) const {
-    return large_[m.first] * all_ways.size() + static_cast<std::size_t>(m.how);
-  }
-
-  // Of large classes more often; the more seldom, the more often it was refused since it was last taken: most
-  // swaps never pay, and each try of one takes as long as of what does.
-  move draw(std::mt19937& dice) const {
-    constexpr int most_draws = 20;
-    const auto any = [&](std::size_t count) { return dice() % count; };
-    const auto bytes = [&](std::size_t i) { return of_.classes()[large_[i]].bytes; };
-    move m;
-    for (int i = 0; i < most_draws; ++i) {
-      const std::size_t one = any(large_.size()), other = any(large_.size());
-      m = {bytes(one) < bytes(other) ? other : one, all_ways[any(all_ways.size())]};
-      if (now_.ways[large_[m.first]] == m.how || !may(large_[m.first], m.how)) continue;
-      if (any(1 + std::size_t{refused_[of_move(m)]}) == 0) break;
-    }
-    return m;
-  }
-
-  // One decision, those of some neighbours alike, or two, mostly near each other, one of them taken back.
-  bool change(std::vector<way>& ways, const move& m, std::mt19937& dice) const {
-    const auto any = [&](std::size_t count) { return dice() % count; };
-    const auto set = [&](std::size_t i, way how) {
-      const std::size_t c = large_[i];
-      if (ways[c] == how || !may(c, how)) return false;
-      ways[c] = how;
-      return true;
-    };
-    const std::size_t kind = any(8);
-    if (kind == 0) {
-      bool changed = false;
-      const std::size_t end = std::min(m.first + 2 + any(8), large_.size());
-      for (std::size_t i = m.first; i < end; ++i) changed = set(i, m.how) || changed;
-      return changed;
-    }
-    if (!set(m.first, m.how)) return false;
-    if (kind > 3) return true;
-    constexpr std::size_t near = 8;
-    const bool far = any(4) == 0;
-    const std::size_t from = far || m.first < near ? 0 : m.first - near;
-    const std::size_t other = from + any(far ? large_.size() : std::min(2 * near + 1, large_.size() - from));
-    if (other != m.first) {
-      set(other, m.how == way::keep ? all_ways[1 + any(all_ways.size() - 1)] : way::keep);
-    }
-    return true;
-  }
 
   // --- room where memory peaks ---
 
@@ -240,8 +252,6 @@ class search {
   choices& of_;
   byte_count budget_;
   std::vector<std::size_t> large_;       // classes worth a try
-  std::vector<std::uint32_t> refused_;  // per class and way: since it was last taken
-  bool moves_ = false;                  // what annealing tries
   settled now_;
   position peak_ = 0;
 };
