@@ -22,8 +22,8 @@ using trying = std::function<std::optional<trial>(memory_plan)>;
 nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations);
 
 // The plan that takes the least time of those that a search decides, and, with `and_without`, of those that
-// one decides that moves nothing. Reads knobs `bits`, `copies` and `copy_us`. Throws infeasible, in the name of
-// `strategy`.
+// one decides that moves nothing. Reads knobs `bits`, `copies` and `copy_us`. Throws infeasible, in the name
+// of `strategy`.
 memory_plan plan_best(const problem& p, const trying& as, bool and_without, const std::string& strategy);
 
 }  // namespace um

@@ -11,15 +11,19 @@ namespace um {
 namespace {
 
 constexpr std::array all_ways{way::keep, way::swap, way::swap_in_time, way::again, way::again_held};
-// What takes no more than the computes and five in a thousand of their time is good enough: a search that goes on
-// gains less than measurements tell apart.
+// What takes no more than the computes and five in a thousand of their time is good enough: a search that
+// goes on gains less than measurements tell apart.
 constexpr double good_enough = 1.005;
 
 // What annealing tries next: changes of decisions for large classes.
 class proposals {
  public:
+  // `large`: of the choices' classes; `moves`: swaps as well. Refers to both.
   proposals(const choices& of, const std::vector<std::size_t>& large, bool moves)
-      : of_(of), large_(large), moves_(moves && of.moves()), refused_(of.classes().size() * all_ways.size()) {}
+      : of_(of),
+        large_(large),
+        moves_(moves && of.moves()),
+        refused_(of.classes().size() * all_ways.size()) {}
 
   struct move {
     std::size_t first = 0;  // of large_
@@ -176,7 +180,8 @@ class search {
   }
 
   bool is_good_enough(const evaluation& e) const {
-    return e.over == 0 && static_cast<double>(e.said.time) <= static_cast<double>(of_.computing()) * good_enough;
+    const double most = static_cast<double>(of_.computing()) * good_enough;
+    return e.over == 0 && static_cast<double>(e.said.time) <= most;
   }
 
   // What fits is better than what does not.
@@ -251,7 +256,7 @@ class search {
 
   choices& of_;
   byte_count budget_;
-  std::vector<std::size_t> large_;       // classes worth a try
+  std::vector<std::size_t> large_;  // classes worth a try
   settled now_;
   position peak_ = 0;
 };
@@ -274,8 +279,8 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   start(way::keep, false);
   start(way::again_held, false);
   start(way::again, false);
-  // Where annealing ends is a matter of luck: better often than long. Where there is time for several rounds the
-  // first makes no copies, of which few ever pay, and the last begins with the best.
+  // Where annealing ends is a matter of luck: better often than long. Where there is time for several rounds
+  // the first makes no copies, of which few ever pay, and the last begins with the best.
   constexpr std::size_t worth_a_round = 40, most_rounds = 4, longest = 90;
   const std::size_t rounds = std::clamp<std::size_t>(tries_for_each / worth_a_round, 1, most_rounds);
   const settled first = *best;

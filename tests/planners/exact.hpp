@@ -30,7 +30,8 @@ inline exact_pair compare_with_optimum(const graph& g, machine on, double ratio,
   const profile costs = estimate(g, on);
   const strategy& by = *find(planners(), "best");
   const auto budget = static_cast<byte_count>(static_cast<double>(footprint_of(g, costs).total) / ratio);
-  const problem p{g, costs, on, budget, pressure::none, complete(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}}), {}};
+  const auto knobs = complete(by, {{"bits", 1}, {"copies", 0}, {"copy_us", 0}});
+  const problem p{g, costs, on, budget, pressure::none, knobs, {}};
   exact_pair found;
   const time_bounds bounds = bounds_of(p);
   found.computing = bounds.compute;
