@@ -26,7 +26,7 @@ struct effort {
   int packings = 0;
 };
 constexpr effort a_look{12, 12, 3}, thorough{20, 300, 6};
-constexpr std::size_t enough = 55'000'000;  // classes times computes times tries for each
+constexpr std::size_t enough = 70'000'000;  // classes times computes times tries for each
 
 // How the batch goes through, and whether tensors may move.
 struct course {
@@ -44,11 +44,14 @@ std::optional<found> plan_with(const problem& p, const trying& as, const course&
   const std::size_t tries = std::clamp(enough / size, e.least, e.most);
   settled s = settle(of, aim, tries);
   std::optional<found> best;
-  byte_count fits = 0;  // the most that was aimed at and packed
+  byte_count fits = 0;           // the most that was aimed at and packed
+  byte_count settled_for = aim;  // the least that was aimed at and decided for
   for (int i = 0; i < e.packings; ++i) {
     if (i > 0) s = settle_again(of, aim, tries / 8, s);
     if (s.is.over == 0 && s.is.said.time >= to_beat && !best) break;
+    if (s.is.over > 0 && i > 0) aim += (settled_for - aim) / 2;
     if (s.is.over > 0 || s.is.said.time >= to_beat) continue;
+    settled_for = std::min(settled_for, aim);
     std::optional<trial> now = as(of.plan(s.ways));
     if (!now) {  // with other decisions it may
       aim -= aim / 20;
@@ -174,9 +177,9 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     for (const course& c : courses) consider(c, a_look);
   }
   consider(best ? chosen : courses.front(), thorough);
-  // Whole blocks take more than what lies in them.
+  // Packing, and whole blocks of managed memory even more so, may take more than what lies in them.
   for (const byte_count permille : {1000U, 950U, 900U}) {
-    if (!best && and_without) consider({{1, {}, late}, true}, thorough, permille);
+    if (!best && (and_without || permille < 1000)) consider({{1, {}, late}, true}, thorough, permille);
   }
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;

@@ -14,6 +14,8 @@ constexpr std::array all_ways{way::keep, way::swap, way::swap_in_time, way::agai
 // What takes no more than the computes and five in a thousand of their time is good enough: a search that
 // goes on gains less than measurements tell apart.
 constexpr double good_enough = 1.005;
+// How hot annealing begins, first, once it has been through and where little is to change; and ends.
+constexpr double hot = 2, warm = 0.7, lukewarm = 0.075, cold = 0.025;
 
 // What annealing tries next: changes of decisions for large classes.
 class proposals {
@@ -23,7 +25,15 @@ class proposals {
       : of_(of),
         large_(large),
         moves_(moves && of.moves()),
-        refused_(of.classes().size() * all_ways.size()) {}
+        alike_(large.size()),
+        refused_(of.classes().size() * all_ways.size()) {
+    const auto bytes = [&](std::size_t i) { return of.classes()[large[i]].bytes; };
+    for (std::size_t i = 0; i < large.size(); ++i) {
+      for (std::size_t k = 0; k < large.size(); ++k) {
+        if (bytes(k) == bytes(i)) alike_[i].push_back(k);
+      }
+    }
+  }
 
   struct move {
     std::size_t first = 0;  // of large_
@@ -45,7 +55,8 @@ class proposals {
     return m;
   }
 
-  // One decision, those of some neighbours alike, or two, mostly near each other, one of them taken back.
+  // One decision, those of some neighbours alike, or two: mostly near each other, one of them taken back, or
+  // those of two classes of one size exchanged, so that what is kept of a row of blocks moves along it.
   bool change(std::vector<way>& ways, const move& m, std::mt19937& dice) const {
     const auto any = [&](std::size_t count) { return dice() % count; };
     const auto set = [&](std::size_t i, way how) {
@@ -54,13 +65,14 @@ class proposals {
       ways[c] = how;
       return true;
     };
-    const std::size_t kind = any(8);
+    const std::size_t kind = any(12);
     if (kind == 0) {
       bool changed = false;
       const std::size_t end = std::min(m.first + 2 + any(8), large_.size());
       for (std::size_t i = m.first; i < end; ++i) changed = set(i, m.how) || changed;
       return changed;
     }
+    if (kind > 7) return exchange(ways, m.first, alike_[m.first][any(alike_[m.first].size())]);
     if (!set(m.first, m.how)) return false;
     if (kind > 3) return true;
     constexpr std::size_t near = 8;
@@ -82,6 +94,12 @@ class proposals {
   bool may(std::size_t c, way how) const {
     return (moves_ || (how != way::swap && how != way::swap_in_time)) && of_.allows(c, how);
   }
+  bool exchange(std::vector<way>& ways, std::size_t i, std::size_t k) const {
+    way &one = ways[large_[i]], &other = ways[large_[k]];
+    if (one == other || !may(large_[i], other) || !may(large_[k], one)) return false;
+    std::swap(one, other);
+    return true;
+  }
   std::size_t of_move(const move& m) const {
     return large_[m.first] * all_ways.size() + static_cast<std::size_t>(m.how);
   }
@@ -89,7 +107,8 @@ class proposals {
   const choices& of_;
   const std::vector<std::size_t>& large_;
   bool moves_ = false;
-  std::vector<std::uint32_t> refused_;  // per class and way: since it was last taken
+  std::vector<std::vector<std::size_t>> alike_;  // per large class: all of its size, itself among them
+  std::vector<std::uint32_t> refused_;           // per class and way: since it was last taken
 };
 
 class search {
@@ -116,8 +135,9 @@ class search {
     peak_ = of_.peak();
   }
 
-  void make_room(bool moves) {
-    while (now_.is.over > 0 && lower_peak(moves)) {
+  // `just_enough`: what gives up more than is too much counts no more for it.
+  void make_room(bool moves, bool just_enough) {
+    while (now_.is.over > 0 && lower_peak(moves, just_enough)) {
     }
   }
 
@@ -144,13 +164,14 @@ class search {
   }
 
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over decisions that may exceed the budget, which
-  // has a price: it rises while they do and falls while they do not. The dice start alike for each `round`.
-  void anneal(std::size_t tries_for_each, double hot, bool moves, std::uint32_t round = 0) {
+  // has a price: it rises while they do and falls while they do not. `begin`: how much longer is often taken
+  // at first, in parts of what a class is computed in on average. The dice start alike for each `round`.
+  void anneal(std::size_t tries_for_each, double begin, bool moves, std::uint32_t round = 0) {
     if (large_.empty()) return;
     std::mt19937 dice{1 + round};
     proposals next(of_, large_, moves);
     const auto computing = static_cast<double>(of_.computing());
-    constexpr double cold = 1e-5;
+    const double usual = computing / static_cast<double>(large_.size());
     const double least_price = computing / static_cast<double>(budget_) / 50;
     double price = 5 * least_price;
     settled best = now_;
@@ -161,7 +182,7 @@ class search {
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
     for (std::size_t i = 0; i < tries && !is_good_enough(best.is); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
-      const double heat = computing * hot * std::pow(cold / hot, done);
+      const double heat = usual * begin * std::pow(cold / begin, done);
       price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, 1000 * least_price);
       if (i % (tries / 10 + 1) == 0 && best.is.over == 0) now_ = best;
       std::vector<way> ways = now_.ways;
@@ -207,14 +228,17 @@ class search {
     double worth = 0;
   };
 
-  std::vector<candidate> candidates(bool moves) const {
+  std::vector<candidate> candidates(bool moves, bool just_enough) const {
     std::vector<candidate> all;
+    const byte_count enough =
+        just_enough ? now_.is.said.peak - std::min(now_.is.said.peak, budget_) : budget_;
     for (std::size_t c = 0; c < now_.ways.size(); ++c) {
       if (!of_.covers(c, peak_)) continue;
       const gap_class& x = of_.classes()[c];
       const way is = now_.ways[c];
       const auto add = [&](way how, nanoseconds time) {
-        all.push_back({c, how, static_cast<double>(x.bytes) / static_cast<double>(time + 1000)});
+        const byte_count bytes = std::min(x.bytes, enough);
+        all.push_back({c, how, static_cast<double>(bytes) / static_cast<double>(time + 1000)});
       };
       if (x.again && is != way::again) {
         add(way::again, x.time_again);
@@ -229,9 +253,9 @@ class search {
   }
 
   // Of what would make room at the peak, that which costs the least time for what it does to the whole.
-  bool lower_peak(bool moves) {
+  bool lower_peak(bool moves, bool just_enough) {
     constexpr std::size_t tried_at_once = 6;
-    const std::vector<candidate> all = candidates(moves && of_.moves());
+    const std::vector<candidate> all = candidates(moves && of_.moves(), just_enough);
     std::optional<settled> best;
     position peak = 0;
     double most = 0;
@@ -271,7 +295,7 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   };
   const auto start = [&](way how, bool moves) {
     s.begin(how);
-    s.make_room(moves);
+    s.make_room(moves, false);
     if (better(s.now(), best)) best = s.now();
     if (!moves && better(s.now(), unmoved)) unmoved = s.now();
   };
@@ -281,13 +305,13 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   start(way::again, false);
   // Where annealing ends is a matter of luck: better often than long. Where there is time for several rounds
   // the first makes no copies, of which few ever pay, and the last begins with the best.
-  constexpr std::size_t worth_a_round = 40, most_rounds = 4, longest = 90;
+  constexpr std::size_t worth_a_round = 40, most_rounds = 4, longest = 110;
   const std::size_t rounds = std::clamp<std::size_t>(tries_for_each / worth_a_round, 1, most_rounds);
   const settled first = *best;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
     const bool moves = round > 0 || rounds == 1, again = round + 1 == most_rounds;
     s.begin(again ? best->ways : moves ? first.ways : unmoved->ways);
-    s.anneal(std::min(tries_for_each, longest), again ? 3e-3 : 1e-2, moves, round);
+    s.anneal(std::min(tries_for_each, longest), again ? warm : hot, moves, round);
     if (better(s.now(), best)) best = s.now();
   }
   s.begin(best->ways);
@@ -298,8 +322,11 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
 settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each, const settled& from) {
   search s(of, budget);
   s.begin(from.ways);
-  s.anneal(tries_for_each, 3e-4, true);
-  return s.now();
+  s.make_room(true, true);
+  settled little_changed = s.now();
+  s.begin(from.ways);
+  s.anneal(tries_for_each, lukewarm, true);
+  return search::is_better(little_changed.is, s.now().is) ? little_changed : s.now();
 }
 
 }  // namespace um

@@ -90,6 +90,8 @@ nanoseconds forecaster::time_of_copy(byte_count bytes, lane where) const {
 
 prediction forecaster::memory_of(std::span<const event> events, const std::vector<bool>& staged) {
   prediction found;
+  copies_ = std::ranges::any_of(
+      events, [](const event& e) { return e.what == verb::prefetch || e.what == verb::evict; });
   find_stays(events, staged);
   found.peak = add_up(events);
   found.at = static_cast<std::uint32_t>(std::ranges::find(live_, found.peak) - live_.begin());
@@ -103,14 +105,13 @@ prediction forecaster::of(std::span<const event> events, const std::vector<bool>
 }
 
 void forecaster::add_time(std::span<const event> events, prediction& found) {
-  const auto copies = [](const event& e) { return e.what == verb::prefetch || e.what == verb::evict; };
-  if (std::ranges::none_of(events, copies)) {  // nothing waits
-    std::vector<bool> done(uses_.order.size(), false);
+  done_.assign(uses_.order.size(), 0);
+  if (!copies_) {  // nothing waits
     for (const event& e : events) {
       if (e.what != verb::compute) continue;
       found.time += time_[e.which];
-      if (done[e.which]) found.again += time_[e.which];
-      done[e.which] = true;
+      if (done_[e.which] != 0) found.again += time_[e.which];
+      done_[e.which] = 1;
     }
     return;
   }
@@ -121,80 +122,87 @@ void forecaster::add_time(std::span<const event> events, prediction& found) {
 
 // --- memory ---
 
-std::uint32_t forecaster::touch(part_id p, std::uint32_t at, lane where) {
-  if (open_[p] == none) {
-    open_[p] = static_cast<std::uint32_t>(stays_.size());
-    stays_.push_back({p, at, at + 1, at, {-1, -1, -1}});
-  }
-  stay& s = stays_[open_[p]];
-  s.last = at;
-  s.by_lane[index_of(where)] = static_cast<std::int32_t>(at);
-  return open_[p];
-}
-
-void forecaster::close(part_id p, std::uint32_t end) {
-  stays_[open_[p]].end = end;
-  open_[p] = none;
-}
-
+// Sets live_ to what each event adds or, modulo 2^64, takes away.
 void forecaster::find_stays(std::span<const event> events, const std::vector<bool>& staged) {
   const auto count = static_cast<std::uint32_t>(events.size());
-  stays_.clear();
+  const std::size_t parts = part_facts_.size();
+  live_.assign(count + 1, 0);
+  opens_.assign(count + 1, 0);
+  departures_.clear();
   takeovers_.clear();
-  open_.assign(uses_.parts.size(), none);
+  presence_.assign(parts, presence::away);
+  may_take_over_.assign(parts, none);
+  touched_.resize(parts);
   always_ = 0;
-  for (part_id p = 0; p < part_facts_.size(); ++p) {
+  for (part_id p = 0; p < parts; ++p) {
     if (!part_facts_[p].persists || staged[part_facts_[p].what]) continue;
-    open_[p] = always;
+    presence_[p] = presence::always;
     always_ += part_facts_[p].bytes;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     const event& e = events[i];
     switch (e.what) {
-      case verb::compute: {
-        const auto [from, to] = in_place_[e.which];
-        const bool opens = from != to && open_[to] == none && open_[from] != none;
-        for (const touched_part& x : touches_at(e.which)) {
-          if (open_[x.which] != always) touch(x.which, i, lane::compute);
-        }
-        if (opens) takeovers_.push_back({i, open_[from], open_[to]});
+      case verb::compute:
+        compute(e.which, i);
         break;
-      }
       case verb::prefetch:
         touch(e.which, i, lane::to_device);
         break;
       case verb::evict:
-        if (open_[e.which] != none) {
+        if (presence_[e.which] == presence::here) {
           touch(e.which, i, lane::to_host);
-          close(e.which, i + 1);
+          leave(e.which, i + 1);
         }
         break;
       case verb::discard:
-        if (open_[e.which] != none) close(e.which, stays_[open_[e.which]].last + 1);
+        if (presence_[e.which] == presence::here) leave(e.which, last_touch(e.which) + 1);
         break;
     }
   }
-  for (part_id p = 0; p < open_.size(); ++p) {
-    if (open_[p] == none || open_[p] == always) continue;
-    close(p, part_facts_[p].survives && !staged[part_facts_[p].what] ? count : stays_[open_[p]].last + 1);
+  for (part_id p = 0; p < parts; ++p) {
+    if (presence_[p] != presence::here) continue;
+    leave(p, part_facts_[p].survives && !staged[part_facts_[p].what] ? count : last_touch(p) + 1);
   }
+}
+
+void forecaster::compute(std::uint32_t which, std::uint32_t at) {
+  const auto [from, to] = in_place_[which];
+  if (from != to && presence_[to] == presence::away && presence_[from] != presence::away)
+    may_take_over_[from] = at;
+  for (const touched_part& x : touches_at(which)) {
+    if (presence_[x.which] != presence::always) touch(x.which, at, lane::compute);
+  }
+}
+
+void forecaster::touch(part_id p, std::uint32_t at, lane by) {
+  if (presence_[p] == presence::away) {
+    presence_[p] = presence::here;
+    touched_[p] = {-1, -1, -1};
+    live_[at] += part_facts_[p].bytes;
+    opens_[at] = 1;
+  }
+  touched_[p][index_of(by)] = static_cast<std::int32_t>(at);
+}
+
+std::uint32_t forecaster::last_touch(part_id p) const {
+  return static_cast<std::uint32_t>(std::max({touched_[p][0], touched_[p][1], touched_[p][2]}));
+}
+
+void forecaster::leave(part_id p, std::uint32_t end) {
+  const byte_count bytes = part_facts_[p].bytes;
+  presence_[p] = presence::away;
+  live_[end] -= bytes;
+  if (may_take_over_[p] == end - 1) takeovers_.push_back({end - 1, bytes});
+  if (copies_) departures_.push_back({p, end, touched_[p]});
 }
 
 // Sets live_; the peak.
 byte_count forecaster::add_up(std::span<const event> events) {
   const std::size_t count = events.size();
-  live_.assign(count + 1, 0);
-  for (const stay& s : stays_) {
-    const byte_count bytes = part_facts_[s.which].bytes;
-    live_[s.begin] += bytes;
-    live_[s.end] -= bytes;  // modulo 2^64 until added up
-  }
   byte_count now = always_;
   for (std::size_t i = 0; i <= count; ++i) live_[i] = now += live_[i];
   live_.pop_back();
-  for (const takeover& t : takeovers_) {
-    if (stays_[t.from].end == t.at + 1) live_[t.at] -= uses_.parts[stays_[t.to].which].bytes;
-  }
+  for (const takeover& t : takeovers_) live_[t.at] -= t.bytes;
   for (std::size_t i = 0; i < count; ++i) {
     if (events[i].what == verb::compute) live_[i] += workspace_[events[i].which];
   }
@@ -204,11 +212,9 @@ byte_count forecaster::add_up(std::span<const event> events) {
 void forecaster::note_room_given_up() {
   given_up_.assign(live_.size(), 0);
   givers_.assign(live_.size(), {-1, -1, -1});
-  opens_.assign(live_.size(), false);
-  for (const stay& s : stays_) {
-    opens_[s.begin] = true;
-    given_up_[s.end - 1] += part_facts_[s.which].bytes;
-    merge(givers_[s.end - 1], s.by_lane);
+  for (const departure& d : departures_) {
+    given_up_[d.end - 1] += part_facts_[d.which].bytes;
+    merge(givers_[d.end - 1], d.by_lane);
   }
   for (std::size_t i = 1; i < live_.size(); ++i) {
     given_up_[i] += given_up_[i - 1];
@@ -219,7 +225,7 @@ void forecaster::note_room_given_up() {
 // What takes room waits for the last that gave some up without whom the arena would be too small, and for all
 // before it.
 void forecaster::wait_for_room(std::uint32_t at, byte_count peak, last_events& after) const {
-  if (at == 0 || !opens_[at]) return;
+  if (at == 0 || opens_[at] == 0) return;
   if (worst_) return merge(after, givers_[at - 1]);
   const byte_count spare = peak - live_[at];
   if (given_up_[at - 1] <= spare) return;
@@ -231,16 +237,16 @@ void forecaster::wait_for_room(std::uint32_t at, byte_count peak, last_events& a
 // --- time ---
 
 void forecaster::make_steps(std::span<const event> events, byte_count peak, prediction& found) {
-  struct user {
-    last_events read{-1, -1, -1}, write{-1, -1, -1};
-  };
-  std::vector<user> device(uses_.parts.size()), home(uses_.parts.size());
-  std::vector<char> at_home(uses_.parts.size()), copied(uses_.parts.size(), 0);
-  for (part_id p = 0; p < part_facts_.size(); ++p) at_home[p] = part_facts_[p].persists ? 1 : 0;
+  copied_.assign(uses_.parts.size(), 0);
+  at_home_.resize(uses_.parts.size());
+  on_device_.resize(uses_.parts.size());
+  at_its_home_.resize(uses_.parts.size());
   for (const event& e : events) {
-    if (e.what == verb::prefetch || e.what == verb::evict) copied[e.which] = 1;
+    if (e.what != verb::prefetch && e.what != verb::evict) continue;
+    copied_[e.which] = 1;
+    at_home_[e.which] = part_facts_[e.which].persists ? 1 : 0;
+    on_device_[e.which] = at_its_home_[e.which] = {};
   }
-  std::vector<bool> done(uses_.order.size(), false);
   for (auto& l : lanes_) l.clear();
   for (std::uint32_t i = 0; i < events.size(); ++i) {
     const event& e = events[i];
@@ -256,29 +262,29 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
     };
     lane where = lane::compute;
     if (e.what == verb::discard) {
-      at_home[e.which] = 0;
+      at_home_[e.which] = 0;
       continue;
     }
     if (e.what == verb::compute) {
       s.alone = time_[e.which];
-      if (done[e.which]) found.again += s.alone;
-      done[e.which] = true;
+      if (done_[e.which] != 0) found.again += s.alone;
+      done_[e.which] = 1;
       for (const touched_part& x : touches_at(e.which)) {
-        if (copied[x.which] == 0) continue;  // its users are one lane's, and wait for one another anyway
-        x.mode == access_mode::read ? reads(device[x.which], where) : writes(device[x.which], where);
-        if (x.mode != access_mode::read) at_home[x.which] = 0;
+        if (copied_[x.which] == 0) continue;  // its users are one lane's, and wait for one another anyway
+        x.mode == access_mode::read ? reads(on_device_[x.which], where) : writes(on_device_[x.which], where);
+        if (x.mode != access_mode::read) at_home_[x.which] = 0;
       }
     } else {
       const byte_count bytes = uses_.parts[e.which].bytes;
       const bool in = e.what == verb::prefetch;
-      if (!in && at_home[e.which] != 0) continue;
+      if (!in && at_home_[e.which] != 0) continue;
       where = in ? lane::to_device : lane::to_host;
       (in ? found.to_device : found.to_host) += bytes;
       ++found.copies;
       s.alone = free_[e.which] ? 0 : time_of_copy(bytes, where);
-      reads(in ? home[e.which] : device[e.which], where);
-      writes(in ? device[e.which] : home[e.which], where);
-      at_home[e.which] = 1;
+      reads(in ? at_its_home_[e.which] : on_device_[e.which], where);
+      writes(in ? on_device_[e.which] : at_its_home_[e.which], where);
+      at_home_[e.which] = 1;
     }
     wait_for_room(i, peak, s.after);
     s.after[index_of(where)] = -1;

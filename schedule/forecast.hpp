@@ -49,13 +49,18 @@ class forecaster {
 
  private:
   using last_events = std::array<std::int32_t, lane_count>;
-  struct stay {  // of a part on the device: events [begin, end)
+  enum class presence : std::uint8_t { away, here, always };
+  struct departure {  // a part's stay on the device ended before event `end`
     part_id which = 0;
-    std::uint32_t begin = 0, end = 0, last = 0;
-    last_events by_lane{-1, -1, -1};
+    std::uint32_t end = 0;
+    last_events by_lane{-1, -1, -1};  // the last that touched it
   };
-  struct takeover {  // at an event, one stay's place may become another's
-    std::uint32_t at = 0, from = 0, to = 0;
+  struct takeover {  // at an event, a part's place became another's of as many bytes
+    std::uint32_t at = 0;
+    byte_count bytes = 0;
+  };
+  struct user {  // of a copy of a part: the last events that read and wrote it
+    last_events read{-1, -1, -1}, write{-1, -1, -1};
   };
   struct facts {
     byte_count bytes = 0;
@@ -72,8 +77,10 @@ class forecaster {
     return {touches_.data() + first_touch_[at], touches_.data() + first_touch_[at + 1]};
   }
   void find_stays(std::span<const event> events, const std::vector<bool>& staged);
-  std::uint32_t touch(part_id p, std::uint32_t at, lane where);
-  void close(part_id p, std::uint32_t end);
+  void compute(std::uint32_t which, std::uint32_t at);
+  void touch(part_id p, std::uint32_t at, lane by);
+  std::uint32_t last_touch(part_id p) const;
+  void leave(part_id p, std::uint32_t end);
   byte_count add_up(std::span<const event> events);
   void note_room_given_up();
   void make_steps(std::span<const event> events, byte_count peak, prediction& found);
@@ -91,13 +98,19 @@ class forecaster {
   std::vector<std::uint32_t> first_touch_;             // per position, and one past the last
   std::vector<bool> free_;                             // per part
   bool worst_ = false;
-  std::vector<stay> stays_;
+  bool copies_ = false;                       // the list that was asked for last makes some
+  std::vector<presence> presence_;            // per part, as are the next four
+  std::vector<last_events> touched_;          // in its stay, or its last one
+  std::vector<std::uint32_t> may_take_over_;  // the last event at which another was computed in its place
+  std::vector<char> copied_, at_home_;        // of what is copied: a valid copy at home
+  std::vector<user> on_device_, at_its_home_;
+  std::vector<departure> departures_;  // where copies are made
   std::vector<takeover> takeovers_;
-  std::vector<std::uint32_t> open_;          // per part: its stay, none, or there all the time
   byte_count always_ = 0;                    // of parts that are there all the time
   std::vector<byte_count> live_, given_up_;  // per event; given_up_: in all, up to and with it
   std::vector<last_events> givers_;          // per event: the last that gave something up by then
-  std::vector<bool> opens_;                  // per event
+  std::vector<char> opens_;                  // per event: takes room
+  std::vector<char> done_;                   // per position: was computed before
   std::array<std::vector<lane_step>, lane_count> lanes_;
 };
 
