@@ -19,8 +19,10 @@ def left_off_first_page(record):
 
 
 FIRST_PAGE = [f"study/{name}.jsonl" for name in (
-    "best_vgg16_h100", "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100", "papers_vgg16_fp32_h100",
-    "best_resnet50_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100", "hints_h200")]
+    "best_resnet50_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200",
+    "best_vgg16_h200", "papers_vgg16_bf16_h200", "hints_h200",
+    "best_vgg16_h100", "papers_vgg16_fp32_h100", "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100",
+    "best_resnet50_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100")]
 
 # name: (kind, files in results/, which records are left out)
 FIGURES = {

@@ -127,4 +127,4 @@ def test_the_script_says_where(tmp_path):
     done = subprocess.run([*run, tmp_path / "none.md"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     done = subprocess.run([*run, "--builds", conftest.ROOT / "README.md"], capture_output=True, text=True, check=False)
-    assert "best_resnet50_h100.jsonl: 0.1.0+" in done.stdout
+    assert "best_resnet50_h200.jsonl: 0.1.0+" in done.stdout

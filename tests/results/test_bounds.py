@@ -7,7 +7,7 @@ import pytest
 from results import load
 
 RESULTS = Path(load.__file__).parent
-KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/papers_*_h100.jsonl"),
+KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/papers_*_h?00.jsonl"),
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])
 NOISE = 0.995  # runs of `device` in one file differ by as much
