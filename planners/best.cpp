@@ -35,21 +35,27 @@ struct course {
   friend bool operator==(const course&, const course&) = default;
 };
 
+struct decided {
+  std::optional<found> best;
+  bool but_for_packing = false;  // decisions are within what was aimed at, packed or not
+};
+
 // Decides for an order and packs, for less than the budget by what packing needs more, and again.
-std::optional<found> plan_with(const problem& p, const trying& as, const course& c, nanoseconds to_beat,
-                               byte_count aim, const effort& e) {
+decided plan_with(const problem& p, const trying& as, const course& c, nanoseconds to_beat, byte_count aim,
+                  const effort& e) {
   choices of(p, order_of(p.network, c.by), c.moves);
-  if (of.computing() >= to_beat) return std::nullopt;
+  if (of.computing() >= to_beat) return {};
   const std::size_t size = std::max<std::size_t>(of.classes().size() * of.uses().order.size(), 1);
   const std::size_t tries = std::clamp(enough / size, e.least, e.most);
   settled s = settle(of, aim, tries);
-  std::optional<found> best;
+  decided d{std::nullopt, s.is.over == 0};
+  std::optional<found>& best = d.best;
   byte_count fits = 0;           // the most that was aimed at and packed
   byte_count settled_for = aim;  // the least that was aimed at and decided for
   for (int i = 0; i < e.packings; ++i) {
     if (i > 0) s = settle_again(of, aim, tries / 8, s);
     if (s.is.over == 0 && s.is.said.time >= to_beat && !best) break;
-    if (s.is.over > 0 && i > 0) aim += (settled_for - aim) / 2;
+    if (s.is.over > 0 && aim < settled_for) aim += (settled_for - aim) / 2;
     if (s.is.over > 0 || s.is.said.time >= to_beat) continue;
     settled_for = std::min(settled_for, aim);
     std::optional<trial> now = as(of.plan(s.ways));
@@ -68,7 +74,7 @@ std::optional<found> plan_with(const problem& p, const trying& as, const course&
       aim = std::max(fits, aim - std::min(aim, (now->need - p.budget) * 3 / 4 + p.budget / 1000));
     }
   }
-  return best;
+  return d;
 }
 
 // What another planner makes of the same problem, if it can. Where its data is to live elsewhere than it
@@ -150,11 +156,13 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   const bool same_bits = p.knobs.at("bits") == 1;
   std::optional<found> best;
   course chosen;
+  bool but_for_packing = false;
   const auto consider = [&](const course& c, const effort& e, byte_count permille = 1000) {
     auto next = plan_with(p, as, c, best ? best->of.time : std::numeric_limits<nanoseconds>::max(),
                           chosen == c && best ? best->aim : p.budget / 1000 * permille, e);
-    if (!next) return;
-    best = std::move(next);
+    but_for_packing = but_for_packing || next.but_for_packing;
+    if (!next.best) return;
+    best = std::move(next.best);
     chosen = c;
   };
   // Plans that fill the budget rarely fit it in whole blocks: large networks ask for them only in need.
@@ -179,7 +187,8 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   consider(best ? chosen : courses.front(), thorough);
   // Packing, and whole blocks of managed memory even more so, may take more than what lies in them.
   for (const byte_count permille : {1000U, 950U, 900U}) {
-    if (!best && (and_without || permille < 1000)) consider({{1, {}, late}, true}, thorough, permille);
+    if (!best && (and_without || (but_for_packing && permille < 1000)))
+      consider({{1, {}, late}, true}, thorough, permille);
   }
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   nanoseconds computing = 0;
