@@ -239,13 +239,13 @@ void forecaster::wait_for_room(std::uint32_t at, byte_count peak, last_events& a
 void forecaster::make_steps(std::span<const event> events, byte_count peak, prediction& found) {
   copied_.assign(uses_.parts.size(), 0);
   at_home_.resize(uses_.parts.size());
-  on_device_.resize(uses_.parts.size());
-  at_its_home_.resize(uses_.parts.size());
+  users_on_device_.resize(uses_.parts.size());
+  users_at_home_.resize(uses_.parts.size());
   for (const event& e : events) {
     if (e.what != verb::prefetch && e.what != verb::evict) continue;
     copied_[e.which] = 1;
     at_home_[e.which] = part_facts_[e.which].persists ? 1 : 0;
-    on_device_[e.which] = at_its_home_[e.which] = {};
+    users_on_device_[e.which] = users_at_home_[e.which] = {};
   }
   for (auto& l : lanes_) l.clear();
   for (std::uint32_t i = 0; i < events.size(); ++i) {
@@ -271,7 +271,8 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       done_[e.which] = 1;
       for (const touched_part& x : touches_at(e.which)) {
         if (copied_[x.which] == 0) continue;  // its users are one lane's, and wait for one another anyway
-        x.mode == access_mode::read ? reads(on_device_[x.which], where) : writes(on_device_[x.which], where);
+        x.mode == access_mode::read ? reads(users_on_device_[x.which], where)
+                                    : writes(users_on_device_[x.which], where);
         if (x.mode != access_mode::read) at_home_[x.which] = 0;
       }
     } else {
@@ -282,8 +283,8 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       (in ? found.to_device : found.to_host) += bytes;
       ++found.copies;
       s.alone = free_[e.which] ? 0 : time_of_copy(bytes, where);
-      reads(in ? at_its_home_[e.which] : on_device_[e.which], where);
-      writes(in ? on_device_[e.which] : at_its_home_[e.which], where);
+      reads(in ? users_at_home_[e.which] : users_on_device_[e.which], where);
+      writes(in ? users_on_device_[e.which] : users_at_home_[e.which], where);
       at_home_[e.which] = 1;
     }
     wait_for_room(i, peak, s.after);

@@ -103,7 +103,7 @@ class forecaster {
   std::vector<last_events> touched_;          // in its stay, or its last one
   std::vector<std::uint32_t> may_take_over_;  // the last event at which another was computed in its place
   std::vector<char> copied_, at_home_;        // of what is copied: a valid copy at home
-  std::vector<user> on_device_, at_its_home_;
+  std::vector<user> users_on_device_, users_at_home_;
   std::vector<departure> departures_;  // where copies are made
   std::vector<takeover> takeovers_;
   byte_count always_ = 0;                    // of parts that are there all the time
