@@ -8,7 +8,8 @@
 namespace um {
 
 std::string_view to_text(launch_way way) {
-  constexpr std::array<std::string_view, 4> names{"simulated", "streams", "operator_graphs", "cuda_graph"};
+  constexpr std::array<std::string_view, 5> names{"simulated", "streams", "operator_graphs", "stretch_graphs",
+                                                  "cuda_graph"};
   return names.at(static_cast<std::size_t>(way));
 }
 

@@ -42,9 +42,9 @@ struct execution_request {
   bool band = false, cycle = false;
 };
 
-// How a backend issued the work: call by call, each operator recorded once and replayed, or the whole
-// iteration.
-enum class launch_way : std::uint8_t { simulated, streams, operator_graphs, cuda_graph };
+// How a backend issued the work: call by call, or what it recorded once and replayed: each operator, the
+// operators between two that wait for copies or are waited for by them, or the whole iteration.
+enum class launch_way : std::uint8_t { simulated, streams, operator_graphs, stretch_graphs, cuda_graph };
 std::string_view to_text(launch_way way);
 
 // What a slice of an operator ran with, where a library's engines were chosen among.
@@ -61,7 +61,7 @@ struct execution {
   launch_way launched = launch_way::simulated;
   std::optional<time_band> band;
   std::optional<steady_cycle> cycle;  // nothing where iterations settle at one time
-  std::vector<slice_cost> slices;  // of operators that the plan cuts, in its order
+  std::vector<slice_cost> slices;     // of operators that the plan cuts, in its order
 };
 
 // A backend is called by the thread that opened it, one call after the other; `watch` is called by that
@@ -87,8 +87,8 @@ class backend {
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
 };
 
-// For problem::cost_of_slice: asks the backend, once for each size of a part. What no engine computes, or not in
-// the memory there is, costs an hour. Refers to both arguments.
+// For problem::cost_of_slice: asks the backend, once for each size of a part. What no engine computes, or not
+// in the memory there is, costs an hour. Refers to both arguments.
 slice_costs costs_of_slices(backend& by, const graph& g);
 
 }  // namespace um

@@ -22,8 +22,13 @@ lane lane_of(const action& a, const memory_plan& plan) {
 // Every launch waits for calls of other threads that move managed memory: one for an operator is better than
 // one for each of its kernels, and calls of the driver cannot be recorded.
 launching launch_of(const action& a, bool moves_managed_memory) {
-  if (!moves_managed_memory) return launching::with_all;
+  if (!moves_managed_memory) return launching::by_stretch;
   return std::holds_alternative<compute>(a) ? launching::as_operator : launching::by_call;
+}
+
+// Nothing is done, at no time: whoever takes the room waits for those who used it.
+bool is_free(const step& s) {
+  return std::holds_alternative<discard>(s.what) && !is_managed(s.home);
 }
 
 void refuse_beyond(byte_count budget, byte_count need, const std::string& what) {
@@ -83,7 +88,7 @@ class lowering {
     const byte_count left = p_.budget - std::min(p_.budget, at_.device_bytes);
     const std::int32_t giver = residency_.giver_of_room(now_, left / managed_block);
     if (giver != no_step) hazards_.wait_for(steps_[static_cast<std::size_t>(giver)].where, giver);
-    s.after = hazards_.waits();
+    if (!is_free(s)) s.after = hazards_.waits();
     s.resident_bytes = std::min(residency_.in_use(now_), p_.budget);
     return s;
   }
@@ -136,11 +141,10 @@ class lowering {
   void lower_action(step& s, const discard& x) {
     s.home = plan_.home[x.what];
     s.needed = false;
-    if (is_managed(s.home)) {
-      for (const range& r : managed_.owned_alone(x.what, x.part, index())) s.moves.push_back({r, 0});
-      s.needed = !s.moves.empty();
-      give_up(s, x.what);
-    }
+    if (!is_managed(s.home)) return;
+    for (const range& r : managed_.owned_alone(x.what, x.part, index())) s.moves.push_back({r, 0});
+    s.needed = !s.moves.empty();
+    give_up(s, x.what);
     const std::vector<std::uint32_t> cells = cells_of(x.what, x.part);
     for (std::uint32_t strip = 0; strip < table_.strips[x.what].strips.size(); ++strip) {
       hazards_.write(x.what, strip, cells);

@@ -18,8 +18,8 @@ namespace um {
 // whose engines cannot be recorded, are issued by call.
 //   by_call      each call by itself
 //   as_operator  a compute: its kernels, recorded once, by one launch
-//   with_all     recorded with all other steps, by one launch for the iteration
-enum class launching : std::uint8_t { by_call, as_operator, with_all };
+//   by_stretch   a stretch of the compute lane (core/stretches.hpp), recorded once, by one launch
+enum class launching : std::uint8_t { by_call, as_operator, by_stretch };
 
 struct placement;  // core/placement.hpp
 

@@ -181,21 +181,30 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
     if (and_without) courses.push_back({{k, {}, late}, false});
     courses.push_back({{k, {}, late}, true});
   }
+  nanoseconds computing = 0;
+  for (const op_cost& c : p.costs) computing += c.time;
+  const auto is_far = [&](nanoseconds percent) {
+    return !best || best->of.time > computing * (100 + percent) / 100;
+  };
+  std::vector<course> promising;  // the best so far is the last
   if (courses.size() > 1) {
-    for (const course& c : courses) consider(c, a_look);
+    for (const course& c : courses) {
+      consider(c, a_look);
+      if (best && chosen == c) promising.push_back(c);
+    }
   }
-  consider(best ? chosen : courses.front(), thorough);
+  if (promising.empty()) promising.push_back(courses.front());
+  consider(promising.back(), thorough);
+  // A look may err about how to cut.
+  if (promising.size() > 1 && is_far(10)) consider(promising[promising.size() - 2], thorough);
   // Packing, and whole blocks of managed memory even more so, may take more than what lies in them.
   for (const byte_count permille : {1000U, 950U, 900U}) {
     if (!best && (and_without || (but_for_packing && permille < 1000)))
       consider({{1, {}, late}, true}, thorough, permille);
   }
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
-  nanoseconds computing = 0;
-  for (const op_cost& c : p.costs) computing += c.time;
   const auto may_gain = [&](nanoseconds percent, std::size_t most_operators) {
-    const std::size_t operators = p.network.ops.size();
-    return !best || (best->of.time > computing * (100 + percent) / 100 && operators <= most_operators);
+    return !best || (is_far(percent) && p.network.ops.size() <= most_operators);
   };
   if (may_gain(0, 2 * small)) consider_other(plan_checkmate);  // its greedy choice sometimes ends lower
   if (can_stream(p) && may_gain(3, small)) consider_other(plan_pooch_complete);

@@ -9,6 +9,12 @@
 namespace um {
 namespace {
 
+// A copy may be late by several times of what copies cost on the average.
+allowance allowance_of(const problem& p) {
+  constexpr std::int64_t times = 3;
+  return {times * p.knobs.at("copies"), times * p.knobs.at("copy_us") * 1000};
+}
+
 bool computes_again(way how) {
   return how == way::again || how == way::again_held;
 }
@@ -69,7 +75,7 @@ std::vector<decision> choices::decisions_for(const std::vector<way>& ways) const
       }
     }
   }
-  if (swaps) place_transfers(forecast_, uses_, gaps_, in_time, all);
+  if (swaps) place_transfers(forecast_, uses_, gaps_, in_time, all, allowance_of(p_));
   return all;
 }
 

@@ -40,7 +40,8 @@ class choices {
   nanoseconds computing() const { return computing_; }
 
   // What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
-  // knob `copies` (percent), and a fixed time for each, knob `copy_us`. Part of evaluation::said.time.
+  // knob `copies` (percent), and a fixed time for each, knob `copy_us`. Part of evaluation::said.time. A copy
+  // is placed so that it may take longer by three times as much.
   nanoseconds toll_of(const prediction& said) const;
 
   // Only memory where that alone is more than `most` bytes over the budget: then the time is 0.

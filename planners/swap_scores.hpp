@@ -30,14 +30,17 @@ struct absence {
 
 class swap_chooser {
  public:
-  // `load`: bytes alive at each step if all stays; `starts`: the time at which each begins, and the last ends.
+  // `load`: bytes alive at each step if all stays; `starts`: the time at which each begins, and the last
+  // ends.
   swap_chooser(std::vector<byte_count> load, std::vector<double> starts, std::vector<absence> candidates);
 
   // The candidates that leave, by descending score until the load keeps within the limit, or all.
   std::vector<std::size_t> choose(const swap_weights& w, byte_count limit) const;
 
  private:
-  double area(const absence& a, const std::vector<double>& areas) const { return areas[a.to] - areas[a.from]; }
+  double area(const absence& a, const std::vector<double>& areas) const {
+    return areas[a.to] - areas[a.from];
+  }
   std::vector<double> areas_under(const std::vector<byte_count>& load) const;
   std::vector<double> values_of(swap_score s) const;
   std::vector<double> areas_one_by_one() const;

@@ -13,9 +13,16 @@ from results.arguments import Parser
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def left_off_first_page(record):
-    """A third precision, and `best` held to the bits of `device`."""
-    return record.get("precision") == "tf32" or (record.get("strategy_knobs") or {}).get("bits") == 1
+def for_first_page(record, file):
+    """Nothing of a third precision, of `best` held to the bits of `device`, or of what the papers' planners ran beside and another file has; no prices
+    of copies, which name one strategy twice."""
+    knobs = record.get("strategy_knobs") or {}
+    if record.get("precision") == "tf32" or knobs.get("bits") == 1 or (
+            file.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
+        return None
+    for price in ("copies", "copy_us"):
+        knobs.pop(price, None)
+    return record
 
 
 FIRST_PAGE = [f"study/{name}.jsonl" for name in (
@@ -24,9 +31,9 @@ FIRST_PAGE = [f"study/{name}.jsonl" for name in (
     "best_vgg16_h100", "papers_vgg16_fp32_h100", "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100",
     "best_resnet50_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100")]
 
-# name: (kind, files in results/, which records are left out)
+# name: (kind, files in results/, what becomes of a record)
 FIGURES = {
-    "measured": ("slowdown", FIRST_PAGE, left_off_first_page),
+    "measured": ("slowdown", FIRST_PAGE, for_first_page),
     "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], None),
     "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], None),
     "peers": ("peers", ["peers/pytorch_h200.jsonl"], None),
@@ -41,9 +48,9 @@ def main():
     for name in wanted.names or FIGURES:
         if name not in FIGURES:
             raise load.BadInput(f"no figure {name}; there are {', '.join(FIGURES)}")
-        kind, files, left_out = FIGURES[name]
+        kind, files, changed = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
-            drawn = [without(left_out, ROOT / "results" / file, Path(folder)) for file in files]
+            drawn = [as_drawn(changed, ROOT / "results" / file, Path(folder)) for file in files]
             done = subprocess.run([sys.executable, ROOT / "plots/plot.py", kind, *drawn, "--out", wanted.out, "--name", name,
                                    "--format", "png"], check=False)
         if done.returncode:
@@ -51,12 +58,12 @@ def main():
     return 0
 
 
-def without(left_out, file, folder):
-    """The file, or a copy in `folder` without the records that are left out."""
-    if left_out is None:
+def as_drawn(changed, file, folder):
+    """The file, or a copy in `folder` of what becomes of its records."""
+    if changed is None:
         return file
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    (folder / file.name).write_text("".join(each for each in lines if not left_out(json.loads(each))), encoding="utf-8")
+    records = [changed(json.loads(line), file.name) for line in file.read_text(encoding="utf-8").splitlines()]
+    (folder / file.name).write_text("".join(json.dumps(each) + "\n" for each in records if each), encoding="utf-8")
     return folder / file.name
 
 

@@ -135,33 +135,27 @@ execution executor::run(const execution_request& how) {
   execution result;
   result.slices = slices();
   result.launched = launch_way::streams;
-  const bool at_once = !plan_.steps.empty() && std::ranges::all_of(plan_.steps, [](const step& s) {
-    return s.launch == launching::with_all;
+  const bool in_stretches = !plan_.steps.empty() && std::ranges::all_of(plan_.steps, [](const step& s) {
+    return s.launch == launching::by_stretch;
   });
-  const bool may_record = (!at_once || !how.timeline) && how.iterations > 1;
+  const bool may_record = (!in_stretches || !how.timeline) && how.iterations > 1;
   const std::uint32_t issued = may_record ? 1 : how.iterations;
   if (how.watch) how.watch(0);
   issue_iterations(0, issued, how.timeline, how.watch, result.iterations);
-  recording all;
   if (issued < how.iterations) {
-    if (!at_once) {
-      if (record_operators()) result.launched = launch_way::operator_graphs;
-    } else {
-      all = record(on_.compute().stream, [this] { issue_in_list_order(); });
-      moved_by_recording_ = take_moved();
-    }
-    if (all) {
-      result.launched = launch_way::cuda_graph;
-      launch_iterations(all, how.iterations - issued, result.iterations);
+    if (in_stretches && record_stretches()) {
+      result.launched = way_of_stretches();
+      launch_iterations(how.iterations - issued, result.iterations);
       if (how.watch) how.watch(how.iterations);
     } else {
+      if (!in_stretches && record_operators()) result.launched = launch_way::operator_graphs;
       issue_iterations(issued, how.iterations, how.timeline, how.watch, result.iterations);
     }
   }
   if (how.digest) result.digest = digest_of_results();
   result.loss = loss();
   if (!how.values.empty()) write_values(how.values);
-  if (how.watch && how.linger > 0 && how.iterations > 0) linger(how, all, result.iterations.back().duration);
+  if (how.watch && how.linger > 0 && how.iterations > 0) linger(how, result.iterations.back().duration);
   return result;
 }
 
@@ -186,14 +180,14 @@ bool executor::record_operators() {
 }
 
 // As the iterations before, which took `each`; what they did is forgotten.
-void executor::linger(const execution_request& how, const recording& all, nanoseconds each) {
+void executor::linger(const execution_request& how, nanoseconds each) {
   constexpr nanoseconds most = 1000;
   const auto count = static_cast<std::uint32_t>(
       std::clamp<nanoseconds>(how.linger / std::max<nanoseconds>(each, 1), 1, most));
   std::vector<trace> forgotten;
   how.watch(how.iterations);
-  if (all) {
-    launch_iterations(all, count, forgotten);
+  if (!recorded_.empty()) {
+    launch_iterations(count, forgotten);
   } else {
     issue_iterations(how.iterations, how.iterations + count, false, {}, forgotten);
   }

@@ -9,9 +9,11 @@
 // Steps wait only for steps before them in the list, so the lanes cannot wait for each other in a
 // circle. All lanes are idle between iterations.
 //
-// A plan is issued like that once; then it is recorded as its steps say, by one thread in list order: all
-// lanes as a CUDA graph that the further iterations launch, or operators one by one. Where a timeline is
-// asked for, or an engine cannot be recorded, all iterations are issued.
+// A plan is issued like that once; then its operators are recorded as its steps say, one by one or in
+// stretches of the compute lane, each a CUDA graph. Stretches and the copies beside them are put on the
+// streams by one thread in list order, iteration behind iteration. (In one graph for all lanes a copy was
+// seen to wait for others that it had nothing to do with: docs/cuda.md.) Where a timeline is asked for, or an
+// engine cannot be recorded, all iterations are issued.
 //
 // While a thread is in a call that migrates managed memory, the calls of all others wait, launches too, and
 // whoever migrates next is seldom one that waited. So an eviction is made in pieces of the step's call size,
@@ -23,8 +25,8 @@
 // and the device has done it, discards on a stream that does nothing else, and only then lets others go on.
 // Room for a twinned tensor is populated in the same way by the lane to the device, before its copy.
 //
-// Engines, operands, events and memory are all made before the first step; the graph is made between
-// the first iteration and the second.
+// Engines, operands, events and memory are all made before the first step; graphs are made between the first
+// iteration and the second.
 #pragma once
 
 #include <array>
@@ -42,6 +44,7 @@
 #include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/recording.hpp"
 #include "backends/cuda/session.hpp"
+#include "core/stretches.hpp"
 #include "um_allocators/managed_range.hpp"
 
 namespace um {
@@ -111,11 +114,13 @@ class executor {
   void issue(const step& s, step_work& work, cudaStream_t on, std::uint32_t iteration);
   void copy(const pitched_copy& c, cudaStream_t on) const;
   kernel_call bound_call(const step& s, const engine& chosen) const;
-  void issue_in_list_order();
   bool record_operators();
-  void launch_iterations(const recording& all, std::uint32_t count, std::vector<trace>& traces);
+  bool record_stretches();
+  launch_way way_of_stretches() const;
+  void launch_iteration();
+  void launch_iterations(std::uint32_t count, std::vector<trace>& traces);
   moved_bytes take_moved();
-  void linger(const execution_request& how, const recording& all, nanoseconds each);
+  void linger(const execution_request& how, nanoseconds each);
   void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
                   const watcher& watch, std::uint32_t done);
   trace trace_of(std::chrono::nanoseconds duration, const moved_bytes& moved, bool timeline) const;
@@ -140,7 +145,8 @@ class executor {
   std::vector<step_work> work_;  // one per step
   bool keeps_room_ = false;      // some step gives room back to the driver by a discard
   bool poisons_ = false;
-  moved_bytes moved_by_recording_;  // by every launch of it
+  launch_order order_;               // where the plan is launched in stretches, as is the next
+  std::vector<recording> recorded_;  // one per stretch
   std::atomic<bool> keeper_calls_{false};
   std::exception_ptr keeper_failure_;  // apart from its lane's, whose thread may fail at the same time
   std::atomic<bool> failed_{false};

@@ -379,7 +379,8 @@ void read_origin(fields& f, record& r) {
   if (f.has("memory_order")) f.at("launch");  // files have both or, older ones, neither
   if (f.has("launch") && !f.is_null("launch")) {
     r.launch = as_choice(f.at("launch"), f.where("launch"),
-                         {launch_way::streams, launch_way::operator_graphs, launch_way::cuda_graph});
+                         {launch_way::streams, launch_way::operator_graphs, launch_way::stretch_graphs,
+                          launch_way::cuda_graph});
   }
   r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
   r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);

@@ -119,6 +119,8 @@ std::string launched_text(launch_way way) {
   switch (way) {
     case launch_way::cuda_graph:
       return "as one CUDA graph";
+    case launch_way::stretch_graphs:
+      return "as CUDA graphs, with the copies beside them";
     case launch_way::operator_graphs:
       return "operator by operator, each a CUDA graph";
     case launch_way::streams:

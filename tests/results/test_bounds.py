@@ -11,8 +11,11 @@ KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/pap
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])
 NOISE = 0.995  # runs of `device` in one file differ by as much
-# Two plans that only compute again: `device` as a whole gains less from one graph, it seems, than what they repeat.
-BELOW = {f"resnet50/b128/train/fused/bf16,workspace=268435456B/best/x{ratio}/capped/cuda:0": 0.993 for ratio in ("1.25", "1.50")}
+# Plans that only compute again: `device` as a whole gains less from one graph, it seems, than what they repeat; on the H200 it
+# took 17.0 ms in this run and 16.7 in another.
+PLAN = "resnet50/b128/train/fused/bf16,workspace=268435456B/best/x{}/capped/cuda:0"
+BELOW = {"best_resnet50_h100": {PLAN.format("1.25"): 0.993, PLAN.format("1.50"): 0.993},
+         "best_resnet50_h200": {PLAN.format("1.25"): 0.988}}
 
 
 def over_bounds(path):
@@ -30,14 +33,15 @@ def over_bounds(path):
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_no_measured_plan_is_below_its_bound(path):
     found = over_bounds(path)
-    known = BELOW if path.stem == "best_resnet50_h100" else {}
+    known = BELOW.get(path.stem, {})
     assert found and {key: over for key, (over, _) in found.items() if over < known.get(key, NOISE)} == {}
 
 
 def test_the_page_names_plans_below_their_bound():
-    found = over_bounds(RESULTS / "study/best_resnet50_h100.jsonl")
-    assert [f"{1 - found[key][0]:.1%}" for key in BELOW] == ["0.7%", "0.7%"]
-    assert "but two, by 7 per mille" in (RESULTS.parent / "docs/best.md").read_text(encoding="utf-8")
+    found = {name: over_bounds(RESULTS / f"study/{name}.jsonl") for name in BELOW}
+    assert [f"{1 - found[name][key][0]:.1%}" for name, keys in BELOW.items() for key in keys] == ["0.7%", "0.7%", "1.1%"]
+    page = " ".join((RESULTS.parent / "docs/best.md").read_text(encoding="utf-8").split())
+    assert "but three, by 7 to 11 per mille: ResNet-50 in bf16 at 1.25, and on an H100 at 1.5." in page
 
 
 def test_operators_timed_one_by_one_are_no_bound():
