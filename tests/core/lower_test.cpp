@@ -72,6 +72,14 @@ TEST_F(lowering, an_eviction_waits_for_the_last_use_and_a_use_for_the_fetch) {
   EXPECT_EQ(e.steps[6].after[on_to_device], no_step) << "back1 does not";
 }
 
+TEST_F(lowering, a_discard_of_device_memory_waits_for_nobody) {
+  memory_plan plan = swap_y0();
+  plan.actions.emplace_back(discard{y0, {}});
+  const execution_plan e = lower(p, plan);
+  EXPECT_EQ(e.steps.back().where, lane::compute);
+  EXPECT_EQ(e.steps.back().after, nobody);
+}
+
 TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {
   const execution_plan e = lower(p, swap_y0());
   const pitched_copy& out_of = e.steps[2].copies.front();
