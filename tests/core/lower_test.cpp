@@ -168,7 +168,7 @@ TEST_F(lowering, short_rows_are_copied_by_a_kernel) {
   EXPECT_EQ(lower(p, plan).steps[2].copies.front().by, copier::engine) << "one run, however short";
 }
 
-TEST_F(lowering, without_managed_memory_all_is_launched_at_once) {
+TEST_F(lowering, without_managed_memory_all_is_launched_in_stretches) {
   for (const step& s : lower(p, swap_y0()).steps) EXPECT_EQ(s.launch, launching::by_stretch);
 }
 
