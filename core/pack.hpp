@@ -41,10 +41,10 @@ struct packer {
   friend bool operator==(const packer& a, const packer& b) { return a.name == b.name; }
 };
 
-// Places blocks in several orders (largest first, largest bytes x steps first, longest-lived first),
-// each in the tightest gap, changes the orders by a bounded search while the arena is larger than the
-// lower bound by more than 1 part in 500, and keeps the smallest arena; where that is still much
-// larger, all this again with the lowest gap.
+// Places large blocks in several orders (largest first, largest bytes x steps first, longest-lived first), in
+// the tightest or the lowest gap, and changes the orders by a bounded search while anything lies above the
+// lower bound by more than 1 part in 500; then the small ones, each in the tightest gap. Keeps the smallest
+// arena.
 packing pack_searched(std::span<const block> blocks);
 // One order, that in which blocks begin, as an allocator meets them; no search. The lowest gap that is
 // wide enough, or the tightest one.

@@ -1,6 +1,8 @@
 // The packers of core/pack.hpp: in which orders they have blocks placed.
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
@@ -17,17 +19,16 @@ using placing::attempt, placing::placer, placing::rule, placing::shape, placing:
 
 // An arena this close to the lower bound (1 part in so many) is not made smaller.
 constexpr byte_count near_enough = 500;
-// One this far from it (1 part in so many) is packed by the other rule, too.
-constexpr byte_count far = 64;
-// By how much an arena may grow on the way to a smaller one (1 part in so many).
-constexpr byte_count most_rise = 60;
-// How many comparisons of a block with the pieces of all blocks a search may take: some tens of
+// What takes less than 1 part in so many of the lower bound is placed last, where it finds room.
+constexpr byte_count small = 1000;
+// By how much more may lie too high on the way to less (1 part in so many).
+constexpr byte_count most_rise = 150;
+// How many comparisons of a block with the pieces of all blocks a search may take: some hundreds of
 // milliseconds.
-constexpr std::size_t most_comparisons = 40'000'000;
-// Nor more than so many orders from one start: few blocks have few orders.
-constexpr std::size_t most_tries = 2000;
-// How often a search starts anew from each way of sorting: luck matters more than patience.
-constexpr std::size_t rounds = 4;
+constexpr std::size_t most_comparisons = 400'000'000;
+// From one start so many orders are tried at most, and from so many starts at least: luck matters more than
+// patience.
+constexpr std::size_t most_tries = 500, least_starts = 12;
 
 // Indices of blocks, heaviest first.
 template <class Weight>
@@ -52,70 +53,81 @@ std::uint32_t steps_of(const shape& b) {
   return b.end - b.begin;
 }
 
-// One attempt for each way of sorting, best first.
-std::vector<attempt> sorted_attempts(const task& t, placer& by) {
-  std::vector<attempt> all;
-  for (std::vector<std::size_t> order :
-       {sorted_by(t.blocks, bytes_of), sorted_by(t.blocks, bytes_times_steps_of),
-        sorted_by(t.blocks, steps_of)}) {
-    all.push_back(*by.place(std::move(order), std::numeric_limits<byte_count>::max()));
-  }
-  std::ranges::stable_sort(all, {}, &attempt::bytes);
-  return all;
-}
-
 using generator = std::mt19937;
 
-// A place in the order whose block lies above `goal`; every other time one that ends the arena.
-// Nothing if no such block has one placed before it.
+// A place in the order whose block lies above `goal`; nothing if no such block has one placed before it.
 std::optional<std::size_t> culprit(const attempt& a, std::vector<byte_count>& top, byte_count goal,
                                    generator& dice) {
-  const byte_count beyond = dice() % 2 == 0 ? a.bytes - 1 : goal;
   for (const spot& s : a.placed) top[s.which] = static_cast<byte_count>(s.top);
   std::vector<std::size_t> all;
   for (std::size_t k = 1; k < a.order.size(); ++k) {
-    if (top[a.order[k]] > beyond) all.push_back(k);
+    if (top[a.order[k]] > goal) all.push_back(k);
   }
   if (all.empty()) return std::nullopt;
   return all[dice() % all.size()];
 }
 
-// Moves blocks that lie above `goal` to earlier places in the order, one by one. At first an arena
-// that is a little larger is taken, too, later none (threshold accepting, Dueck and Scheuer 1990).
-attempt lowered(attempt now, byte_count goal, placer& by, std::size_t tries, generator& dice) {
+// Moves blocks that lie above the goal to earlier places in the order, one by one, until none does. At first
+// an order that leaves a little more there is taken, too, later none (threshold accepting, Dueck and Scheuer
+// 1990).
+attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, generator& dice) {
+  constexpr std::uint32_t shares = 1024;
   attempt best = now;
-  std::vector<byte_count> top(now.order.size());
-  for (std::size_t i = 0; i < tries && best.bytes > goal; ++i) {
-    const auto from = culprit(now, top, goal, dice);
-    if (!from) continue;
+  std::vector<byte_count> top(t.blocks.size());
+  for (std::size_t i = 0; i < tries && best.above_goal > 0; ++i) {
+    const auto from = culprit(now, top, t.goal, dice);
+    if (!from) break;
     const std::size_t to = dice() % *from;
     std::vector<std::size_t> order = now.order;
     const auto moved = order.begin() + static_cast<std::ptrdiff_t>(*from);
     std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
-    const byte_count tolerance = goal / most_rise * (tries - i) / tries;
-    auto candidate = by.place(std::move(order), now.bytes + tolerance, now, to);
+    const byte_count rise = t.goal / most_rise * (tries - i) / tries / shares * (dice() % shares);
+    auto candidate = by.place(std::move(order), now.above_goal + rise, now, to);
     if (!candidate) continue;
     now = std::move(*candidate);
-    if (now.bytes < best.bytes) best = now;
+    if (now.above_goal < best.above_goal) best = now;
   }
   return best;
 }
 
 // The same blocks give the same arena: the dice start alike.
-attempt searched(const task& t, byte_count goal) {
-  placer by(t);
-  const std::vector<attempt> all = sorted_attempts(t, by);
+attempt searched(task& t) {
+  constexpr byte_count any = std::numeric_limits<byte_count>::max();
+  const byte_count goal = t.goal;
+  const auto is_small = [&](std::size_t i) { return bytes_of(t.blocks[i]) < goal / small; };
+  const auto large_by = [&](const auto& weight) {
+    std::vector<std::size_t> order = sorted_by(t.blocks, weight);
+    std::erase_if(order, is_small);
+    return order;
+  };
+  const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(steps_of)};
+  std::vector<std::size_t> rest = sorted_by(t.blocks, bytes_of);
+  std::erase_if(rest, std::not_fn(is_small));
+  std::vector<shape> large;
   std::size_t pieces = 0;
-  for (const shape& b : t.blocks) pieces += b.pieces.size();
-  const std::size_t tries =
-      std::min(most_comparisons / (pieces * t.blocks.size() + 1) / all.size() / rounds, most_tries);
-  generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
-  attempt best = all[0];
-  for (std::size_t i = 0; i < rounds * all.size() && best.bytes > goal; ++i) {
-    attempt candidate = lowered(all[i % all.size()], goal, by, tries, dice);
-    if (candidate.bytes < best.bytes) best = std::move(candidate);
+  for (const std::size_t i : orders[0]) {
+    large.push_back(t.blocks[i]);
+    pieces += t.blocks[i].pieces.size();
   }
-  return best;
+  const byte_count room_above = goal - std::min(goal, t.floor + placing::peak_live(large));
+  const std::size_t tries = most_comparisons / (pieces * large.size() + 1);
+  const std::size_t starts = std::max(tries / most_tries, least_starts);
+  generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
+  std::optional<attempt> best;
+  placer by(t);
+  for (std::size_t i = 0; i < starts && (!best || best->bytes > goal); ++i) {
+    t.how = i / orders.size() % 2 == 0 ? rule::tightest_gap : rule::lowest_gap;
+    t.goal = goal - std::min(goal, room_above / 2);
+    attempt a = *by.place(orders[i % orders.size()], any);
+    a = lowered(std::move(a), t, by, tries / starts, dice);
+    std::vector<std::size_t> order = a.order;
+    order.insert(order.end(), rest.begin(), rest.end());
+    t.how = rule::tightest_gap;
+    t.goal = goal;
+    a = *by.place(std::move(order), any, a, large.size());
+    if (!best || a.bytes < best->bytes) best = std::move(a);
+  }
+  return *best;
 }
 
 // Blocks in the order in which they were given, those at the bottom placed.
@@ -178,13 +190,9 @@ auto earlier_first(const shape& b) {
 
 packing pack_searched(std::span<const block> blocks) {
   prepared p = prepare(blocks);
-  const byte_count peak = p.result.peak_live, goal = peak + peak / near_enough;
-  attempt best = searched(p.others, goal);
-  if (best.bytes > peak + peak / far) {  // which rule does better varies
-    p.others.how = rule::lowest_gap;
-    attempt other = searched(p.others, goal);
-    if (other.bytes < best.bytes) best = std::move(other);
-  }
+  const byte_count peak = p.result.peak_live;
+  p.others.goal = peak + peak / near_enough;
+  const attempt best = searched(p.others);
   return finished(std::move(p), best);
 }
 

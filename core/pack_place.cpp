@@ -53,7 +53,7 @@ std::optional<attempt> placer::place(std::vector<std::size_t> order, byte_count 
   for (const spot& s : before.placed) {
     if (is_kept_[s.which] == 0) continue;
     a.insert(a.placed.size(), s, t_.blocks[s.which]);
-    a.bytes = std::max(a.bytes, static_cast<byte_count>(s.top));
+    count(s, a);
   }
   return place_after(kept, std::move(a), most);
 }
@@ -62,17 +62,24 @@ std::optional<attempt> placer::place_after(std::size_t kept, attempt&& a, byte_c
   for (std::size_t k = kept; k < a.order.size(); ++k) {
     const std::size_t i = a.order[k];
     const shape& b = t_.blocks[i];
-    const std::int64_t at = address_for(i, a), top = at + signed_of(b.extent);
-    if (static_cast<byte_count>(top) > most) return std::nullopt;
-    a.bytes = std::max(a.bytes, static_cast<byte_count>(top));
+    const std::int64_t at = address_for(i, a);
+    const spot s{at, at + signed_of(b.extent), static_cast<std::uint32_t>(i)};
+    count(s, a);
+    if (a.above_goal > most) return std::nullopt;
     const auto after = std::ranges::upper_bound(a.placed, at, {}, &spot::at);
-    a.insert(static_cast<std::size_t>(after - a.placed.begin()), {at, top, static_cast<std::uint32_t>(i)}, b);
+    a.insert(static_cast<std::size_t>(after - a.placed.begin()), s, b);
   }
   return std::move(a);
 }
 
+void placer::count(const spot& s, attempt& a) const {
+  const auto top = static_cast<byte_count>(s.top);
+  a.bytes = std::max(a.bytes, top);
+  if (top > t_.goal) a.above_goal += std::min(top - t_.goal, t_.blocks[s.which].extent);
+}
+
 attempt placer::empty(std::vector<std::size_t> order) const {
-  attempt a{std::move(order), {}, {}, {}, t_.floor};
+  attempt a{std::move(order), {}, {}, {}, t_.floor, 0};
   a.placed.reserve(t_.blocks.size());
   a.begins.reserve(t_.blocks.size());
   a.ends.reserve(t_.blocks.size());

@@ -18,6 +18,7 @@ enum class rule : std::uint8_t { lowest_gap, tightest_gap };
 struct task {
   std::vector<shape> blocks;
   byte_count floor = 0;
+  byte_count goal = 0;  // above it nothing is to lie
   rule how = rule::tightest_gap;
   bool all_single = true;
 };
@@ -29,10 +30,11 @@ struct spot {
 };
 
 struct attempt {
-  std::vector<std::size_t> order;
+  std::vector<std::size_t> order;           // of some or all of the task's blocks
   std::vector<spot> placed;                 // by address
   std::vector<std::uint32_t> begins, ends;  // of each of them, apart: all are compared for each block
   byte_count bytes = 0;
+  byte_count above_goal = 0;  // of each block what reaches beyond it
 
   void insert(std::size_t at, const spot& s, const shape& b) {
     const auto after = static_cast<std::ptrdiff_t>(at);
@@ -42,13 +44,13 @@ struct attempt {
   }
 };
 
-// Places the blocks of a task, which must outlive it.
+// Places blocks of a task, which must outlive it; its goal and rule may change.
 class placer {
  public:
   explicit placer(const task& t)
       : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size() + 1) {}
 
-  // Nothing once the arena is known to exceed `most`.
+  // Nothing once more than `most` bytes are known to lie above the goal.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most);
   // As place(), for an order whose first `kept` blocks are those of `before`.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
@@ -57,6 +59,7 @@ class placer {
  private:
   std::optional<attempt> place_after(std::size_t kept, attempt&& a, byte_count most);
   attempt empty(std::vector<std::size_t> order) const;
+  void count(const spot& s, attempt& a) const;
   // Indices of those that meet `b` in time: few of many, found eight at a time.
   std::span<const std::uint32_t> meeting(const shape& b, const attempt& a);
   // By the rule, beside what is placed.

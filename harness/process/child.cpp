@@ -20,7 +20,7 @@
 #include <fstream>
 #include <iostream>
 #include <new>
-#include <system_error>
+#include <stdexcept>
 #include <utility>
 
 #include "harness/records/say.hpp"
@@ -36,7 +36,11 @@ constexpr std::chrono::seconds kill_patience{10};
 constexpr std::chrono::milliseconds longest_wait{500};
 
 [[noreturn]] void fail(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
+  constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
+  const int code = errno;
+  const std::string words = fmt::format("{}: {}", what, strerrordesc_np(code));
+  if (std::ranges::find(shortages, code) != shortages.end()) throw no_child_now(words);
+  throw std::runtime_error(words);
 }
 
 class descriptor {

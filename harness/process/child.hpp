@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,11 @@ struct child_report {
 // What a child does, and its exit code. What it throws ends it with code 1 and words on standard error.
 using child_job = std::function<int()>;
 
+// There is no descriptor, process or memory for another child; there may be, once one that runs has ended.
+struct no_child_now : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // Runs several children at a time. Not more than one pool at a time per process.
 class child_pool {
  public:
@@ -64,8 +70,8 @@ class child_pool {
   // Starts a copy of this process (fork) that does `job` and ends: it finds every value as it is here, an
   // empty standard input, no signal held back or ignored, and none of the files that are to close on exec. It
   // dies with this process, and before it if memory runs out. This process has one thread and has not used
-  // CUDA, which outlives no fork. `probe` tells how the child fares. Throws std::system_error if none can be
-  // started.
+  // CUDA, which outlives no fork. `probe` tells how the child fares. Throws `no_child_now` or another
+  // std::runtime_error if none can be started.
   void start(std::size_t id, const child_job& job, std::chrono::seconds deadline,
              process_probe probe = kernel_probe(), deadline_of counted = deadline_of::clock);
   std::size_t running() const { return children_.size(); }

@@ -5,15 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <system_error>
 
 #include "core/errors.hpp"
 #include "harness/json/json.hpp"
@@ -173,9 +170,8 @@ bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
         probe_for(asked_failure(work.key)),
         work.where.simulated ? deadline_of::processor : deadline_of::clock);
     return true;
-  } catch (const std::system_error& error) {
-    constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
-    if (pool.running() == 0 || std::ranges::find(shortages, error.code().value()) == shortages.end()) throw;
+  } catch (const no_child_now&) {
+    if (pool.running() == 0) throw;
     return false;
   }
 }

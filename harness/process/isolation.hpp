@@ -15,7 +15,7 @@ namespace um {
 
 // Starts the cell's process, which writes the record to its standard output; its deadline is the
 // experiment's, of a simulated one in processor time. False where the system lends no more processes or
-// descriptors while others of the pool run. Throws std::system_error. The environment variable
+// descriptors while others of the pool run. Throws what child_pool::start() throws. The environment variable
 // UMBENCH_TEST_CELL, "HOW:TEXT", makes the cells whose key holds TEXT fail; the tests of isolation use it.
 // HOW: abort, exit, kill, garbage (instead of a record), half (of a record), memory (none is left), hang;
 // and, seen so by the parent alone, out_of_memory and sleep (uninterruptible). late_HOW: not before the times
