@@ -26,9 +26,9 @@ constexpr byte_count most_rise = 150;
 // How many comparisons of a block with the pieces of all blocks a search may take: some hundreds of
 // milliseconds.
 constexpr std::size_t most_comparisons = 400'000'000;
-// From one start so many orders are tried at most, and from so many starts at least: luck matters more than
-// patience.
-constexpr std::size_t most_tries = 500, least_starts = 12;
+// Nor more than so many orders in all: few blocks have few. From one start so many at most, and from so many
+// starts at least: luck matters more than patience.
+constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
 // Indices of blocks, heaviest first.
 template <class Weight>
@@ -93,8 +93,7 @@ attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, gener
 // The same blocks give the same arena: the dice start alike.
 attempt searched(task& t) {
   constexpr byte_count any = std::numeric_limits<byte_count>::max();
-  const byte_count goal = t.goal;
-  const auto is_small = [&](std::size_t i) { return bytes_of(t.blocks[i]) < goal / small; };
+  const auto is_small = [&](std::size_t i) { return bytes_of(t.blocks[i]) < t.goal / small; };
   const auto large_by = [&](const auto& weight) {
     std::vector<std::size_t> order = sorted_by(t.blocks, weight);
     std::erase_if(order, is_small);
@@ -103,29 +102,21 @@ attempt searched(task& t) {
   const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(steps_of)};
   std::vector<std::size_t> rest = sorted_by(t.blocks, bytes_of);
   std::erase_if(rest, std::not_fn(is_small));
-  std::vector<shape> large;
   std::size_t pieces = 0;
-  for (const std::size_t i : orders[0]) {
-    large.push_back(t.blocks[i]);
-    pieces += t.blocks[i].pieces.size();
-  }
-  const byte_count room_above = goal - std::min(goal, t.floor + placing::peak_live(large));
-  const std::size_t tries = most_comparisons / (pieces * large.size() + 1);
-  const std::size_t starts = std::max(tries / most_tries, least_starts);
+  for (const std::size_t i : orders[0]) pieces += t.blocks[i].pieces.size();
+  const std::size_t tries = std::min(most_comparisons / (pieces * orders[0].size() + 1), most_tries);
+  const std::size_t starts = std::max(tries / tries_each, least_starts);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<attempt> best;
   placer by(t);
-  for (std::size_t i = 0; i < starts && (!best || best->bytes > goal); ++i) {
+  for (std::size_t i = 0; i < starts && (!best || best->bytes > t.goal); ++i) {
     t.how = i / orders.size() % 2 == 0 ? rule::tightest_gap : rule::lowest_gap;
-    t.goal = goal - std::min(goal, room_above / 2);
-    attempt a = *by.place(orders[i % orders.size()], any);
-    a = lowered(std::move(a), t, by, tries / starts, dice);
+    const attempt a = lowered(*by.place(orders[i % orders.size()], any), t, by, tries / starts, dice);
     std::vector<std::size_t> order = a.order;
     order.insert(order.end(), rest.begin(), rest.end());
     t.how = rule::tightest_gap;
-    t.goal = goal;
-    a = *by.place(std::move(order), any, a, large.size());
-    if (!best || a.bytes < best->bytes) best = std::move(a);
+    attempt all = *by.place(std::move(order), any, a, a.order.size());
+    if (!best || all.bytes < best->bytes) best = std::move(all);
   }
   return *best;
 }

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -20,6 +21,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from results import load  # noqa: E402
 
 CLOSE, WANTED = 1.05, 0.9
+AT_ONCE = 4  # each of them runs as many cells at a time as there are processors, but ends with one
 
 
 def groups_of(records):
@@ -50,13 +52,14 @@ def named(program, backend, cells):
 
 def judged(program, backend, paths):
     """Rows (file, group, ratio, named, fastest, how much longer the named one took; None: it could not run)."""
+    asked = [(path, key, cells) for path in paths for key, cells in groups_of(load.read(path)[1]).items()]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        chosen_of_each = list(pool.map(lambda each: named(program, backend, each[2]), asked))
     rows = []
-    for path in paths:
-        for (group, ratio), cells in groups_of(load.read(path)[1]).items():
-            times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}
-            fastest = min(times, key=times.get)
-            chosen = named(program, backend, cells)
-            rows.append((Path(path).name, group, ratio, chosen, fastest, times[chosen] / times[fastest] if chosen in times else None))
+    for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
+        times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}
+        fastest = min(times, key=times.get)
+        rows.append((Path(path).name, group, ratio, chosen, fastest, times[chosen] / times[fastest] if chosen in times else None))
     return rows
 
 

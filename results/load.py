@@ -165,12 +165,13 @@ def link_share(record, to_device_per_s, to_host_per_s):
 
 
 def baselines(records):
-    """{group of any mode: time of an iteration with everything on the device}, at whichever ratio it fits. The mode does
-    not matter, since nothing is moved: ask by baseline_of."""
+    """{group of any mode: time of an iteration with everything on the device}, at whichever ratio it fits, the least of them.
+    The mode does not matter, since nothing is moved: ask by baseline_of."""
     found = {}
     for record in records:
         if record["strategy"] == "device" and (time := steady_ns(record)):
-            found.setdefault(group_of(record)._replace(mode=None), time)
+            group = group_of(record)._replace(mode=None)
+            found[group] = min(time, found.get(group, time))
     return found
 
 

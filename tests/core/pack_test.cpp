@@ -278,7 +278,7 @@ std::vector<block> random_lifetimes(std::mt19937& random) {
 TEST(pack, a_search_beats_every_single_order_and_often_reaches_the_lower_bound) {
   std::mt19937 random(7);
   int reached = 0;
-  for (int trial = 0; trial < 12; ++trial) {
+  for (int trial = 0; trial < 40; ++trial) {
     const std::vector<block> blocks = random_lifetimes(random);
     const packing p = pack_searched(blocks);
     expect_disjoint(blocks, p);
@@ -287,7 +287,7 @@ TEST(pack, a_search_beats_every_single_order_and_often_reaches_the_lower_bound) 
     }
     reached += p.bytes <= p.peak_live + p.peak_live / 500 ? 1 : 0;
   }
-  EXPECT_GE(reached, 9);
+  EXPECT_GE(reached, 32);
 }
 
 }  // namespace

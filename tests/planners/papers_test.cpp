@@ -248,8 +248,8 @@ std::size_t most_parts(const memory_plan& plan) {
 TEST(tvdnn, cuts_into_sections_where_whole_operators_do_not_fit) {
   const setting s(small_spec("vgg16", 64, {.joined = fusion::none}));
   const strategy& by = *find(planners(), "tvdnn");
-  EXPECT_THROW(s.plan("tvdnn", 3, {{"sections", 1}}), infeasible);
-  const problem p = s.at("tvdnn", 3);
+  EXPECT_THROW(s.plan("tvdnn", 3.3, {{"sections", 1}}), infeasible);
+  const problem p = s.at("tvdnn", 3.3);
   const memory_plan plan = by.plan(p);
   EXPECT_GT(most_parts(plan), 1U);
   EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
