@@ -11,11 +11,9 @@ KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/pap
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])
 NOISE = 0.995  # runs of `device` in one file differ by as much
-# Plans that only compute again: `device` as a whole gains less from one graph, it seems, than what they repeat; on the H200 it
-# took 17.0 ms in this run and 16.7 in another.
+# Plans that only compute again, beside one cell of `device`: its runs on an H200 differ by 1.5 %.
 PLAN = "resnet50/b128/train/fused/bf16,workspace=268435456B/best/x{}/capped/cuda:0"
-BELOW = {"best_resnet50_h100": {PLAN.format("1.25"): 0.993, PLAN.format("1.50"): 0.993},
-         "best_resnet50_h200": {PLAN.format("1.25"): 0.988}}
+BELOW = {"best_resnet50_h100": {PLAN.format("1.25"): 0.993, PLAN.format("1.50"): 0.993}}
 
 
 def over_bounds(path):
@@ -39,9 +37,9 @@ def test_no_measured_plan_is_below_its_bound(path):
 
 def test_the_page_names_plans_below_their_bound():
     found = {name: over_bounds(RESULTS / f"study/{name}.jsonl") for name in BELOW}
-    assert [f"{1 - found[name][key][0]:.1%}" for name, keys in BELOW.items() for key in keys] == ["0.7%", "0.7%", "1.1%"]
+    assert [f"{1 - found[name][key][0]:.1%}" for name, keys in BELOW.items() for key in keys] == ["0.7%", "0.7%"]
     page = " ".join((RESULTS.parent / "docs/best.md").read_text(encoding="utf-8").split())
-    assert "but three, by 7 to 11 per mille: ResNet-50 in bf16 at 1.25, and on an H100 at 1.5." in page
+    assert "but two, by 7 per mille: ResNet-50 in bf16 on an H100 at 1.25 and 1.5" in page
 
 
 def test_operators_timed_one_by_one_are_no_bound():
