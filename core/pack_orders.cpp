@@ -23,9 +23,9 @@ constexpr byte_count near_enough = 500;
 constexpr byte_count small = 1000;
 // By how much more may lie too high on the way to less (1 part in so many).
 constexpr byte_count most_rise = 150;
-// How many comparisons of a block with the pieces of all blocks a search may take: some hundreds of
-// milliseconds.
-constexpr std::size_t most_comparisons = 400'000'000;
+// How many comparisons of a block with the pieces of all blocks a search may take, some tens of milliseconds:
+// where blocks have one piece each, and where they have more, which takes longer.
+constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'000;
 // Nor more than so many orders in all: few blocks have few. From one start so many at most, and from so many
 // starts at least: luck matters more than patience.
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
@@ -104,7 +104,8 @@ attempt searched(task& t) {
   std::erase_if(rest, std::not_fn(is_small));
   std::size_t pieces = 0;
   for (const std::size_t i : orders[0]) pieces += t.blocks[i].pieces.size();
-  const std::size_t tries = std::min(most_comparisons / (pieces * orders[0].size() + 1), most_tries);
+  const std::size_t tries = std::min(
+      (t.all_single ? most_comparisons : most_of_pieces) / (pieces * orders[0].size() + 1), most_tries);
   const std::size_t starts = std::max(tries / tries_each, least_starts);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<attempt> best;

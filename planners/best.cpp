@@ -50,20 +50,27 @@ decided plan_with(const problem& p, const trying& as, const course& c, nanosecon
   settled s = settle(of, aim, tries);
   decided d{std::nullopt, s.is.over == 0};
   std::optional<found>& best = d.best;
-  byte_count fits = 0;           // the most that was aimed at and packed
-  byte_count settled_for = aim;  // the least that was aimed at and decided for
+  byte_count fits = 0;                    // the most that was aimed at and packed
+  byte_count settled_for = aim;           // the least that was aimed at and decided for
+  std::optional<std::vector<way>> tried;  // the decisions last packed,
+  std::optional<byte_count> need;         // and what they need, if there is such a plan
   for (int i = 0; i < e.packings; ++i) {
     if (i > 0) s = settle_again(of, aim, tries / 8, s);
     if (s.is.over == 0 && s.is.said.time >= to_beat && !best) break;
     if (s.is.over > 0 && aim < settled_for) aim += (settled_for - aim) / 2;
     if (s.is.over > 0 || s.is.said.time >= to_beat) continue;
     settled_for = std::min(settled_for, aim);
-    std::optional<trial> now = as(of.plan(s.ways));
-    if (!now) {  // with other decisions it may
+    std::optional<trial> now;
+    if (s.ways != tried) {
+      now = as(of.plan(s.ways));
+      tried = s.ways;
+      need = now ? std::optional(now->need) : std::nullopt;
+    }
+    if (!need) {  // with other decisions it may
       aim -= aim / 20;
-    } else if (now->need <= p.budget) {
-      now->time += of.toll_of(s.is.said);
-      if (now->time < to_beat) {
+    } else if (*need <= p.budget) {
+      if (now) now->time += of.toll_of(s.is.said);
+      if (now && now->time < to_beat) {
         to_beat = now->time;
         best = {std::move(*now), aim};
       }
@@ -71,7 +78,7 @@ decided plan_with(const problem& p, const trying& as, const course& c, nanosecon
       fits = aim;
       aim += (p.budget - aim) / 3;
     } else {
-      aim = std::max(fits, aim - std::min(aim, (now->need - p.budget) * 3 / 4 + p.budget / 1000));
+      aim = std::max(fits, aim - std::min(aim, (*need - p.budget) * 3 / 4 + p.budget / 1000));
     }
   }
   return d;

@@ -7,6 +7,7 @@
 
 #include "core/layout.hpp"
 #include "core/lower.hpp"
+#include "core/placement.hpp"
 #include "core/verify.hpp"
 #include "planners/best.hpp"
 #include "planners/planners.hpp"
@@ -51,8 +52,9 @@ std::optional<trial> try_in(const problem& p, const memory_plan& decided, reach 
     memory_plan managed = in_managed_memory(p.network, decided, how);
     if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
     const verified_plan plan = verified(p.network, std::move(managed));
-    trial t{plan.plan(), lower(kept, plan).peak_device_bytes, 0};
-    if (t.need <= p.budget) t.time = simulated_time(p, lower(p, plan), 2);
+    const placement at(kept, plan.plan(), packers::searched);
+    trial t{plan.plan(), lower(kept, plan.plan(), at).peak_device_bytes, 0};
+    if (t.need <= p.budget) t.time = simulated_time(p, lower(p, plan.plan(), at), 2);
     return t;
   } catch (const std::invalid_argument&) {  // parts with a twin move by whole blocks only
     return std::nullopt;
