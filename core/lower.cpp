@@ -253,8 +253,12 @@ execution_plan lower(const problem& p, const memory_plan& plan, packer how) {
 }
 
 execution_plan lower(const problem& p, const memory_plan& plan, const placement& known) {
-  const verified_plan proven = verified(p.network, plan);
-  return lowering(p, proven.plan(), placement(p, proven.plan(), known)).run();
+  return lower(p, verified(p.network, plan), known);
+}
+
+execution_plan lower(const problem& p, const verified_plan& plan, const placement& known) {
+  if (!plan.is_of(p.network)) throw std::invalid_argument("the plan was proven for another network");
+  return lowering(p, plan.plan(), placement(p, plan.plan(), known)).run();
 }
 
 }  // namespace um

@@ -73,5 +73,6 @@ execution_plan lower(const problem& p, const verified_plan& plan, packer how = p
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
 // At the addresses of a plan that differs in movements of managed memory alone, for searches.
 execution_plan lower(const problem& p, const memory_plan& plan, const placement& known);
+execution_plan lower(const problem& p, const verified_plan& plan, const placement& known);
 
 }  // namespace um

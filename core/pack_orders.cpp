@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <random>
@@ -19,14 +18,15 @@ using placing::attempt, placing::placer, placing::rule, placing::shape, placing:
 
 // An arena this close to the lower bound (1 part in so many) is not made smaller.
 constexpr byte_count near_enough = 500;
-// What takes less than 1 part in so many of the lower bound is placed last, where it finds room.
-constexpr byte_count small = 1000;
+// What takes less than 1 part in so many of that is placed last, where it finds room, if all of it together
+// takes less than 1 part in so few.
+constexpr byte_count small = 1000, minor = 20;
 // By how much more may lie too high on the way to less (1 part in so many).
 constexpr byte_count most_rise = 150;
-// How many comparisons of a block with the pieces of all blocks a search may take, some tens of milliseconds:
-// where blocks have one piece each, and where they have more, which takes longer.
+// How many comparisons of a block with the pieces of all others that are not placed last a search may take,
+// some tens of milliseconds: where blocks have one piece each, and where they have more, which takes longer.
 constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'000;
-// Nor more than so many orders in all: few blocks have few. From one start so many at most, and from so many
+// Nor more than so many orders in all: few blocks have few. From one start about so many, and from so many
 // starts at least: luck matters more than patience.
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
@@ -81,7 +81,7 @@ attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, gener
     std::vector<std::size_t> order = now.order;
     const auto moved = order.begin() + static_cast<std::ptrdiff_t>(*from);
     std::rotate(order.begin() + static_cast<std::ptrdiff_t>(to), moved, moved + 1);
-    const byte_count rise = t.goal / most_rise * (tries - i) / tries / shares * (dice() % shares);
+    const byte_count rise = t.goal / most_rise * (tries - i) / tries * (dice() % shares) / shares;
     auto candidate = by.place(std::move(order), now.above_goal + rise, now, to);
     if (!candidate) continue;
     now = std::move(*candidate);
@@ -90,29 +90,45 @@ attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, gener
   return best;
 }
 
+// Which blocks are placed last.
+std::vector<char> small_ones(const task& t) {
+  std::vector<char> is_small;
+  std::vector<shape> all;
+  for (const shape& b : t.blocks) {
+    is_small.push_back(bytes_of(b) < t.goal / small ? 1 : 0);
+    if (is_small.back() != 0) all.push_back(b);
+  }
+  if (placing::peak_live(all) > t.goal / minor) is_small.assign(t.blocks.size(), 0);
+  return is_small;
+}
+
 // The same blocks give the same arena: the dice start alike.
 attempt searched(task& t) {
   constexpr byte_count any = std::numeric_limits<byte_count>::max();
-  const auto is_small = [&](std::size_t i) { return bytes_of(t.blocks[i]) < t.goal / small; };
+  const std::vector<char> is_small = small_ones(t);
   const auto large_by = [&](const auto& weight) {
     std::vector<std::size_t> order = sorted_by(t.blocks, weight);
-    std::erase_if(order, is_small);
+    std::erase_if(order, [&](std::size_t i) { return is_small[i] != 0; });
     return order;
   };
   const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(steps_of)};
+  constexpr std::size_t ways = 2 * orders.size();  // to begin
   std::vector<std::size_t> rest = sorted_by(t.blocks, bytes_of);
-  std::erase_if(rest, std::not_fn(is_small));
+  std::erase_if(rest, [&](std::size_t i) { return is_small[i] == 0; });
   std::size_t pieces = 0;
   for (const std::size_t i : orders[0]) pieces += t.blocks[i].pieces.size();
   const std::size_t tries = std::min(
       (t.all_single ? most_comparisons : most_of_pieces) / (pieces * orders[0].size() + 1), most_tries);
-  const std::size_t starts = std::max(tries / tries_each, least_starts);
+  const std::size_t starts = tries < least_starts ? ways : std::max(tries / tries_each, least_starts);
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<attempt> best;
   placer by(t);
-  for (std::size_t i = 0; i < starts && (!best || best->bytes > t.goal); ++i) {
+  bool may_differ = false;  // from the first starts of these ways: the dice were asked
+  for (std::size_t i = 0; i < starts && (i < ways || may_differ) && (!best || best->bytes > t.goal); ++i) {
     t.how = i / orders.size() % 2 == 0 ? rule::tightest_gap : rule::lowest_gap;
-    const attempt a = lowered(*by.place(orders[i % orders.size()], any), t, by, tries / starts, dice);
+    attempt a = *by.place(orders[i % orders.size()], any);
+    may_differ = may_differ || a.above_goal > 0;
+    a = lowered(std::move(a), t, by, tries / starts, dice);
     std::vector<std::size_t> order = a.order;
     order.insert(order.end(), rest.begin(), rest.end());
     t.how = rule::tightest_gap;

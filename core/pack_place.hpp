@@ -44,7 +44,7 @@ struct attempt {
   }
 };
 
-// Places blocks of a task, which must outlive it; its goal and rule may change.
+// Places blocks of a task, which must outlive it; its rule may change.
 class placer {
  public:
   explicit placer(const task& t)

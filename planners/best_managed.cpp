@@ -53,8 +53,8 @@ std::optional<trial> try_in(const problem& p, const memory_plan& decided, reach 
     if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
     const verified_plan plan = verified(p.network, std::move(managed));
     const placement at(kept, plan.plan(), packers::searched);
-    trial t{plan.plan(), lower(kept, plan.plan(), at).peak_device_bytes, 0};
-    if (t.need <= p.budget) t.time = simulated_time(p, lower(p, plan.plan(), at), 2);
+    trial t{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
+    if (t.need <= p.budget) t.time = simulated_time(p, lower(p, plan, at), 2);
     return t;
   } catch (const std::invalid_argument&) {  // parts with a twin move by whole blocks only
     return std::nullopt;

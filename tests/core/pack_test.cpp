@@ -290,4 +290,29 @@ TEST(pack, a_search_beats_every_single_order_and_often_reaches_the_lower_bound) 
   EXPECT_GE(reached, 32);
 }
 
+// Blocks of which each takes less than a thousandth of the arena, alone and beside large ones.
+TEST(pack, a_search_places_small_blocks_as_well) {
+  std::mt19937 random(5);
+  std::vector<block> blocks;
+  for (int i = 0; i < 3000; ++i) {
+    const auto begin = static_cast<std::uint32_t>(random() % 30);
+    blocks.push_back(
+        held(1024 + 256 * (random() % 5), begin, begin + 20 + static_cast<std::uint32_t>(random() % 9)));
+  }
+  const packing alone = pack_searched(blocks);
+  expect_disjoint(blocks, alone);
+  for (const packer& single : {packers::first_fit, packers::best_fit, packers::smartpool}) {
+    EXPECT_LE(alone.bytes, single.place(blocks).bytes) << single.name;
+  }
+  blocks.resize(200);
+  for (block& b : random_lifetimes(random)) {
+    b.pieces.push_back({b.pieces[0].bytes * 400, 4096, b.pieces[0].begin, b.pieces[0].begin + 1});
+    b.pieces[0].bytes *= 400;
+    blocks.push_back(b);
+  }
+  const packing beside = pack_searched(blocks);
+  expect_disjoint(blocks, beside);
+  EXPECT_LE(beside.bytes, beside.peak_live + beside.peak_live / 50);
+}
+
 }  // namespace

@@ -10,8 +10,8 @@ RESULTS = Path(load.__file__).parent
 KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/papers_*_h?00.jsonl"),
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])
-NOISE = 0.995  # runs of `device` in one file differ by as much
-# Plans that only compute again, beside one cell of `device`: its runs on an H200 differ by 1.5 %.
+NOISE = 0.995  # over the least of several cells of `device`
+# Plans that only compute again, beside a single cell of `device`: on an H200 two of one run differ by 1.5 %.
 PLAN = "resnet50/b128/train/fused/bf16,workspace=268435456B/best/x{}/capped/cuda:0"
 BELOW = {"best_resnet50_h100": {PLAN.format("1.25"): 0.993, PLAN.format("1.50"): 0.993}}
 
