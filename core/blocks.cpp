@@ -72,7 +72,7 @@ class joining {
   // An output that may take the place of an input does so where the input's lifetime ends there.
   void share_in_place(std::uint32_t now) {
     const compute* c = std::get_if<compute>(&plan_.actions[now]);
-    if (c == nullptr || !g_.ops[c->what].alias) return;
+    if (c == nullptr || c->again || !g_.ops[c->what].alias) return;
     const op& o = g_.ops[c->what];
     const std::size_t in = o.alias->input, out = o.in.size() + o.alias->output;
     const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/blocks.hpp"
+#include "core/repetition.hpp"
 
 namespace um {
 namespace {
@@ -89,7 +90,7 @@ class walk {
     byte_count scratch = workspace_of(x);
     here().workspace_bytes = scratch;
     const byte_count alignment = operand_alignment(g_.ops[x.what]);
-    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+    for (const access& a : accesses_of(g_, x)) {
       here().operands.push_back(operand_of(a, scratch, alignment));
     }
     if (scratch == 0) return;
@@ -128,6 +129,7 @@ class walk {
   // A part of a convolution or of its gradients that adds to what earlier ones wrote may keep its own share
   // apart first: engines that add by themselves are slower, or there are none.
   byte_count workspace_of(const compute& x) const {
+    if (x.again) return 0;
     byte_count bytes = round_up(std::min(p_.costs[x.what].workspace_bytes, x.workspace), arena_alignment);
     const op& o = g_.ops[x.what];
     if (!is_convolution(o)) return bytes;

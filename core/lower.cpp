@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/placement.hpp"
+#include "core/repetition.hpp"
 #include "core/residency.hpp"
 #include "core/tenancy.hpp"
 
@@ -190,8 +191,7 @@ class lowering {
   // --- computes ---
 
   void lower_action(step& s, const compute& x) {
-    const op& o = g_.ops[x.what];
-    const std::vector<access> touched = accesses_of(g_, o, x.part);
+    const std::vector<access> touched = accesses_of(g_, x);
     const std::uint32_t w = uses().workspace;
     if (w != no_lifetime) {
       tenancy_.use(w);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -85,7 +87,7 @@ std::string to_text(const graph& g, const action& a) {
           [&](const discard& x) { return "discard " + name(x.what) + followed_by(x.part); },
           [&](const compute& x) {
             return "compute " + (x.what < g.ops.size() ? g.ops[x.what].name : "#" + std::to_string(x.what)) +
-                   followed_by(x.part);
+                   followed_by(x.part) + (x.again ? " again" : "");
           },
       },
       a);
@@ -118,7 +120,7 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
                    [&](const compute& x) {
                      if (is_whole(x.part)) return;
                      // What a part writes is complete only once every part has run.
-                     for (const access& touched : accesses_of(g, g.ops[x.what], x.part)) {
+                     for (const access& touched : accesses_of(g, x)) {
                        if (touched.mode != access_mode::read) mark(all[touched.what], touched.where);
                      }
                    },

@@ -3,16 +3,24 @@
 #include <algorithm>
 #include <array>
 
+#include "core/repetition.hpp"
+
 namespace um {
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c) {
-  if (is_whole(c.part) && c.workspace == as_profiled) return costs.at(c.what);
+  if (is_whole(c.part) && c.workspace == as_profiled && !c.again) return costs.at(c.what);
   if (slices) return slices(c);
   op_cost cost = costs.at(c.what);
+  const op& o = g.ops.at(c.what);
   const nanoseconds fixed = std::min(cost.time, on.launch_ns);
   const auto rest = static_cast<std::uint64_t>(cost.time - fixed);
-  cost.time = fixed + static_cast<nanoseconds>(share_of(rest, g, g.ops.at(c.what), c.part));
+  cost.time = fixed + static_cast<nanoseconds>(share_of(rest, g, o, c.part));
   cost.workspace_bytes = std::min(cost.workspace_bytes, c.workspace);
+  if (c.again) {
+    cost.time =
+        fixed + static_cast<nanoseconds>(static_cast<double>(cost.time - fixed) * share_of_repetition(g, o));
+    cost.workspace_bytes = 0;
+  }
   return cost;
 }
 

@@ -49,7 +49,7 @@ struct problem {
 
 // The cost of computing an operator, or a part of it. Without `slices` a part takes one launch and its share
 // of the rest of the whole operator's time by volume, and the whole one's workspace or what it may have of
-// it.
+// it; a repetition (compute.again) its share by bytes, and no workspace.
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c);
 op_cost cost_of(const problem& p, const compute& c);

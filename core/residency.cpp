@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -66,7 +68,7 @@ void block_ledger::give_up(tensor_id t, const range& r) {
 }
 
 void block_ledger::touch(const compute& x, room_change& c) {
-  for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+  for (const access& a : accesses_of(g_, x)) {
     if (!is_managed(home_[a.what])) continue;
     if (!begun_[a.what]) take_over(a.what);
     begun_[a.what] = true;

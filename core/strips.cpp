@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -90,7 +92,7 @@ class gathering {
  private:
   void add(const advise&) {}
   void add(const compute& x) {
-    for (const access& a : accesses_of(g_, g_.ops[x.what], x.part)) {
+    for (const access& a : accesses_of(g_, x)) {
       const bool writes = a.mode != access_mode::read;
       add(a.what, a.where, true, writes);
       if (plan_.home[a.what] != residence::staged) continue;

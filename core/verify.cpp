@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/copies.hpp"
+#include "core/repetition.hpp"
 
 namespace um {
 namespace {
@@ -123,16 +124,25 @@ class symbolic_machine {
   }
 
   finding apply(const compute& x) {
-    const op& o = g_.ops[x.what];
+    const op o = operator_of(g_, x);
     const std::vector<access> touched = accesses_of(g_, o, x.part);
     for (std::size_t i = 0; i < o.in.size(); ++i) {
-      if (auto wrong = read(touched[i], e_.in[x.what][i])) return wrong;
+      if (auto wrong = read(touched[i], token_for(x.what, o.in[i]))) return wrong;
     }
     for (std::size_t i = 0; i < o.out.size(); ++i) {
       if (auto wrong = write(touched[o.in.size() + i], x, i)) return wrong;
     }
-    computed_[x.what].push_back(resolved(g_, o, x.part));
+    if (!x.again) computed_[x.what].push_back(resolved(g_, o, x.part));
     return {};
+  }
+
+  // The value of an operand: what it reads, or what it wrote the first time.
+  token token_for(op_id o, tensor_id what) const {
+    const op& first = g_.ops[o];
+    const auto in = std::ranges::find(first.in, what);
+    if (in != first.in.end()) return e_.in[o][static_cast<std::size_t>(in - first.in.begin())];
+    const auto out = std::ranges::find(first.out, what);
+    return e_.out[o][static_cast<std::size_t>(out - first.out.begin())];
   }
 
   finding read(const access& a, token wanted) const {

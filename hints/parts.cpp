@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -27,7 +29,7 @@ void add_operands(leaving_parts& parts, const graph& g, const memory_plan& plan,
   const auto now = static_cast<position>(parts.of_position.size());
   parts.order.push_back(c);
   std::vector<managed_operand>& operands = parts.of_position.emplace_back();
-  for (const access& a : accesses_of(g, g.ops[c.what], c.part)) {
+  for (const access& a : accesses_of(g, c)) {
     if (!is_managed(plan.home[a.what])) continue;
     const tensor& t = g.tensors[a.what];
     const std::size_t first = parts.first[a.what], count = parts.first[a.what + 1] - first;

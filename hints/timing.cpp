@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/repetition.hpp"
 #include "core/residency.hpp"
 #include "hints/durations.hpp"
 #include "schedule/calendar.hpp"
@@ -71,7 +72,7 @@ class timetable {
     return um::blocks_of({at_.managed.offset_of(t) + only.offset, only.bytes});
   }
   void add_operands(const compute& c, std::vector<block_range>& all) {
-    for (const access& x : accesses_of(g_, g_.ops[c.what], c.part)) {
+    for (const access& x : accesses_of(g_, c)) {
       if (!is_managed(plan_.home[x.what])) continue;
       const bool begins = !begun_[x.what];
       begun_[x.what] = true;

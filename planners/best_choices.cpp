@@ -48,7 +48,7 @@ void choices::find_classes() {
     c.gaps.push_back(x);
     c.bytes = std::max(c.bytes, bytes);
     c.again = c.again && e.again;
-    if (e.again) c.time_again += forecast_.time_of(e.producer);
+    if (e.again) c.time_again += forecast_.time_again(e.producer);
     if (e.next < uses_.end()) c.time_moving += forecast_.time_of_copy(bytes, lane::to_device);
     if (!e.at_home) c.time_moving += forecast_.time_of_copy(bytes, lane::to_host);
   }

@@ -46,8 +46,8 @@ class choosing {
   // Of computing it again, and what that takes which will not be there either.
   nanoseconds time_again(std::size_t m) {
     const position by = gap_of(m).producer;
-    nanoseconds sum = on_.costs().time_of(by);
-    for (const touched_part& x : on_.uses().of_position[static_cast<std::size_t>(by)]) {
+    nanoseconds sum = on_.costs().time_again(by);
+    for (const touched_part& x : on_.uses().touched_again(by)) {
       const std::size_t from = maker_[x.which];
       if (x.mode == access_mode::read && from != none && from < m && labels_[from] == choice::again)
         sum += time_again(from);

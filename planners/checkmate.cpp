@@ -53,8 +53,7 @@ class rematerializing {
     const std::span<const event> events = builder_.build(decisions, nothing_staged_);
     evaluation e;
     e.peak = on_.costs().memory_of(events, nothing_staged_).peak;
-    for (const event& x : events)
-      e.time += x.what == verb::compute ? on_.costs().time_of(static_cast<position>(x.which)) : 0;
+    for (const event& x : events) e.time += x.what == verb::compute ? on_.costs().time_of(x) : 0;
     const std::vector<byte_count> live = live_at_positions(on_.uses(), events, on_.costs().live());
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
@@ -75,7 +74,7 @@ class rematerializing {
       const gap& e = on_.gaps()[f.gap];
       if (!f.again || e.last >= now_.at || now_.at >= e.next) continue;
       const double worth =
-          static_cast<double>(f.bytes) / static_cast<double>(on_.costs().time_of(e.producer) + 1000);
+          static_cast<double>(f.bytes) / static_cast<double>(on_.costs().time_again(e.producer) + 1000);
       for (const retention how : {retention::held, retention::dropped}) {
         if (how > ways_[m]) all.push_back({m, how, how == retention::held ? worth : worth * 0.9});
       }
@@ -107,7 +106,7 @@ class rematerializing {
       if (ways_[m] != retention::keep) given_up.push_back(m);
     }
     const auto time = [&](std::size_t m) {
-      return on_.costs().time_of(on_.gaps()[on_.maps()[m].gap].producer);
+      return on_.costs().time_again(on_.gaps()[on_.maps()[m].gap].producer);
     };
     std::ranges::stable_sort(given_up, std::ranges::greater{}, time);
     for (const std::size_t m : given_up) {

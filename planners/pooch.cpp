@@ -37,7 +37,7 @@ class classifying {
     }
     const auto time_of_a_byte = [&](std::size_t m) {
       const feature_map& f = on_.maps()[m];
-      return static_cast<double>(on_.costs().time_of(on_.gaps()[f.gap].producer)) /
+      return static_cast<double>(on_.costs().time_again(on_.gaps()[f.gap].producer)) /
              static_cast<double>(f.bytes);
     };
     std::ranges::stable_sort(order, {}, time_of_a_byte);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedule/closure.hpp"
+#include "schedule/forecast.hpp"
 #include "schedule/orders.hpp"
 #include "schedule/simplex.hpp"
 
@@ -23,7 +24,7 @@ struct saved_tensor {
 struct passes {
   double forward = 0, backward = 0;  // ns
   std::vector<saved_tensor> saved;
-  std::vector<double> time;                     // of each forward operator
+  std::vector<double> again;                    // ns: of each forward operator, when it is computed again
   std::vector<std::vector<std::size_t>> needs;  // forward operators that must run again for it
 };
 
@@ -43,7 +44,7 @@ passes passes_of(const problem& p) {
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const auto time = static_cast<double>(p.costs[o].time);
     (o < loss ? x.forward : x.backward) += time;
-    if (o < loss) x.time.push_back(time);
+    if (o < loss) x.again.push_back(static_cast<double>(time_again(p, o)));
     for (const tensor_id t : g.ops[o].out) made_by[t] = std::min<std::size_t>(o, loss);
     for (const tensor_id t : g.ops[o].in)
       saved[t] = saved[t] || (o >= loss && (made_by[t] < loss || persists(g.tensors[t].use)));
@@ -79,8 +80,8 @@ struct rates {
 
 // The decisions that are cheapest at those prices, and their price.
 std::pair<column, double> cheapest(const passes& x, const rates& r, const prices& at) {
-  std::vector<double> gain(x.time.size(), 0);
-  for (std::size_t o = 0; o < x.time.size(); ++o) gain[o] = -x.time[o] * at.again;
+  std::vector<double> gain(x.again.size(), 0);
+  for (std::size_t o = 0; o < x.again.size(); ++o) gain[o] = -x.again[o] * at.again;
   const auto price_kept = [&](const saved_tensor& t) { return t.bytes * at.byte; };
   const auto price_moved = [&](const saved_tensor& t) {
     return t.bytes * ((t.given ? 0 : r.out * at.out) + r.in * at.in);
@@ -89,10 +90,10 @@ std::pair<column, double> cheapest(const passes& x, const rates& r, const prices
   for (const saved_tensor& t : x.saved) {
     if (!t.given) gain[t.made_by] += moves(t) ? price_moved(t) : price_kept(t);
   }
-  std::vector<bool> again(x.time.size(), false);
+  std::vector<bool> again(x.again.size(), false);
   if (r.repeats) again = best_closure(gain, x.needs);
   column c;
-  for (std::size_t o = 0; o < x.time.size(); ++o) c.again += again[o] ? x.time[o] : 0;
+  for (std::size_t o = 0; o < x.again.size(); ++o) c.again += again[o] ? x.again[o] : 0;
   for (const saved_tensor& t : x.saved) {
     if (!t.given && again[t.made_by]) continue;
     if (moves(t)) {

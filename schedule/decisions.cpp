@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -134,6 +136,15 @@ void event_builder::compute_at(position at) {
   }
 }
 
+void event_builder::compute_again(position at) {
+  events_.push_back({verb::compute, static_cast<std::uint32_t>(at), true});
+  for (const touched_part& x : touches_again(at)) {
+    if (x.mode == access_mode::read) continue;
+    here_[x.which] = 1;
+    state_[x.which].home = false;
+  }
+}
+
 // What a compute reads and is not there is fetched, or computed again in the order of the first time, each
 // but once; what that took stays until the last of those has read it.
 void event_builder::bring_inputs(position at) {
@@ -144,20 +155,20 @@ void event_builder::bring_inputs(position at) {
   if (needed_.empty()) return;
   std::ranges::sort(runs_);
   for (const position run : runs_) {
-    fetch_inputs(run);
+    fetch_inputs(touches_again(run));
     made_.clear();
-    for (const touch& x : touches_at(run)) {
+    for (const touched_part& x : touches_again(run)) {
       if (x.mode != access_mode::read && here_[x.which] == 0) made_.push_back(x.which);
     }
-    compute_at(run);
+    compute_again(run);
     for (const part_id p : made_) {
       if (state_[p].reader < 0) give_up_again(p);
     }
-    for (const touch& x : touches_at(run)) {
+    for (const touched_part& x : touches_again(run)) {
       if (x.mode == access_mode::read && state_[x.which].reader == run) give_up_again(x.which);
     }
   }
-  fetch_inputs(at);
+  fetch_inputs(touches_at(at));
   for (const part_id p : needed_) state_[p].reader = -1;
   needed_.clear();
 }
@@ -179,12 +190,12 @@ void event_builder::need(part_id p, position reader) {
   if (runs_for == now_) return;
   runs_for = now_;
   runs_.push_back(by);
-  for (const touch& x : touches_at(by)) {
+  for (const touched_part& x : touches_again(by)) {
     if (x.mode != access_mode::write) need(x.which, by);
   }
 }
-void event_builder::fetch_inputs(position at) {
-  for (const touch& x : touches_at(at)) {
+void event_builder::fetch_inputs(const auto& touches) {
+  for (const auto& x : touches) {
     if (x.mode != access_mode::write && here_[x.which] == 0) fetch(x.which);
   }
 }
@@ -226,7 +237,9 @@ std::vector<event> events_of(const graph& g, const use_table& uses, std::span<co
     const event& e = all[i];
     if (e.what == verb::discard && !later[e.which]) continue;
     if (e.what == verb::compute) {
-      for (const touched_part& x : uses.of_position[e.which]) later[x.which] = true;
+      const auto at = static_cast<position>(e.which);
+      for (const touched_part& x : e.again ? uses.touched_again(at) : uses.of_position[e.which])
+        later[x.which] = true;
     } else {
       later[e.which] = true;
     }
@@ -243,7 +256,8 @@ memory_plan plan_of(const graph& g, const use_table& uses, std::span<const gap> 
     plan.home.push_back(is_staged ? residence::staged : residence::device);
   for (const event& e : events_of(g, uses, gaps, decisions)) {
     if (e.what == verb::compute) {
-      plan.actions.emplace_back(uses.order[e.which]);
+      const compute& c = uses.order[e.which];
+      plan.actions.emplace_back(e.again ? repeated(g, c) : c);
       continue;
     }
     const tensor_id t = uses.parts[e.which].what;

@@ -31,7 +31,8 @@ struct decision {
 enum class verb : std::uint8_t { compute, prefetch, evict, discard };
 struct event {
   verb what = verb::compute;
-  std::uint32_t which = 0;  // compute: a position of the order (again, if it was there before); else a part
+  std::uint32_t which = 0;  // compute: a position of the order; else a part
+  bool again = false;       // compute: it was there before
   friend bool operator==(const event&, const event&) = default;
 };
 
@@ -81,15 +82,17 @@ class event_builder {
     const auto i = static_cast<std::size_t>(at);
     return {touches_.data() + first_touch_[i], touches_.data() + first_touch_[i + 1]};
   }
+  const std::vector<touched_part>& touches_again(position at) const { return uses_.touched_again(at); }
   void index_transfers();
   [[noreturn]] void refuse(const gap& e, const std::string& how) const;
   void fetch(part_id p);
   void evict_now(part_id p);
   void discard_now(part_id p);
   void compute_at(position at);
+  void compute_again(position at);
   void bring_inputs(position at);
   void need(part_id p, position reader);
-  void fetch_inputs(position at);
+  void fetch_inputs(const auto& touches);
   void give_up_again(part_id p);
   void use_ends(const touch& x);
 

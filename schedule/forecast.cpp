@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -58,12 +60,21 @@ void merge(std::array<std::int32_t, lane_count>& into, const std::array<std::int
 
 }  // namespace
 
+nanoseconds time_again(const problem& p, op_id what) {
+  const auto second = repeated(p.network, {what, {}});
+  const nanoseconds first = p.costs[what].time;
+  return second.again ? std::min(first, cost_of(p, second).time) : first;
+}
+
 forecaster::forecaster(const problem& p, const use_table& uses)
     : p_(p), uses_(uses), free_(uses.parts.size(), false) {
   for (position at = 0; at < uses.end(); ++at) {
     const op_cost cost = cost_of(p, uses.order[static_cast<std::size_t>(at)]);
     time_.push_back(cost.time);
     workspace_.push_back(workspace_at(p.network, uses, at, cost.workspace_bytes));
+    const auto second = repeated(p.network, uses.order[static_cast<std::size_t>(at)]);
+    time_again_.push_back(second.again ? cost_of(p, second).time : cost.time);
+    workspace_again_.push_back(second.again ? 0 : workspace_.back());
     in_place_.push_back(in_place(p.network, uses, at));
     first_touch_.push_back(static_cast<std::uint32_t>(touches_.size()));
     const auto& here = uses.of_position[static_cast<std::size_t>(at)];
@@ -105,13 +116,11 @@ prediction forecaster::of(std::span<const event> events, const std::vector<bool>
 }
 
 void forecaster::add_time(std::span<const event> events, prediction& found) {
-  done_.assign(uses_.order.size(), 0);
   if (!copies_) {  // nothing waits
     for (const event& e : events) {
       if (e.what != verb::compute) continue;
-      found.time += time_[e.which];
-      if (done_[e.which] != 0) found.again += time_[e.which];
-      done_[e.which] = 1;
+      found.time += time_of(e);
+      if (e.again) found.again += time_of(e);
     }
     return;
   }
@@ -143,7 +152,7 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
     const event& e = events[i];
     switch (e.what) {
       case verb::compute:
-        compute(e.which, i);
+        compute(e, i);
         break;
       case verb::prefetch:
         touch(e.which, i, lane::to_device);
@@ -165,11 +174,12 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
   }
 }
 
-void forecaster::compute(std::uint32_t which, std::uint32_t at) {
-  const auto [from, to] = in_place_[which];
-  if (from != to && presence_[to] == presence::away && presence_[from] != presence::away)
+void forecaster::compute(const event& e, std::uint32_t at) {
+  const auto [from, to] = in_place_[e.which];
+  const bool elsewhere = e.again && !uses_.of_repetition[e.which].empty();
+  if (from != to && !elsewhere && presence_[to] == presence::away && presence_[from] != presence::away)
     may_take_over_[from] = at;
-  for (const touched_part& x : touches_at(which)) {
+  for (const touched_part& x : touches_of(e)) {
     if (presence_[x.which] != presence::always) touch(x.which, at, lane::compute);
   }
 }
@@ -204,7 +214,8 @@ byte_count forecaster::add_up(std::span<const event> events) {
   live_.pop_back();
   for (const takeover& t : takeovers_) live_[t.at] -= t.bytes;
   for (std::size_t i = 0; i < count; ++i) {
-    if (events[i].what == verb::compute) live_[i] += workspace_[events[i].which];
+    const event& e = events[i];
+    if (e.what == verb::compute) live_[i] += e.again ? workspace_again_[e.which] : workspace_[e.which];
   }
   return live_.empty() ? 0 : *std::ranges::max_element(live_);
 }
@@ -266,10 +277,9 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
       continue;
     }
     if (e.what == verb::compute) {
-      s.alone = time_[e.which];
-      if (done_[e.which] != 0) found.again += s.alone;
-      done_[e.which] = 1;
-      for (const touched_part& x : touches_at(e.which)) {
+      s.alone = time_of(e);
+      if (e.again) found.again += s.alone;
+      for (const touched_part& x : touches_of(e)) {
         if (copied_[x.which] == 0) continue;  // its users are one lane's, and wait for one another anyway
         x.mode == access_mode::read ? reads(users_on_device_[x.which], where)
                                     : writes(users_on_device_[x.which], where);

@@ -21,12 +21,17 @@ struct prediction {
   std::int64_t copies = 0;                // how many copies
 };
 
+// What a whole operator takes when it is computed again: where it takes something from the first time, the
+// less of both ways.
+nanoseconds time_again(const problem& p, op_id what);
+
 // Three lanes as in simulator/execute.hpp, transfers slowed where they share the link, with the hazards that
 // lower() finds, but for addresses: room is taken from whoever gave it up first, in an arena as large as
 // the peak. Managed memory does not occur. Not to be used by two threads at once.
 class forecaster {
  public:
-  // Refers to both. Asks cost_of() once for every position.
+  // Refers to both. Asks cost_of() once for every position, and for its repetition if that is another
+  // operator.
   forecaster(const problem& p, const use_table& uses);
 
   // `events` and `staged` as schedule/decisions.hpp makes them.
@@ -38,6 +43,9 @@ class forecaster {
   // Bytes alive at each event of the list that was asked for last.
   std::span<const byte_count> live() const { return live_; }
   nanoseconds time_of(position at) const { return time_[static_cast<std::size_t>(at)]; }
+  nanoseconds time_of(const event& e) const { return e.again ? time_again_[e.which] : time_[e.which]; }
+  // When it is computed again.
+  nanoseconds time_again(position at) const { return time_again_[static_cast<std::size_t>(at)]; }
   nanoseconds time_of_copy(byte_count bytes, lane where) const;
 
   // From now on whatever takes room waits for all who gave some up before it: packing may give it any of
@@ -76,8 +84,11 @@ class forecaster {
   std::span<const touched_part> touches_at(std::uint32_t at) const {
     return {touches_.data() + first_touch_[at], touches_.data() + first_touch_[at + 1]};
   }
+  std::span<const touched_part> touches_of(const event& e) const {
+    return e.again ? uses_.touched_again(static_cast<position>(e.which)) : touches_at(e.which);
+  }
   void find_stays(std::span<const event> events, const std::vector<bool>& staged);
-  void compute(std::uint32_t which, std::uint32_t at);
+  void compute(const event& e, std::uint32_t at);
   void touch(part_id p, std::uint32_t at, lane by);
   std::uint32_t last_touch(part_id p) const;
   void leave(part_id p, std::uint32_t end);
@@ -89,8 +100,8 @@ class forecaster {
 
   const problem& p_;
   const use_table& uses_;
-  std::vector<nanoseconds> time_;  // per position, as are the next two
-  std::vector<byte_count> workspace_;
+  std::vector<nanoseconds> time_, time_again_;  // per position, as are the next four
+  std::vector<byte_count> workspace_, workspace_again_;
   std::vector<std::pair<part_id, part_id>> in_place_;  // the same twice: nothing is computed in place
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;      // thousandths, while copies go both ways
   std::vector<facts> part_facts_;                      // per part
@@ -110,7 +121,6 @@ class forecaster {
   std::vector<byte_count> live_, given_up_;  // per event; given_up_: in all, up to and with it
   std::vector<last_events> givers_;          // per event: the last that gave something up by then
   std::vector<char> opens_;                  // per event: takes room
-  std::vector<char> done_;                   // per position: was computed before
   std::array<std::vector<lane_step>, lane_count> lanes_;
 };
 

@@ -251,8 +251,8 @@ class repeating_model : public leaving_model {
     if (known != runs_.end()) return known->second;
     const column c = m_.add_share();
     runs_.emplace(std::pair{by, s}, c);
-    computed_again_[s].emplace_back(c, in_units(costs_.time_of(by)));
-    for (const touched_part& x : uses_.of_position[static_cast<std::size_t>(by)]) {
+    computed_again_[s].emplace_back(c, in_units(costs_.time_again(by)));
+    for (const touched_part& x : uses_.touched_again(by)) {
       if (x.mode != access_mode::write) need(c, x.which, by, s);
       if (x.mode != access_mode::read) hold(c, x.which, s);
     }

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/repetition.hpp"
+
 namespace um {
 namespace {
 
@@ -17,7 +19,7 @@ images images_of(const region& r) {
 std::vector<std::vector<access>> accesses_in(const graph& g, const std::vector<compute>& order) {
   std::vector<std::vector<access>> all;
   all.reserve(order.size());
-  for (const compute& c : order) all.push_back(accesses_of(g, g.ops[c.what], c.part));
+  for (const compute& c : order) all.push_back(accesses_of(g, c));
   return all;
 }
 
@@ -85,7 +87,7 @@ std::vector<position> can_be_had_until(const graph& g, const use_table& uses) {
     }
   }
   for (position at = 0; at < uses.end(); ++at) {
-    const auto& touched = uses.of_position[static_cast<std::size_t>(at)];
+    const std::vector<touched_part>& touched = uses.touched_again(at);
     position until = g.ops[uses.order[static_cast<std::size_t>(at)].what].repeatable ? uses.end() : -1;
     for (const touched_part& x : touched) {
       if (x.mode == access_mode::read) until = std::min(until, available[x.which]);
@@ -128,20 +130,27 @@ void add_gaps(const graph& g, const use_table& table, part_id p, position until,
 
 use_table uses_of(const graph& g, std::vector<compute> order, borders_of cut) {
   use_table table;
+  const auto parts_touched = [&](const std::vector<access>& by) {
+    std::vector<touched_part> all;
+    for (const access& a : by) {
+      const images r = images_of(a.where);
+      for (part_id p = table.first_part[a.what]; p < table.first_part[a.what + 1]; ++p) {
+        if (table.parts[p].begin < r.second && r.first < table.parts[p].end) note(all, p, a.mode);
+      }
+    }
+    return all;
+  };
   table.order = std::move(order);
   const std::vector<std::vector<access>> touched = accesses_in(g, table.order);
   cut_into_parts(g, touched, cut, table);
   table.of_part.resize(table.parts.size());
   table.loss = table.end();
   for (position at = 0; at < table.end(); ++at) {
-    std::vector<touched_part>& here = table.of_position.emplace_back();
-    for (const access& a : touched[static_cast<std::size_t>(at)]) {
-      const images r = images_of(a.where);
-      for (part_id p = table.first_part[a.what]; p < table.first_part[a.what + 1]; ++p) {
-        if (table.parts[p].begin < r.second && r.first < table.parts[p].end) note(here, p, a.mode);
-      }
-    }
-    for (const touched_part& x : here) table.of_part[x.which].push_back({at, x.mode});
+    table.of_position.push_back(parts_touched(touched[static_cast<std::size_t>(at)]));
+    for (const touched_part& x : table.of_position.back()) table.of_part[x.which].push_back({at, x.mode});
+    const auto second = repeated(g, table.order[static_cast<std::size_t>(at)]);
+    table.of_repetition.push_back(second.again ? parts_touched(accesses_of(g, second))
+                                               : std::vector<touched_part>());
     const op& o = g.ops[table.order[static_cast<std::size_t>(at)].what];
     if (table.loss == table.end() && writes_gradient(g, o)) table.loss = at;
   }

@@ -35,9 +35,16 @@ struct use_table {
   std::vector<part_id> first_part;        // per tensor, and one past the last
   std::vector<std::vector<use>> of_part;  // in order; what is read and written at once is a write
   std::vector<std::vector<touched_part>> of_position;  // each part once
+  // The same when a position is computed again, where that is another operator (core/repetition.hpp); else
+  // empty.
+  std::vector<std::vector<touched_part>> of_repetition;
   position loss = 0;  // the first position that writes a gradient; the order's size if none does
 
   position end() const { return static_cast<position>(order.size()); }
+  const std::vector<touched_part>& touched_again(position at) const {
+    const auto i = static_cast<std::size_t>(at);
+    return of_repetition[i].empty() ? of_position[i] : of_repetition[i];
+  }
 };
 
 // Which regions draw borders between parts: all that the order touches, or those that it writes, as in a plan

@@ -61,7 +61,7 @@ class priced {
   }
   way_back copy_of(const value& v) const { return {in, v.in, 0}; }
   way_back run_of(const value& v, bool counted) const {
-    return {again, m_.time[v.producer], counted ? least_[v.producer] : 0};
+    return {again, m_.again[v.producer], counted ? least_[v.producer] : 0};
   }
   double cost_of(const value& v, const stretch& s, const way_back& by, std::size_t interval) const {
     return held(v, interval, s.last) + by.time * (price(interval, by.lane) - by.beyond);
@@ -309,7 +309,7 @@ class lagrangian : dealer {
   double at(const prices& x) {
     set(x);
     std::vector<double> gain(m_.count, 0);
-    for (std::size_t o = 0; o < m_.count; ++o) gain[o] = -m_.time[o] * least_[o];
+    for (std::size_t o = 0; o < m_.count; ++o) gain[o] = -m_.again[o] * least_[o];
     double sum = 1;
     for (std::size_t v = 0; v < m_.values.size(); ++v) {
       look_at(m_.values[v]);
@@ -337,7 +337,7 @@ class lagrangian : dealer {
     std::vector<double> change(2 * m_.count + 1, 0);
     for (auto& l : moved_.of_lane) l = {0, 0, 0};
     for (std::size_t o = 0; o < m_.count; ++o) {
-      if (chosen[o]) moved_.of_lane[least_at_[o]][again] += m_.time[o];
+      if (chosen[o]) moved_.of_lane[least_at_[o]][again] += m_.again[o];
     }
     for (std::size_t v = 0; v < m_.values.size(); ++v) {
       const value& x = m_.values[v];
@@ -367,8 +367,8 @@ class lagrangian : dealer {
       holds(std::max(s.back, s.leaves), v.away[k].last);
       if (s.copied_in) moved_.of_lane[s.back][in] += v.in;
       if (!s.repeated) continue;
-      moved_.of_lane[s.back][again] += m_.time[v.producer];
-      if (s.counted) moved_.of_lane[least_at_[v.producer]][again] -= m_.time[v.producer];
+      moved_.of_lane[s.back][again] += m_.again[v.producer];
+      if (s.counted) moved_.of_lane[least_at_[v.producer]][again] -= m_.again[v.producer];
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "schedule/forecast.hpp"
 #include "schedule/uses.hpp"
 
 namespace um::whole {
@@ -15,9 +16,12 @@ class modelling {
     m_.count = order.size();
     for (const compute& c : order) {
       m_.time.push_back(static_cast<double>(p.costs[c.what].time));
+      m_.again.push_back(static_cast<double>(time_again(p, c.what)));
       m_.unit += m_.time.back();
     }
-    for (double& t : m_.time) t /= m_.unit;
+    for (std::vector<double>* times : {&m_.time, &m_.again}) {
+      for (double& t : *times) t /= m_.unit;
+    }
     m_.fixed.assign(2 * m_.count, 0);
     add_operands();
     add_values();
@@ -111,7 +115,7 @@ class modelling {
       if (std::ranges::any_of(v.away, &stretch::again)) ++m_.large_outputs[v.producer];
     }
     for (position at = 0; at < uses_.end(); ++at) {
-      for (const touched_part& x : uses_.of_position[static_cast<std::size_t>(at)]) {
+      for (const touched_part& x : uses_.touched_again(at)) {
         if (x.mode != access_mode::read || has_gaps[x.which] || persists(use_of(x.which))) continue;
         const std::vector<use>& all = uses_.of_part[x.which];
         const bool once = all.front().at < at &&

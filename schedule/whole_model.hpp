@@ -36,6 +36,7 @@ struct model {
   std::size_t count = 0;      // of positions
   double unit = 0;            // ns
   std::vector<double> time;   // per position
+  std::vector<double> again;  // the same when it is computed again
   std::vector<double> fixed;  // per instant: what is there whatever is decided
   std::vector<value> values;
   std::vector<std::vector<std::size_t>> needs;  // positions that must run again for one

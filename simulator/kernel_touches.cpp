@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/repetition.hpp"
 #include "simulator/cost.hpp"
 #include "simulator/touch_order.hpp"
 
@@ -26,7 +27,7 @@ bool same_bytes(const touched_operand& a, const touched_operand& b) {
 // Operands off the device; those that share their bytes (work in place) are one that is read and
 // written, streamed if one of them is.
 std::vector<touched_operand> operands_off_device(const simulated_run& run, const step& s) {
-  const op& o = run.network.ops[std::get<compute>(s.what).what];
+  const op o = operator_of(run.network, std::get<compute>(s.what));
   const std::vector<touch_phase> phases = phases_of(run.network, o);
   std::vector<touched_operand> all;
   for (std::size_t i = 0; i < s.operands.size(); ++i) {
@@ -56,7 +57,7 @@ class kernel_walk {
  public:
   kernel_walk(const simulated_run& run, const step& s, managed_memory& memory)
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
-    const op& o = run.network.ops[std::get<compute>(s.what).what];
+    const op o = operator_of(run.network, std::get<compute>(s.what));
     passes_ = passes_before(o);
     ahead_ = run.order == touch_orders::all_resident ||
              (run.order == touch_orders::by_shape && shape_of(o) == launch_shape::resident);

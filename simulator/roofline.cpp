@@ -9,6 +9,7 @@
 
 #include "core/access.hpp"
 #include "core/errors.hpp"
+#include "core/repetition.hpp"
 #include "simulator/cost.hpp"
 
 namespace um {
@@ -64,6 +65,8 @@ nanoseconds pace_of(const graph& g, const op& o, const machine& on) {
   return 100;
 }
 
+op_cost estimate(const graph& g, const machine& on, const compute& c);
+
 // What an operator says of itself, and a part its share.
 op_cost estimate(const graph& g, const machine& on, const compute& c, const opaque& a) {
   const op& o = g.ops[c.what];
@@ -79,7 +82,19 @@ op_cost estimate(const graph& g, const machine& on, const compute& c, const opaq
   return {std::max(arithmetic, memory) + on.launch_ns, a.workspace_bytes, "opaque"};
 }
 
+// The first time's pace, but no faster than memory.
+op_cost estimate_again(const graph& g, const machine& on, compute c) {
+  const work w = work_of(g, operator_of(g, c), c.part);
+  const double share = share_of_repetition(g, g.ops[c.what]);
+  c.again = false;
+  const nanoseconds first = estimate(g, on, c).time - on.launch_ns;
+  const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
+  return {std::max(static_cast<nanoseconds>(static_cast<double>(first) * share), memory) + on.launch_ns, 0,
+          "roofline"};
+}
+
 op_cost estimate(const graph& g, const machine& on, const compute& c) {
+  if (c.again) return estimate_again(g, on, c);
   const op& o = g.ops.at(c.what);
   if (const auto* a = std::get_if<opaque>(&o.what)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/executor.hpp"
 #include "backends/cuda/operators.hpp"
+#include "core/repetition.hpp"
 
 namespace um {
 namespace {
@@ -125,7 +126,7 @@ class cuda_backend final : public backend {
 
   // As timed when the engine was chosen, by whichever process.
   op_cost cost_of(const graph& g, const compute& c) {
-    const op& o = g.ops.at(c.what);
+    const op o = operator_of(g, c);
     const engine chosen =
         choose_engine(on_, g, o, c.part, 16, std::min(c.workspace, on_.options().workspace_cap));
     const bool is_own = chosen.choice.time == 0;

@@ -10,6 +10,7 @@
 
 #include "backends/ballast.hpp"
 #include "backends/cuda/operators.hpp"
+#include "core/repetition.hpp"
 #include "um_allocators/managed_range.hpp"
 
 namespace um {
@@ -64,7 +65,7 @@ void executor::choose_engines() {
     const step& s = plan_.steps[i];
     const auto* const c = std::get_if<compute>(&s.what);
     if (c == nullptr) continue;
-    const op& o = g_.ops[c->what];
+    const op o = operator_of(g_, *c);
     engines_[i] = choose_engine(on_, g_, o, c->part, alignment_of(s), s.workspace_bytes);
     if (engines_[i].choice.workspace_bytes > s.workspace_bytes) {
       throw std::invalid_argument("operator " + o.name + " needs " +

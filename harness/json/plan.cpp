@@ -117,6 +117,7 @@ json json_of(const graph& g, const action& a) {
                    json out{{"do", "compute"}, {"what", g.ops[c.what].name}};
                    write_part(out, c.part);
                    if (c.workspace != as_profiled) out["workspace_bytes"] = c.workspace;
+                   if (c.again) out["again"] = true;
                    return out;
                  }},
       a);
@@ -133,6 +134,7 @@ action compute_from(fields& f, const named_graph& of) {
   c.what = id_of(f, of.ops, "operator");
   c.part = box_from(f, domain_of(of.g, of.g.ops[c.what]));
   if (f.has("workspace_bytes")) c.workspace = static_cast<byte_count>(f.integer("workspace_bytes", 0));
+  c.again = f.has("again") && f.boolean("again");
   return c;
 }
 
