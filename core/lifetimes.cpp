@@ -223,8 +223,8 @@ class walk {
   std::uint32_t now_ = 0;
 };
 
-// Every place is held for all of the plan: from its beginning by the first that lies there, to its end by the last.
-// Lifetimes of a block that meet are those of operators in place.
+// Every place is held for all of the plan: from its beginning by the first that lies there, to its end by the
+// last. Lifetimes of a block that meet are those of operators in place.
 void keep_all_along(const memory_plan& plan, lifetime_table& table) {
   const auto count = static_cast<std::uint32_t>(plan.actions.size());
   std::vector<std::vector<std::uint32_t>> of_block;

@@ -27,6 +27,18 @@ launching launch_of(const action& a, bool moves_managed_memory) {
   return std::holds_alternative<compute>(a) ? launching::as_operator : launching::by_call;
 }
 
+// Whether the plan, or the driver under pressure, moves managed memory while operators run. Advice is given
+// once.
+bool moves_managed_memory(const memory_plan& plan, pressure under) {
+  const auto by_driver = [&](const auto& x) { return is_managed(plan.home[x.what]); };
+  return std::ranges::any_of(plan.home, is_managed) &&
+         (under == pressure::driver || std::ranges::any_of(plan.actions, [&](const action& a) {
+            return std::visit(overloaded{[](const compute&) { return false; },
+                                         [](const advise&) { return false; }, by_driver},
+                              a);
+          }));
+}
+
 // Nothing is done, at no time: whoever takes the room waits for those who used it.
 bool is_free(const step& s) {
   return std::holds_alternative<discard>(s.what) && !is_managed(s.home);
@@ -62,7 +74,8 @@ class lowering {
         homes_(homes_of(g_, plan, table_, at_)),
         places_(g_, table_, at_, managed_, homes_, p.on),
         hazards_(table_.strips),
-        tenancy_(table_, at_, hazards_) {}
+        tenancy_(table_, at_, hazards_),
+        moves_managed_(moves_managed_memory(plan, p.under)) {}
 
   execution_plan run() {
     refuse_beyond(p_.budget, at_.device_bytes, "the device arena");
@@ -84,7 +97,7 @@ class lowering {
     s.where = lane_of(a, plan_);
     for (; joins_ < plan_.joins.size() && plan_.joins[joins_] <= now_; ++joins_) hazards_.join();
     hazards_.begin(static_cast<std::int32_t>(now_), s.where);
-    s.launch = launch_of(a, at_.managed_bytes > 0);
+    s.launch = launch_of(a, moves_managed_);
     std::visit([&](const auto& x) { lower_action(s, x); }, a);
     const byte_count left = p_.budget - std::min(p_.budget, at_.device_bytes);
     const std::int32_t giver = residency_.giver_of_room(now_, left / managed_block);
@@ -236,6 +249,7 @@ class lowering {
   residency residency_;
   hazards hazards_;
   tenancy tenancy_;
+  bool moves_managed_ = false;
   std::vector<step> steps_;
   std::size_t now_ = 0;
   std::size_t joins_ = 0;  // of the plan, passed so far

@@ -71,7 +71,7 @@ struct compute {  // again for the same operator: recomputation; of a part: tili
   op_id what = 0;
   box part;
   byte_count workspace = as_profiled;  // else the most that it may take: what is fastest within it is used
-  bool again = false;  // only its first output, from the others as well (core/repetition.hpp)
+  bool again = false;                  // only its first output, from the others as well (core/repetition.hpp)
   friend bool operator==(const compute&, const compute&) = default;
 };
 using action = std::variant<advise, prefetch, evict, discard, compute>;

@@ -71,7 +71,7 @@ bool cover(const std::vector<box>& boxes, const box& all) {
         continue;
       }
       // What lies before and after b along one axis, then go on with what is between.
-      for (interval box::*along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
+      for (interval box::* along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
         box before = r, after = r;
         (before.*along).end = (b.*along).begin;
         (after.*along).begin = (b.*along).end;

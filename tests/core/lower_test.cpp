@@ -245,6 +245,15 @@ TEST_F(managed_lowering, says_how_evictions_are_called_and_operators_launched) {
   EXPECT_EQ(lower(under(pressure::plan, 48 * MiB), plan).steps[1].call_bytes, 0U) << "all of it in one";
 }
 
+TEST_F(managed_lowering, launches_stretches_where_nothing_moves) {
+  memory_plan plan = in_order(g, residence::managed);
+  plan.actions.insert(plan.actions.begin(), advise{named(g, "x"), advice::preferred_device});
+  for (const step& s : lower(under(pressure::plan, GiB), plan).steps)
+    EXPECT_EQ(s.launch, launching::by_stretch) << "advice is given once";
+  EXPECT_EQ(lower(under(pressure::driver, GiB), plan).steps[1].launch, launching::as_operator)
+      << "the driver may evict";
+}
+
 TEST_F(managed_lowering, movements_leave_managed_addresses_as_they_were) {
   const problem p = under(pressure::driver, GiB);
   memory_plan plan = in_order(g, residence::managed);

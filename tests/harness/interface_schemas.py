@@ -137,6 +137,7 @@ class Plans(SchemaTest):
                     (("actions", advice, "hint"), "please"), (("actions", advice, "hint"), None), (("actions", advice, "part"), {}),
                     (("actions", compute, "do"), "dance"), (("actions", compute, "what"), None), (("actions", compute, "part"), {"batch": [1]}),
                     (("actions", compute, "part"), {"depth": [0, 1]}), (("actions", compute, "workspace_bytes"), -1),
+                    (("actions", compute, "again"), 1),
                     (("actions", compute, "hint"), "read_mostly")]
         self.both_refuse(self.schema("plan"), self.COMMAND, plan, changes)
 

@@ -88,10 +88,34 @@ TEST(decisions, a_chain_is_computed_once_for_one_reader) {
   }
   const std::vector<event> events = events_of(g, uses, gaps, decisions);
   for (position at = 0; at < uses.end(); ++at) {
-    const auto times = std::ranges::count(events, event{verb::compute, static_cast<std::uint32_t>(at)});
+    const auto times = std::ranges::count_if(events, [&](const event& e) {
+      return e.what == verb::compute && static_cast<position>(e.which) == at;
+    });
     EXPECT_LE(times, uses.end() - at) << "once itself, and at most once for each later operator";
   }
   EXPECT_EQ(defect_of(g, plan_of(g, uses, gaps, decisions)), std::nullopt);
+}
+
+// Statistics of a batch are found once: what they normalise is had again with them.
+TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
+  const graph g = small("resnet", "resnet20_cifar", 16, {.joined = fusion::fused}).g;
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  std::vector<decision> decisions(gaps.size());
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    if (gaps[i].again && crosses_loss(g, uses, gaps[i])) decisions[i] = {choice::again, 0, gaps[i].next};
+  }
+  const memory_plan plan = plan_of(g, uses, gaps, decisions);
+  ASSERT_EQ(defect_of(g, plan), std::nullopt);
+  std::vector<int> whole(g.ops.size(), 0), with_statistics(g.ops.size(), 0);
+  for (const action& a : plan.actions) {
+    if (const auto* c = std::get_if<compute>(&a)) ++(c->again ? with_statistics : whole)[c->what];
+  }
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    if (!std::holds_alternative<batch_norm>(g.ops[o].what)) continue;
+    EXPECT_EQ(whole[o], 1) << g.ops[o].name;
+    EXPECT_GE(with_statistics[o], 1) << g.ops[o].name;
+  }
 }
 
 TEST(decisions, what_cannot_be_computed_again_is_refused) {

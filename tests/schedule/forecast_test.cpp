@@ -67,6 +67,27 @@ TEST_P(forecasts, say_what_random_decisions_hold_and_take) {
   RecordProperty("worst_percent", std::to_string(100 * worst));
 }
 
+// Without costs of parts a normalisation takes less when it is computed again.
+TEST_P(forecasts, know_what_takes_less_the_second_time) {
+  p.cost_of_slice = {};
+  std::mt19937 dice(5);
+  const use_table uses = uses_of(g, in_order(g));
+  const std::vector<gap> gaps = gaps_of(g, uses);
+  const forecaster f(p, uses);
+  for (position at = 0; at < uses.end(); ++at) {
+    const bool normalises = std::holds_alternative<batch_norm>(g.ops[static_cast<std::size_t>(at)].what);
+    EXPECT_EQ(f.time_again(at) < f.time_of(at), normalises) << g.ops[static_cast<std::size_t>(at)].name;
+  }
+  for (const unsigned rarity : {2U, 8U}) {
+    std::vector<decision> decisions = random_decisions(gaps, dice, rarity);
+    for (decision& d : decisions) {
+      if (d.what == choice::swap) d = {};
+    }
+    const held h = hold(p, uses, gaps, decisions);
+    EXPECT_EQ(h.said.time, h.time) << "nothing waits";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(catalogue, forecasts, ::testing::ValuesIn(small_network_labels()),
                          [](const auto& row) { return row.param; });
 

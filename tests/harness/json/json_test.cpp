@@ -103,6 +103,7 @@ plan_file sample_plan() {
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
+  file.plan.actions.push_back(compute{0, {}, as_profiled, true});
   file.plan.joins = {1, 2};
   return file;
 }
