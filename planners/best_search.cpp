@@ -305,13 +305,15 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   start(way::again, false);
   // Where annealing ends is a matter of luck: better often than long. Where there is time for several rounds
   // the first makes no copies, of which few ever pay, and the last begins with the best.
-  constexpr std::size_t worth_a_round = 40, most_rounds = 4, longest = 110;
-  const std::size_t rounds = std::clamp<std::size_t>(tries_for_each / worth_a_round, 1, most_rounds);
+  constexpr std::size_t worth_more = 40, most = 440, a_round = 55;
+  const std::size_t in_all =
+      std::min(std::max<std::size_t>(tries_for_each / worth_more, 1) * tries_for_each, most);
+  const std::size_t rounds = std::max<std::size_t>(in_all / a_round, 1), each = in_all / rounds;
   const settled first = *best;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
-    const bool moves = round > 0 || rounds == 1, again = round + 1 == most_rounds;
+    const bool moves = round > 0 || rounds == 1, again = round + 1 == most / a_round;
     s.begin(again ? best->ways : moves ? first.ways : unmoved->ways);
-    s.anneal(std::min(tries_for_each, longest), again ? warm : hot, moves, round);
+    s.anneal(each, again ? warm : hot, moves, round);
     if (better(s.now(), best)) best = s.now();
   }
   s.begin(best->ways);
