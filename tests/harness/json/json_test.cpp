@@ -103,7 +103,6 @@ plan_file sample_plan() {
   file.plan.home.assign(g.tensors.size(), residence::managed);
   file.plan.actions = {advise{0, advice::preferred_host}, prefetch{0, {{2, 4}, {}, {0, 7}, {}}}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
-  file.plan.actions.push_back(compute{0, {}, as_profiled, true});
   file.plan.joins = {1, 2};
   return file;
 }
@@ -176,6 +175,18 @@ TEST(GraphJson, NamesWhatIsWrong) {
                   {"tensors[0].type", "did you mean f32?"});
   expect_mentions(read("{"), {"g.json", "not JSON", "line 1"});
   expect_mentions(read("[]"), {"g.json", "not an object"});
+}
+
+TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
+  plan_file file = sample_plan();
+  file.network = built({.name = "resnet20_cifar", .batch = 2, .joined = fusion::fused});
+  const graph& g = *file.network.built;
+  file.plan = {std::vector<residence>(g.tensors.size(), residence::device), {}, {}};
+  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
+  const auto norm =
+      std::ranges::find_if(g.ops, [](const op& o) { return std::holds_alternative<batch_norm>(o.what); });
+  file.plan.actions.push_back(compute{static_cast<op_id>(norm - g.ops.begin()), {}, as_profiled, true});
+  EXPECT_EQ(plan_from_json(to_json(file), "p.json").plan, file.plan);
 }
 
 TEST(PlanJson, ReadsBackEqual) {
