@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/compute.hpp"
 #include "core/placement.hpp"
-#include "core/repetition.hpp"
 #include "core/residency.hpp"
 #include "core/tenancy.hpp"
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/access.hpp"
+#include "core/compute.hpp"
 
 namespace um {
 
@@ -64,15 +64,6 @@ struct discard {  // the value is dead
   tensor_id what = 0;
   box part;
   friend bool operator==(const discard&, const discard&) = default;
-};
-// Workspace as in the profile, or a part's as the backend takes it.
-inline constexpr byte_count as_profiled = std::numeric_limits<byte_count>::max();
-struct compute {  // again for the same operator: recomputation; of a part: tiling
-  op_id what = 0;
-  box part;
-  byte_count workspace = as_profiled;  // else the most that it may take: what is fastest within it is used
-  bool again = false;                  // only its first output, from the others as well (core/repetition.hpp)
-  friend bool operator==(const compute&, const compute&) = default;
 };
 using action = std::variant<advise, prefetch, evict, discard, compute>;
 inline constexpr std::array<std::string_view, std::variant_size_v<action>> verbs{

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 
 namespace um {
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,

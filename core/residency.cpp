@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 
 namespace um {
 namespace {

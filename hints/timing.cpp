@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 #include "core/residency.hpp"
 #include "hints/durations.hpp"
 #include "schedule/calendar.hpp"

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 
 namespace um {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 
 namespace um {
 namespace {

@@ -35,7 +35,7 @@ struct use_table {
   std::vector<part_id> first_part;        // per tensor, and one past the last
   std::vector<std::vector<use>> of_part;  // in order; what is read and written at once is a write
   std::vector<std::vector<touched_part>> of_position;  // each part once
-  // The same when a position is computed again, where that is another operator (core/repetition.hpp); else
+  // The same when a position is computed again, where that is another operator (core/compute.hpp); else
   // empty.
   std::vector<std::vector<touched_part>> of_repetition;
   position loss = 0;  // the first position that writes a gradient; the order's size if none does

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 #include "simulator/cost.hpp"
 #include "simulator/touch_order.hpp"
 

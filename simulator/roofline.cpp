@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/access.hpp"
+#include "core/compute.hpp"
 #include "core/errors.hpp"
-#include "core/repetition.hpp"
 #include "simulator/cost.hpp"
 
 namespace um {

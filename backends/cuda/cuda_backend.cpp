@@ -6,7 +6,7 @@
 
 #include "backends/cuda/executor.hpp"
 #include "backends/cuda/operators.hpp"
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 
 namespace um {
 namespace {

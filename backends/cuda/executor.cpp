@@ -10,7 +10,7 @@
 
 #include "backends/ballast.hpp"
 #include "backends/cuda/operators.hpp"
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 #include "um_allocators/managed_range.hpp"
 
 namespace um {

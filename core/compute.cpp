@@ -1,4 +1,4 @@
-#include "core/repetition.hpp"
+#include "core/compute.hpp"
 
 #include <stdexcept>
 

@@ -1,12 +1,23 @@
-// Computing an operator again: what a second time may take from the first.
+// The action that computes, and what it runs: an operator or, the second time, what takes less.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
-#include "core/memory_plan.hpp"
+#include "core/access.hpp"
 
 namespace um {
+
+// Workspace as in the profile, or a part's as the backend takes it.
+inline constexpr byte_count as_profiled = std::numeric_limits<byte_count>::max();
+struct compute {  // again for the same operator: recomputation; of a part: tiling
+  op_id what = 0;
+  box part;
+  byte_count workspace = as_profiled;  // else the most that it may take: what is fastest within it is used
+  bool again = false;                  // only its first output, from the others as well: its repetition
+  friend bool operator==(const compute&, const compute&) = default;
+};
 
 // What computes the first output of `o` again from its inputs and its other outputs, where that takes less
 // than `o` does: a batch normalisation applied with the statistics that it found the first time. The same
