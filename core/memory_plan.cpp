@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/compute.hpp"
-
 namespace um {
 namespace {
 

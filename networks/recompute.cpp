@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/compute.hpp"
 #include "networks/compact.hpp"
 
 namespace um {
@@ -81,16 +82,11 @@ byte_count most_of(const std::vector<byte_count>& live) {
 // The operator that gives the output `what` of `o` a second time, or nothing.
 std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
   if (o.out[0] != what || g.tensors[what].use != role::activation) return std::nullopt;
+  if (std::optional<op> second = repetition_of(o)) return second;
   op copy = o;
   copy.alias.reset();
   const bool cheap =
-      std::visit(overloaded{[&](const batch_norm& a) {
-                              copy.what = normalize{a.relu, a.capped};
-                              copy.in.insert(copy.in.begin() + 3, {o.out[1], o.out[2]});
-                              copy.out.resize(1);
-                              return true;
-                            },
-                            [](const normalize&) { return true; }, [](const relu&) { return true; },
+      std::visit(overloaded{[](const normalize&) { return true; }, [](const relu&) { return true; },
                             [](const add&) { return true; }, [](const cast&) { return true; },
                             [](const concat&) { return true; },
                             [&](const convolution&) {

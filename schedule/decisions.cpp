@@ -66,7 +66,7 @@ std::span<const event> event_builder::build(std::span<const decision> decisions,
       if (here_[back->which] == 0) fetch(back->which);
     }
     bring_inputs(at);
-    compute_at(at);
+    compute_now(at, false, touches_at(at));
     for (const touch& x : touches_at(at)) use_ends(x);
     for (; leave != leave_.end() && leave->at == at; ++leave) {
       const part_id p = gaps_[leave->which].part;
@@ -127,18 +127,9 @@ void event_builder::discard_now(part_id p) {
   here_[p] = 0;
   state_[p].home = false;
 }
-void event_builder::compute_at(position at) {
-  events_.push_back({verb::compute, static_cast<std::uint32_t>(at)});
-  for (const touch& x : touches_at(at)) {
-    if (x.mode == access_mode::read) continue;
-    here_[x.which] = 1;
-    state_[x.which].home = false;
-  }
-}
-
-void event_builder::compute_again(position at) {
-  events_.push_back({verb::compute, static_cast<std::uint32_t>(at), true});
-  for (const touched_part& x : touches_again(at)) {
+void event_builder::compute_now(position at, bool again, const auto& touches) {
+  events_.push_back({verb::compute, static_cast<std::uint32_t>(at), again});
+  for (const auto& x : touches) {
     if (x.mode == access_mode::read) continue;
     here_[x.which] = 1;
     state_[x.which].home = false;
@@ -155,16 +146,17 @@ void event_builder::bring_inputs(position at) {
   if (needed_.empty()) return;
   std::ranges::sort(runs_);
   for (const position run : runs_) {
-    fetch_inputs(touches_again(run));
+    const std::vector<touched_part>& touches_again = uses_.touched_again(run);
+    fetch_inputs(touches_again);
     made_.clear();
-    for (const touched_part& x : touches_again(run)) {
+    for (const touched_part& x : touches_again) {
       if (x.mode != access_mode::read && here_[x.which] == 0) made_.push_back(x.which);
     }
-    compute_again(run);
+    compute_now(run, true, touches_again);
     for (const part_id p : made_) {
       if (state_[p].reader < 0) give_up_again(p);
     }
-    for (const touched_part& x : touches_again(run)) {
+    for (const touched_part& x : touches_again) {
       if (x.mode == access_mode::read && state_[x.which].reader == run) give_up_again(x.which);
     }
   }
@@ -190,7 +182,7 @@ void event_builder::need(part_id p, position reader) {
   if (runs_for == now_) return;
   runs_for = now_;
   runs_.push_back(by);
-  for (const touched_part& x : touches_again(by)) {
+  for (const touched_part& x : uses_.touched_again(by)) {
     if (x.mode != access_mode::write) need(x.which, by);
   }
 }

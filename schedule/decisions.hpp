@@ -82,14 +82,12 @@ class event_builder {
     const auto i = static_cast<std::size_t>(at);
     return {touches_.data() + first_touch_[i], touches_.data() + first_touch_[i + 1]};
   }
-  const std::vector<touched_part>& touches_again(position at) const { return uses_.touched_again(at); }
   void index_transfers();
   [[noreturn]] void refuse(const gap& e, const std::string& how) const;
   void fetch(part_id p);
   void evict_now(part_id p);
   void discard_now(part_id p);
-  void compute_at(position at);
-  void compute_again(position at);
+  void compute_now(position at, bool again, const auto& touches);
   void bring_inputs(position at);
   void need(part_id p, position reader);
   void fetch_inputs(const auto& touches);
