@@ -79,7 +79,7 @@ std::vector<decision> choices::decisions_for(const std::vector<way>& ways) const
   return all;
 }
 
-evaluation choices::evaluate(const std::vector<way>& ways, byte_count budget, double most) {
+evaluation choices::evaluate(const std::vector<way>& ways, byte_count budget, byte_count most) {
   const std::vector<decision> decisions = decisions_for(ways);
   const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
   events_ = builder_.build(decisions, staged);
@@ -89,7 +89,8 @@ evaluation choices::evaluate(const std::vector<way>& ways, byte_count budget, do
   for (const byte_count live : forecast_.live()) {
     if (live > budget) e.over += static_cast<double>(live - budget);
   }
-  if (e.over > most) return e;
+  e.excess = e.said.peak - std::min(e.said.peak, budget);
+  if (e.excess > most) return e;
   forecast_.add_time(events_, e.said);
   e.said.time += toll_of(e.said);
   return e;

@@ -23,7 +23,8 @@ struct gap_class {
 
 struct evaluation {
   prediction said;
-  double over = 0;  // bytes beyond the budget, summed over events
+  byte_count excess = 0;  // bytes beyond the budget at the peak
+  double over = 0;        // the same, summed over events
 };
 
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
@@ -44,9 +45,9 @@ class choices {
   // is placed so that it may take longer by three times as much.
   nanoseconds toll_of(const prediction& said) const;
 
-  // Only memory where that alone is more than `most` bytes over the budget: then the time is 0.
+  // Only memory where the excess is more than `most`: then the time is 0.
   evaluation evaluate(const std::vector<way>& ways, byte_count budget,
-                      double most = std::numeric_limits<double>::max());
+                      byte_count most = std::numeric_limits<byte_count>::max());
   // Of what was evaluated last: the compute at the peak. What is computed again there counts as the compute
   // that it is for.
   position peak() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <random>
 #include <utility>
@@ -14,7 +15,9 @@ constexpr std::array all_ways{way::keep, way::swap, way::swap_in_time, way::agai
 // What takes no more than the computes and five in a thousand of their time is good enough: a search that
 // goes on gains less than measurements tell apart.
 constexpr double good_enough = 1.005;
-// How hot annealing begins, first, once it has been through and where little is to change; and ends.
+// What exceeding the budget by as much again costs at first, in times of all computing.
+constexpr double first_price = 0.1;
+// How hot annealing begins: first, from what was annealed before, and where little is to change; and ends.
 constexpr double hot = 2, warm = 0.7, lukewarm = 0.075, cold = 0.025;
 
 // What annealing tries next: changes of decisions for large classes.
@@ -111,6 +114,30 @@ class proposals {
   std::vector<std::uint32_t> refused_;           // per class and way: since it was last taken
 };
 
+// What fits is better than what does not.
+bool is_better(const evaluation& a, const evaluation& b) {
+  if (a.over > 0 || b.over > 0) return a.over < b.over;
+  if (a.said.time != b.said.time) return a.said.time < b.said.time;
+  return a.said.to_device + a.said.to_host < b.said.to_device + b.said.to_host;
+}
+
+// What two make together, one's decisions before some large class and the other's from there on (one-point
+// crossover, Holland 1975): how memory is best kept low where one stage of a network goes backward has little
+// to do with how it is in the next.
+std::vector<std::vector<way>> crossings(const std::vector<way>& head, const std::vector<way>& tail,
+                                        const std::vector<std::size_t>& large) {
+  std::vector<std::vector<way>> all;
+  std::vector<way> ways = tail;
+  auto from = head.begin();
+  for (const std::size_t c : large) {
+    if (ways != tail && ways != head && ways[c] != head[c]) all.push_back(ways);
+    const auto until = head.begin() + static_cast<std::ptrdiff_t>(c) + 1;
+    std::copy(from, until, ways.begin() + (from - head.begin()));
+    from = until;
+  }
+  return all;
+}
+
 class search {
  public:
   search(choices& of, byte_count budget) : of_(of), budget_(budget) {
@@ -133,12 +160,14 @@ class search {
     now_.is = evaluate(ways);
     now_.ways = std::move(ways);
     peak_ = of_.peak();
+    note_whether_it_fits();
   }
 
   // `just_enough`: what gives up more than is too much counts no more for it.
   void make_room(bool moves, bool just_enough) {
     while (now_.is.over > 0 && lower_peak(moves, just_enough)) {
     }
+    note_whether_it_fits();
   }
 
   // One class after the other, as long as something gets better: of what is not kept small ones too. To give
@@ -163,6 +192,30 @@ class search {
     }
   }
 
+  // With what the best of `pool` and another of it make together that was not begun with before: what takes
+  // the least time, with a price on what is too much.
+  void begin_crossed(const std::vector<settled>& pool) {
+    const auto fittest = std::ranges::min_element(pool, is_better, &settled::is);
+    const auto computing = static_cast<double>(of_.computing());
+    const double price = first_price * computing / static_cast<double>(budget_);
+    std::vector<way> chosen = fittest->ways;
+    double least = std::numeric_limits<double>::max();
+    const auto consider = [&](std::vector<way> ways) {
+      if (std::ranges::find(begun_, ways) != begun_.end()) return;
+      const double most = std::clamp((least - computing) / price, 0.0, 1e18);
+      const evaluation e = evaluate(ways, static_cast<byte_count>(most));
+      if (e.said.time == 0 || energy_of(e, price) >= least) return;
+      least = energy_of(e, price);
+      chosen = std::move(ways);
+    };
+    for (const settled& other : pool) {
+      std::ranges::for_each(crossings(other.ways, fittest->ways, large_), consider);
+      std::ranges::for_each(crossings(fittest->ways, other.ways, large_), consider);
+    }
+    begun_.push_back(chosen);
+    begin(std::move(chosen));
+  }
+
   // Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over decisions that may exceed the budget, which
   // has a price: it rises while they do and falls while they do not. `begin`: how much longer is often taken
   // at first, in parts of what a class is computed in on average. The dice start alike for each `round`.
@@ -172,32 +225,30 @@ class search {
     proposals next(of_, large_, moves);
     const auto computing = static_cast<double>(of_.computing());
     const double usual = computing / static_cast<double>(large_.size());
-    const double least_price = computing / static_cast<double>(budget_) / 50;
-    double price = 5 * least_price;
+    double price = first_price * computing / static_cast<double>(budget_);
+    const double least_price = price / 5, most_price = price * 200;
     settled best = now_;
-    const auto energy = [&](const evaluation& e) {
-      return static_cast<double>(e.said.time) + price * e.over;
-    };
     const std::size_t tries = tries_for_each * large_.size();
     const double rate = std::min(60 / static_cast<double>(tries), 0.01);
     for (std::size_t i = 0; i < tries && !is_good_enough(best.is); ++i) {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
       const double heat = usual * begin * std::pow(cold / begin, done);
-      price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, 1000 * least_price);
+      price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, most_price);
       if (i % (tries / 10 + 1) == 0 && best.is.over == 0) now_ = best;
       std::vector<way> ways = now_.ways;
       const proposals::move what = next.draw(ways, dice);
       if (!next.change(ways, what, dice)) continue;
       const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
-      const double most = energy(now_.is) + luck;
-      const evaluation e = evaluate(ways, std::max(0.0, (most - computing) / price));
-      const bool taken = e.said.time != 0 && energy(e) <= most;
+      const double most = energy_of(now_.is, price) + luck;
+      const evaluation e = evaluate(ways, static_cast<byte_count>(std::max(0.0, (most - computing) / price)));
+      const bool taken = e.said.time != 0 && energy_of(e, price) <= most;
       next.note(what, taken);
       if (!taken) continue;
       now_ = {std::move(ways), e};
       if (is_better(e, best.is)) best = now_;
     }
     now_ = std::move(best);
+    note_whether_it_fits();
   }
 
   bool is_good_enough(const evaluation& e) const {
@@ -205,18 +256,18 @@ class search {
     return e.over == 0 && static_cast<double>(e.said.time) <= most;
   }
 
-  // What fits is better than what does not.
-  static bool is_better(const evaluation& a, const evaluation& b) {
-    if (a.over > 0 || b.over > 0) return a.over < b.over;
-    if (a.said.time != b.said.time) return a.said.time < b.said.time;
-    return a.said.to_device + a.said.to_host < b.said.to_device + b.said.to_host;
-  }
-
  private:
-  evaluation evaluate(const std::vector<way>& ways, double most = std::numeric_limits<double>::max()) {
+  evaluation evaluate(const std::vector<way>& ways,
+                      byte_count most = std::numeric_limits<byte_count>::max()) {
     return of_.evaluate(ways, budget_, most);
   }
 
+  void note_whether_it_fits() { fits_ = fits_ || now_.is.over == 0; }
+  // As long as nothing fits there are peaks to lower one after the other. Then only the highest has a price:
+  // a sum over events would part what keeps one large tensor long from what keeps several small ones.
+  double energy_of(const evaluation& e, double price) const {
+    return static_cast<double>(e.said.time) + price * (fits_ ? static_cast<double>(e.excess) : e.over);
+  }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.said.to_device + e.said.to_host > 0; }
 
@@ -262,7 +313,7 @@ class search {
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
       std::vector<way> ways = now_.ways;
       ways[all[i].which] = all[i].how;
-      const evaluation e = evaluate(ways, now_.is.over);
+      const evaluation e = evaluate(ways);
       const double gain = now_.is.over - e.over;
       if (gain <= 0) continue;
       const nanoseconds was = now_.is.said.time;
@@ -283,6 +334,8 @@ class search {
   std::vector<std::size_t> large_;  // classes worth a try
   settled now_;
   position peak_ = 0;
+  bool fits_ = false;                    // something did
+  std::vector<std::vector<way>> begun_;  // what was made of two
 };
 
 }  // namespace
@@ -291,7 +344,7 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   search s(of, budget);
   std::optional<settled> best, unmoved;
   const auto better = [](const settled& a, const std::optional<settled>& b) {
-    return !b || search::is_better(a.is, b->is);
+    return !b || is_better(a.is, b->is);
   };
   const auto start = [&](way how, bool moves) {
     s.begin(how);
@@ -304,16 +357,23 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   start(way::again_held, false);
   start(way::again, false);
   // Where annealing ends is a matter of luck: better often than long. Where there is time for several rounds
-  // the first makes no copies, of which few ever pay, and the last begins with the best.
+  // the first makes no copies, of which few ever pay, and the second half begins with what the rounds before
+  // it make together.
   constexpr std::size_t worth_more = 40, most = 440, a_round = 55;
   const std::size_t in_all =
       std::min(std::max<std::size_t>(tries_for_each / worth_more, 1) * tries_for_each, most);
   const std::size_t rounds = std::max<std::size_t>(in_all / a_round, 1), each = in_all / rounds;
   const settled first = *best;
+  std::vector<settled> pool;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
-    const bool moves = round > 0 || rounds == 1, again = round + 1 == most / a_round;
-    s.begin(again ? best->ways : moves ? first.ways : unmoved->ways);
-    s.anneal(each, again ? warm : hot, moves, round);
+    const bool moves = round > 0 || rounds == 1, crossed = rounds > 2 && 2 * round >= rounds;
+    if (crossed) {
+      s.begin_crossed(pool);
+    } else {
+      s.begin(moves ? first.ways : unmoved->ways);
+    }
+    s.anneal(each, crossed ? warm : hot, moves, round);
+    pool.push_back(s.now());
     if (better(s.now(), best)) best = s.now();
   }
   s.begin(best->ways);
@@ -328,7 +388,7 @@ settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each,
   settled little_changed = s.now();
   s.begin(from.ways);
   s.anneal(tries_for_each, lukewarm, true);
-  return search::is_better(little_changed.is, s.now().is) ? little_changed : s.now();
+  return is_better(little_changed.is, s.now().is) ? little_changed : s.now();
 }
 
 }  // namespace um
