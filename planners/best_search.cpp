@@ -160,14 +160,12 @@ class search {
     now_.is = evaluate(ways);
     now_.ways = std::move(ways);
     peak_ = of_.peak();
-    note_whether_it_fits();
   }
 
   // `just_enough`: what gives up more than is too much counts no more for it.
   void make_room(bool moves, bool just_enough) {
     while (now_.is.over > 0 && lower_peak(moves, just_enough)) {
     }
-    note_whether_it_fits();
   }
 
   // One class after the other, as long as something gets better: of what is not kept small ones too. To give
@@ -191,6 +189,10 @@ class search {
       }
     }
   }
+
+  // Whether only the peak's excess has a price from now on, or that of every event. A sum parts what keeps
+  // one large tensor long from what keeps several small ones; the peak alone says nothing of what comes next.
+  void price_peak(bool only) { prices_peak_ = only; }
 
   // With what the best of `pool` and another of it make together that was not begun with before: what takes
   // the least time, with a price on what is too much.
@@ -248,7 +250,6 @@ class search {
       if (is_better(e, best.is)) best = now_;
     }
     now_ = std::move(best);
-    note_whether_it_fits();
   }
 
   bool is_good_enough(const evaluation& e) const {
@@ -262,11 +263,8 @@ class search {
     return of_.evaluate(ways, budget_, most);
   }
 
-  void note_whether_it_fits() { fits_ = fits_ || now_.is.over == 0; }
-  // As long as nothing fits there are peaks to lower one after the other. Then only the highest has a price:
-  // a sum over events would part what keeps one large tensor long from what keeps several small ones.
   double energy_of(const evaluation& e, double price) const {
-    return static_cast<double>(e.said.time) + price * (fits_ ? static_cast<double>(e.excess) : e.over);
+    return static_cast<double>(e.said.time) + price * (prices_peak_ ? static_cast<double>(e.excess) : e.over);
   }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.said.to_device + e.said.to_host > 0; }
@@ -334,7 +332,7 @@ class search {
   std::vector<std::size_t> large_;  // classes worth a try
   settled now_;
   position peak_ = 0;
-  bool fits_ = false;                    // something did
+  bool prices_peak_ = false;
   std::vector<std::vector<way>> begun_;  // what was made of two
 };
 
@@ -367,6 +365,7 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   std::vector<settled> pool;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
     const bool moves = round > 0 || rounds == 1, crossed = rounds > 2 && 2 * round >= rounds;
+    s.price_peak(round % 2 == 1 && best->is.over == 0);
     if (crossed) {
       s.begin_crossed(pool);
     } else {
