@@ -79,21 +79,23 @@ std::vector<decision> choices::decisions_for(const std::vector<way>& ways) const
   return all;
 }
 
-evaluation choices::evaluate(const std::vector<way>& ways, byte_count budget, byte_count most) {
+evaluation choices::memory_of(const std::vector<way>& ways, byte_count budget) {
   const std::vector<decision> decisions = decisions_for(ways);
   const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
   events_ = builder_.build(decisions, staged);
   evaluation e;
   e.said = forecast_.memory_of(events_, staged);
   at_ = e.said.at;
+  e.excess = e.said.peak - std::min(e.said.peak, budget);
   for (const byte_count live : forecast_.live()) {
     if (live > budget) e.over += static_cast<double>(live - budget);
   }
-  e.excess = e.said.peak - std::min(e.said.peak, budget);
-  if (e.excess > most) return e;
+  return e;
+}
+
+void choices::add_time(evaluation& e) {
   forecast_.add_time(events_, e.said);
   e.said.time += toll_of(e.said);
-  return e;
 }
 
 nanoseconds choices::toll_of(const prediction& said) const {

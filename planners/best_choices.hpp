@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -45,11 +44,12 @@ class choices {
   // is placed so that it may take longer by three times as much.
   nanoseconds toll_of(const prediction& said) const;
 
-  // Only memory where the excess is more than `most`: then the time is 0.
-  evaluation evaluate(const std::vector<way>& ways, byte_count budget,
-                      byte_count most = std::numeric_limits<byte_count>::max());
-  // Of what was evaluated last: the compute at the peak. What is computed again there counts as the compute
-  // that it is for.
+  // All but the time and what is copied.
+  evaluation memory_of(const std::vector<way>& ways, byte_count budget);
+  // To what memory_of() said just now, the rest.
+  void add_time(evaluation& e);
+  // Of what memory_of() was asked for last: the compute at the peak. What is computed again there counts as
+  // the compute that it is for.
   position peak() const;
   bool covers(std::size_t c, position at) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <random>
@@ -114,6 +115,16 @@ class proposals {
   std::vector<std::uint32_t> refused_;           // per class and way: since it was last taken
 };
 
+// What has a price of what exceeds the budget: the sum over events parts what keeps one large tensor long
+// from what keeps several small ones, the peak alone says nothing of what comes next.
+enum class excess : std::uint8_t { summed, at_peak };
+
+// What annealing lowers: time, and a price for each byte too much.
+double energy_of(const evaluation& e, nanoseconds time, double price, excess what) {
+  const double bytes = what == excess::at_peak ? static_cast<double>(e.excess) : e.over;
+  return static_cast<double>(time) + price * bytes;
+}
+
 // What fits is better than what does not.
 bool is_better(const evaluation& a, const evaluation& b) {
   if (a.over > 0 || b.over > 0) return a.over < b.over;
@@ -157,7 +168,7 @@ class search {
     begin(std::move(ways));
   }
   void begin(std::vector<way> ways) {
-    now_.is = evaluate(ways);
+    now_.is = evaluate(ways, [](const evaluation&) { return true; });
     now_.ways = std::move(ways);
     peak_ = of_.peak();
   }
@@ -181,7 +192,7 @@ class search {
           if (how == now_.ways[c] || !of_.allows(c, how)) continue;
           std::vector<way> ways = now_.ways;
           ways[c] = how;
-          const evaluation e = evaluate(ways, 0);
+          const evaluation e = evaluate(ways, [](const evaluation& m) { return m.over == 0; });
           if (!is_better(e, now_.is)) continue;
           now_ = {std::move(ways), e};
           better = true;
@@ -190,9 +201,8 @@ class search {
     }
   }
 
-  // Whether only the peak's excess has a price from now on, or that of every event. A sum parts what keeps
-  // one large tensor long from what keeps several small ones; the peak alone says nothing of what comes next.
-  void price_peak(bool only) { prices_peak_ = only; }
+  // From now on.
+  void put_price_on(excess what) { priced_ = what; }
 
   // With what the best of `pool` and another of it make together that was not begun with before: what takes
   // the least time, with a price on what is too much.
@@ -204,10 +214,9 @@ class search {
     double least = std::numeric_limits<double>::max();
     const auto consider = [&](std::vector<way> ways) {
       if (std::ranges::find(begun_, ways) != begun_.end()) return;
-      const double most = std::clamp((least - computing) / price, 0.0, 1e18);
-      const evaluation e = evaluate(ways, static_cast<byte_count>(most));
-      if (e.said.time == 0 || energy_of(e, price) >= least) return;
-      least = energy_of(e, price);
+      const evaluation e = evaluate_up_to(ways, least, price);
+      if (e.said.time == 0 || energy_of(e, e.said.time, price, priced_) >= least) return;
+      least = energy_of(e, e.said.time, price, priced_);
       chosen = std::move(ways);
     };
     for (const settled& other : pool) {
@@ -241,9 +250,9 @@ class search {
       const proposals::move what = next.draw(ways, dice);
       if (!next.change(ways, what, dice)) continue;
       const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
-      const double most = energy_of(now_.is, price) + luck;
-      const evaluation e = evaluate(ways, static_cast<byte_count>(std::max(0.0, (most - computing) / price)));
-      const bool taken = e.said.time != 0 && energy_of(e, price) <= most;
+      const double most = energy_of(now_.is, now_.is.said.time, price, priced_) + luck;
+      const evaluation e = evaluate_up_to(ways, most, price);
+      const bool taken = e.said.time != 0 && energy_of(e, e.said.time, price, priced_) <= most;
       next.note(what, taken);
       if (!taken) continue;
       now_ = {std::move(ways), e};
@@ -258,13 +267,16 @@ class search {
   }
 
  private:
-  evaluation evaluate(const std::vector<way>& ways,
-                      byte_count most = std::numeric_limits<byte_count>::max()) {
-    return of_.evaluate(ways, budget_, most);
+  // The time of what is `worth_timing` by its memory; 0 of the rest.
+  evaluation evaluate(const std::vector<way>& ways, const auto& worth_timing) {
+    evaluation e = of_.memory_of(ways, budget_);
+    if (worth_timing(e)) of_.add_time(e);
+    return e;
   }
-
-  double energy_of(const evaluation& e, double price) const {
-    return static_cast<double>(e.said.time) + price * (prices_peak_ ? static_cast<double>(e.excess) : e.over);
+  // What may have no more energy than `most`: nothing takes less than all computing.
+  evaluation evaluate_up_to(const std::vector<way>& ways, double most, double price) {
+    return evaluate(
+        ways, [&](const evaluation& e) { return energy_of(e, of_.computing(), price, priced_) <= most; });
   }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.said.to_device + e.said.to_host > 0; }
@@ -311,7 +323,7 @@ class search {
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
       std::vector<way> ways = now_.ways;
       ways[all[i].which] = all[i].how;
-      const evaluation e = evaluate(ways);
+      const evaluation e = evaluate(ways, [&](const evaluation& m) { return m.over < now_.is.over; });
       const double gain = now_.is.over - e.over;
       if (gain <= 0) continue;
       const nanoseconds was = now_.is.said.time;
@@ -332,7 +344,7 @@ class search {
   std::vector<std::size_t> large_;  // classes worth a try
   settled now_;
   position peak_ = 0;
-  bool prices_peak_ = false;
+  excess priced_ = excess::summed;
   std::vector<std::vector<way>> begun_;  // what was made of two
 };
 
@@ -365,7 +377,7 @@ settled settle(choices& of, byte_count budget, std::size_t tries_for_each) {
   std::vector<settled> pool;
   for (std::uint32_t round = 0; round < rounds && !s.is_good_enough(best->is); ++round) {
     const bool moves = round > 0 || rounds == 1, crossed = rounds > 2 && 2 * round >= rounds;
-    s.price_peak(round % 2 == 1 && best->is.over == 0);
+    s.put_price_on(round % 2 == 1 && best->is.over == 0 ? excess::at_peak : excess::summed);
     if (crossed) {
       s.begin_crossed(pool);
     } else {
