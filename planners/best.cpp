@@ -32,7 +32,6 @@ constexpr std::size_t enough = 70'000'000;  // classes times computes times trie
 struct course {
   loops by;
   bool moves = true;
-  friend bool operator==(const course&, const course&) = default;
 };
 
 struct decided {
@@ -162,16 +161,15 @@ memory_plan plan_best(const problem& p) {
 memory_plan plan_best(const problem& p, const trying& as, bool and_without, const std::string& strategy) {
   const bool same_bits = p.knobs.at("bits") == 1;
   std::optional<found> best;
-  course chosen;
   bool but_for_packing = false;
-  const auto consider = [&](const course& c, const effort& e, byte_count permille = 1000) {
-    auto next = plan_with(p, as, c, best ? best->of.time : std::numeric_limits<nanoseconds>::max(),
-                          chosen == c && best ? best->aim : p.budget / 1000 * permille, e);
+  const auto consider = [&](const course& c, const effort& e, byte_count aim, nanoseconds to_beat) {
+    const decided next = plan_with(p, as, c, to_beat, aim, e);
     but_for_packing = but_for_packing || next.but_for_packing;
-    if (!next.best) return;
-    best = std::move(next.best);
-    chosen = c;
+    if (next.best && (!best || next.best->of.time < best->of.time)) best = next.best;
+    return next.best;
   };
+  constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
+  const auto least_time = [&] { return best ? best->of.time : any_time; };
   // Plans that fill the budget rarely fit it in whole blocks: large networks ask for them only in need.
   constexpr std::size_t small = 200;
   const auto consider_other = [&](memory_plan (*other)(const problem&)) {
@@ -193,21 +191,32 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   const auto is_far = [&](nanoseconds percent) {
     return !best || best->of.time > computing * (100 + percent) / 100;
   };
-  std::vector<course> promising;  // the best so far is the last
+  // A look may err about how to cut: what comes near the best of them gets a thorough one as well, and so does
+  // the next where that stays slow.
+  struct looked_into {
+    course by;
+    nanoseconds time = 0;
+    byte_count aim = 0;
+  };
+  const auto nearly = [](nanoseconds time) { return time == any_time ? time : time + time / 20; };
+  std::vector<looked_into> looks;
   if (courses.size() > 1) {
     for (const course& c : courses) {
-      consider(c, a_look);
-      if (best && chosen == c) promising.push_back(c);
+      const auto seen = consider(c, a_look, p.budget, nearly(least_time()));
+      if (seen) looks.push_back({c, seen->of.time, seen->aim});
     }
   }
-  if (promising.empty()) promising.push_back(courses.front());
-  consider(promising.back(), thorough);
-  // A look may err about how to cut.
-  if (promising.size() > 1 && is_far(10)) consider(promising[promising.size() - 2], thorough);
+  if (looks.empty()) looks.push_back({courses.front(), any_time, p.budget});
+  std::ranges::stable_sort(looks, {}, &looked_into::time);
+  constexpr std::size_t most_looks = 2;
+  for (std::size_t i = 0; i < std::min(looks.size(), most_looks); ++i) {
+    if (i == 0 || is_far(10) || looks[i].time <= nearly(least_time()))
+      consider(looks[i].by, thorough, looks[i].aim, least_time());
+  }
   // Packing, and whole blocks of managed memory even more so, may take more than what lies in them.
   for (const byte_count permille : {1000U, 950U, 900U}) {
     if (!best && (and_without || (but_for_packing && permille < 1000)))
-      consider({{1, {}, late}, true}, thorough, permille);
+      consider({{1, {}, late}, true}, thorough, p.budget / 1000 * permille, any_time);
   }
   // Others are asked where something is left to gain, and where they do not take long: for small networks.
   const auto may_gain = [&](nanoseconds percent, std::size_t most_operators) {
