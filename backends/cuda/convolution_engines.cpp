@@ -289,7 +289,7 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
 // The version is of what is tried, so that new recipes get their chance; and so that a choice among those
 // like another batch's is not taken for a search in full where this batch is the first.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
-  const std::string full = " recipes 4", key = engine_key(signature_of(problem), workspace_cap, full);
+  const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
   const bool is_known = on.engines().find(on.engine_key(key)).has_value();
   const bool is_like = !is_known && !on.options().brief_search &&
                        on.precedents().contains(kind_of(problem, workspace_cap));

@@ -83,6 +83,16 @@ std::size_t direct_filter_gradient_workspace(int multiprocessors, const direct_c
 void direct_filter_gradient(launch_site where, const direct_convolution& of, const void* x, const void* dy,
                             float* dw, bool add, float* workspace);
 
+// --- planar_filter_gradient.cu ---
+// dw = [dw +] the gradient, of at most 4 input channels, in nchw and f32 throughout: 3 x 3 taps of stride 1
+// or 2, 7 x 7 of stride 2 and 11 x 11 of stride 4, multiples of 32 channels of y. Bound by multiply-adds
+// (AlexNet, 7 x 7) or by the bytes of dy (3 x 3). Any alignment of elements.
+bool planar_filter_gradient_fits(const direct_convolution& of);
+// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
+void planar_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
+                            float* dw, bool add, float* workspace);
+
 // --- deep_filter_gradient.cu ---
 // dw = [dw +] the gradient, of many channels: 3 x 3 and 5 x 5 taps, stride 1, f32 rounded to tf32, in
 // nhwc, multiples of 64 channels of y and of 4 of x. Each operand is read once for every 64 channels of

@@ -20,7 +20,7 @@ enum class convolution_method : std::uint8_t {
   packed,        // "packed": few channels packed by blocks of the stride, or filled up
   packed_fused,  // "packed fused": both
   winograd_4x4,  // "winograd4x4": tiles of 4 x 4 results, in fp32
-  direct,        // "direct": a kernel of ours, in tf32 and bf16
+  direct,        // "direct": a kernel of ours
   padded,        // "padded": cuDNN's engine without padding of rows, which x has in a copy of it
   adding,        // "adding": cuDNN's engine, which adds to what the result holds
 };

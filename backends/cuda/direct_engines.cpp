@@ -14,6 +14,19 @@ kernels::grouped_convolution grouped_of(const convolution_problem& p) {
   return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32, p.order};
 }
 
+// Which kernel makes a gradient of filters.
+enum class gradient_kernel : std::uint8_t { none, planar, shallow, deep };
+gradient_kernel gradient_kernel_of(const convolution_problem& p) {
+  const kernels::direct_convolution of = direct_of(p);
+  if (p.order == memory_order::nchw) {
+    const bool fits = p.arithmetic == precision::fp32 && kernels::planar_filter_gradient_fits(of);
+    return fits ? gradient_kernel::planar : gradient_kernel::none;
+  }
+  if (p.arithmetic == precision::fp32) return gradient_kernel::none;
+  if (kernels::direct_filter_gradient_fits(of)) return gradient_kernel::shallow;
+  return kernels::deep_filter_gradient_fits(of) ? gradient_kernel::deep : gradient_kernel::none;
+}
+
 kernel_call bind_grouped(session& on, const convolution_problem& p, const bound_operands& operands) {
   std::byte *const x = operands.data.at(0), *const w = operands.data.at(1), *const y = operands.data.at(2);
   const auto* const b = p.bias ? reinterpret_cast<const float*>(operands.data.at(3)) : nullptr;
@@ -39,13 +52,19 @@ kernel_call bind_direct(session& on, const convolution_problem& p, const bound_o
       kernels::direct_forward(where, of, x, w, b, y);
     };
   }
-  return [where = on.compute(), of = direct_of(p), x, y, dw = reinterpret_cast<float*>(w), add = p.accumulate,
+  return [where = on.compute(), of = direct_of(p), which = gradient_kernel_of(p), x, y,
+          dw = reinterpret_cast<float*>(w), add = p.accumulate,
           workspace = reinterpret_cast<float*>(operands.workspace)] {
-    if (kernels::direct_filter_gradient_fits(of)) {
-      kernels::direct_filter_gradient(where, of, x, y, dw, add, workspace);
-    } else {
-      kernels::deep_filter_gradient(where, of, reinterpret_cast<const float*>(x),
-                                    reinterpret_cast<const float*>(y), dw, add, workspace);
+    const auto *const xs = reinterpret_cast<const float*>(x), *const ys = reinterpret_cast<const float*>(y);
+    switch (which) {
+      case gradient_kernel::planar:
+        return kernels::planar_filter_gradient(where, of, xs, ys, dw, add, workspace);
+      case gradient_kernel::shallow:
+        return kernels::direct_filter_gradient(where, of, x, y, dw, add, workspace);
+      case gradient_kernel::deep:
+        return kernels::deep_filter_gradient(where, of, xs, ys, dw, add, workspace);
+      case gradient_kernel::none:
+        return;
     }
   };
 }
@@ -59,9 +78,17 @@ byte_count workspace_of(session& on, const convolution_problem& p) {
   if (p.kind == convolution_kind::forward) return 0;
   const kernels::direct_convolution of = direct_of(p);
   const int multiprocessors = on.compute().multiprocessors;
-  return kernels::direct_filter_gradient_fits(of)
-             ? kernels::direct_filter_gradient_workspace(multiprocessors, of)
-             : kernels::deep_filter_gradient_workspace(multiprocessors, of);
+  switch (gradient_kernel_of(p)) {
+    case gradient_kernel::planar:
+      return kernels::planar_filter_gradient_workspace(multiprocessors, of);
+    case gradient_kernel::shallow:
+      return kernels::direct_filter_gradient_workspace(multiprocessors, of);
+    case gradient_kernel::deep:
+      return kernels::deep_filter_gradient_workspace(multiprocessors, of);
+    case gradient_kernel::none:
+      break;
+  }
+  return 0;
 }
 
 int attribute_of(session& on, cudaDeviceAttr which) {
@@ -72,11 +99,13 @@ int attribute_of(session& on, cudaDeviceAttr which) {
 
 bool runs_on(session& on, const convolution_problem& p) {
   if (p.how.groups > 1) return true;
+  const gradient_kernel which =
+      p.kind == convolution_kind::forward ? gradient_kernel::none : gradient_kernel_of(p);
+  if (which == gradient_kernel::planar) return true;
   constexpr int tensor_cores_of_these = 8;  // compute capability
   if (attribute_of(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
-  return p.kind == convolution_kind::forward || kernels::direct_filter_gradient_fits(direct_of(p)) ||
-         kernels::deep_filter_gradient_shared_bytes(direct_of(p)) <=
-             attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(direct_of(p)) <=
+                                               attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 }  // namespace
@@ -86,13 +115,12 @@ bool direct_applies(const convolution_problem& p) {
     constexpr std::int64_t most = std::int64_t{1} << 31;
     return elements(p.x) < most && elements(p.y) < most && p.w.c * p.w.h * p.w.w < 65536;
   }
-  if (p.arithmetic == precision::fp32 || p.order != memory_order::nhwc) return false;
   switch (p.kind) {
     case convolution_kind::forward:
-      return kernels::direct_forward_fits(direct_of(p));
+      return p.arithmetic != precision::fp32 && p.order == memory_order::nhwc &&
+             kernels::direct_forward_fits(direct_of(p));
     case convolution_kind::backward_filter:
-      return kernels::direct_filter_gradient_fits(direct_of(p)) ||
-             kernels::deep_filter_gradient_fits(direct_of(p));
+      return gradient_kernel_of(p) != gradient_kernel::none;
     case convolution_kind::backward_data:
       return false;
   }

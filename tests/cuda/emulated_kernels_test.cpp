@@ -11,6 +11,7 @@
 #include "backends/cuda/kernels/average_pool.cu"
 #include "backends/cuda/kernels/grouped_convolution.cu"
 #include "backends/cuda/kernels/pitched_copy.cu"
+#include "backends/cuda/kernels/planar_filter_gradient.cu"
 #include "backends/cuda/kernels/pool.cuh"
 
 namespace um::kernels {
@@ -293,9 +294,7 @@ void check_grouped(const grouped_case& p, memory_order order, std::size_t offset
   fill(x, of.x), fill(w, of.w), fill(b, {1, of.w.n, 1, 1}), fill(dw, of.w);
   constexpr int multiprocessors = 2;
   std::vector<float> workspace(grouped_filter_workspace(multiprocessors, of) / sizeof(float), NAN);
-  const auto at = [&](auto& v, const dims& d) -> auto& {
-    return v.at(d.n, d.c, d.h, d.w);
-  };
+  const auto at = [&](auto& v, const dims& d) -> auto& { return v.at(d.n, d.c, d.h, d.w); };
 
   grouped_forward({nullptr, multiprocessors}, of, x.data(), w.data(), b.data(), y.data());
   std::map<std::array<std::int64_t, 4>, double> sums;
@@ -374,6 +373,84 @@ TEST(Emulated, RunsAreCopiedInLaunchesOfAnySize) {
     launch_runs<std::uint16_t>(nullptr, to.data(), from.data(), box, most);
     EXPECT_EQ(to, expected) << most;
   }
+}
+
+// --- gradients of filters of few input channels ---
+
+struct planar_case {
+  dims x, w;
+  int stride = 1, pad = 0;
+  bool add = false;
+};
+
+dims result_of(const planar_case& p) {
+  const auto extent = [&](std::int64_t of, std::int64_t taps) {
+    return (of + 2 * p.pad - taps) / p.stride + 1;
+  };
+  return {p.x.n, p.w.n, extent(p.x.h, p.w.h), extent(p.x.w, p.w.w)};
+}
+
+void check_planar(const planar_case& p) {
+  const dims y = result_of(p);
+  const direct_convolution of{p.x, p.w, y, {p.stride, p.stride, p.pad, p.pad, false}, dtype::f32};
+  ASSERT_TRUE(planar_filter_gradient_fits(of));
+  std::mt19937 random(11);
+  const auto some = [&](const dims& shape) {
+    std::vector<float> all(static_cast<std::size_t>(elements(shape)));
+    for (float& value : all) value = static_cast<float>(random() % 64) / 32.0F - 1.0F;
+    return all;
+  };
+  const std::vector<float> x = some(p.x), dy = some(y), before = some(p.w);
+  constexpr int multiprocessors = 2;  // blocks take several tiles, and one block's partials differ
+  std::vector<float> dw = before,
+                     workspace(planar_filter_gradient_workspace(multiprocessors, of) / sizeof(float));
+  planar_filter_gradient({nullptr, multiprocessors}, of, x.data(), dy.data(), dw.data(), p.add,
+                         workspace.data());
+  const laid_out in_x(p.x, memory_order::nchw), in_y(y, memory_order::nchw), in_w(p.w, memory_order::nchw);
+  for (std::int64_t i = 0; i < elements(p.w); ++i) {
+    const std::int64_t s = i % p.w.w, r = i / p.w.w % p.w.h, c = i / (p.w.w * p.w.h) % p.w.c,
+                       k = i / (p.w.w * p.w.h * p.w.c);
+    double sum = p.add ? before[static_cast<std::size_t>(in_w.at(k, c, r, s))] : 0;
+    for (std::int64_t n = 0; n < y.n; ++n) {
+      for (std::int64_t h = 0; h < y.h; ++h) {
+        for (std::int64_t w = 0; w < y.w; ++w) {
+          const std::int64_t row = h * p.stride - p.pad + r, column = w * p.stride - p.pad + s;
+          if (row < 0 || row >= p.x.h || column < 0 || column >= p.x.w) continue;
+          sum += static_cast<double>(dy[static_cast<std::size_t>(in_y.at(n, k, h, w))]) *
+                 x[static_cast<std::size_t>(in_x.at(n, c, row, column))];
+        }
+      }
+    }
+    ASSERT_NEAR(dw[static_cast<std::size_t>(in_w.at(k, c, r, s))], sum, 1e-3 * (1 + std::abs(sum)))
+        << to_text(p.w) << " of " << to_text(p.x) << " at " << k << ", " << c << ", " << r << ", " << s;
+  }
+}
+
+TEST(Emulated, FilterGradientsOfFewInputChannels) {
+  check_planar({{2, 3, 9, 40}, {64, 3, 3, 3}, 1, 1});           // rows in vectors, several tiles
+  check_planar({{3, 1, 7, 37}, {32, 1, 3, 3}, 1, 1, true});     // rows not aligned, one channel
+  check_planar({{2, 4, 11, 70}, {96, 4, 3, 3}, 2, 1});          // half of the channels a block
+  check_planar({{2, 3, 13, 33}, {64, 3, 3, 3}, 2, 0, true});    // no padding
+  check_planar({{2, 3, 21, 75}, {64, 3, 7, 7}, 2, 3});          // ResNet's first
+  check_planar({{1, 4, 17, 21}, {128, 4, 7, 7}, 2, 3, true});   // two groups of channels
+  check_planar({{2, 3, 31, 151}, {64, 3, 11, 11}, 4, 2});       // AlexNet's first
+  check_planar({{1, 2, 27, 27}, {32, 2, 11, 11}, 4, 0, true});  // one run of pixels a row
+}
+
+TEST(Emulated, FilterGradientsThatNoKernelIsFor) {
+  const auto fits = [](const dims& x, const dims& w, convolution how, dtype type = dtype::f32) {
+    const dims y{x.n, w.n, (x.h + 2 * how.pad_h - w.h) / how.stride_h + 1,
+                 (x.w + 2 * how.pad_w - w.w) / how.stride_w + 1};
+    return planar_filter_gradient_fits({x, w, y, how, type});
+  };
+  const dims x{2, 3, 32, 32};
+  EXPECT_TRUE(fits(x, {64, 3, 3, 3}, {1, 1, 1, 1, false}));
+  EXPECT_FALSE(fits(x, {64, 3, 3, 3}, {1, 1, 1, 1, false}, dtype::bf16));
+  EXPECT_FALSE(fits(x, {48, 3, 3, 3}, {1, 1, 1, 1, false}));
+  EXPECT_FALSE(fits(x, {64, 3, 5, 5}, {1, 1, 2, 2, false}));
+  EXPECT_FALSE(fits(x, {64, 3, 3, 3}, {2, 1, 1, 1, false}));
+  EXPECT_FALSE(fits({2, 8, 32, 32}, {64, 8, 3, 3}, {1, 1, 1, 1, false}));
+  EXPECT_FALSE(fits({2, 4, 64, 64}, {64, 4, 11, 11}, {4, 4, 2, 2, false}));  // 352 threads
 }
 
 }  // namespace

@@ -8,8 +8,6 @@
 
 namespace um::kernels {
 
-inline constexpr int warp_threads = 32;
-
 // D[16][8] += A[16][depth] B[depth][8] of one warp: of f32 rounded to tf32, depth 8, or of bf16, depth 16.
 // Lane 4 g + t holds of A rows g and g + 8, of B column g, of D rows g and g + 8 and columns 2 t and 2 t + 1
 // (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). Which depth is which k is up to the

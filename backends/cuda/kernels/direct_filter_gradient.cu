@@ -1,4 +1,5 @@
 #include "backends/cuda/kernels/direct_convolution.cuh"
+#include "backends/cuda/kernels/partial_sums.cuh"
 
 namespace um::kernels {
 namespace {
@@ -168,30 +169,6 @@ __global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
   }
 }
 
-// dw[n][k] = [dw +] the sum of the partials in a fixed order: 32 neighbouring results a block, each of its
-// warps a share of the partials.
-constexpr int sum_warps = 16;
-__global__ void __launch_bounds__(sum_warps* warp_threads)
-    sum_partials(const float* partials, int count, int results, int depth, int depths, float* dw, bool add) {
-  __shared__ float of_warp[sum_warps][warp_threads];
-  const int warp = static_cast<int>(threadIdx.x) / warp_threads, lane = static_cast<int>(threadIdx.x) % 32;
-  const int result = static_cast<int>(blockIdx.x) * warp_threads + lane;
-  const std::int64_t stride = std::int64_t{results / depth} * depths;
-  float sum = 0;
-  if (result < results) {
-    const float* from = partials + std::int64_t{result / depth} * depths + result % depth;
-#pragma unroll 4
-    for (int i = warp; i < count; i += sum_warps) sum += from[i * stride];
-  }
-  of_warp[warp][lane] = sum;
-  __syncthreads();
-  if (warp != 0 || result >= results) return;
-  float total = add ? dw[result] : 0.0F;
-#pragma unroll
-  for (int i = 0; i < sum_warps; ++i) total += of_warp[i][lane];
-  dw[result] = total;
-}
-
 template <class T, int Rows>
 void launch(launch_site where, const direct_convolution& of, const T* x, const T* dy, float* dw, bool add,
             float* partials) {
@@ -205,10 +182,8 @@ void launch(launch_site where, const direct_convolution& of, const T* x, const T
   kernel<<<grid, static_cast<unsigned>(d.threads()), static_cast<std::size_t>(bytes), where.stream>>>(
       f, d, x, dy, partials);
   check(cudaGetLastError());
-  const auto results = static_cast<int>(elements(of.w));
-  sum_partials<<<static_cast<unsigned>(divide_up(results, warp_threads)), sum_warps * warp_threads, 0,
-                 where.stream>>>(partials, d.partials(), results, f.depth(), d.depths(), dw, add);
-  check(cudaGetLastError());
+  sum_partials(where, partials, d.partials(), static_cast<int>(elements(of.w)), f.depth(), d.depths(), dw,
+               add);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 namespace um::kernels {
 
-inline constexpr int block_threads = 256;
+inline constexpr int block_threads = 256, warp_threads = 32;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
@@ -55,20 +55,29 @@ struct divisor {
   }
 };
 
+// With so many bytes of shared memory that the kernel declares without a size.
 #ifdef __CUDACC__
 template <class... Parameters>
-void launch(launch_site where, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            std::type_identity_t<Parameters>... arguments) {
-  kernel<<<grid, block, 0, where.stream>>>(arguments...);
+void launch_with(launch_site where, int shared_bytes, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                 std::type_identity_t<Parameters>... arguments) {
+  if (shared_bytes > 0) {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  }
+  kernel<<<grid, block, static_cast<std::size_t>(shared_bytes), where.stream>>>(arguments...);
   check(cudaGetLastError());
 }
 #else  // tests/cuda/emulated.hpp runs them on the CPU
 template <class... Parameters>
-void launch(launch_site, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            std::type_identity_t<Parameters>... arguments) {
+void launch_with(launch_site, int, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                 std::type_identity_t<Parameters>... arguments) {
   emulated::run(grid, block, [&] { kernel(arguments...); });
 }
 #endif
+template <class... Parameters>
+void launch(launch_site where, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            std::type_identity_t<Parameters>... arguments) {
+  launch_with(where, 0, kernel, grid, block, arguments...);
+}
 
 template <class Index>
 __device__ Index thread_index() {

@@ -1,0 +1,335 @@
+#include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/kernels/partial_sums.cuh"
+
+namespace um::kernels {
+namespace {
+
+// dw[k][c][r][s] = sum over pixels of dy[k][pixel] * x[c][pixel moved by (r, s)]: a block takes tiles of
+// results of one image for 8 * Channels channels of y, with all of dy and x that they need in shared memory.
+// A thread holds the sums of some of these channels for one row of taps, or for a few, and goes over pixels
+// in runs: what it reads of x for a run serves all its channels and taps. Eight neighbouring threads differ
+// in channels, the next eight in rows of taps, the rest in runs.
+constexpr int channel_groups = 8;
+constexpr int run = 4;  // pixels of a row
+constexpr int tile_columns = 32, most_tile_rows = 4;
+constexpr int shared_floats = 12 * 1024;  // at most, of a tile; two are there at once, and two blocks
+static_assert(tile_columns <= warp_threads);
+
+template <int Taps, int Stride>
+struct shape_of {
+  static constexpr int tap_rows = Taps == 3 ? 3 : 1;                                         // of a thread
+  static constexpr int vectors = static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // of a row of x
+  // What registers allow.
+  static constexpr int most_threads = Taps == 3 ? 192 : Taps == 7 ? 352 : 288;
+  static constexpr int resident = Taps == 3 ? 2 : 1;
+};
+
+// The least that is `rest` beyond a multiple of `of`, and not less than `floats`.
+constexpr int padded(int floats, int of, int rest) {
+  return (floats - rest + of - 1) / of * of + rest;
+}
+
+struct planar_form {
+  int height = 0, width = 0, channels = 0, taps_h = 0, taps_w = 0;  // of x and w
+  int result_height = 0, result_width = 0, result_channels = 0;
+  int stride_h = 0, stride_w = 0, pad_h = 0, pad_w = 0;
+  int columns = 0, rows = 0;            // of a tile
+  int result_pitch = 0;                 // of a row of dy: eight channels' vectors lie in different banks
+  int patch_rows = 0, patch_pitch = 0;  // of x: so do four rows' vectors
+  int floats = 0;                       // of a tile, of dy and x
+  bool in_vectors = false;              // dy's rows are aligned to 16 bytes
+  int splits = 1;                       // of a tile's runs
+  std::int64_t tiles = 0;
+  divisor tile_rows{1}, tiles_across{1}, runs_of_row{1};
+
+  int depth() const { return channels * taps_h * taps_w; }
+};
+
+template <int Channels>
+constexpr int block_channels = channel_groups * Channels;
+
+// Nothing if a tile of one row takes more than there is, or the filter more threads.
+template <int Taps, int Stride, int Channels>
+bool shape_form(const direct_convolution& of, planar_form& f) {
+  using shape = shape_of<Taps, Stride>;
+  f.tiles_across = divisor(divide_up(of.y.w, tile_columns));
+  f.columns = padded(static_cast<int>(divide_up(of.y.w, f.tiles_across.by)), run, 0);
+  f.result_pitch = padded(f.columns, warp_threads, 4);
+  f.patch_pitch = padded((f.columns - run) * Stride + 4 * shape::vectors, 8, 4);
+  const auto patch_rows_of = [&](int rows) { return (rows - 1) * f.stride_h + f.taps_h; };
+  const auto floats = [&](int rows) {
+    return rows * block_channels<Channels> * f.result_pitch +
+           f.channels * patch_rows_of(rows) * f.patch_pitch;
+  };
+  f.rows = most_tile_rows;
+  while (f.rows > 1 && floats(f.rows) > shared_floats) f.rows /= 2;
+  f.patch_rows = patch_rows_of(f.rows);
+  f.floats = floats(f.rows);
+  const int threads = channel_groups * f.channels * f.taps_h / shape::tap_rows;
+  if (f.floats > shared_floats || threads > shape::most_threads) return false;
+  const bool sums_fit = block_channels<Channels> * f.depth() <= shared_floats;
+  f.splits = sums_fit ? shape::most_threads / threads : 1;
+  f.tile_rows = divisor(divide_up(of.y.h, f.rows));
+  f.runs_of_row = divisor(f.columns / run);
+  f.tiles = of.y.n * f.tile_rows.by * f.tiles_across.by;
+  return true;
+}
+
+struct tile_position {
+  int image, row, column;  // of its first result
+};
+__device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
+  auto rest = static_cast<std::uint32_t>(tile);
+  const auto column = static_cast<int>(f.tiles_across.split(rest));
+  const auto row = static_cast<int>(f.tile_rows.split(rest));
+  return {static_cast<int>(rest), row * f.rows, column * f.columns};
+}
+
+// Some floats to shared memory, or zeros. Where the hardware can, without waiting for them: see arrived().
+template <int Floats>
+__device__ void copy(float* to, const float* from, bool is) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  if constexpr (Floats == 4) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(is ? 16 : 0));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(is ? 4 : 0));
+  }
+#else
+  for (int i = 0; i < Floats; ++i) to[i] = is ? from[i] : 0.0F;
+#endif
+}
+// What the block has copied is there, and what it did before is over.
+__device__ inline void arrived() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+  __syncthreads();
+}
+
+// [row][channel][column], zeros beyond the result.
+template <int Channels, int Floats>
+__device__ void load_results(const planar_form& f, const float* dy, const tile_position& at, float* to) {
+  constexpr int lines_of_row = block_channels<Channels>;
+  constexpr int lanes_of_line = tile_columns / Floats;
+  const int i = static_cast<int>(threadIdx.x) % lanes_of_line * Floats;
+  if (i >= f.columns) return;
+  const std::int64_t plane = std::int64_t{f.result_height} * f.result_width;
+  const float* const from = dy +
+                            (std::int64_t{at.image} * f.result_channels + blockIdx.y * lines_of_row) * plane +
+                            std::int64_t{at.row} * f.result_width + at.column + i;
+  const bool inside = at.column + i < f.result_width;
+#pragma unroll 4
+  for (int line = static_cast<int>(threadIdx.x) / lanes_of_line; line < f.rows * lines_of_row;
+       line += static_cast<int>(blockDim.x) / lanes_of_line) {
+    const int row = line / lines_of_row, channel = line % lines_of_row;
+    const bool is = inside && at.row + row < f.result_height;
+    copy<Floats>(to + line * f.result_pitch + i, is ? from + channel * plane + row * f.result_width : dy, is);
+  }
+}
+
+// [channel][row][column], zeros outside of the image.
+__device__ inline void load_inputs(const planar_form& f, const float* x, const tile_position& at, float* to) {
+  const int warp = static_cast<int>(threadIdx.x) / warp_threads;
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads;
+  const int warps = static_cast<int>(blockDim.x) / warp_threads;
+  const int top = at.row * f.stride_h - f.pad_h, left = at.column * f.stride_w - f.pad_w;
+  const float* const image = x + std::int64_t{at.image} * f.channels * f.height * f.width;
+  for (int line = warp; line < f.channels * f.patch_rows; line += warps) {
+    const int channel = line / f.patch_rows, row = top + line % f.patch_rows;
+    const bool inside = row >= 0 && row < f.height;
+    const float* const from = image + (std::int64_t{channel} * f.height + row) * f.width + left;
+    for (int i = lane; i < f.patch_pitch; i += warp_threads) {
+      const bool is = inside && left + i >= 0 && left + i < f.width;
+      copy<1>(to + line * f.patch_pitch + i, is ? from + i : x, is);
+    }
+  }
+}
+
+template <int Taps, int Stride, int Channels>
+__global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of<Taps, Stride>::resident)
+    planar_gradient(planar_form f, const float* x, const float* dy, float* partials) {
+  using shape = shape_of<Taps, Stride>;
+  constexpr int tap_rows = shape::tap_rows, vectors = shape::vectors;
+#ifdef __CUDACC__
+  extern __shared__ float4 shared[];
+#else
+  static float4 shared[2 * shared_floats / 4];
+#endif
+  auto* const tiles = reinterpret_cast<float*>(shared);  // two by turns
+  const int of_results = f.rows * block_channels<Channels> * f.result_pitch;
+  const int groups_of_taps = f.channels * f.taps_h / tap_rows;
+  const int group = static_cast<int>(threadIdx.x) % channel_groups;
+  const int rest = static_cast<int>(threadIdx.x) / channel_groups;
+  const int taps = rest % groups_of_taps * tap_rows, split = rest / groups_of_taps;  // the first row of taps
+  const int channel = taps / f.taps_h, tap_row = taps % f.taps_h;
+  const int my_results = group * f.result_pitch;
+  const int my_patch = of_results + (channel * f.patch_rows + tap_row) * f.patch_pitch;
+  const auto fetch = [&](std::int64_t tile, float* to) {
+    const tile_position at = position_of(f, tile);
+    if (f.in_vectors) {
+      load_results<Channels, 4>(f, dy, at, to);
+    } else {
+      load_results<Channels, 1>(f, dy, at, to);
+    }
+    load_inputs(f, x, at, to + of_results);
+  };
+
+  float sums[Channels][tap_rows][Taps]{};
+  if (blockIdx.x < f.tiles) fetch(blockIdx.x, tiles);
+  int turn = 0;
+  for (std::int64_t tile = blockIdx.x; tile < f.tiles; tile += gridDim.x, turn ^= 1) {
+    arrived();
+    if (tile + gridDim.x < f.tiles) fetch(tile + gridDim.x, tiles + (turn ^ 1) * f.floats);
+    const float* const here = tiles + turn * f.floats;
+    const auto runs = f.runs_of_row.by * static_cast<std::uint32_t>(f.rows);
+    for (auto i = static_cast<std::uint32_t>(split); split < f.splits && i < runs;
+         i += static_cast<std::uint32_t>(f.splits)) {
+      std::uint32_t row = i;
+      const auto first = static_cast<int>(f.runs_of_row.split(row)) * run;
+      float inputs[tap_rows][4 * vectors];
+#pragma unroll
+      for (int r = 0; r < tap_rows; ++r) {
+        const float* const from =
+            here + my_patch + (static_cast<int>(row) * f.stride_h + r) * f.patch_pitch + first * Stride;
+#pragma unroll
+        for (int v = 0; v < vectors; ++v) {
+          const float4 four = *reinterpret_cast<const float4*>(from + 4 * v);
+          inputs[r][4 * v] = four.x;
+          inputs[r][4 * v + 1] = four.y;
+          inputs[r][4 * v + 2] = four.z;
+          inputs[r][4 * v + 3] = four.w;
+        }
+      }
+      const float* const of_row =
+          here + my_results + static_cast<int>(row) * block_channels<Channels> * f.result_pitch + first;
+#pragma unroll
+      for (int k = 0; k < Channels; ++k) {
+        const float4 four = *reinterpret_cast<const float4*>(of_row + k * channel_groups * f.result_pitch);
+        const float gradients[run]{four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int p = 0; p < run; ++p) {
+#pragma unroll
+          for (int r = 0; r < tap_rows; ++r) {
+#pragma unroll
+            for (int s = 0; s < Taps; ++s) sums[k][r][s] += gradients[p] * inputs[r][p * Stride + s];
+          }
+        }
+      }
+    }
+  }
+  // Of all splits, one after the other.
+  const int depth = f.channels * f.taps_h * Taps;
+  float* const mine =
+      partials + (std::int64_t{blockIdx.x} * f.result_channels + blockIdx.y * block_channels<Channels>)*depth;
+  float* const to = f.splits > 1 ? tiles : mine;
+  for (int s = 0; s < f.splits; ++s) {
+    __syncthreads();
+    if (split != s) continue;
+#pragma unroll
+    for (int k = 0; k < Channels; ++k) {
+#pragma unroll
+      for (int r = 0; r < tap_rows; ++r) {
+#pragma unroll
+        for (int t = 0; t < Taps; ++t) {
+          float& sum = to[(group + k * channel_groups) * depth + (taps + r) * Taps + t];
+          sum = s == 0 ? sums[k][r][t] : sum + sums[k][r][t];
+        }
+      }
+    }
+  }
+  if (f.splits == 1) return;
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < block_channels<Channels> * depth;
+       i += static_cast<int>(blockDim.x))
+    mine[i] = tiles[i];
+}
+
+struct planar_launch {
+  planar_form form;
+  int threads = 0, groups = 0, resident = 0;  // groups of channels of y
+  int shared_bytes = 0;
+  void (*kernel)(planar_form, const float*, const float*, float*) = nullptr;
+
+  int blocks(int multiprocessors) const {
+    return static_cast<int>(
+        std::min<std::int64_t>(form.tiles, divide_up(std::int64_t{multiprocessors} * resident, groups)));
+  }
+};
+
+template <int Taps, int Stride, int Channels>
+bool prepare(const direct_convolution& of, planar_launch& l) {
+  using shape = shape_of<Taps, Stride>;
+  if (!shape_form<Taps, Stride, Channels>(of, l.form)) return false;
+  const int threads = channel_groups * l.form.channels * l.form.taps_h / shape::tap_rows * l.form.splits;
+  l.threads = padded(threads, warp_threads, 0);
+  l.groups = l.form.result_channels / block_channels<Channels>;
+  l.resident = shape::resident;
+  const int sums = l.form.splits > 1 ? block_channels<Channels> * l.form.depth() : 0;
+  l.shared_bytes = std::max(2 * l.form.floats, sums) * static_cast<int>(sizeof(float));
+  l.kernel = planar_gradient<Taps, Stride, Channels>;
+  return true;
+}
+template <int Taps, int Stride>
+bool prepare_for_channels(const direct_convolution& of, planar_launch& l) {
+  if (of.y.c % block_channels<8> == 0) return prepare<Taps, Stride, 8>(of, l);
+  return of.y.c % block_channels<4> == 0 && prepare<Taps, Stride, 4>(of, l);
+}
+
+// False if there is no kernel for it.
+bool prepare(const direct_convolution& of, planar_launch& l) {
+  constexpr std::int64_t most_channels = 4, most = std::int64_t{1} << 31;
+  const convolution& how = of.how;
+  if (of.type != dtype::f32 || of.x.c > most_channels || how.groups != 1 || of.w.h != of.w.w ||
+      how.stride_h != how.stride_w)
+    return false;
+  const std::int64_t tiles = of.y.n * of.y.h * divide_up(of.y.w, tile_columns);
+  if (tiles >= most || elements(of.w) >= most) return false;
+  planar_form& f = l.form;
+  f.height = static_cast<int>(of.x.h);
+  f.width = static_cast<int>(of.x.w);
+  f.channels = static_cast<int>(of.x.c);
+  f.taps_h = static_cast<int>(of.w.h);
+  f.taps_w = static_cast<int>(of.w.w);
+  f.result_height = static_cast<int>(of.y.h);
+  f.result_width = static_cast<int>(of.y.w);
+  f.result_channels = static_cast<int>(of.y.c);
+  f.stride_h = how.stride_h;
+  f.stride_w = how.stride_w;
+  f.pad_h = how.pad_h;
+  f.pad_w = how.pad_w;
+  const auto is = [&](int taps, int stride) { return of.w.w == taps && how.stride_w == stride; };
+  if (is(3, 1)) return prepare_for_channels<3, 1>(of, l);
+  if (is(3, 2)) return prepare_for_channels<3, 2>(of, l);
+  if (is(7, 2)) return prepare_for_channels<7, 2>(of, l);
+  return is(11, 4) && prepare_for_channels<11, 4>(of, l);
+}
+
+}  // namespace
+
+bool planar_filter_gradient_fits(const direct_convolution& of) {
+  planar_launch l;
+  return prepare(of, l);
+}
+
+std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
+  planar_launch l;
+  prepare(of, l);
+  return static_cast<std::size_t>(l.blocks(multiprocessors)) * static_cast<std::size_t>(elements(of.w)) *
+         sizeof(float);
+}
+
+void planar_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
+                            float* dw, bool add, float* workspace) {
+  planar_launch l;
+  prepare(of, l);
+  const int blocks = l.blocks(where.multiprocessors);
+  l.form.in_vectors = of.y.w % 4 == 0 && l.form.columns % 4 == 0 && aligned_to(16, dy);
+  launch_with(where, l.shared_bytes, l.kernel,
+              dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(l.groups)),
+              dim3(static_cast<unsigned>(l.threads)), l.form, x, dy, workspace);
+  sum_partials(where, workspace, blocks, static_cast<int>(elements(of.w)), l.form.depth(), l.form.depth(), dw,
+               add);
+}
+
+}  // namespace um::kernels
