@@ -291,8 +291,8 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
   const bool is_known = on.engines().find(on.engine_key(key)).has_value();
-  const bool is_like = !is_known && !on.options().brief_search &&
-                       on.precedents().contains(kind_of(problem, workspace_cap));
+  const bool is_like =
+      !is_known && !on.options().brief_search && on.precedents().contains(kind_of(problem, workspace_cap));
   const std::string version = full + (is_like ? " like" : "");
   return on.made_once(engine_key(signature_of(problem), workspace_cap, version),
                       [&] { return make_engine(on, problem, workspace_cap, version); });

@@ -1,6 +1,6 @@
 // Convolutions by kernels of our own: in tf32 and bf16, nhwc, of few input channels, and gradients of
-// filters of many in tf32; gradients of filters of few input channels in fp32, nchw; those in groups in any type
-// and order.
+// filters of many in tf32; gradients of filters of few input channels in fp32, nchw; those in groups in any
+// type and order.
 #pragma once
 
 #include "backends/cuda/convolution_recipe.hpp"

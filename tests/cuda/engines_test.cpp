@@ -334,6 +334,25 @@ TEST_F(convolution_engines, are_right_by_direct_kernels) {
   }
 }
 
+// Rows that fill a tile and that do not, aligned and not; groups of 64 and of 32 channels.
+TEST_F(convolution_engines, are_right_by_the_kernel_for_planar_filter_gradients) {
+  const auto kind = convolution_kind::backward_filter;
+  for (const auto& shape :
+       {problem_of(kind, {3, 3, 17, 37}, 64, 3, 1, 1), problem_of(kind, {2, 3, 64, 64}, 32, 3, 1, 1),
+        problem_of(kind, {3, 1, 30, 51}, 96, 3, 2, 1), problem_of(kind, {3, 3, 41, 75}, 64, 7, 2, 3),
+        problem_of(kind, {2, 4, 64, 64}, 128, 7, 2, 3), problem_of(kind, {2, 3, 67, 67}, 64, 11, 4, 2)}) {
+    for (const bool accumulate : {false, true}) {
+      convolution_problem p = shape;
+      p.accumulate = accumulate;
+      const std::vector<convolution_method> methods = methods_of(p);
+      EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
+      const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
+      EXPECT_EQ(count.ran, 1U) << signature_of(p);
+      EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+    }
+  }
+}
+
 // Depthwise and of several channels in a group, every gradient, in every type and order; sums of one segment
 // and of several; a part whose rows have other padding above.
 TEST_F(convolution_engines, are_right_by_the_kernels_for_groups) {
