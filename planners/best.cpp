@@ -154,8 +154,7 @@ nanoseconds simulated_time(const problem& p, const execution_plan& steps, int it
 memory_plan plan_best(const problem& p) {
   memory_plan resident = plan_resident(p);
   if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
-  return plan_best(
-      p, [&](memory_plan plan) { return explicitly(p, std::move(plan)); }, false, "best");
+  return plan_best(p, [&](memory_plan plan) { return explicitly(p, std::move(plan)); }, false, "best");
 }
 
 memory_plan plan_best(const problem& p, const trying& as, bool and_without, const std::string& strategy) {
@@ -191,8 +190,8 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   const auto is_far = [&](nanoseconds percent) {
     return !best || best->of.time > computing * (100 + percent) / 100;
   };
-  // A look may err about how to cut: what comes near the best of them gets a thorough one as well, and so does
-  // the next where that stays slow.
+  // A look may err about how to cut: what comes near the best gets a thorough one as well, and so does the
+  // next where that stays slow.
   struct looked_into {
     course by;
     nanoseconds time = 0;
@@ -208,7 +207,7 @@ memory_plan plan_best(const problem& p, const trying& as, bool and_without, cons
   }
   if (looks.empty()) looks.push_back({courses.front(), any_time, p.budget});
   std::ranges::stable_sort(looks, {}, &looked_into::time);
-  constexpr std::size_t most_looks = 2;
+  constexpr std::size_t most_looks = 3;
   for (std::size_t i = 0; i < std::min(looks.size(), most_looks); ++i) {
     if (i == 0 || is_far(10) || looks[i].time <= nearly(least_time()))
       consider(looks[i].by, thorough, looks[i].aim, least_time());

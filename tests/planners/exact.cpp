@@ -22,10 +22,10 @@ int main(int count, char** words) {
     };
     fmt::print(
         R"({{"network": "{}", "machine": "{}", "operators": {}, "ratio": {}, "computing_ms": {}, "bound_ms": {}, )"
-        R"("proved_ms": {}, "optimum_ms": {}, "best_ms": {}, "infeasible": {}, "nodes": {}, "simulated": true}})"
+        R"("proved_ms": {}, "optimum_ms": {}, "optimum_simulated_ms": {}, "best_ms": {}, "infeasible": {}, "nodes": {}, "simulated": true}})"
         "\n",
         g.name, on.name, g.ops.size(), ratio, ms(x.computing), ms(x.bound), ms(x.proved), ms(x.optimum),
-        ms(x.best), x.infeasible, x.nodes);
+        ms(x.simulated), ms(x.best), x.infeasible, x.nodes);
     std::fflush(stdout);
   };
   const auto machines = load_machines(std::nullopt);
