@@ -88,6 +88,7 @@ void direct_filter_gradient(launch_site where, const direct_convolution& of, con
 // or 2, 7 x 7 of stride 2 and 11 x 11 of stride 4, multiples of 32 channels of y. Bound by multiply-adds
 // (AlexNet, 7 x 7) or by the bytes of dy (3 x 3). Any alignment of elements.
 bool planar_filter_gradient_fits(const direct_convolution& of);
+int planar_filter_gradient_shared_bytes(const direct_convolution& of);
 // In bytes; the order of sums depends on the shapes and the number of multiprocessors.
 std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 void planar_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,

@@ -99,13 +99,15 @@ int attribute_of(session& on, cudaDeviceAttr which) {
 
 bool runs_on(session& on, const convolution_problem& p) {
   if (p.how.groups > 1) return true;
+  const kernels::direct_convolution of = direct_of(p);
   const gradient_kernel which =
       p.kind == convolution_kind::forward ? gradient_kernel::none : gradient_kernel_of(p);
-  if (which == gradient_kernel::planar) return true;
+  const int most_shared = attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  if (which == gradient_kernel::planar)
+    return kernels::planar_filter_gradient_shared_bytes(of) <= most_shared;
   constexpr int tensor_cores_of_these = 8;  // compute capability
   if (attribute_of(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
-  return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(direct_of(p)) <=
-                                               attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= most_shared;
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ struct planar_form {
 template <int Channels>
 constexpr int block_channels = channel_groups * Channels;
 
-// Nothing if a tile of one row takes more than there is, or the filter more threads.
+// False if a tile of one row takes more than there is, or the filter more threads.
 template <int Taps, int Stride, int Channels>
 bool shape_form(const direct_convolution& of, planar_form& f) {
   using shape = shape_of<Taps, Stride>;
@@ -310,6 +310,12 @@ bool prepare(const direct_convolution& of, planar_launch& l) {
 bool planar_filter_gradient_fits(const direct_convolution& of) {
   planar_launch l;
   return prepare(of, l);
+}
+
+int planar_filter_gradient_shared_bytes(const direct_convolution& of) {
+  planar_launch l;
+  prepare(of, l);
+  return l.shared_bytes;
 }
 
 std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of) {
