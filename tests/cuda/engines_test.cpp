@@ -222,6 +222,14 @@ class convolution_engines : public on_gpu {
       }
     }
   }
+  // By the direct kernel, which is offered.
+  void expect_direct_kernel_right(const convolution_problem& p) {
+    const std::vector<convolution_method> methods = methods_of(p);
+    EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
+    const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
+    EXPECT_EQ(count.ran, 1U) << signature_of(p);
+    EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+  }
   std::set<convolution_method> reached_;
 };
 
@@ -323,11 +331,7 @@ TEST_F(convolution_engines, are_right_by_direct_kernels) {
           p.arithmetic = arithmetic;
           p.order = memory_order::nhwc;
           p.accumulate = accumulate && kind == convolution_kind::backward_filter;
-          const std::vector<convolution_method> methods = methods_of(p);
-          EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
-          const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
-          EXPECT_EQ(count.ran, 1U) << signature_of(p);
-          EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+          expect_direct_kernel_right(p);
         }
       }
     }
@@ -344,11 +348,7 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_planar_filter_gradients)
     for (const bool accumulate : {false, true}) {
       convolution_problem p = shape;
       p.accumulate = accumulate;
-      const std::vector<convolution_method> methods = methods_of(p);
-      EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
-      const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
-      EXPECT_EQ(count.ran, 1U) << signature_of(p);
-      EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+      expect_direct_kernel_right(p);
     }
   }
 }
@@ -397,11 +397,7 @@ TEST_F(convolution_engines, are_right_by_the_kernel_for_deep_filter_gradients) {
       p.arithmetic = precision::tf32;
       p.order = memory_order::nhwc;
       p.accumulate = accumulate;
-      const std::vector<convolution_method> methods = methods_of(p);
-      EXPECT_NE(std::ranges::find(methods, convolution_method::direct), methods.end()) << signature_of(p);
-      const tally count = run_recipes(gpu(), p, convolution_method::direct, 1, 2);
-      EXPECT_EQ(count.ran, 1U) << signature_of(p);
-      EXPECT_EQ(count.accurate, count.ran) << signature_of(p);
+      expect_direct_kernel_right(p);
     }
   }
 }

@@ -1,3 +1,4 @@
+#include "backends/cuda/kernels/async_copy.cuh"
 #include "backends/cuda/kernels/direct_convolution.cuh"
 
 namespace um::kernels {
@@ -80,23 +81,6 @@ __device__ deep_step step_behind(const deep_form& f, deep_step at) {
   return {at.image + 1, 0, 0};
 }
 
-// Copies 16 bytes to shared memory without waiting, or zeros.
-__device__ void copy_vector(std::uint32_t to, const float* from, bool valid) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0)
-               : "memory");
-#else
-  __trap();
-#endif
-}
-__device__ void wait_for_copies() {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#else
-  __trap();
-#endif
-}
-
 __device__ int wrapped(int row, int rows) {
   return row >= rows ? row - rows : row;
 }
@@ -124,7 +108,7 @@ class pixel_rows {
 #pragma unroll
     for (int first = 0; first < most_columns + 8; first += pass_pixels) {
       const bool valid = inside && static_cast<unsigned>(column_ + first) < static_cast<unsigned>(width_);
-      if (first + lane() < count) copy_vector(to + first * pixel_words * 4, from, valid);
+      if (first + lane() < count) copy_async<4>(to + first * pixel_words * 4, from, valid);
       from += pass_;
     }
     from_ += row_step_;
@@ -343,12 +327,10 @@ template <int TapRows, int TapColumns>
 void launch(launch_site where, const direct_convolution& of, const float* x, const float* dy, float* dw,
             bool add, float* partials) {
   const deep_form f(of, TapRows);
-  const int splits = splits_of(f, where.multiprocessors), bytes = f.shared_bytes();
-  const auto kernel = deep_gradient<TapRows, TapColumns>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  const int splits = splits_of(f, where.multiprocessors);
   const dim3 grid(static_cast<unsigned>(splits), static_cast<unsigned>(f.tiles()));
-  kernel<<<grid, threads, static_cast<std::size_t>(bytes), where.stream>>>(f, x, dy, partials);
-  check(cudaGetLastError());
+  launch_with(where, f.shared_bytes(), deep_gradient<TapRows, TapColumns>, grid, dim3(threads), f, x, dy,
+              partials);
   const auto results = static_cast<std::int64_t>(elements(of.w)) / vector_words;
   const dim3 block(warp_threads, static_cast<unsigned>(std::min(splits, most_sum_warps)));
   sum_splits<<<static_cast<unsigned>(divide_up(results, warp_threads)), block, 0, where.stream>>>(

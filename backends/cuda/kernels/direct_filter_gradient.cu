@@ -174,14 +174,10 @@ void launch(launch_site where, const direct_convolution& of, const T* x, const T
             float* partials) {
   const direct_form f = form_of(of);
   const division d = division_of(of, where.multiprocessors);
-  const int bytes = f.patch_bytes();
-  const auto kernel = filter_gradient<T, Rows>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   const dim3 grid(static_cast<unsigned>(d.blocks), static_cast<unsigned>(d.groups),
                   static_cast<unsigned>(d.depth_blocks));
-  kernel<<<grid, static_cast<unsigned>(d.threads()), static_cast<std::size_t>(bytes), where.stream>>>(
-      f, d, x, dy, partials);
-  check(cudaGetLastError());
+  launch_with(where, f.patch_bytes(), filter_gradient<T, Rows>, grid,
+              dim3(static_cast<unsigned>(d.threads())), f, d, x, dy, partials);
   sum_partials(where, partials, d.partials(), static_cast<int>(elements(of.w)), f.depth(), d.depths(), dw,
                add);
 }

@@ -177,14 +177,11 @@ template <class T, int Columns>
 void launch(launch_site where, const direct_convolution& of, const T* x, const T* w, const float* b, T* y) {
   const direct_form f = form_of(of);
   const int bytes = shared_layout<T>(f, Columns).bytes;
-  const auto kernel = forward<T, Columns>;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   const int groups = static_cast<int>(of.y.c) / (8 * Columns);
   const int resident = where.multiprocessors * std::clamp(direct_shared_bytes / bytes, 1, resident_blocks);
   const dim3 grid(static_cast<unsigned>(std::min<std::int64_t>(f.tiles, divide_up(resident, groups))),
                   static_cast<unsigned>(groups));
-  kernel<<<grid, threads, static_cast<std::size_t>(bytes), where.stream>>>(f, x, w, b, of.how.relu, y);
-  check(cudaGetLastError());
+  launch_with(where, bytes, forward<T, Columns>, grid, dim3(threads), f, x, w, b, of.how.relu, y);
 }
 
 }  // namespace

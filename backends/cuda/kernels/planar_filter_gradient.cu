@@ -1,4 +1,5 @@
 #include "backends/cuda/convolution_kernels.hpp"
+#include "backends/cuda/kernels/async_copy.cuh"
 #include "backends/cuda/kernels/partial_sums.cuh"
 
 namespace um::kernels {
@@ -30,9 +31,9 @@ constexpr int padded(int floats, int of, int rest) {
 }
 
 struct planar_form {
-  int height = 0, width = 0, channels = 0, taps_h = 0, taps_w = 0;  // of x and w
+  int height = 0, width = 0, channels = 0, taps = 0;  // of x and w: taps x taps
   int result_height = 0, result_width = 0, result_channels = 0;
-  int stride_h = 0, stride_w = 0, pad_h = 0, pad_w = 0;
+  int stride = 0, pad_h = 0, pad_w = 0;
   int columns = 0, rows = 0;            // of a tile
   int result_pitch = 0;                 // of a row of dy: eight channels' vectors lie in different banks
   int patch_rows = 0, patch_pitch = 0;  // of x: so do four rows' vectors
@@ -42,7 +43,7 @@ struct planar_form {
   std::int64_t tiles = 0;
   divisor tile_rows{1}, tiles_across{1}, runs_of_row{1};
 
-  int depth() const { return channels * taps_h * taps_w; }
+  int depth() const { return channels * taps * taps; }
 };
 
 template <int Channels>
@@ -56,7 +57,7 @@ bool shape_form(const direct_convolution& of, planar_form& f) {
   f.columns = padded(static_cast<int>(divide_up(of.y.w, f.tiles_across.by)), run, 0);
   f.result_pitch = padded(f.columns, warp_threads, 4);
   f.patch_pitch = padded((f.columns - run) * Stride + 4 * shape::vectors, 8, 4);
-  const auto patch_rows_of = [&](int rows) { return (rows - 1) * f.stride_h + f.taps_h; };
+  const auto patch_rows_of = [&](int rows) { return (rows - 1) * f.stride + f.taps; };
   const auto floats = [&](int rows) {
     return rows * block_channels<Channels> * f.result_pitch +
            f.channels * patch_rows_of(rows) * f.patch_pitch;
@@ -65,7 +66,7 @@ bool shape_form(const direct_convolution& of, planar_form& f) {
   while (f.rows > 1 && floats(f.rows) > shared_floats) f.rows /= 2;
   f.patch_rows = patch_rows_of(f.rows);
   f.floats = floats(f.rows);
-  const int threads = channel_groups * f.channels * f.taps_h / shape::tap_rows;
+  const int threads = channel_groups * f.channels * f.taps / shape::tap_rows;
   if (f.floats > shared_floats || threads > shape::most_threads) return false;
   const bool sums_fit = block_channels<Channels> * f.depth() <= shared_floats;
   f.splits = sums_fit ? shape::most_threads / threads : 1;
@@ -89,12 +90,7 @@ __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
 template <int Floats>
 __device__ void copy(float* to, const float* from, bool is) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
-  if constexpr (Floats == 4) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(is ? 16 : 0));
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(from), "r"(is ? 4 : 0));
-  }
+  copy_async<Floats>(static_cast<std::uint32_t>(__cvta_generic_to_shared(to)), from, is);
 #else
   for (int i = 0; i < Floats; ++i) to[i] = is ? from[i] : 0.0F;
 #endif
@@ -102,7 +98,7 @@ __device__ void copy(float* to, const float* from, bool is) {
 // What the block has copied is there, and what it did before is over.
 __device__ inline void arrived() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  wait_for_copies();
 #endif
   __syncthreads();
 }
@@ -133,7 +129,7 @@ __device__ inline void load_inputs(const planar_form& f, const float* x, const t
   const int warp = static_cast<int>(threadIdx.x) / warp_threads;
   const int lane = static_cast<int>(threadIdx.x) % warp_threads;
   const int warps = static_cast<int>(blockDim.x) / warp_threads;
-  const int top = at.row * f.stride_h - f.pad_h, left = at.column * f.stride_w - f.pad_w;
+  const int top = at.row * f.stride - f.pad_h, left = at.column * f.stride - f.pad_w;
   const float* const image = x + std::int64_t{at.image} * f.channels * f.height * f.width;
   for (int line = warp; line < f.channels * f.patch_rows; line += warps) {
     const int channel = line / f.patch_rows, row = top + line % f.patch_rows;
@@ -158,11 +154,11 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
 #endif
   auto* const tiles = reinterpret_cast<float*>(shared);  // two by turns
   const int of_results = f.rows * block_channels<Channels> * f.result_pitch;
-  const int groups_of_taps = f.channels * f.taps_h / tap_rows;
+  const int groups_of_taps = f.channels * f.taps / tap_rows;
   const int group = static_cast<int>(threadIdx.x) % channel_groups;
   const int rest = static_cast<int>(threadIdx.x) / channel_groups;
   const int taps = rest % groups_of_taps * tap_rows, split = rest / groups_of_taps;  // the first row of taps
-  const int channel = taps / f.taps_h, tap_row = taps % f.taps_h;
+  const int channel = taps / f.taps, tap_row = taps % f.taps;
   const int my_results = group * f.result_pitch;
   const int my_patch = of_results + (channel * f.patch_rows + tap_row) * f.patch_pitch;
   const auto fetch = [&](std::int64_t tile, float* to) {
@@ -191,7 +187,7 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
 #pragma unroll
       for (int r = 0; r < tap_rows; ++r) {
         const float* const from =
-            here + my_patch + (static_cast<int>(row) * f.stride_h + r) * f.patch_pitch + first * Stride;
+            here + my_patch + (static_cast<int>(row) * f.stride + r) * f.patch_pitch + first * Stride;
 #pragma unroll
         for (int v = 0; v < vectors; ++v) {
           const float4 four = *reinterpret_cast<const float4*>(from + 4 * v);
@@ -219,7 +215,7 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
     }
   }
   // Of all splits, one after the other.
-  const int depth = f.channels * f.taps_h * Taps;
+  const int depth = f.channels * f.taps * Taps;
   float* const mine =
       partials + (std::int64_t{blockIdx.x} * f.result_channels + blockIdx.y * block_channels<Channels>)*depth;
   float* const to = f.splits > 1 ? tiles : mine;
@@ -261,7 +257,7 @@ template <int Taps, int Stride, int Channels>
 bool prepare(const direct_convolution& of, planar_launch& l) {
   using shape = shape_of<Taps, Stride>;
   if (!shape_form<Taps, Stride, Channels>(of, l.form)) return false;
-  const int threads = channel_groups * l.form.channels * l.form.taps_h / shape::tap_rows * l.form.splits;
+  const int threads = channel_groups * l.form.channels * l.form.taps / shape::tap_rows * l.form.splits;
   l.threads = padded(threads, warp_threads, 0);
   l.groups = l.form.result_channels / block_channels<Channels>;
   l.resident = shape::resident;
@@ -289,13 +285,11 @@ bool prepare(const direct_convolution& of, planar_launch& l) {
   f.height = static_cast<int>(of.x.h);
   f.width = static_cast<int>(of.x.w);
   f.channels = static_cast<int>(of.x.c);
-  f.taps_h = static_cast<int>(of.w.h);
-  f.taps_w = static_cast<int>(of.w.w);
+  f.taps = static_cast<int>(of.w.w);
   f.result_height = static_cast<int>(of.y.h);
   f.result_width = static_cast<int>(of.y.w);
   f.result_channels = static_cast<int>(of.y.c);
-  f.stride_h = how.stride_h;
-  f.stride_w = how.stride_w;
+  f.stride = how.stride_w;
   f.pad_h = how.pad_h;
   f.pad_w = how.pad_w;
   const auto is = [&](int taps, int stride) { return of.w.w == taps && how.stride_w == stride; };
@@ -330,7 +324,7 @@ void planar_filter_gradient(launch_site where, const direct_convolution& of, con
   planar_launch l;
   prepare(of, l);
   const int blocks = l.blocks(where.multiprocessors);
-  l.form.in_vectors = of.y.w % 4 == 0 && l.form.columns % 4 == 0 && aligned_to(16, dy);
+  l.form.in_vectors = of.y.w % 4 == 0 && aligned_to(16, dy);
   launch_with(where, l.shared_bytes, l.kernel,
               dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(l.groups)),
               dim3(static_cast<unsigned>(l.threads)), l.form, x, dy, workspace);
