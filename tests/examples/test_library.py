@@ -32,8 +32,9 @@ def installed(build, component, folder):
 def settings(build):
     """What a project must share with the libraries' build."""
     cache = (build / "CMakeCache.txt").read_text(encoding="utf-8")
+    generator = re.search(r"(?m)^CMAKE_GENERATOR:INTERNAL=(.*)$", cache)[1]  # the standard one, make, may be missing
     return [f"-D{name}={re.search(f'(?m)^{name}:[A-Z]+=(.*)$', cache)[1]}"
-            for name in ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_BUILD_TYPE")]
+            for name in ("CMAKE_CXX_COMPILER", "CMAKE_CXX_FLAGS", "CMAKE_BUILD_TYPE", "CMAKE_MAKE_PROGRAM")] + ["-G", generator]
 
 
 def test_a_project_of_ones_own_builds_on_the_libraries(build, tmp_path):
