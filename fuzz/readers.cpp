@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/validation.hpp"
+#include "harness/validate/validation.hpp"
 
 namespace um {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "fuzz/readers.hpp"
-#include "harness/records/files.hpp"
+#include "harness/io/files.hpp"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

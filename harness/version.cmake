@@ -9,7 +9,7 @@ else()
     string(APPEND sha ".dirty")
   endif()
 endif()
-set(text "#include \"harness/records/environment.hpp\"
+set(text "#include \"harness/study/environment.hpp\"
 
 namespace um {
 

@@ -6,10 +6,10 @@
 #include "harness/commands/ablation.hpp"
 #include "harness/commands/cells.hpp"
 #include "harness/commands/trials.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/say.hpp"
 #include "harness/json/rules_file.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/study/strategies.hpp"
 #include "hints/hints.hpp"
 
 namespace um {

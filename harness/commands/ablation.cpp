@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "harness/records/summary.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 namespace {

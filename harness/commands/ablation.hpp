@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/records/record.hpp"
+#include "harness/study/record.hpp"
 #include "hints/rules.hpp"
 
 namespace um {

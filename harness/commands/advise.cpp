@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "harness/commands/cells.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/numbers.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/records/advice.hpp"
-#include "harness/records/machines.hpp"
-#include "harness/records/numbers.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/study/advice.hpp"
+#include "harness/study/machines.hpp"
+#include "harness/study/strategies.hpp"
 
 namespace um {
 namespace {

@@ -7,13 +7,13 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/say.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/gpu.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {

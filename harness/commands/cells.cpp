@@ -7,15 +7,16 @@
 #include <thread>
 
 #include "harness/commands/limits.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/numbers.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/network_file.hpp"
 #include "harness/json/rules_file.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/records/numbers.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/study/strategies.hpp"
 
 namespace um {
 namespace {
@@ -50,13 +51,13 @@ void require(const char* option, const std::string& value, const char* mend) {
 // What a graph file says of batch, pass and so on cannot be said otherwise.
 network_spec network_from_file_alone(const experiment_options& o) {
   for (const auto& [option, is_given] :
-       {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()), std::pair("--sgd", o.sgd),
-        std::pair("--fusion", !o.fusion.empty()), std::pair("--precision", !o.precision.empty()),
-        std::pair("--memory-order", !o.memory_order.empty()), std::pair("--set", !o.network_knobs.empty()),
-        std::pair("--insize", !o.insize.empty())}) {
+       {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()),
+        std::pair("--sgd", o.sgd), std::pair("--fusion", !o.fusion.empty()),
+        std::pair("--precision", !o.precision.empty()), std::pair("--memory-order", !o.memory_order.empty()),
+        std::pair("--set", !o.network_knobs.empty()), std::pair("--insize", !o.insize.empty())}) {
     if (is_given) {
-      throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise", option,
-                                    o.network, option));
+      throw input_error(fmt::format("{}: {} is a network as it is; leave {} out, or export it otherwise",
+                                    option, o.network, option));
     }
   }
   return network_from_file(o.network);
@@ -71,7 +72,8 @@ network_spec network_of(const experiment_options& o) {
   if (!o.pass.empty()) n.mode = choice_of("--pass", o.pass, {pass::inference, pass::train});
   n.sgd = o.sgd;
   if (!o.fusion.empty()) {
-    n.joined = choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
+    n.joined =
+        choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
   }
   if (!o.precision.empty()) {
     n.arithmetic = choice_of("--precision", o.precision, {precision::fp32, precision::tf32, precision::bf16});

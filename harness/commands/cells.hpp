@@ -7,8 +7,8 @@
 
 #include "harness/commands/commands.hpp"
 #include "harness/process/child.hpp"
-#include "harness/records/cell.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/study/cell.hpp"
+#include "harness/study/environment.hpp"
 
 namespace um {
 

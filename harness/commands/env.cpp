@@ -4,12 +4,12 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
+#include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/records/machines.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/summary.hpp"
+#include "harness/study/machines.hpp"
+#include "harness/study/summary.hpp"
 #include "simulator/patterns.hpp"
 
 namespace um {
@@ -61,7 +61,7 @@ void print_environment(const environment& e, const std::string& why_no_gpu) {
 
 struct pinned_way {
   const char* what;
-  std::uint64_t machine::*rate;
+  std::uint64_t machine::* rate;
 };
 constexpr std::array<pinned_way, 3> pinned_ways{{
     {"pinned copy to the device", &machine::link_to_device_bytes_per_s},
@@ -72,7 +72,7 @@ constexpr std::array<pinned_way, 3> pinned_ways{{
 struct managed_way {
   const char* what;
   const char* pattern;
-  std::uint64_t machine::*link;  // what the pinned copy of that direction gives
+  std::uint64_t machine::* link;  // what the pinned copy of that direction gives
 };
 constexpr std::array<managed_way, 5> managed_ways{{
     {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "harness/records/suggest.hpp"
+#include "harness/io/text.hpp"
 
 namespace um {
 namespace {

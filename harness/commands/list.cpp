@@ -5,11 +5,11 @@
 
 #include "core/figures.hpp"
 #include "harness/commands/cells.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/summary.hpp"
-#include "harness/records/text.hpp"
+#include "harness/study/strategies.hpp"
+#include "harness/study/summary.hpp"
 #include "hints/hints.hpp"
 #include "networks/catalogue.hpp"
 

@@ -14,8 +14,10 @@
 
 #include "harness/commands/options.hpp"
 #include "harness/commands/scripts.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/record_file.hpp"
-#include "harness/records/say.hpp"
 
 namespace um {
 namespace {

@@ -5,10 +5,11 @@
 #include <filesystem>
 
 #include "harness/commands/commands.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 

@@ -5,9 +5,10 @@
 #include <CLI/CLI.hpp>
 
 #include "harness/commands/scripts.hpp"
-#include "harness/records/environment.hpp"
-#include "harness/records/experiment.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
+#include "harness/study/environment.hpp"
+#include "harness/study/experiment.hpp"
 
 namespace um {
 namespace {
@@ -72,7 +73,8 @@ void add_network(CLI::App& command, experiment_options& o) {
            {"KNOB=N", "Knob of the network; may be repeated", "as listed"});
   option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
   command.add_flag("--sgd", o.sgd, "Update the parameters as well");
-  option(command, "--fusion", o.fusion, {"none|fused|lean|framework", "How far operators are joined", "fused"});
+  option(command, "--fusion", o.fusion,
+         {"none|fused|lean|framework", "How far operators are joined", "fused"});
   option(command, "--precision", o.precision, {"fp32|tf32|bf16", "What products are computed in", "fp32"});
   option(command, "--memory-order", o.memory_order,
          {"nchw|nhwc", "Of activations", "nchw for fp32, nhwc for tf32 and bf16"});

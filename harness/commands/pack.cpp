@@ -4,11 +4,12 @@
 #include <chrono>
 
 #include "harness/commands/commands.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/numbers.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/machines.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/lifetime_file.hpp"
-#include "harness/records/numbers.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/pack/lifetime_file.hpp"
 
 namespace um {
 namespace {

@@ -3,11 +3,11 @@
 #include "core/errors.hpp"
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/say.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/flow.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/summary.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 

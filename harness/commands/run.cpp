@@ -7,17 +7,18 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/records/digests.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/summary.hpp"
+#include "harness/study/digests.hpp"
+#include "harness/study/strategies.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "harness/records/suggest.hpp"
+#include "harness/io/errors.hpp"
 
 namespace um {
 namespace {

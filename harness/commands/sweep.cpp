@@ -6,15 +6,16 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/numbers.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/process/preflight.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/numbers.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/table.hpp"
+#include "harness/study/table.hpp"
 
 namespace um {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/io/say.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/summary.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 

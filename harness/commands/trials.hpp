@@ -8,8 +8,8 @@
 
 #include "harness/json/record_file.hpp"
 #include "harness/process/child.hpp"
-#include "harness/records/cell.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/study/cell.hpp"
+#include "harness/study/environment.hpp"
 
 namespace um {
 

@@ -11,13 +11,13 @@
 #include "harness/commands/cells.hpp"
 #include "harness/commands/commands.hpp"
 #include "harness/commands/limits.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/summary.hpp"
-#include "harness/records/validation.hpp"
+#include "harness/study/summary.hpp"
+#include "harness/validate/validation.hpp"
 
 namespace um {
 namespace {

@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "harness/records/suggest.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
 
 namespace um {
 namespace {

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "core/access.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {

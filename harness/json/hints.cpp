@@ -1,9 +1,9 @@
 // Hint strategies as JSON: a list of rules, each with one policy.
 #include <fmt/format.h>
 
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
@@ -206,13 +206,9 @@ json json_of(const policy& what) {
                                  }
                                  return out;
                                },
-                               [](const discard_rule& r) {
-                                 return json{{"prefetch", r.prefetch}};
-                               },
+                               [](const discard_rule& r) { return json{{"prefetch", r.prefetch}}; },
                                [](const cut_rule&) { return json::object(); },
-                               [](const search_rule& r) {
-                                 return json{{"trials", r.trials}};
-                               }},
+                               [](const search_rule& r) { return json{{"trials", r.trials}}; }},
                     what);
 }
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {

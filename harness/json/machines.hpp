@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/machine.hpp"
-#include "harness/records/machines.hpp"
+#include "harness/study/machines.hpp"
 
 namespace um {
 

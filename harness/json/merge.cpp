@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/digests.hpp"
-#include "harness/records/settings.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/study/digests.hpp"
+#include "harness/study/settings.hpp"
 
 namespace um {
 namespace {

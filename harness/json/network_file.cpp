@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "backends/digest.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 
@@ -27,9 +28,10 @@ network_spec spec_of_file(graph g) {
 network_spec network_from_file(const std::string& path) {
   graph g = graph_from_json(read_file(path), path);
   if (!is_plain_name(g.name)) {
-    throw input_error(fmt::format("{}: name: \"{}\" cannot stand in a record's key; use lower-case letters, "
-                                  "digits, '-', '_', '.'",
-                                  path, one_line(g.name)));
+    throw input_error(
+        fmt::format("{}: name: \"{}\" cannot stand in a record's key; use lower-case letters, "
+                    "digits, '-', '_', '.'",
+                    path, one_line(g.name)));
   }
   if (g.ops.empty()) throw input_error(fmt::format("{}: ops: there is no operator; nothing to run", path));
   return spec_of_file(std::move(g));

@@ -7,11 +7,12 @@
 #include "backends/digest.hpp"
 #include "core/lower.hpp"
 #include "core/verify.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/network_file.hpp"
 #include "harness/json/parts.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {

@@ -3,10 +3,11 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/parts.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
@@ -52,7 +53,7 @@ counters counters_from(const json& value, const place& at) {
 
 struct term_row {
   const char* name;
-  byte_count footprint_terms::*member;
+  byte_count footprint_terms::* member;
 };
 constexpr std::array<term_row, 7> term_rows{{
     {"parameters_bytes", &footprint_terms::parameters},

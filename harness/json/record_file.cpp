@@ -16,11 +16,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
@@ -40,7 +41,7 @@ bool is_json(std::string_view line) {
 
 // Nothing where the descriptor has no end to ask for, such as a device.
 std::optional<off_t> size_of(int descriptor) {
-  struct stat status {};
+  struct stat status{};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   return status.st_size;
 }
@@ -65,7 +66,7 @@ bool stop_is_asked_for() {
   if (sigpending(&waiting) != 0) return false;
   constexpr std::array stops{SIGINT, SIGTERM, SIGHUP};
   return std::any_of(stops.begin(), stops.end(), [&](int s) {
-    struct sigaction action {};
+    struct sigaction action{};
     return sigismember(&waiting, s) == 1 && sigaction(s, nullptr, &action) == 0 &&
            action.sa_handler != SIG_IGN;
   });
@@ -81,8 +82,7 @@ bool wait_for_reader(int pipe) {
 }
 
 bool is_same(int descriptor, int other) {
-  struct stat a {
-  }, b{};
+  struct stat a{}, b{};
   return fstat(descriptor, &a) == 0 && fstat(other, &b) == 0 && S_ISREG(a.st_mode) && a.st_dev == b.st_dev &&
          a.st_ino == b.st_ino;
 }
@@ -92,7 +92,7 @@ bool is_same(int descriptor, int other) {
 enum class lock_of : off_t { work = off_t{1} << 61, turn };
 
 bool locked(int descriptor, lock_of what, short how) {
-  struct flock range {};
+  struct flock range{};
   range.l_type = how;
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(what);
@@ -102,7 +102,7 @@ bool locked(int descriptor, lock_of what, short how) {
 }
 
 int open_for(const std::filesystem::path& path, bool reads) {
-  struct stat status {};
+  struct stat status{};
   const bool is_there = stat(path.c_str(), &status) == 0;
   int how = reads ? O_RDONLY : O_RDWR | O_CREAT | O_APPEND;
   // A pipe opened for reading as well would never miss its reader.
@@ -293,8 +293,7 @@ void record_file::append_line(std::string line) {
 }
 
 bool record_file::still_there() const {
-  struct stat named {
-  }, held{};
+  struct stat named{}, held{};
   return fstat(descriptor_, &held) != 0 ||
          (stat(path_.c_str(), &named) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino);
 }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/records/environment.hpp"
-#include "harness/records/record.hpp"
+#include "harness/study/environment.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "backends/digest.hpp"
+#include "harness/io/files.hpp"
 #include "harness/json/json.hpp"
-#include "harness/records/files.hpp"
 
 namespace um {
 namespace {

@@ -3,13 +3,14 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "harness/io/errors.hpp"
+#include "harness/io/numbers.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/network_file.hpp"
 #include "harness/json/parts.hpp"
 #include "harness/json/rules_file.hpp"
-#include "harness/records/numbers.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {

@@ -23,7 +23,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/records/say.hpp"
+#include "harness/io/say.hpp"
 
 namespace um {
 namespace {
@@ -114,7 +114,7 @@ void volunteer_for_out_of_memory() {
 }
 
 void reset_signals() {
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   for (int s = 1; s < NSIG; ++s) sigaction(s, &standard, nullptr);
   sigset_t none;
@@ -181,7 +181,7 @@ namespace {
 
 // As nohup and the shell's background jobs leave it; a blocked signal would be seen all the same.
 bool is_ignored(int signal) {
-  struct sigaction now {};
+  struct sigaction now{};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
@@ -197,11 +197,11 @@ signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
   sigprocmask(SIG_BLOCK, &watched, &saved_->mask);
   descriptor_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
   if (descriptor_ < 0) fail("signalfd");
-  struct sigaction ignore {};
+  struct sigaction ignore{};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &saved_->pipe);
   sigaction(SIGXFSZ, &ignore, &saved_->size);
-  struct sigaction standard {};
+  struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard,
             &saved_->child);  // where it is ignored, the kernel forgets how children ended

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "harness/records/environment.hpp"
+#include "harness/study/environment.hpp"
 
 namespace um {
 

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <thread>
 
-#include "harness/records/suggest.hpp"
 #include "measure/host_memory.hpp"
 
 namespace um {

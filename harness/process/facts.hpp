@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/records/environment.hpp"
+#include "harness/study/environment.hpp"
 
 namespace um {
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "harness/records/record.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 

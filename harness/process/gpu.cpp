@@ -13,7 +13,6 @@
 #include "backends/cuda/cuda_backend.hpp"
 #include "backends/cuda/cupti_counters.hpp"
 #include "harness/process/facts.hpp"
-#include "harness/records/suggest.hpp"
 #include "measure/parameters.hpp"
 #include "um_allocators/arena.hpp"
 #include "um_allocators/check.hpp"

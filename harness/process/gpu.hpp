@@ -8,7 +8,7 @@
 
 #include "backends/backend.hpp"
 #include "harness/process/observer.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/study/environment.hpp"
 #include "measure/figures.hpp"
 
 namespace um {

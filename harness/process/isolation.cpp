@@ -12,10 +12,11 @@
 #include <iterator>
 
 #include "core/errors.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/flow.hpp"
 #include "harness/process/gpu.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {
@@ -197,8 +198,7 @@ std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::
 
 gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   child_pool pool(signals);
-  pool.start(
-      0, [device] { return tell_gpu(device); }, gpu_deadline);
+  pool.start(0, [device] { return tell_gpu(device); }, gpu_deadline);
   const auto report = pool.wait();
   if (!report) throw input_error("interrupted while looking for the GPU");
   if (report->exit_code == 0) return gpu_from_json(report->output, "the process that asks for the GPU");

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "harness/process/child.hpp"
-#include "harness/records/environment.hpp"
-#include "harness/records/record.hpp"
+#include "harness/study/environment.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/records/environment.hpp"
-#include "harness/records/observation.hpp"
+#include "harness/study/environment.hpp"
+#include "harness/study/observation.hpp"
 
 namespace um {
 

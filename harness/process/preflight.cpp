@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/io/say.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/summary.hpp"
+#include "harness/study/summary.hpp"
 #include "um_allocators/arena.hpp"
 
 namespace um {

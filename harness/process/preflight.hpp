@@ -10,7 +10,7 @@
 
 #include "harness/process/child.hpp"
 #include "harness/process/host_needs.hpp"
-#include "harness/records/record.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "harness/io/text.hpp"
 #include "harness/process/gpu.hpp"
-#include "harness/records/suggest.hpp"
 
 namespace um {
 namespace {

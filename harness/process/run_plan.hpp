@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "backends/backend.hpp"
-#include "harness/records/record.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/io/errors.hpp"
+#include "harness/io/say.hpp"
+#include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/isolation.hpp"
-#include "harness/records/digests.hpp"
-#include "harness/records/say.hpp"
-#include "harness/records/settings.hpp"
-#include "harness/records/suggest.hpp"
-#include "harness/records/summary.hpp"
+#include "harness/study/digests.hpp"
+#include "harness/study/settings.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "harness/json/record_file.hpp"
 #include "harness/process/child.hpp"
-#include "harness/records/environment.hpp"
+#include "harness/study/environment.hpp"
 
 namespace um {
 

@@ -1,7 +1,7 @@
 // Records and experiments for the tests; their figures mean nothing.
 #pragma once
 
-#include "harness/records/record.hpp"
+#include "harness/study/record.hpp"
 
 namespace um {
 

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "harness/io/errors.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/rules_file.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/study/strategies.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {

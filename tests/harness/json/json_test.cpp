@@ -7,11 +7,11 @@
 #include <set>
 
 #include "core/figures.hpp"
+#include "harness/io/errors.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/network_file.hpp"
 #include "harness/process/collect.hpp"
-#include "harness/records/strategies.hpp"
-#include "harness/records/suggest.hpp"
+#include "harness/study/strategies.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {

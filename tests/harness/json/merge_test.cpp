@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/records/suggest.hpp"
+#include "harness/io/errors.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {

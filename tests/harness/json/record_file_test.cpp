@@ -6,12 +6,12 @@
 #include <csignal>
 #include <fstream>
 
+#include "harness/io/errors.hpp"
+#include "harness/io/files.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/process/collect.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/records/files.hpp"
-#include "harness/records/suggest.hpp"
 #include "tests/harness/samples.hpp"
 
 namespace um {

@@ -1,0 +1,211 @@
+#include "harness/study/advice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "harness/io/text.hpp"
+#include "harness/study/summary.hpp"
+
+namespace um {
+namespace {
+
+constexpr double alike = 1.02;  // times that differ by less say nothing of which is faster
+
+const std::vector<memory_way>& all_ways() {
+  static const std::vector<memory_way> ways{
+      {"in-core", "everything has room on the device", {"device"}},
+      {"parts of the batch",
+       "gradients added up over parts of the batch",
+       {"micro_batches", "device_sliced"}},
+      {"recomputation", "activations dropped and computed again", {"checkmate"}},
+      {"managed memory", "cudaMallocManaged alone", {"managed"}},
+      {"managed memory with hints",
+       "advice, prefetches or discards at operators",
+       {"managed_advise", "managed_prefetch", "discard_prefetch"}},
+      {"host memory over the link", "pinned memory that kernels reach", {"zero_copy"}},
+      {"swapping", "copies planned ahead", {"swap_all", "vdnn_dyn", "autoswap"}},
+      {"managed memory, planned", "a plan of hints and copies", {"planned", "twin", "best_managed"}},
+      {"all of them, searched", "a plan that keeps, swaps, recomputes and cuts", {"best"}},
+  };
+  return ways;
+}
+
+const memory_way& way_named(std::string_view name) {
+  return *std::ranges::find(all_ways(), name, &memory_way::name);
+}
+
+std::string_view reason_of(system_kind system) {
+  switch (system) {
+    case system_kind::wsl2:
+      return "under WSL2 (concurrentManagedAccess = 0) it cannot exceed the device's memory";
+    case system_kind::windows:
+      return "under Windows (concurrentManagedAccess = 0) it cannot exceed the device's memory";
+    case system_kind::linux_native:
+      break;
+  }
+  return "";
+}
+
+managed_support on_system(system_kind system, bool coherent) {
+  const std::string why(reason_of(system));
+  return {why.empty(), coherent, why};
+}
+
+double slowdown_of(const advice_given& a, const tried_way& t) {
+  return steady_ns(t.r).value() / a.in_core_ns.value();
+}
+
+std::string factor_text(double slowdown) {
+  return fmt::format("{:.{}f}x", slowdown, slowdown < 10 ? 2 : slowdown < 100 ? 1 : 0);
+}
+
+// The fastest of those; nullptr if none works.
+template <class Of>
+const tried_way* fastest(const advice_given& a, Of is_of) {
+  const tried_way* best = nullptr;
+  for (const tried_way& t : a.tried) {
+    if (is_of(t) && steady_ns(t.r) && (best == nullptr || *steady_ns(t.r) < *steady_ns(best->r))) best = &t;
+  }
+  return best;
+}
+
+std::string cost_text(const advice_given& a, const tried_way& t) {
+  const std::string time = time_text(steady_ns(t.r).value());
+  return a.in_core_ns ? fmt::format("{} an iteration, {} in-core", time, factor_text(slowdown_of(a, t)))
+                      : time;
+}
+
+std::string need_of(const tried_way& t) {
+  const byte_count pinned = t.r.memory.pinned_arena.value_or(0),
+                   managed = t.r.memory.managed_arena.value_or(0);
+  std::string text(t.way->asks);
+  if (pinned > 0) text += fmt::format(", {} of pinned memory", to_text(pinned));
+  if (managed > 0) text += fmt::format(", {} managed", to_text(managed));
+  return text;
+}
+
+// What managed memory costs there, or why it is none of the ways.
+std::string managed_text(const advice_given& a, const tried_way* named) {
+  const auto is_managed = [](const tried_way& t) { return t.r.kind == family::managed; };
+  if (!a.managed.oversubscribes) return fmt::format(" Managed memory is no way here: {}.", a.managed.why);
+  std::string text;
+  const tried_way* plain = fastest(a, [](const tried_way& t) { return t.r.strategy == "managed"; });
+  const tried_way* best = fastest(a, is_managed);
+  if (plain != nullptr && plain != named)
+    text += fmt::format(" Managed memory as it is: {}", cost_text(a, *plain));
+  if (best != nullptr && best != named && best != plain) {
+    text += fmt::format("{} managed memory at its best ({}): {}", text.empty() ? " With" : "; with",
+                        best->r.strategy, cost_text(a, *best));
+  }
+  if (!text.empty()) text += ".";
+  if (a.managed.coherent) {
+    text +=
+        " The machine is coherent: the GPU uses the CPU's page tables (ATS), so that memory of malloc needs "
+        "no managed"
+        " allocation; it is not simulated, managed and zero_copy are nearest to it.";
+  }
+  return text;
+}
+
+std::string row_of(const advice_given& a, const tried_way& t) {
+  constexpr std::size_t indent = 39;
+  const auto time = steady_ns(t.r);
+  const std::string slowdown = time && a.in_core_ns ? factor_text(slowdown_of(a, t)) : "-";
+  const std::string failed = outcome_text(t.r);
+  const std::string last = time ? fmt::format("{}: {}", t.way->name, need_of(t))
+                                : failed.substr(0, failed.find(" ("));  // why, in short
+  return fmt::format("{:>8}  {:>8}  {:<17}  {}\n", slowdown, time ? time_text(*time) : "-", t.r.strategy,
+                     wrapped(last, indent));
+}
+
+}  // namespace
+
+std::span<const memory_way> memory_ways() {
+  return all_ways();
+}
+
+const memory_way& way_of(const strategy& row) {
+  for (const memory_way& w : all_ways()) {
+    if (std::ranges::find(w.strategies, row.name) != w.strategies.end()) return w;
+  }
+  switch (row.kind) {
+    case family::device:
+      return way_named("parts of the batch");
+    case family::explicit_:
+      return way_named("swapping");
+    case family::managed:
+      break;
+  }
+  return way_named("managed memory with hints");
+}
+
+system_kind system_of(std::string_view kernel) {
+  const bool of_microsoft = kernel.find("microsoft") != kernel.npos ||
+                            kernel.find("Microsoft") != kernel.npos || kernel.find("WSL") != kernel.npos;
+  return of_microsoft ? system_kind::wsl2 : system_kind::linux_native;
+}
+
+managed_support managed_support_of(system_kind system, const machine& simulated) {
+  return on_system(system, simulated.uvm.access_counter_threshold > 0);
+}
+
+managed_support managed_support_of(system_kind system, const gpu_facts& gpu) {
+  const auto addressing = gpu.facts.known.find("addressing");
+  managed_support found =
+      on_system(system, addressing != gpu.facts.known.end() && addressing->second == "ats");
+  if (found.oversubscribes && !gpu.concurrent_managed_access) {
+    found.oversubscribes = false;
+    found.why =
+        fmt::format("{} has concurrentManagedAccess = 0, so it cannot exceed the device's memory", gpu.name);
+  }
+  return found;
+}
+
+advice_given advice_from(std::vector<tried_way> tried, const record& in_core, managed_support managed) {
+  advice_given a{std::move(tried), steady_ns(in_core), true, std::move(managed)};
+  if (!a.in_core_ns && in_core.compute) {
+    a.in_core_ns = static_cast<double>(*in_core.compute);
+    a.in_core_ran = false;
+  }
+  return a;
+}
+
+const tried_way* named_by(const advice_given& a) {
+  const tried_way* named = fastest(a, [](const tried_way&) { return true; });
+  if (named == nullptr) return nullptr;
+  const double enough = *steady_ns(named->r) * alike;
+  for (const tried_way& t : a.tried) {
+    if (steady_ns(t.r) && *steady_ns(t.r) <= enough && t.way < named->way) named = &t;
+  }
+  return named;
+}
+
+std::string text_of(const advice_given& a, const std::string& setting) {
+  const tried_way* named = named_by(a);
+  std::string text = setting + " ";
+  if (named == nullptr) {
+    text += "Nothing that was tried works within that budget.";
+  } else {
+    text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy, named->way->name,
+                        cost_text(a, *named), provenance(named->r), need_of(*named));
+    text += named->r.same_bits.value_or(false) ? "Its result has the bits of in-core."
+                                               : "Its result equals that of in-core to rounding.";
+  }
+  text = wrapped(text + managed_text(a, named), 0) + "\n\n";
+  text += fmt::format("{:>8}  {:>8}  {:<17}  {}\n", "slowdown", "time", "strategy", "way: what it asks for");
+  std::vector<const tried_way*> order;
+  for (const tried_way& t : a.tried) order.push_back(&t);
+  const auto cost = [](const tried_way* t) {
+    return steady_ns(t->r).value_or(std::numeric_limits<double>::infinity());
+  };
+  std::ranges::stable_sort(order, {}, cost);
+  for (const tried_way* t : order) text += row_of(a, *t);
+  if (a.in_core_ns) {
+    text += fmt::format("slowdown: over {} with everything resident{}\n", time_text(*a.in_core_ns),
+                        a.in_core_ran ? "" : ", the sum of its operators' times, as it has no room here");
+  }
+  return text;
+}
+
+}  // namespace um

@@ -1,0 +1,60 @@
+// Which way of using memory to take: ways, what each costs as its records say, and the one to name.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/machine.hpp"
+#include "harness/study/environment.hpp"
+#include "harness/study/record.hpp"
+
+namespace um {
+
+// Strategies that ask the same of a program.
+struct memory_way {
+  std::string_view name, asks;
+  std::vector<std::string_view> strategies;
+};
+// From what asks least to what asks most.
+std::span<const memory_way> memory_ways();
+// By family where no way names the strategy.
+const memory_way& way_of(const strategy& row);
+
+// What managed memory does there beside migrating pages on faults.
+struct managed_support {
+  bool oversubscribes = true;  // more of it may be in use than the device has
+  bool coherent = false;       // the GPU uses the CPU's page tables (ATS): malloc's memory is its own as well
+  std::string why;             // it does not oversubscribe
+};
+enum class system_kind : std::uint8_t { linux_native, wsl2, windows };
+// Of a kernel's release, such as "5.15.167.4-microsoft-standard-WSL2".
+system_kind system_of(std::string_view kernel);
+managed_support managed_support_of(system_kind system, const machine& simulated);
+managed_support managed_support_of(system_kind system, const gpu_facts& gpu);
+
+struct tried_way {
+  const memory_way* way = nullptr;
+  record r;
+};
+
+struct advice_given {
+  std::vector<tried_way> tried;  // one strategy each
+  std::optional<double> in_core_ns;
+  bool in_core_ran = true;  // false: in_core_ns is the sum of its operators' times
+  managed_support managed;
+};
+
+// What `tried` says of the setting; `in_core` is the record of the baseline with the whole device to itself.
+advice_given advice_from(std::vector<tried_way> tried, const record& in_core, managed_support managed);
+
+// The fastest or, where several are within 2 % of it, the one whose way asks least; nullptr if none works.
+const tried_way* named_by(const advice_given& a);
+
+// A paragraph and a table, ways by their cost, those that do not work with their reason; `setting` is the
+// first words.
+std::string text_of(const advice_given& a, const std::string& setting);
+
+}  // namespace um

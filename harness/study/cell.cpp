@@ -1,0 +1,253 @@
+#include "harness/study/cell.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "backends/backend.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::string_view plan_prefix = "plan:";
+
+const network_family& family_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const network_family& f : networks()) {
+    if (f.name == name) return f;
+    known.push_back(f.name);
+  }
+  throw input_error(unknown_name("network", name, known) + "; or a graph file of your own, FILE.json");
+}
+
+void complete_mode(experiment& e, bool simulated) {
+  const run_mode mode = e.mode.value_or(simulated ? run_mode::simulated : run_mode::capped);
+  if (mode == run_mode::simulated && !simulated) {
+    throw input_error(fmt::format("mode simulated does not exist on {}; use capped", e.backend));
+  }
+  if (mode == run_mode::native && simulated) {
+    throw input_error(fmt::format(
+        "mode native does not exist on {}: it has no real driver; use simulated or capped", e.backend));
+  }
+  if (mode == run_mode::native && !e.allow_native) {
+    throw input_error(
+        "mode native is refused: it lets the GPU's driver evict by itself, and driver defects can hang the "
+        "GPU "
+        "there until a reboot; use capped, or allow it with --allow-native-oversubscription on a GPU that "
+        "nobody else needs");
+  }
+  e.mode = mode;
+}
+
+void complete_workspace_cap(experiment& e, bool simulated) {
+  if (simulated && e.workspace_cap) {
+    throw input_error(
+        fmt::format("a workspace cap means nothing on {}: simulated operators use no workspace; leave it out",
+                    e.backend));
+  }
+  if (!simulated) e.workspace_cap = e.workspace_cap.value_or(standard_workspace_cap);
+}
+
+void check_amounts(const experiment& e) {
+  if (e.ratio && e.budget) {
+    throw input_error("both a ratio and a budget are given; keep one (ratio = footprint / budget)");
+  }
+  if (e.ratio && !(*e.ratio >= least_ratio && *e.ratio <= most_ratio)) {
+    throw input_error(
+        fmt::format("ratio {} is out of range; use {} to {}", *e.ratio, least_ratio, most_ratio));
+  }
+  if (e.budget && *e.budget == 0)
+    throw input_error("a budget of 0 bytes runs nothing; give at least one byte");
+  if (e.iterations < 1 || e.iterations > most_iterations) {
+    throw input_error(
+        fmt::format("{} iterations are out of range; use 1 to {}", e.iterations, most_iterations));
+  }
+  if (e.deadline_s < 1 || e.deadline_s > most_deadline_s) {
+    throw input_error(
+        fmt::format("a deadline of {} s is out of range; use 1 to {}", e.deadline_s, most_deadline_s));
+  }
+}
+
+// ",ahead=4" for every knob that differs from its default.
+template <class Knob>
+std::string changed_knobs(const std::vector<Knob>& knobs, const std::map<std::string, std::int64_t>& values) {
+  std::string text;
+  for (const auto& [name, value] : values) {
+    const auto row = std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == name; });
+    if (row == knobs.end() || row->standard != value) text += fmt::format(",{}={}", name, value);
+  }
+  return text;
+}
+
+// "x1.50", and as many digits more as the ratio needs: "x1.125".
+std::string ratio_text(double ratio) {
+  const std::string shortest = fmt::format("{}", ratio), two = fmt::format("{:.2f}", ratio);
+  const std::size_t point = shortest.find('.');
+  const bool longer = point != std::string::npos && shortest.size() - point > 3;
+  return "x" + (longer ? shortest : two);
+}
+
+std::string amount_text(const experiment& e) {
+  if (e.ratio) return ratio_text(*e.ratio);
+  return e.budget ? fmt::format("{}B", *e.budget) : "whole";
+}
+
+// ",workspace=268435456B" where the cap is not the standard one.
+std::string workspace_text(const experiment& e) {
+  const byte_count cap = e.workspace_cap.value_or(standard_workspace_cap);
+  return cap == standard_workspace_cap ? "" : fmt::format(",workspace={}B", cap);
+}
+
+knob_values completed_knobs(const strategy& s, const knob_values& given) {
+  try {
+    return complete(s, given);
+  } catch (const std::invalid_argument& error) {
+    throw input_error(one_line(error.what()));
+  }
+}
+
+std::string key_text(const cell& c, const std::string& amount) {
+  const network_spec& n = c.network.spec;
+  const auto network_knobs =
+      c.network.family != nullptr ? c.network.family->knobs : std::vector<network_knob>{};
+  return fmt::format("{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs),
+                     n.batch, to_text(n.mode), n.sgd ? "+sgd" : "", to_text(n.joined), storage_text(n),
+                     workspace_text(c.what), c.what.strategy,
+                     changed_knobs(c.how ? c.how->row.knobs : std::vector<knob>{}, c.what.strategy_knobs),
+                     amount, to_text(c.what.mode.value()), c.what.backend);
+}
+
+cell with_keys(cell c) {
+  c.key = key_text(c, "/" + amount_text(c.what));
+  c.line = key_text(c, "");
+  return c;
+}
+
+bool computes_whole_operators(const memory_plan& plan) {
+  return std::ranges::all_of(plan.actions, [](const action& a) {
+    const auto* c = std::get_if<compute>(&a);
+    return c == nullptr || is_whole(c->part);
+  });
+}
+
+bool same_network(const network_spec& a, const network_spec& b) {
+  const auto all = [](const network_spec& n) {
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.joined, n.arithmetic, n.order, n.knobs);
+  };
+  return all(a) == all(b);
+}
+
+// `c` has its strategy or its plan.
+cell completed(cell c, experiment e, built_network network) {
+  check_amounts(e);
+  c.where = parse_backend(e.backend);
+  e.network = network.spec;
+  complete_mode(e, c.where.simulated);
+  complete_workspace_cap(e, c.where.simulated);
+  c.what = std::move(e);
+  c.network = std::move(network);
+  return with_keys(std::move(c));
+}
+
+strategy_choice chosen_for(const experiment& e) {
+  if (e.strategy.starts_with(plan_prefix)) {
+    throw input_error(fmt::format("strategy {} is a plan from a file; give the file by --plan", e.strategy));
+  }
+  return e.rules ? chosen(*e.rules) : strategy_named(e.strategy);
+}
+
+}  // namespace
+
+built_network built(network_spec spec) {
+  if (spec.given) {
+    auto g = spec.given;
+    return {std::move(spec), nullptr, std::move(g)};
+  }
+  const network_family& family = family_named(spec.name);
+  std::vector<std::string> known;
+  for (const network_knob& k : family.knobs) known.push_back(k.name);
+  for (const auto& [name, value] : spec.knobs) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw input_error(unknown_name("knob of network " + spec.name, name, known));
+    }
+  }
+  for (const network_knob& k : family.knobs) spec.knobs.emplace(k.name, k.standard);
+  spec.order = spec.order.value_or(standard_order(spec.arithmetic));
+  if (spec.sgd && spec.mode != pass::train) {
+    throw input_error("sgd needs pass train; inference has no gradients");
+  }
+  try {
+    auto g = std::make_shared<const graph>(build(spec));
+    return {std::move(spec), &family, std::move(g)};
+  } catch (const std::invalid_argument& error) {
+    throw input_error(one_line(error.what()));
+  }
+}
+
+cell completed(experiment e, built_network network, strategy_choice how) {
+  e.strategy_knobs = completed_knobs(how->row, e.strategy_knobs);
+  cell c;
+  c.how = std::move(how);
+  return completed(std::move(c), std::move(e), std::move(network));
+}
+
+cell completed(experiment e, std::optional<plan_file> plan) {
+  cell c;
+  c.plan = std::move(plan);
+  built_network network =
+      c.plan && same_network(c.plan->network.spec, e.network) ? c.plan->network : built(e.network);
+  if (c.plan) return completed(std::move(c), std::move(e), std::move(network));
+  strategy_choice how = chosen_for(e);
+  return completed(std::move(e), std::move(network), std::move(how));
+}
+
+cell with_strategy(const cell& setting, strategy_choice how) {
+  experiment e = setting.what;
+  e.strategy = how->row.name;
+  e.rules = how->own_rules ? how->rules : std::nullopt;
+  e.strategy_knobs.clear();
+  cell c = completed(std::move(e), setting.network, std::move(how));
+  c.on = setting.on;
+  return c;
+}
+
+cell simulated_on(cell work, const machine& stand_in) {
+  if (work.where.simulated) return work;
+  experiment& e = work.what;
+  e.backend = "sim:" + stand_in.name;
+  e.workspace_cap.reset();
+  if (e.mode == run_mode::native) e.mode = run_mode::simulated;
+  work.where = parse_backend(e.backend);
+  work.on = stand_in;
+  return with_keys(std::move(work));
+}
+
+family family_of(const cell& work) {
+  if (work.how) return work.how->row.kind;
+  const std::vector<residence>& home = work.plan.value().plan.home;
+  if (std::ranges::any_of(home, is_managed)) return family::managed;
+  const bool on_device = std::ranges::all_of(home, [](residence r) { return r == residence::device; });
+  return on_device ? family::device : family::explicit_;
+}
+
+bool same_bits(const cell& work) {
+  if (work.how) return work.how->row.same_bits;
+  return !work.plan || computes_whole_operators(work.plan->plan);
+}
+
+bool is_tighter(const experiment& a, const experiment& b) {
+  if (a.ratio && b.ratio) return *a.ratio > *b.ratio;
+  return a.budget && b.budget && *a.budget < *b.budget;
+}
+
+key_parts parts_of_key(const std::string& key) {
+  std::size_t end = 0;
+  for (int slashes = 0; slashes < 5 && end != std::string::npos; ++slashes) end = key.find('/', end + 1);
+  if (end == std::string::npos) return {key, key};
+  return {key.substr(0, end), key.substr(end + 1, key.find('/', end + 1) - end - 1)};
+}
+
+}  // namespace um

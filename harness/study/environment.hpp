@@ -1,0 +1,62 @@
+// Where a file of records comes from: program, host and GPU.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/units.hpp"
+#include "harness/io/text.hpp"
+
+namespace um {
+
+// "0.1.0+<commit>", written at build time; "unknown" in its place outside a git checkout.
+std::string version_text();
+// "GNU 12.2.0".
+std::string compiler_text();
+
+using named_facts = std::map<std::string, std::string>;
+
+// What else decides times, by name (docs/records.md), and of names that are not known the reasons.
+struct fact_sheet {
+  named_facts known, missing;
+  void put(const std::string& name, const std::optional<std::string>& value, const std::string& why_not) {
+    if (value && !value->empty()) {
+      known[name] = one_line(*value);
+    } else {
+      missing[name] = one_line(why_not);
+    }
+  }
+  friend bool operator==(const fact_sheet&, const fact_sheet&) = default;
+};
+
+struct gpu_facts {
+  int device = 0;
+  std::string name;
+  std::optional<std::string> driver;  // the kernel module's version
+  byte_count memory_bytes = 0;
+  std::optional<byte_count> free_bytes;  // at the moment it was asked, so it is in no file
+  std::string compute_capability;
+  bool concurrent_managed_access = false, pageable_memory_access = false;
+  std::string cuda_driver, cuda_runtime, cudnn;  // versions
+  fact_sheet facts;
+};
+
+struct host_facts {
+  std::optional<std::string> os, kernel, cpu;
+  std::optional<std::uint64_t> cores;  // that this process may use
+  std::optional<byte_count> memory_bytes, cgroup_limit_bytes;
+  fact_sheet facts;
+};
+
+struct environment {
+  std::string umbench, compiler;
+  bool has_cuda_backend = false;
+  std::string created;  // UTC, ISO 8601
+  host_facts host;
+  std::optional<gpu_facts> gpu;
+  std::optional<std::map<std::string, std::string>> nvidia_uvm;  // the module's parameters
+};
+
+}  // namespace um

@@ -1,0 +1,62 @@
+#include "harness/study/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "backends/backend.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/numbers.hpp"
+#include "harness/io/text.hpp"
+#include "harness/study/strategies.hpp"
+
+namespace um {
+bool operator==(const experiment& a, const experiment& b) {
+  const auto network = [](const experiment& e) {
+    const network_spec& n = e.network;
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.joined, n.arithmetic, n.order, n.knobs);
+  };
+  const auto rest = [](const experiment& e) {
+    return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
+                    e.iterations, e.deadline_s, e.timeline, e.allow_native, e.rules);
+  };
+  return network(a) == network(b) && rest(a) == rest(b);
+}
+
+std::string_view to_text(run_mode mode) {
+  constexpr std::array<std::string_view, 3> names{"simulated", "capped", "native"};
+  return names.at(static_cast<std::size_t>(mode));
+}
+
+std::string_view to_text(pass p) {
+  return p == pass::train ? "train" : "inference";
+}
+
+backend_name parse_backend(const std::string& text) {
+  if (text.starts_with("sim:") && text.size() > 4) return {true, text.substr(4), 0};
+  if (text.starts_with("cuda:")) {
+    return {false, "", static_cast<int>(whole_number("backend cuda:N", text.substr(5), 0, 1023))};
+  }
+  throw input_error(
+      fmt::format("unknown backend \"{}\"; use sim:NAME (see `umbench list machines`) or cuda:N",
+                  one_line(text.substr(0, 80))));
+}
+
+std::string storage_text(const network_spec& n) {
+  const memory_order standard = standard_order(n.arithmetic), order = n.order.value_or(standard);
+  return fmt::format("{}{}", to_text(n.arithmetic),
+                     order == standard ? "" : fmt::format(",{}", to_text(order)));
+}
+
+byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
+  const byte_count asked_for = steps.peak_device_bytes;
+  return pressure_of(mode) == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
+}
+
+pressure pressure_of(run_mode mode) {
+  return mode == run_mode::capped ? pressure::plan : pressure::driver;
+}
+
+}  // namespace um

@@ -1,0 +1,49 @@
+// One experiment: a network, a strategy, a backend and how much memory the run may use.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/planner.hpp"
+#include "harness/study/plan_file.hpp"
+#include "hints/rules.hpp"
+#include "networks/catalogue.hpp"
+
+namespace um {
+
+// "sim:NAME" or "cuda:N".
+struct backend_name {
+  bool simulated = true;
+  std::string machine;  // simulated: a machine file's name
+  int device = 0;       // cuda
+};
+backend_name parse_backend(const std::string& text);
+
+inline constexpr double least_ratio = 0.1, most_ratio = 64;
+inline constexpr std::uint32_t most_iterations = 100'000, most_deadline_s = 86'400;
+
+struct experiment {
+  network_spec network;
+  std::string strategy;
+  knob_values strategy_knobs;
+  std::optional<double> ratio;       // footprint / budget
+  std::optional<byte_count> budget;  // neither: the whole device
+  std::string backend;
+  std::optional<run_mode> mode;             // nothing: simulated on sim:NAME, capped on cuda:N
+  std::optional<byte_count> workspace_cap;  // most for one operator; nothing: the standard, none on sim:NAME
+  std::uint32_t iterations = 5;
+  std::uint32_t deadline_s = 300;
+  bool timeline = false;
+  bool allow_native = false;
+  std::optional<hint_strategy> rules = {};  // of a strategy that came from a file
+  friend bool operator==(const experiment&, const experiment&);
+};
+
+// "bf16", or "bf16,nchw" where the memory order is not the standard one of that precision.
+std::string storage_text(const network_spec& n);
+
+pressure pressure_of(run_mode mode);
+
+}  // namespace um

@@ -1,0 +1,58 @@
+// A memory plan with what it was made for, so that one machine can plan and another run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/lower.hpp"
+#include "core/planner.hpp"
+#include "networks/catalogue.hpp"
+#include "schedule/bounds.hpp"
+
+namespace um {
+
+// Who keeps memory within the budget, and where the run happens.
+//   simulated  the simulator's driver evicts on demand
+//   capped     the plan evicts at operator boundaries; no memory is ever oversubscribed
+//   native     a real driver evicts on demand
+enum class run_mode : std::uint8_t { simulated, capped, native };
+std::string_view to_text(run_mode mode);
+std::string_view to_text(pass p);
+
+// A network whose knobs and memory order are completed, and its graph.
+struct built_network {
+  network_spec spec;
+  const network_family* family = nullptr;  // nullptr: of a file
+  std::shared_ptr<const graph> built = {};
+};
+
+struct plan_file {
+  built_network network;
+  std::string strategy;
+  knob_values strategy_knobs;
+  std::optional<double> ratio;          // as asked for, if it was
+  std::optional<byte_count> footprint;  // where it was planned; nothing: the file does not tell
+  byte_count budget = 0;
+  run_mode mode = run_mode::simulated;
+  packer placed_by = packers::searched;
+  memory_plan plan;
+};
+
+// The largest device memory in use at once: what the plan asks for or, where the driver evicts on demand, no
+// more than it lets in.
+byte_count peak_in_use(run_mode mode, const execution_plan& steps);
+
+// A plan, and the steps that it becomes.
+struct planned {
+  plan_file file;
+  execution_plan steps;
+  time_bounds bounds;
+  plan_bound bound;
+  std::vector<std::string> notes;
+  nanoseconds took = 0;                 // to plan
+  std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
+};
+
+}  // namespace um

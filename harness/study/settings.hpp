@@ -1,0 +1,27 @@
+// What a key does not say of a cell: the figures of the machine that its backend names, and the rules of the
+// strategy that it names. One file holds one of each, or cells of one name would be compared that are not
+// alike.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "harness/study/record.hpp"
+
+namespace um {
+
+class settings_book {
+ public:
+  // A record that is there.
+  void note(const record& r);
+  // What of this record goes by another setting than the ones noted, as a line without its file; nothing if
+  // none does. Files written earlier do not tell their figures and agree with all.
+  std::optional<std::string> conflict(const record& r) const;
+
+ private:
+  std::map<std::string, std::string> figures_;  // by backend
+  std::map<std::string, hint_strategy> rules_;  // by strategy
+};
+
+}  // namespace um

@@ -1,0 +1,27 @@
+// Records for people: times, one run, the figures of a plan.
+#pragma once
+
+#include <string>
+
+#include "harness/study/plan_file.hpp"
+#include "harness/study/record.hpp"
+
+namespace um {
+
+// Three significant digits: "45.1 us", "0.342 ms", "12.3 ms", "1.53 s".
+std::string time_text(double ns);
+
+// "simulated on machine file h200, figures not calibrated", or "measured on NVIDIA H200".
+std::string provenance(const record& r);
+
+// "calibrated", or "not calibrated, 42 of its figures estimated".
+std::string provenance(const machine& m);
+
+// "ok, 0.342 ms an iteration"; "infeasible: ..."; one line without a line break.
+std::string outcome_text(const record& r);
+
+// Several lines.
+std::string summary(const record& r);
+std::string summary(const planned& p);
+
+}  // namespace um

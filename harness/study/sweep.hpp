@@ -1,0 +1,49 @@
+// A sweep is a list of grids; each grid is a Cartesian product of lists of values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "harness/study/cell.hpp"
+
+namespace um {
+
+struct grid {
+  std::vector<network_spec> networks;  // by name; from a file each is as it is, whatever the axes below say
+  std::vector<std::int64_t> batches{1};
+  std::vector<std::int64_t> insizes;  // short for the network knob; none: as that says
+  std::vector<pass> passes{pass::train};
+  std::vector<bool> sgd{false};
+  std::vector<fusion> fusions{fusion::fused};
+  std::vector<precision> precisions{precision::fp32};
+  std::vector<memory_order> orders;  // none: the standard one of each precision
+  std::map<std::string, std::vector<std::int64_t>> network_knobs;
+  std::vector<strategy_choice> strategies;
+  // Apply to those strategies of the grid that have such a knob, and at least one must.
+  std::map<std::string, std::vector<std::int64_t>> strategy_knobs;
+  std::vector<double> ratios;  // neither: the whole device
+  std::vector<byte_count> budgets;
+  std::vector<std::string> backends;
+  std::vector<run_mode> modes;             // none: the backend's own
+  std::vector<byte_count> workspace_caps;  // none: the standard one
+  std::uint32_t iterations = 5, deadline_s = 300;
+  bool timeline = false;
+};
+
+struct sweep_spec {
+  std::string name;
+  std::vector<grid> grids;
+};
+
+inline constexpr std::size_t most_cells = 100'000;
+
+// Cells in the order in which they run: backend, network with its knobs, precision and so on,
+// strategy and its knobs, then rising ratios or falling budgets. `device` goes before the other strategies,
+// because their results and times are held against it. The same cell asked for twice runs once, with a
+// timeline if either asks for one. Throws input_error, `source: grids[i]: ...`, for anything that completed()
+// would refuse, for too many cells, and for one cell asked for in two ways.
+std::vector<cell> expand(const sweep_spec& spec, const std::string& source, bool allow_native = false);
+
+}  // namespace um

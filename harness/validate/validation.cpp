@@ -1,0 +1,178 @@
+#include "harness/validate/validation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+
+#include "core/median.hpp"
+#include "harness/io/errors.hpp"
+#include "harness/io/text.hpp"
+#include "harness/study/cell.hpp"
+#include "harness/study/machines.hpp"
+#include "harness/study/strategies.hpp"
+#include "hints/hints.hpp"
+#include "simulator/patterns.hpp"
+#include "simulator/roofline.hpp"
+#include "simulator/simulate.hpp"
+
+namespace um {
+namespace {
+
+constexpr double clear_difference = 1.05;
+
+std::vector<nanoseconds> simulate(const problem& p, const strategy& s, std::uint32_t iterations) {
+  const execution_plan plan = lower(p, s.plan(p), s.placed_by);
+  std::vector<nanoseconds> times;
+  for (const trace& t : simulate(p, plan, iterations)) times.push_back(t.duration);
+  return times;
+}
+
+double median(const std::vector<nanoseconds>& all) {
+  return median_of({all.begin(), all.end()});
+}
+
+double lower_decile(std::vector<nanoseconds> all) {
+  std::sort(all.begin(), all.end());
+  return static_cast<double>(all[all.size() / 10]);
+}
+
+double steady(const std::vector<nanoseconds>& samples) {
+  return median(samples.size() == 1 ? samples : std::vector<nanoseconds>(samples.begin() + 1, samples.end()));
+}
+
+// Every operator as measured, one that was cut as the sum of its slices; slices of kernels that are not
+// chosen, which a record does not have, as estimated. Nothing for a record without engines.
+std::optional<profile> measured_profile(const record& r, const graph& g, const machine& on) {
+  if (!r.engines) return std::nullopt;
+  std::map<std::string, op_cost> by_name;
+  for (const engine_figure& e : *r.engines) {
+    op_cost& whole = by_name[e.op.substr(0, e.op.find(" ["))];
+    whole = {whole.time + e.time, std::max(whole.workspace_bytes, e.workspace_bytes), e.engine, e.parts};
+  }
+  profile costs = estimate(g, on);
+  for (std::size_t i = 0; i < g.ops.size(); ++i) {
+    const auto found = by_name.find(g.ops[i].name);
+    if (found != by_name.end()) costs[i] = found->second;
+  }
+  return costs;
+}
+
+double cell_time(const known_figure& f, const std::string& name, const machine& on) {
+  const graph& g = *f.network.built;
+  const profile costs = estimate(g, on);
+  if (name == "compute") {
+    return std::accumulate(costs.begin(), costs.end(), 0.0,
+                           [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); });
+  }
+  const strategy s = strategy_named(name)->row;
+  const auto whole = static_cast<double>(footprint_of(g, costs).total);
+  const auto budget = static_cast<byte_count>(whole / f.ratio.value_or(1));
+  const problem p{g, costs, on, budget, pressure::driver, complete(s, {})};
+  return steady(simulate(p, s, 4));
+}
+
+}  // namespace
+
+double deviation_of(const comparison& c) {
+  if (!c.not_run.empty()) return std::numeric_limits<double>::infinity();
+  if (c.predicted < c.least) return c.predicted / c.least - 1;
+  if (c.predicted > c.most) return c.predicted / c.most - 1;
+  return 0;
+}
+
+double factor_off(const comparison& c) {
+  if (!c.not_run.empty()) return std::numeric_limits<double>::infinity();
+  if (c.predicted < c.least) return c.least / c.predicted;
+  return std::max(1.0, c.predicted / c.most);
+}
+
+comparison compare_figure(const known_figure& f, const std::vector<machine>& machines) {
+  const machine& on = machine_named(machines, f.machine);
+  comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input, f.source, f.why};
+  if (!f.pattern) {
+    try {
+      const double time = cell_time(f, f.strategy, on);
+      c.predicted = f.over.empty() ? time / 1e6 : time / cell_time(f, f.over, on);
+    } catch (const infeasible& reason) {
+      c.not_run = reason.what();
+    }
+    return c;
+  }
+  const pattern* p = find_pattern(*f.pattern);
+  if (p == nullptr) {
+    std::vector<std::string> known;
+    for (const pattern& q : patterns()) known.emplace_back(q.name);
+    throw input_error(unknown_name("pattern", *f.pattern, known));
+  }
+  if (f.ratio && p->at_ratio == nullptr) {
+    throw input_error(fmt::format("pattern {} has no ratio: leave it out", *f.pattern));
+  }
+  const pattern_result r = f.ratio ? p->at_ratio(on, *f.ratio) : p->simulate(on);
+  c.predicted = f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;
+  return c;
+}
+
+std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on) {
+  std::vector<nanoseconds> first, later;
+  const record* made = nullptr;
+  std::uint32_t iterations = 0;
+  for (const record& r : runs) {
+    if (r.simulated || r.result != outcome::ok || !r.memory.budget || !r.engines || r.samples.empty())
+      continue;
+    if (made == nullptr) made = &r;
+    iterations = std::max(iterations, r.iterations);
+    first.push_back(r.samples.front());
+    later.insert(later.end(), r.samples.begin() + 1, r.samples.end());
+  }
+  if (made == nullptr) return std::nullopt;
+  if (later.empty()) later = first;
+  const record& r = *made;
+  const strategy* named = find(strategies(), r.strategy);
+  if (named == nullptr && !r.rules) return std::nullopt;
+  const strategy s = r.rules ? strategy_of(*r.rules) : *named;
+  const graph g = build(r.network);
+  const std::optional<profile> costs = measured_profile(r, g, on);
+  if (!costs) return std::nullopt;
+  std::vector<nanoseconds> times{0};
+  std::string not_run;
+  try {  // a record from before a knob was added has the standard
+    const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), complete(s, r.strategy_knobs)};
+    times = simulate(p, s, iterations);
+  } catch (const infeasible& reason) {
+    not_run = reason.what();
+  } catch (const std::invalid_argument& knob_no_longer_known) {
+    not_run = knob_no_longer_known.what();
+  }
+  const std::string group = fmt::format(
+      "{} b{}{}, workspace up to {}, {:.2f}x", r.network.name, r.network.batch,
+      r.network.arithmetic == precision::fp32 ? "" : fmt::format(" {}", to_text(r.network.arithmetic)),
+      to_text(r.workspace_cap.value_or(0)), r.ratio.value_or(0));
+  const auto row = [&](double known, double predicted) {
+    return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}, not_run};
+  };
+  return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
+                         row(lower_decile(later), steady(times)), median(later)};
+}
+
+order_check check_order(const std::vector<comparison>& all) {
+  order_check found;
+  for (const comparison& a : all) {
+    for (const comparison& b : all) {
+      if (a.group != b.group || a.least < b.least * clear_difference) continue;
+      ++found.pairs;
+      if (!a.not_run.empty() || !b.not_run.empty()) {
+        found.wrong.push_back(fmt::format("{}: {} or {} not run", a.group, b.name, a.name));
+      } else if (a.predicted <= b.predicted) {
+        found.wrong.push_back(fmt::format("{}: {} before {}", a.group, b.name, a.name));
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace um

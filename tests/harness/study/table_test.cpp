@@ -1,0 +1,171 @@
+#include "harness/study/table.hpp"
+
+#include <gtest/gtest.h>
+
+#include "harness/study/digests.hpp"
+#include "harness/study/summary.hpp"
+#include "tests/harness/samples.hpp"
+
+namespace um {
+namespace {
+
+record cell_record(const std::string& strategy, double ratio, std::vector<nanoseconds> samples,
+                   const network_spec& network = {.name = "conv", .batch = 2}) {
+  experiment e;
+  e.network = network;
+  e.strategy = strategy;
+  e.ratio = ratio;
+  e.backend = "sim:h200";
+  record r = blank_record(completed(e));
+  r.device = "h200";
+  r.calibrated = false;
+  r.samples = std::move(samples);
+  return r;
+}
+
+record infeasible_record(const std::string& strategy, double ratio) {
+  record r = cell_record(strategy, ratio, {});
+  r.result = outcome::infeasible;
+  r.reason = "made up";
+  return r;
+}
+
+TEST(Steady, LeavesTheFirstIterationOut) {
+  EXPECT_EQ(steady_ns(cell_record("device", 1, {900, 100, 300, 200})), 200);
+  EXPECT_EQ(steady_ns(cell_record("device", 1, {900, 100, 200})), 150);
+  EXPECT_EQ(steady_ns(cell_record("device", 1, {900})), 900);
+  EXPECT_EQ(steady_ns(cell_record("device", 1, {})), std::nullopt);
+  const auto spread = steady_quartiles(cell_record("device", 1, {900, 100, 300, 200, 400}));
+  EXPECT_EQ(spread.value().low, 175);
+  EXPECT_EQ(spread.value().high, 325);
+  EXPECT_EQ(steady_quartiles(cell_record("device", 1, {900, 100})), std::nullopt);
+  EXPECT_EQ(steady_ns(infeasible_record("device", 2)), std::nullopt);
+}
+
+TEST(Table, ShowsSlowdownsAgainstDeviceAtAnyRatio) {
+  const std::vector<record> records{
+      cell_record("device", 0.5, {9, 2'000'000}), infeasible_record("device", 1.5),
+      cell_record("managed", 0.5, {9, 2'100'000}), cell_record("managed", 1.5, {9, 25'000'000})};
+  const std::string expected =
+      "conv/b2/train/fused/fp32 on sim:h200, mode simulated: simulated on machine file h200, figures not "
+      "calibrated\n"
+      "  time of an iteration / 2.00 ms (device, everything resident)\n"
+      "  strategy   x0.50   x1.50\n"
+      "  device      1.00       -\n"
+      "  managed     1.05    12.5\n"
+      "\n"
+      "- the strategy cannot work within that budget\n";
+  EXPECT_EQ(table_of(records), expected);
+}
+
+TEST(Table, WithoutABaselineItShowsTimes) {
+  const std::string text = table_of(std::vector<record>{cell_record("managed", 1.5, {9, 25'000'000})});
+  EXPECT_NE(text.find("no `device` record"), std::string::npos);
+  EXPECT_NE(text.find("25.0 ms"), std::string::npos);
+}
+
+TEST(Table, NamesFailures) {
+  record r = cell_record("managed", 1.5, {});
+  r.result = outcome::timeout;
+  EXPECT_NE(table_of(std::vector<record>{r}).find("timeout"), std::string::npos);
+}
+
+TEST(Table, KeepsFusionsPrecisionsAndOrdersApart) {
+  const auto managed = [](const network_spec& n) { return cell_record("managed", 1, {9, 4'000'000}, n); };
+  const std::vector<record> records{
+      cell_record("device", 1, {9, 2'000'000}),
+      managed({.name = "conv", .batch = 2, .arithmetic = precision::bf16}),
+      managed({.name = "conv", .batch = 2, .order = memory_order::nhwc}),
+      managed({.name = "conv", .batch = 2, .joined = fusion::none}),
+  };
+  const std::string text = table_of(records);
+  for (const char* title : {"conv/b2/train/fused/fp32 on", "conv/b2/train/fused/bf16 on",
+                            "conv/b2/train/fused/fp32,nhwc on", "conv/b2/train/none/fp32 on"}) {
+    EXPECT_NE(text.find(title), std::string::npos) << title << "\n" << text;
+  }
+  EXPECT_NE(text.find("managed   4.00 ms"), std::string::npos) << "no device record of theirs\n" << text;
+  EXPECT_EQ(text.find("2.00\n"), std::string::npos) << text;
+}
+
+TEST(Text, TheFootprintIsPrintedTermByTerm) {
+  record r = cell_record("device", 1, {1});
+  r.memory.footprint =
+      footprint_terms{1 * KiB, 2 * KiB, 3 * KiB, 4 * KiB, 5 * KiB, 6 * KiB, 7 * KiB, 28 * KiB};
+  const std::string text = summary(r);
+  for (const char* term : {"footprint  28.0 KiB, 1.333 of", "weights                   1.00 KiB",
+                           "gradients of weights      2.00 KiB", "activations               3.00 KiB",
+                           "gradients of activations  4.00 KiB", "inputs and labels         5.00 KiB",
+                           "workspace                 6.00 KiB", "fragmentation             7.00 KiB"}) {
+    EXPECT_NE(text.find(term), std::string::npos) << term << "\n" << text;
+  }
+  EXPECT_EQ(text.find("launched"), std::string::npos);
+  r.launch = launch_way::cuda_graph;
+  EXPECT_NE(summary(r).find("launched   as one CUDA graph"), std::string::npos);
+}
+
+TEST(Text, TimesHaveThreeDigits) {
+  EXPECT_EQ(time_text(45'123), "45.1 us");
+  EXPECT_EQ(time_text(342'000), "0.342 ms");
+  EXPECT_EQ(time_text(1'234'000), "1.23 ms");
+  EXPECT_EQ(time_text(123'400'000), "123 ms");
+  EXPECT_EQ(time_text(1.5e9), "1.50 s");
+}
+
+TEST(Text, AMachineFileSaysWhatNobodyMeasured) {
+  machine m;
+  EXPECT_EQ(provenance(m), "not calibrated");
+  m.calibrated = true;
+  EXPECT_EQ(provenance(m), "calibrated");
+  m.estimated = {"uvm.evict_ns"};
+  EXPECT_EQ(provenance(m), "not calibrated, 1 of its figures estimated");
+}
+
+TEST(Text, MeasuredAndSimulatedAreToldApart) {
+  record r = cell_record("device", 1, {1});
+  EXPECT_EQ(provenance(r), "simulated on machine file h200, figures not calibrated");
+  r.calibrated = true;
+  EXPECT_EQ(provenance(r), "simulated on machine file h200, figures calibrated");
+  r.simulated = false;
+  r.backend = "cuda:0";
+  r.device = "NVIDIA H200";
+  EXPECT_EQ(provenance(r), "measured on NVIDIA H200");
+}
+
+TEST(Digests, AnotherResultThanDeviceHadIsWrong) {
+  digest_book book;
+  record device = cell_record("device", 0.5, {1}), same = cell_record("managed", 1.5, {1}), other = same;
+  device.digest = same.digest = 1;
+  other.digest = 2;
+  book.check(device);
+  book.check(same);
+  book.check(other);
+  EXPECT_EQ(same.result, outcome::ok);
+  EXPECT_EQ(other.result, outcome::wrong_result);
+  EXPECT_NE(other.reason->find("0000000000000002"), std::string::npos);
+}
+
+TEST(Digests, OnlyTheSameWorkIsCompared) {
+  digest_book book;
+  record device = cell_record("device", 0.5, {1}), other = cell_record("managed", 1.5, {1});
+  device.digest = 1;
+  other.digest = 2;
+  other.network.batch = 4;
+  book.check(device);
+  book.check(other);
+  EXPECT_EQ(other.result, outcome::ok);
+  other.network.batch = 2;
+  for (const auto change : {+[](network_spec& n) { n.joined = fusion::lean; },
+                            +[](network_spec& n) { n.arithmetic = precision::tf32; },
+                            +[](network_spec& n) { n.order = memory_order::nhwc; }}) {
+    record changed = other;
+    change(changed.network);
+    book.check(changed);
+    EXPECT_EQ(changed.result, outcome::ok) << storage_text(changed.network);
+  }
+  other.iterations = 3;
+  book.check(other);
+  EXPECT_EQ(other.result, outcome::ok);
+}
+
+}  // namespace
+}  // namespace um
