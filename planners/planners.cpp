@@ -10,17 +10,10 @@ std::span<const strategy> planners() {
       {"bits", "1: only plans that give the bits of `device`, nothing added up in parts", 0, 0, 1},
       {"copies", "percent of its time that a copy costs the operators beside it", 5, 0, 100},
       {"copy_us", "microseconds that every copy costs them on top", 3, 0, 10'000}};
-  static const std::array<strategy, 17> table{{
+  static const std::array<strategy, 16> table{{
       {.name = "device",
        .summary = "everything in device memory: the baseline",
        .plan = plan_resident,
-       .kind = family::device,
-       .keeps_budget = false},
-      {.name = "device_sliced",
-       .summary = "as device, but where memory peaks, runs of operators go over the batch in slices",
-       .plan = plan_sliced,
-       .knobs = {{"parts", "slices of the batch", 4, 2, 64}},
-       .same_bits = false,
        .kind = family::device,
        .keeps_budget = false},
       {.name = "swap_all",

@@ -12,13 +12,6 @@ std::span<const strategy> planners();
 // Everything on the device for the whole run; the baseline of every slowdown.
 memory_plan plan_resident(const problem& p);
 
-// Everything on the device, but where memory peaks, runs of operators go over the batch in `parts`
-// slices, one slice through all of them after the other, so that what lies between them is held for
-// one slice only. Filter and bias gradients add up in the order of the slices. Runs are chosen by
-// trying: each lowers the peak most of all that hold the operator at the peak, the shortest of equals.
-// Operators that need the whole batch (normalisation with batch statistics) stay whole.
-memory_plan plan_sliced(const problem& p);
-
 // Offloads every activation that the backward pass needs later to pinned host memory as soon as
 // its use is over, and fetches it `ahead` operators before the next one (vDNN's "all" policy:
 // Rhu et al., MICRO 2016). An offloaded tensor keeps its place for some operators more, so that

@@ -160,12 +160,6 @@ execution executor::run(const execution_request& how) {
   return result;
 }
 
-void executor::run_given() {
-  make_events(false);
-  std::vector<trace> forgotten;
-  issue_iterations(0, 1, false, {}, forgotten);
-}
-
 // False if some operator cannot be recorded; it stays as it was.
 bool executor::record_operators() {
   bool all = true;

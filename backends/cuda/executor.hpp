@@ -57,8 +57,6 @@ class executor {
   executor(session& on, const graph& g, const execution_plan& plan);
 
   execution run(const execution_request& how);
-  // One iteration, issued, from what lies where the plan begins: values that somebody else keeps.
-  void run_given();
 
   // The value of a tensor that survives, after a run.
   std::vector<std::byte> value_of(tensor_id what) const;

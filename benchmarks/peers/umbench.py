@@ -19,7 +19,7 @@ class Failed(Exception):
 def strategy(row):
     if row.slices == 1:
         return ["--strategy", "device"]
-    return ["--strategy", "device_sliced", "--knob", f"parts={row.slices}"]
+    return ["--strategy", "micro_batches", "--knob", f"k={row.slices}"]
 
 
 def command(binary, row, iterations, deadline_s, out, values=None):

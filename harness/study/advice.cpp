@@ -15,9 +15,7 @@ constexpr double alike = 1.02;  // times that differ by less say nothing of whic
 const std::vector<memory_way>& all_ways() {
   static const std::vector<memory_way> ways{
       {"in-core", "everything has room on the device", {"device"}},
-      {"parts of the batch",
-       "gradients added up over parts of the batch",
-       {"micro_batches", "device_sliced"}},
+      {"parts of the batch", "gradients added up over parts of the batch", {"micro_batches"}},
       {"recomputation", "activations dropped and computed again", {"checkmate"}},
       {"managed memory", "cudaMallocManaged alone", {"managed"}},
       {"managed memory with hints",

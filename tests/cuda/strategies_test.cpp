@@ -145,23 +145,23 @@ TEST_P(strategies_under_pressure, are_many) {
   EXPECT_GE(tight, 10);
 }
 
-// Sums of gradients are made of other parts then, but always of the same.
-using sliced_strategy = on_gpu;
+// Gradients are summed in another order than without parts, but always in the same one.
+using micro_batches_on_gpu = on_gpu;
 
-TEST_F(sliced_strategy, agrees_with_device_and_with_itself) {
+TEST_F(micro_batches_on_gpu, agree_with_device_and_with_themselves) {
   const graph g = build({.name = "vgg11", .batch = 16, .joined = fusion::fused, .knobs = {{"insize", 64}}});
   const profile costs = workspaces_of(gpu(), g);
   machine on;
-  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"parts", 4}}};
-  const memory_plan plan = plan_sliced(p);
-  const auto is_slice = [](const action& a) { return !is_whole(std::get<compute>(a).part); };
-  ASSERT_GT(std::ranges::count_if(plan.actions, is_slice), 0);
-  const bytes_by_tensor whole = run(gpu(), g, everything_on_device(g)), sliced = run(gpu(), g, plan);
-  EXPECT_EQ(sliced, run(gpu(), g, plan));
+  const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", 4}}};
+  const memory_plan plan = plan_micro_batches(p);
+  const auto is_part = [](const action& a) { return !is_whole(std::get<compute>(a).part); };
+  ASSERT_GT(std::ranges::count_if(plan.actions, is_part), 0);
+  const bytes_by_tensor whole = run(gpu(), g, everything_on_device(g)), parts = run(gpu(), g, plan);
+  EXPECT_EQ(parts, run(gpu(), g, plan));
   for (const auto& [id, bytes] : whole) {
     const tensor& t = g.tensors[id];
     if (t.type != dtype::f32) continue;
-    EXPECT_LT(relative_error(from_memory(t, sliced.at(id)), from_memory(t, bytes)), 1e-3) << t.name;
+    EXPECT_LT(relative_error(from_memory(t, parts.at(id)), from_memory(t, bytes)), 1e-3) << t.name;
   }
 }
 
