@@ -1,0 +1,1 @@
+"""PyTorch's graphs and umbench: models become graph files. Needs torch; nothing else in umbench does."""

@@ -1,0 +1,97 @@
+"""Makes PyTorch trace on the CPU what it would run on a GPU: attention, autocast, and devices named in the model."""
+
+import contextlib
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+HALVES = (torch.float16, torch.bfloat16)
+# What autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
+IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
+              "nll_loss2d", "cumsum", "cumprod", "prod", "sum", "norm", "pow", "exp", "expm1", "log", "log1p", "log2", "log10", "rsqrt",
+              "reciprocal", "sinh", "cosh", "tan", "softplus", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
+              "cosine_similarity", "binary_cross_entropy_with_logits", "renorm", "logsumexp"}
+MOST_HEAD = 256  # extents of a head that flash attention takes
+
+
+class AsCuda(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        name = getattr(function, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            return attention(*args, **kwargs)
+        if name == "cuda" and args and isinstance(args[0], torch.Tensor):
+            return args[0]
+        args = tuple(_on_cpu(a) for a in args)
+        kwargs = {key: _on_cpu(a) for key, a in kwargs.items()}
+        if name in IN_FLOAT32 and torch.is_autocast_enabled("cpu") and kwargs.get("dtype") is None:
+            with torch.autocast("cpu", enabled=False):
+                return function(*[_in_float32(a) for a in args], **{key: _in_float32(a) for key, a in kwargs.items()})
+        return function(*args, **kwargs)
+
+
+def _on_cpu(argument):
+    if isinstance(argument, torch.device) and argument.type == "cuda":
+        return torch.device("cpu")
+    return "cpu" if isinstance(argument, str) and argument.partition(":")[0] == "cuda" else argument
+
+
+def _in_float32(argument):
+    return argument.float() if isinstance(argument, torch.Tensor) and argument.dtype in HALVES else argument
+
+
+@contextlib.contextmanager
+def autocast_as_cuda():
+    """torch.autocast("cuda") holds for what is traced on the CPU."""
+    usual = torch.autocast.__init__
+
+    def begin(self, device_type="cuda", dtype=None, *args, **kwargs):
+        if device_type == "cuda" and dtype is None:
+            dtype = torch.get_autocast_dtype("cuda")
+        usual(self, "cpu" if device_type == "cuda" else device_type, dtype, *args, **kwargs)
+
+    torch.autocast.__init__ = begin
+    try:
+        yield
+    finally:
+        torch.autocast.__init__ = usual
+
+
+@contextlib.contextmanager
+def compiling():
+    """What asks torch.compiler.is_compiling() hears that it is: the graph is that of torch.compile."""
+    usual = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: True
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = usual
+
+
+def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """Flash or memory-efficient attention, whichever a GPU would take (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp)."""
+    if torch.is_autocast_enabled("cpu"):
+        half = torch.get_autocast_dtype("cpu")
+        query, key, value = (t.to(half) if t.is_floating_point() else t for t in (query, key, value))
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(half)
+    if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
+        return _plain(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
+    head = query.shape[-1]
+    if attn_mask is None and query.dtype in HALVES and head <= MOST_HEAD and head % 8 == 0 and value.shape[-1] == head:
+        return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    bias = None
+    if attn_mask is not None:
+        bias = attn_mask
+        if bias.dtype == torch.bool:
+            bias = torch.where(bias, 0.0, float("-inf")).to(query.dtype)
+        bias = bias.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+    return torch.ops.aten._scaled_dot_product_efficient_attention(query, key, value, bias, keeps, dropout_p, is_causal, scale=scale)[0]
+
+
+def _plain(query, key, value, mask, dropout, causal, scale, grouped):
+    with torch._C.DisableTorchFunction():
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=grouped)

@@ -1,0 +1,286 @@
+"""The joint forward and backward graph of a model as torch.compile would get it, traced with fake tensors alone.
+
+No memory is taken and no GPU is needed; what cannot be traced so is refused, with the module that it happened in.
+"""
+
+import contextlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+import torch._inductor.lowering  # noqa: F401  its decompositions ask for it
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx import traceback
+from torch.utils._pytree import tree_leaves
+
+from .as_cuda import AsCuda, autocast_as_cuda, compiling
+
+logging.getLogger("torch").setLevel(logging.CRITICAL)  # failures are told in one line
+
+
+class CannotExport(Exception):
+    """One line: the offender and the mend."""
+
+
+@dataclass
+class Joint:
+    """`graph`: a GraphModule; `names`: of the placeholders of inputs and labels."""
+
+    graph: torch.fx.GraphModule
+    num_fwd_outputs: int
+    static_inputs: list
+    names: dict
+
+
+class FakeMode(FakeTensorMode):
+    """Layers that a model copies stay fake in the same mode."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class _Captured(Exception):
+    """Carries the joint graph out of AOTAutograd."""
+
+
+class WithLoss(torch.nn.Module):
+    """The model with its loss behind it, unless it returns one itself."""
+
+    def __init__(self, model, own_loss, autocast):
+        super().__init__()
+        self.model, self.own_loss, self.autocast = model, own_loss, autocast
+
+    def forward(self, *inputs):
+        with AsCuda(), casting(self.autocast):
+            if self.own_loss:
+                return (first_result(self.model(*inputs)),)
+            return (torch.nn.functional.cross_entropy(first_result(self.model(*inputs[:-1])), inputs[-1]),)
+
+
+class Bare(torch.nn.Module):
+    """The parameters and buffers of a module, those under several names once, as torch.compile hands them over."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.run = {"module": module}  # no submodule
+        self.paths = {}
+        for kind, named in (("p", module.named_parameters()), ("b", module.named_buffers())):
+            for number, (path, tensor) in enumerate(named):
+                self.paths[f"{kind}{number}"] = path
+                if kind == "p":
+                    self.register_parameter(f"p{number}", tensor)
+                else:
+                    self.register_buffer(f"b{number}", tensor)
+
+    def forward(self, *inputs):
+        own = {path: getattr(self, name) for name, path in self.paths.items()}
+        return torch.func.functional_call(self.run["module"], own, inputs)
+
+
+class Outputs(torch.nn.Module):
+    """The model's tensors, for a forward pass alone."""
+
+    def __init__(self, model, autocast):
+        super().__init__()
+        self.model, self.autocast = model, autocast
+
+    def forward(self, *inputs):
+        with AsCuda(), casting(self.autocast), torch.no_grad():
+            return tuple(leaf for leaf in tree_leaves(self.model(*inputs)) if isinstance(leaf, torch.Tensor))
+
+
+def casting(dtype):
+    return torch.autocast("cpu", dtype=dtype) if dtype is not None else contextlib.nullcontext()
+
+
+def first_result(result):
+    for name in ("loss", "logits"):
+        found = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
+        if isinstance(found, torch.Tensor):
+            return found
+    return next(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+
+
+def capture(factory, *, decompositions, inference=False, autocast=None, times=1):
+    """`factory()` returns (model, inputs). `decompositions`: those of torch.compile, or {} for eager operators.
+    `times`: by how much the batch of the example inputs is repeated. Raises CannotExport."""
+    mode = FakeMode(allow_non_fake_inputs=True)
+    at = _Place()
+    with mode, converts_fake_parameters(), autocast_as_cuda(), compiling():
+        with told("the function fails", at), AsCuda(), real_loads_refused():
+            made = factory()
+        model, inputs = model_and_inputs(made)
+        with told("the model fails on its example inputs", at):
+            with no_memory_of_its_own(model, mode):
+                inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
+                labels = False
+                if inference:
+                    wrapped = Outputs(model.eval(), autocast)
+                else:
+                    wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
+                at.follow(wrapped)
+                return _joint(wrapped, inputs, labels, decompositions)
+
+
+def _joint(wrapped, inputs, labels, decompositions):
+    def take(graph, joint_inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **_):
+        raise _Captured(graph, num_fwd_outputs, static_lifetime_input_indices)
+
+    def take_forward(graph, example_inputs, **_):
+        outputs = next(n for n in graph.graph.nodes if n.op == "output").args[0]
+        raise _Captured(graph, len(outputs), None)
+
+    bare = Bare(wrapped)
+    try:
+        aot_module_simplified(bare, list(inputs), fw_compiler=take_forward, bw_compiler=take_forward, partition_fn=take,
+                              decompositions=decompositions, inference_compiler=take_forward)
+    except _Captured as captured:
+        graph, outputs, static = captured.args
+        placeholders = [n for n in graph.graph.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+        own = len(placeholders) - len(inputs)
+        paths = [path.removeprefix("model.") for path in bare.paths.values()]
+        names = {n.name: path for n, path in zip(placeholders, paths)}
+        names |= {n.name: "labels" if labels and i + 1 == len(inputs) else "data" if i == 0 else f"data{i + 1}"
+                 for i, n in enumerate(placeholders[own:])}
+        return Joint(graph, outputs, list(range(own)) if static is None else list(static), names)
+    raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
+
+
+# --- fake tensors alone ---
+
+@contextlib.contextmanager
+def converts_fake_parameters():
+    """Module.to(), .half() and the like put new parameters in the place of the old: fake ones cannot be swapped. What two
+    modules share stays shared."""
+    usual, made = torch.nn.Module._apply, {}
+
+    def apply(self, function, recurse=True):
+        for child in self.children() if recurse else ():
+            child._apply(function)
+        for name, parameter in self._parameters.items():
+            if parameter is None or id(parameter) in made and made[id(parameter)][1] is parameter:
+                continue
+            if id(parameter) not in made or made[id(parameter)][2] is not function:
+                with torch.no_grad():
+                    changed = function(parameter)
+                made[id(parameter)] = (parameter, torch.nn.Parameter(changed, parameter.requires_grad), function)
+            self._parameters[name] = made[id(parameter)][1]
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = function(buffer)
+        return self
+
+    torch.nn.Module._apply = apply
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = usual
+
+
+@contextlib.contextmanager
+def real_loads_refused():
+    """torch.load would take memory for what it reads."""
+    usual = torch.load
+
+    def load(file, *args, **kwargs):
+        raise CannotExport(f"the function reads weights ({file}); leave them out: only shapes and types count")
+
+    torch.load = load
+    try:
+        yield
+    finally:
+        torch.load = usual
+
+
+@contextlib.contextmanager
+def no_memory_of_its_own(model, mode):
+    """Parameters made on the meta device, or before, become fake ones on the CPU."""
+    def fake(tensor):
+        if tensor.device.type == "meta" or not isinstance(tensor, torch._subclasses.FakeTensor):
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+        return tensor
+
+    model._apply(fake)
+    yield
+
+
+# --- the model ---
+
+class _Place:
+    """The module whose code runs; every operator traced is marked with it."""
+
+    def __init__(self):
+        self.stack = []
+
+    def follow(self, wrapped):
+        for name, module in wrapped.named_modules():
+            path = name.removeprefix("model").removeprefix(".")
+            if path or name == "model":
+                module.register_forward_pre_hook(lambda *_, path=path, module=module: self.enter(path, module))
+                module.register_forward_hook(lambda *_: self.leave(), always_call=False)
+
+    def enter(self, path, module):
+        self.stack.append((path, type(module)))
+        self.mark()
+
+    def leave(self):
+        self.stack.pop()
+        self.mark()
+
+    def mark(self):
+        if self.stack:
+            traceback.current_meta["nn_module_stack"] = OrderedDict((path, (path, kind)) for path, kind in self.stack)
+        else:
+            traceback.current_meta.pop("nn_module_stack", None)
+
+    def __str__(self):
+        return f"in module {self.stack[-1][0]} " if self.stack and self.stack[-1][0] else ""
+
+
+@contextlib.contextmanager
+def told(what, at):
+    """Whatever goes wrong within is one line that begins with `what`."""
+    try:
+        yield
+    except (CannotExport, _Captured):
+        raise
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise CannotExport(f"{at}the model's operators depend on values of its tensors ({error}), so it has no one graph; "
+                           "put torch.where in place of such an if, or leave that part out") from None
+    except Exception as error:
+        raise CannotExport(f"{what}: {at}{type(error).__name__}: {first_line(error)}") from error
+
+
+def first_line(error):
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def model_and_inputs(made):
+    if not isinstance(made, tuple) or len(made) != 2 or not isinstance(made[0], torch.nn.Module):
+        raise CannotExport("the function returns something else than (model, inputs): a torch.nn.Module and a tuple of tensors")
+    inputs = tuple(made[1]) if isinstance(made[1], (tuple, list)) else (made[1],)
+    for i, each in enumerate(inputs):
+        if not isinstance(each, (torch.Tensor, int, float, bool)):
+            raise CannotExport(f"example input {i + 1} is a {type(each).__name__}, not a tensor; give a tuple of tensors in the order of "
+                               "forward's arguments, by a module around the model if need be")
+    return made[0], inputs
+
+
+def with_loss(model, inputs, autocast):
+    if not any(p.requires_grad for p in model.parameters()):
+        raise CannotExport("no parameter requires a gradient; give --inference for the forward pass alone")
+    with torch.no_grad(), AsCuda(), casting(autocast):
+        result = first_result(model(*inputs))
+    if not result.is_floating_point():
+        raise CannotExport(f"the model's result is of type {str(result.dtype).removeprefix('torch.')}: neither a loss nor logits; return the loss")
+    if result.dim() == 0:
+        wrapped, labels = WithLoss(model, True, autocast), False
+    elif result.dim() < 2:
+        raise CannotExport(f"the model's result is of shape {list(result.shape)}: neither a loss nor logits with a batch; return the loss")
+    else:
+        target = torch.zeros([result.shape[0], *result.shape[2:]], dtype=torch.long)
+        wrapped, inputs, labels = WithLoss(model, False, autocast), (*inputs, target), True
+    return wrapped, inputs, labels

@@ -1,0 +1,270 @@
+"""From the joint forward and backward graph of torch.compile to a graph file of umbench.
+
+    made = convert(joint, num_fwd_outputs=..., static_inputs=...)
+    made.document        # what `umbench plan --network FILE.json` takes; results/graph.schema.json
+    made.nodes[tensor]   # the FX node whose value the tensor of that name holds
+    made.kernels[op]     # the FX nodes that the operator of that name computes
+
+The joint graph is split as torch.compile splits it, into a forward graph and a backward graph that computes cheap values again.
+Each of their kernels (kernels.py) is an operator, each value that a kernel leaves in memory a tensor. Names are
+MODULE:NODE, where the module is known. Nothing is computed: values are fake tensors in node.meta["val"].
+"""
+
+import json
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from .kernels import kernels_of
+from .operators import is_random, name_of, work_of_kernel
+from .partition import split
+from .values import base_of, stored_bytes, stored_elements, value_of
+
+BACKWARD = "backward"
+
+
+@dataclass
+class Converted:
+    """A graph file and what its names stand for in PyTorch. `measured`: the kernel behind each operator, for measuring.py."""
+
+    document: dict
+    nodes: dict = field(default_factory=dict)
+    kernels: dict = field(default_factory=dict)
+    modules: dict = field(default_factory=dict)
+    left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
+
+
+def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_inputs=(), name="model", precision=None):
+    """`joint`: as a torch._inductor CustomPartitionerFn or aot_export_joint_simple gives it; it is left as it was.
+    `num_fwd_outputs`: how many of its outputs the forward pass returns; the others are gradients, one for each primal or None.
+    `static_inputs`: which primals are parameters or buffers, whose memory stays from step to step.
+    `names`: of placeholders, by the placeholder's name, where the graph itself does not tell them.
+    Returns a Converted."""
+    forward, backward = split(joint, joint_inputs, num_fwd_outputs, static_inputs)
+    return convert_split(forward.graph, backward.graph if backward is not None else None, num_fwd_outputs=num_fwd_outputs,
+                         primals=_primals(joint.graph, static_inputs, num_fwd_outputs, names or {}), name=name, precision=precision)
+
+
+def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
+    """The same for graphs that are split already. `primals`: by placeholder, (name, role)."""
+    made = _Writer(primals)
+    made.add_graph(forward, "activation")
+    returned = _outputs(forward)[:num_fwd_outputs]
+    made.return_results(returned, _mutations(forward, num_fwd_outputs))
+    if backward is not None:
+        made.stand_for_saved(forward, backward)
+        made.add_graph(backward, "activation_gradient")
+        made.name_gradients(_outputs(backward), list(primals.values()))
+    made.drop_unused()
+    types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
+    document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
+                "tensors": list(made.tensors.values()), "ops": made.ops}
+    return Converted(document, made.node_names, made.kernel_names, made.modules, made.left_out)
+
+
+def as_text(document):
+    """A line for each tensor and operator, as `umbench plan --graph` writes them."""
+    def lines(entries):
+        return "[\n" + ",\n".join("  " + json.dumps(entry) for entry in entries) + "\n ]"
+
+    head = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in document.items() if not isinstance(value, list))
+    return f'{{\n{head},\n "tensors": {lines(document["tensors"])},\n "ops": {lines(document["ops"])}\n}}\n'
+
+
+def module_of(node):
+    """The path of the innermost module whose code made a node; "" where the graph does not tell."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    path = list(stack.values())[-1][0]
+    return _plain_path(path)
+
+
+def _plain_path(path):
+    """layer1.0.conv1 of L['self'].layer1[0].conv1 and of L__self___layer1_0_conv1's entries."""
+    for before in ("L['self'].", "L__self___", "self."):
+        path = path.removeprefix(before)
+    return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
+
+
+def _outputs(graph):
+    (out,) = (n for n in graph.nodes if n.op == "output")
+    return list(out.args[0])
+
+
+def _mutations(graph, count):
+    """Which of the first outputs are new values of buffers."""
+    (out,) = (n for n in graph.nodes if n.op == "output")
+    return {i for i, d in enumerate(list(out.meta.get("desc") or [])[:count]) if type(d).__name__ == "InputMutationAOTOutput"}
+
+
+def _primals(joint, static_inputs, num_fwd_outputs, names):
+    """(name, role) of each input of the forward pass, by its placeholder's name."""
+    static, gradients = set(static_inputs or ()), _outputs(joint)[num_fwd_outputs:]
+    found = {}
+    placeholders = [n for n in joint.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+    for i, node in enumerate(placeholders):
+        desc = node.meta.get("desc")
+        told = getattr(desc, "target", None)
+        trained = i < len(gradients) and gradients[i] is not None
+        is_parameter = type(desc).__name__ in ("ParamAOTInput", "BufferAOTInput") or i in static
+        role = "parameter" if is_parameter else "input"
+        found[node.name] = (names.get(node.name) or told or node.name, role, trained and is_parameter)
+    return found
+
+
+class _Writer:
+    """Tensors and operators, in order. `memory`: the tensor's name that holds a base of the graph at hand."""
+
+    def __init__(self, primals):
+        self.primals = primals
+        self.tensors, self.ops, self.names = {}, [], set()
+        self.memory = {}
+        self.node_names, self.kernel_names, self.modules = {}, {}, {}
+        self.left_out = 0
+
+    # --- graphs ---
+
+    def add_graph(self, graph, use):
+        last = {}
+        kernels = kernels_of(graph)
+        for number, kernel in enumerate(kernels):
+            last |= {read: number for read in kernel.reads}
+        for node in graph.nodes:
+            if node.op == "placeholder" and node not in self.memory and isinstance(value_of(node), torch.Tensor):
+                name, role, *_ = self.primals.get(node.name, (node.name, "input"))
+                self.add_tensor(node, name, role)
+        for number, kernel in enumerate(kernels):
+            self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number})
+
+    def stand_for_saved(self, forward, backward):
+        """The backward graph's placeholders are the forward graph's values of the same name, or views of them."""
+        known = {node.name: self.memory[base_of(node)] for node in forward.nodes if base_of(node) in self.memory}
+        self.memory = {node: known[node.name] for node in backward.nodes if node.op == "placeholder" and node.name in known}
+
+    # --- tensors ---
+
+    def unique(self, wanted):
+        name, count = wanted, 1
+        while name in self.names:
+            count += 1
+            name = f"{wanted}.{count}"
+        self.names.add(name)
+        return name
+
+    def add_tensor(self, node, wanted, use):
+        value = value_of(node)
+        if not isinstance(value, torch.Tensor) or value.numel() == 0:
+            return None
+        name = self.unique(wanted)
+        self.tensors[name] = {"name": name, **layout_of(value), "use": use}
+        self.memory[node], self.node_names[name] = name, node.name
+        self.modules[name] = module_of(node)
+        return name
+
+    def label_of(self, node):
+        module = module_of(node)
+        return f"{module}:{node.name}" if module else node.name
+
+    # --- operators ---
+
+    def add_kernel(self, kernel, use, dying):
+        read = list(dict.fromkeys(self.memory[base] for base in kernel.reads if base in self.memory))
+        made = [n for n in (self.add_tensor(node, self.label_of(node), use) for node in kernel.writes) if n is not None]
+        if not made:
+            return
+        values = [value_of(b) for b in kernel.reads + kernel.writes if isinstance(value_of(b), torch.Tensor)]
+        flops, products = work_of_kernel(kernel)
+        op = {"name": self.unique_op(kernel), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
+              "bytes": sum(stored_bytes(v) for v in values)}
+        op |= {"products": True} if products else {}
+        op |= {"in": read, "out": made}
+        op |= {"repeatable": False} if any(is_random(n) for n in kernel.nodes) else {}
+        alias = self.alias_of(kernel, read, made, dying)
+        op |= {"alias": alias} if alias else {}
+        self.ops.append(op)
+        self.kernel_names[op["name"]] = [n.name for n in kernel.nodes]
+        self.modules[op["name"]] = module_of(kernel.nodes[-1])
+
+    def unique_op(self, kernel):
+        wanted, count = self.label_of(kernel.nodes[-1]), 1
+        name = wanted
+        while name in self.kernel_names:
+            count += 1
+            name = f"{wanted}.{count}"
+        return name
+
+    def alias_of(self, kernel, read, made, dying):
+        """A generated kernel may write in the place of what it is the last to read, where the sizes are the same."""
+        if not kernel.joined:
+            return None
+        for i, name in enumerate(made):
+            for base in dying:
+                source = self.memory.get(base)
+                old, new = self.tensors.get(source), self.tensors[name]
+                if old and old["use"] in ("activation", "activation_gradient") and _bytes(old) == _bytes(new):
+                    return {"input": read.index(source), "output": i}
+        return None
+
+    # --- roles ---
+
+    def return_results(self, returned, mutations):
+        for i, node in enumerate(returned):
+            tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
+            if tensor is None or self.tensors[tensor]["use"] not in ("activation",):
+                continue
+            if i in mutations:
+                self.left_out += stored_bytes(value_of(node))
+            else:
+                self.tensors[tensor]["use"] = "output"
+
+    def name_gradients(self, gradients, primals):
+        for node, (name, role, *_) in zip(gradients, primals):
+            tensor = self.memory.get(base_of(node)) if isinstance(node, torch.fx.Node) else None
+            if tensor is None or self.tensors[tensor]["use"] not in ("activation_gradient", "activation"):
+                continue
+            self.tensors[tensor]["use"] = "parameter_gradient" if role == "parameter" else "output"
+            self.rename(tensor, self.unique(name + ".grad"))
+
+    def rename(self, old, new):
+        entry = self.tensors[old]
+        entry["name"] = new
+        self.tensors = {new if key == old else key: value for key, value in self.tensors.items()}
+        for op in self.ops:
+            for side in ("in", "out"):
+                op[side] = [new if t == old else t for t in op[side]]
+        for table in (self.node_names, self.modules):
+            table[new] = table.pop(old)
+        self.memory = {base: new if tensor == old else tensor for base, tensor in self.memory.items()}
+
+    def drop_unused(self):
+        touched = {t for op in self.ops for t in op["in"] + op["out"]}
+        self.tensors = {name: t for name, t in self.tensors.items() if name in touched}
+
+
+def label_of_kernel(kernel):
+    """The operators of a kernel, as PyTorch calls them."""
+    names = list(dict.fromkeys(name_of(n) for n in kernel.nodes if name_of(n) not in ("scalar_tensor", "full", "iota")))
+    names = names or [name_of(kernel.nodes[-1])]
+    return " ".join(names) if len(names) <= 6 else " ".join([*names[:5], f"and {len(names) - 5} more"])
+
+
+def layout_of(value):
+    """Type and extents of as many bytes. 64-bit elements are pairs of 32-bit ones."""
+    kind, wide = TYPES_BY_SIZE[value.dtype.is_floating_point or value.dtype.is_complex][value.element_size()]
+    dense = stored_elements(value) == value.numel()
+    shape = list(value.shape) if dense else [1, stored_elements(value)]
+    shape = [1, *shape] if len(shape) == 1 else shape
+    shape = [*shape[:3], math.prod(shape[3:])] if len(shape) > 3 else shape + [1] * (4 - len(shape))
+    shape[3] *= wide
+    return {"shape": shape, "type": kind}
+
+
+TYPES_BY_SIZE = {True: {4: ("f32", 1), 2: ("bf16", 1), 1: ("u8", 1), 8: ("f32", 2), 16: ("f32", 4)},
+                 False: {8: ("i32", 2), 4: ("i32", 1), 2: ("u16", 1), 1: ("u8", 1)}}
+SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
+
+
+def _bytes(tensor):
+    return math.prod(tensor["shape"]) * SIZES[tensor["type"]]

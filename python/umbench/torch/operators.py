@@ -1,0 +1,138 @@
+"""What PyTorch's operators (ATen) are, as far as an export needs to know: which are views, which go element by element,
+which treat every sample of a batch by itself, and how many operations they take."""
+
+import math
+
+import torch
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
+         torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
+SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
+
+VIEW, COMPUTED, REDUCED, READS_NEIGHBOURS, SCATTERED, ALONE, NOTHING = range(7)
+
+# The same elements in the same order, whatever the shape.
+PLAIN_VIEWS = {"view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "detach", "alias", "lift_fresh", "flatten", "unflatten"}
+# Some of the elements, or in another order.
+OTHER_VIEWS = {"expand", "permute", "transpose", "t", "slice", "select", "split", "split_with_sizes", "unbind", "chunk",
+               "diagonal", "unfold", "narrow", "as_strided", "movedim", "swapaxes"}
+
+# Memory that nothing was written to yet, and what has no result.
+WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "sym_size", "_assert_tensor_metadata",
+                "_assert_async", "_assert_scalar"}
+
+# How Inductor computes what PyTorch does not tag as element by element (torch/_inductor/lowering.py).
+COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
+            "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter", "select_scatter",
+            "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn", "bernoulli", "uniform",
+            "_low_memory_max_pool_offsets_to_indices", "masked_fill", "tril", "triu", "flip", "roll", "repeat", "broadcast_in_dim",
+            "isinf", "isnan", "one_hot"}
+# Reads elements of an operand that the result's position does not tell, or only some of them.
+GATHERS = {"embedding", "index", "_unsafe_index", "_unsafe_masked_index", "gather", "index_select", "cat", "constant_pad_nd", "flip", "roll",
+           "repeat", "slice_scatter", "select_scatter"}
+REDUCES = {"sum", "mean", "amax", "amin", "var", "var_mean", "std", "prod", "any", "all", "argmax", "argmin", "max", "min", "logsumexp",
+           "prepare_softmax_online", "xor_sum"}
+WINDOWS = {"_low_memory_max_pool_with_offsets", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
+           "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "upsample_nearest2d", "upsample_nearest2d_backward",
+           "upsample_bilinear2d", "upsample_bicubic2d", "cumsum", "cumprod", "logcumsumexp", "reflection_pad2d", "reflection_pad2d_backward"}
+SCATTERS = {"index_put", "_unsafe_index_put", "scatter", "scatter_add", "scatter_reduce", "index_add", "_unsafe_masked_index_put_accumulate"}
+
+ELEMENTWISE = {
+    "add", "sub", "rsub", "mul", "div", "neg", "abs", "exp", "log", "log2", "sqrt", "rsqrt", "reciprocal", "pow", "erf", "tanh",
+    "tanh_backward", "sigmoid", "sigmoid_backward", "relu", "threshold", "threshold_backward", "gelu", "gelu_backward", "silu",
+    "silu_backward", "mish", "elu", "elu_backward", "leaky_relu", "leaky_relu_backward", "hardtanh", "hardtanh_backward",
+    "hardswish", "hardswish_backward", "hardsigmoid", "hardsigmoid_backward", "softplus", "clamp", "clamp_min", "clamp_max",
+    "minimum", "maximum", "where", "masked_fill", "eq", "ne", "lt", "le", "gt", "ge", "logical_not", "logical_and", "bitwise_not",
+    "bitwise_and", "bitwise_or", "sin", "cos", "floor", "round", "sign", "clone", "copy", "_to_copy", "fill", "zeros_like",
+    "ones_like", "full_like", "native_dropout_backward", "addcmul", "addcdiv", "lerp", "square"}
+# One sample's result follows from that sample alone (and operands without a batch). Where an output has no
+# batch, as a filter's gradient, it is the sum over the samples' own.
+BY_SAMPLE = ELEMENTWISE | {
+    "convolution", "convolution_backward", "avg_pool2d", "avg_pool2d_backward", "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "upsample_nearest2d",
+    "upsample_nearest2d_backward", "upsample_bilinear2d", "upsample_bilinear2d_backward", "constant_pad_nd", "reflection_pad2d",
+    "native_dropout", "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "mm", "addmm", "bmm",
+    "baddbmm", "embedding", "embedding_dense_backward", "nll_loss2d_forward", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_efficient_attention_backward"}
+# The same, if it is not the first dimension that they go along: where the argument lies that says which.
+BY_SAMPLE_ALONG = {"cat": 1, "_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
+                   "_log_softmax_backward_data": 2,
+                   "mean": 1, "amax": 1, "amin": 1, "argmax": 1, "cumsum": 1, "roll": 2, "flip": 1, "slice_scatter": 2,
+                   "slice_backward": 2, "select_backward": 2, "select_scatter": 2, "gather": 1, "index_select": 1}
+
+RANDOM = {"inductor_random", "inductor_randint", "inductor_seeds", "native_dropout", "bernoulli", "rand", "randn", "rand_like", "randn_like", "randint", "normal", "uniform"}
+
+
+def name_of(node):
+    """convolution of aten.convolution.default; the target's own name where it is no operator of PyTorch."""
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet.__name__ if packet is not None else getattr(node.target, "__name__", str(node.target))
+
+
+def kind_of(node):
+    """How Inductor computes an operator; ALONE by a kernel of its own."""
+    name = name_of(node)
+    if name in PLAIN_VIEWS or name in OTHER_VIEWS:
+        return VIEW
+    if name in WITHOUT_DATA:
+        return NOTHING
+    if name == "scatter" and _is_one_hot(node):
+        return COMPUTED
+    for names, kind in ((REDUCES, REDUCED), (WINDOWS, READS_NEIGHBOURS), (SCATTERS, SCATTERED), (COMPUTES, COMPUTED), (GATHERS, COMPUTED)):
+        if name in names:
+            return kind
+    return COMPUTED if torch.Tag.pointwise in getattr(node.target, "tags", ()) else ALONE
+
+
+def _is_one_hot(node):
+    """A number put into a constant tensor: Inductor computes it element by element (fx_passes/misc_patterns, post_grad)."""
+    target, value = node.args[0], node.args[3]
+    return not isinstance(value, torch.fx.Node) and isinstance(target, torch.fx.Node) and name_of(target) == "full"
+
+
+def is_random(node):
+    attention = "scaled_dot_product" in name_of(node) and "backward" not in name_of(node)
+    return name_of(node) in RANDOM or (attention and any(isinstance(a, float) and a > 0 for a in node.args[3:6]))
+
+
+def work_of_kernel(kernel):
+    """(operations, whether they are products of matrices): of a generated kernel one for each element of each operator."""
+    if not kernel.joined:
+        products = products_of(kernel.nodes[-1])
+        if products is not None:
+            return products, True
+    counts = [max((t.numel() for t in _tensors([n.meta.get("val"), [m.meta.get("val") for m in n.all_input_nodes]])), default=0)
+              for n in kernel.nodes]
+    return sum(counts), False
+
+
+def _tensors(tree):
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def products_of(node):
+    """Operations of what multiplies matrices, None for all else. A multiplication and an addition are two."""
+    name, at = name_of(node), [_value_of(a) for a in node.args]
+    if name == "convolution":
+        return _of_convolution(node.meta["val"], at[1], at[0], transposed=at[6])
+    if name == "convolution_backward":
+        return (bool(at[10][0]) + bool(at[10][1])) * _of_convolution(at[0], at[2], at[1], transposed=at[7])
+    if name.startswith("_scaled_dot_product"):
+        backward = "backward" in name
+        q, k, v = at[1:4] if backward else at[:3]
+        forward = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3])
+        return forward * 5 // 2 if backward else forward
+    formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
+    return None if formula is None else int(formula(*at, **{k: _value_of(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
+
+
+def _of_convolution(y, w, x, transposed):
+    return 2 * math.prod((x if transposed else y).shape) * math.prod(w.shape[1:])
+
+
+def _value_of(argument):
+    return torch.fx.node.map_arg(argument, lambda n: n.meta.get("val"))

@@ -1,0 +1,47 @@
+"""Values of a traced graph and the memory that they lie in."""
+
+import math
+import operator
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from .operators import VIEW, kind_of
+
+
+def value_of(node):
+    return node.meta.get("val")
+
+
+def tensors_of(node):
+    return [leaf for leaf in tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor)]
+
+
+def numel(node):
+    return max((t.numel() for t in tensors_of(node)), default=0)
+
+
+def base_of(node):
+    """The node whose memory a view shows: a placeholder, an operator, or one result of an operator with several."""
+    while node.op == "call_function":
+        if node.target is operator.getitem:
+            if kind_of(node.args[0]) != VIEW:
+                return node
+        elif kind_of(node) != VIEW:
+            return node
+        node = node.args[0]
+    return node
+
+
+def maker_of(base):
+    """The operator that writes the memory of a base."""
+    return base.args[0] if base.target is operator.getitem else base
+
+
+def stored_elements(value):
+    """Elements that lie in memory: those of an expanded tensor are counted once."""
+    return math.prod(size for size, stride in zip(value.shape, value.stride()) if stride != 0)
+
+
+def stored_bytes(value):
+    return stored_elements(value) * value.element_size()
