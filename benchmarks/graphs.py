@@ -19,9 +19,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "python"))
 
-from results import arguments, load  # noqa: E402
+from umbench import arguments, load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
 ROWS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB", "mobilenet_v2/128/bf16:workspace=2GiB")

@@ -1,5 +1,5 @@
 # What `cmake --install` puts where. Component library: what find_package(umbench) gives (docs/building_on.md). Component
-# program: umbench, and in share/umbench its scripts, schemas, machine files and sweeps, where it looks for them.
+# program: umbench, and in share/umbench its Python package, schemas, machine files and sweeps, where it looks for them.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/umbench)
@@ -30,9 +30,10 @@ foreach(shared HiGHS_LIBRARY cuDNN_LIBRARY)
   endif()
 endforeach()
 install(TARGETS umbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-foreach(folder plots results)
+foreach(folder plots python results)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program USE_SOURCE_PERMISSIONS
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.schema.json" PATTERN "__pycache__" EXCLUDE PATTERN "local" EXCLUDE)
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "*.schema.json" PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE
+    PATTERN "setup.py" EXCLUDE PATTERN "local" EXCLUDE)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/results/machines ${PROJECT_SOURCE_DIR}/results/papers
   DESTINATION share/umbench/results COMPONENT program)

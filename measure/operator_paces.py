@@ -18,9 +18,9 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
-from results import load  # noqa: E402
+from umbench import load  # noqa: E402
 
 RATES = {"fp32": "fp32_flops_per_s", "tf32": "tf32_flops_per_s", "bf16": "bf16_flops_per_s"}
 FILTER = {"convolution": ("in", 1), "convolution_backward_data": ("in", 0), "convolution_backward_filter": ("out", 0)}

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """The best hint strategy at each ratio against `managed` and against bounds that no strategy can beat, as a table.
 
 The floor is max(operators' time, bytes that must come back / link). Between the forward and the backward pass all that
@@ -16,10 +15,8 @@ import sys
 import typing
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from results import load  # noqa: E402
-from table import as_markdown, as_text  # noqa: E402
+from umbench import load
+from umbench.plots.table import as_markdown, as_text
 
 BYTES = {"f32": 4, "bf16": 2, "u8": 1, "i32": 4}
 

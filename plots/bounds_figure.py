@@ -2,8 +2,8 @@
 that only swaps, only computes again, or does both (the linear programs that records keep as `bounds`; of measured ones with
 the operators as fast as `device` ran them)."""
 
-import slowdown
-from common import WIDTH, arguments, load, read, save, use_style
+from umbench.plots import slowdown
+from umbench.plots.common import WIDTH, arguments, load, read, save, use_style
 
 BOUNDS = {"swap_ns": ("bound: swapping alone", "--"), "recompute_ns": ("bound: computing again alone", "-."),
           "both_ns": ("bound: both", ":")}

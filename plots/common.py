@@ -4,24 +4,21 @@ Lines differ by marker and dash as well as by colour (Okabe and Ito's palette, t
 colour-blind readers), so that a figure survives a black and white printer.
 """
 
-import sys
 import zlib
 from collections import namedtuple
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from umbench import dependencies  # noqa: E402
 
-from results import needs  # noqa: E402
-
-needs.require("matplotlib")
+dependencies.require("matplotlib")
 
 import matplotlib  # noqa: E402
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as pyplot  # noqa: E402
 
-from results import load  # noqa: E402
-from results.arguments import Parser  # noqa: E402
+from umbench import load  # noqa: E402
+from umbench.arguments import Parser  # noqa: E402
 
 GIB = 1024**3
 KINDS = ("png", "svg", "pdf")

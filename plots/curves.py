@@ -3,7 +3,7 @@ growth.py. A line is a strategy; whiskers are the quartiles of what was measured
 
 from collections import namedtuple
 
-from common import WIDTH, looks, panels, wrapped
+from umbench.plots.common import WIDTH, looks, panels, wrapped
 
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Slowdown as batch or image size grows beyond the device: one panel a machine and axis, one line a strategy.
 
 The other way to a ratio than slowdown.py's: the budget stays and the work grows. So each cell is held against the
@@ -8,9 +7,9 @@ time that its own operators take with everything resident (`compute_ns`), which 
 import sys
 from collections import Counter
 
-import curves
-from common import WIDTH, arguments, families, load, read, save, use_style
-from slowdown import point
+from umbench.plots import curves
+from umbench.plots.common import WIDTH, arguments, families, load, read, save, use_style
+from umbench.plots.slowdown import point
 
 AXES = {"batch": lambda record: record["batch"],
         "insize": lambda record: (record.get("network_knobs") or {}).get("insize")}

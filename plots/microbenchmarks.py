@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """What the link and the driver give: figures from the JSON of um_microbenchmarks.
 
 link            pinned copies by size, by copy engine and by kernel
@@ -14,10 +13,10 @@ Panels whose cases are not in the file are left out; what was skipped is listed 
 import argparse
 import sys
 
-from common import load, pyplot, save, use_style
+from umbench.plots.common import load, pyplot, save, use_style
 
 from matplotlib.ticker import LogLocator
-from results import load_microbenchmarks as micro
+from umbench import microbenchmark_files
 
 COLOURS = {"to_device": "#0072B2", "to_host": "#D55E00", "both": "#009E73"}
 NAMES = {"to_device": "to the device", "to_host": "to the host", "both": "both ways"}
@@ -28,7 +27,7 @@ def main():
     parser.add_argument("file", metavar="FILE.json")
     parser.add_argument("--out", required=True, metavar="DIR")
     wanted = parser.parse_args()
-    run = micro.read(wanted.file)
+    run = microbenchmark_files.read(wanted.file)
     cases = {name: case for name, case in run.cases.items() if case.counters}
     for name, case in run.cases.items():
         if case.reason:
@@ -86,7 +85,7 @@ def link(cases):
     figure, axes = pyplot.subplots(figsize=(5.8, 3.9))
     for by, dash, marker in (("copy_engine", "-", "o"), ("kernel", (0, (4, 2)), "s")):
         for way, colour in COLOURS.items():
-            points = [(micro.size_of(c.axes["size"]), rate(c)) for c in found if c.parts[1:] == [by, way]]
+            points = [(microbenchmark_files.size_of(c.axes["size"]), rate(c)) for c in found if c.parts[1:] == [by, way]]
             if points:
                 line(axes, points, color=colour, linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {by.replace('_', ' ')}")
@@ -141,17 +140,17 @@ def prefetch(cases):
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4.2), sharey=True)
     for way in ("to_device", "to_host"):
         mine = [c for c in found if c.parts[1] == way]
-        whole = [(micro.size_of(c.axes["size"]), rate(c)) for c in mine
+        whole = [(microbenchmark_files.size_of(c.axes["size"]), rate(c)) for c in mine
                  if c.axes["size"] == c.axes["call"] and c.axes.get("streams") == "1"]
         if whole:
             line(left, whole, color=COLOURS[way], marker="o", markersize=4, label=NAMES[way])
         for streams, threads, dash, marker in (("1", "1", "-", "o"), ("4", "1", (0, (4, 2)), "s"), ("4", "4", ":", "^")):
-            cut = [(micro.size_of(c.axes["call"]), rate(c)) for c in mine if c.axes["size"] == "256MiB"
+            cut = [(microbenchmark_files.size_of(c.axes["call"]), rate(c)) for c in mine if c.axes["size"] == "256MiB"
                    and c.axes.get("streams") == streams and c.axes.get("threads") == threads]
             if cut:
                 line(right, cut, color=COLOURS[way], linestyle=dash, marker=marker, markersize=4,
                      label=f"{NAMES[way]}, {streams} streams, {threads} threads")
-        batch = [(micro.size_of(c.axes["call"]), rate(c)) for c in mine if c.parts[-1] == "batch"]
+        batch = [(microbenchmark_files.size_of(c.axes["call"]), rate(c)) for c in mine if c.parts[-1] == "batch"]
         if batch:
             line(right, batch, color=COLOURS[way], linestyle="", marker="x", label=f"{NAMES[way]}, one batch call")
     sizes(left, "bytes of one call, all of the data")

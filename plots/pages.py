@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Draws the figures of README.md and docs/ anew from the kept records of results/, into docs/figures or --out DIR."""
 
 import json
@@ -7,10 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import load
-from results.arguments import Parser
+from umbench.plots.common import load
+from umbench import places
+from umbench.arguments import Parser
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = places.TOP
 
 
 def for_first_page(record, file):
@@ -41,7 +41,7 @@ FIGURES = {
 
 
 def main():
-    parser = Parser("plots/pages.py", description=__doc__)
+    parser = Parser("plots.pages", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)} (all)")
     parser.add_argument("--out", default=ROOT / "docs/figures", metavar="DIR")
     wanted = parser.parse_args()
@@ -51,7 +51,7 @@ def main():
         kind, files, changed = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
             drawn = [as_drawn(changed, ROOT / "results" / file, Path(folder)) for file in files]
-            done = subprocess.run([sys.executable, ROOT / "plots/plot.py", kind, *drawn, "--out", wanted.out, "--name", name,
+            done = subprocess.run([sys.executable, places.TOP / "python/start.py", "plots", kind, *drawn, "--out", wanted.out, "--name", name,
                                    "--format", "png"], check=False)
         if done.returncode:
             return done.returncode

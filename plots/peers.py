@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Comparisons with other frameworks as Markdown tables, from results/peers/*.jsonl.
 
 Ratios are umbench over the peer's fastest mode. "time / floor" is umbench's time over the least that the
@@ -9,11 +8,8 @@ against each other, and of each against a more exact run of the peer.
 
 import argparse
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from results import load, load_peers  # noqa: E402
+from umbench import load, peer_files
 
 NAMES = {"alexnet": "AlexNet", "vgg": "VGG-", "resnet": "ResNet-"}
 LAUNCHES = {"cuda_graph": "CUDA graph", "streams": "streams"}
@@ -28,7 +24,7 @@ def main():
     parser.add_argument("--gaps", action="store_true", help="also the operators that hold most of the way to the floor")
     parser.add_argument("--modes", action="store_true", help="also every mode of the peer, and why one is missing")
     wanted = parser.parse_args()
-    rows = load_peers.read(wanted.file)
+    rows = peer_files.read(wanted.file)
     if not rows:
         raise load.TooLittle(f"{wanted.file}: no row, no table")
     parts = [setting(rows), main_table(rows)]
@@ -65,7 +61,7 @@ def main_table(rows):
 
 
 def main_row(row):
-    mode = load_peers.fastest(row)
+    mode = peer_files.fastest(row)
     theirs = f"{number(row['pytorch_ms'], 'ms')} ({MODES[mode['way']]})" if mode else "did not run"
     ours = "did not run"
     if row["umbench_ms"] is not None:

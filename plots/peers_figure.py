@@ -1,10 +1,10 @@
 """Time and peak memory of a step of umbench over those of PyTorch's fastest mode, a pair of bars a row of results/peers.
-plots/peers.py has the table."""
+plots.peers has the table."""
 
-from common import WIDTH, load, pyplot, save, use_style
-from common import arguments as common_arguments
-from peers import network_text
-from results import load_peers
+from umbench.plots.common import WIDTH, load, pyplot, save, use_style
+from umbench.plots.common import arguments as common_arguments
+from umbench.plots.peers import network_text
+from umbench import peer_files
 
 PARTS = (("time_ratio", "time", "#0072B2", ""), ("peak_ratio", "peak memory", "#E69F00", "////"))
 
@@ -13,7 +13,7 @@ def main():
     wanted = common_arguments("peers", __doc__, "peers").parse_args()
     if wanted.strategies:
         raise load.BadInput("--strategies: rows of peers are of one strategy each")
-    rows = [row for path in wanted.files for row in load_peers.read(path) if row.get("time_ratio")]
+    rows = [row for path in wanted.files for row in peer_files.read(path) if row.get("time_ratio")]
     if not rows:
         raise load.TooLittle(f"{', '.join(wanted.files)}: no row has both times, nothing to draw")
     use_style()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A plan file as a picture: when each large tensor is on the device, at home on the host, or given up to be computed again.
 
 Takes what `umbench plan -o PLAN.json --graph GRAPH.json` writes.
@@ -8,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from common import GIB, Parser, load, pyplot, save, use_style
+from umbench.plots.common import GIB, Parser, load, pyplot, save, use_style
 
 # state: (label, colour, hatch)
 STATES = {"kept": ("on the device", "#C8C8C8", ""), "moved": ("moved to the host", "#E69F00", "////"),

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """One self-contained HTML page of record files, and beside it every figure as PNG, SVG and PDF with the CSV of what
 it shows."""
 
@@ -7,12 +6,12 @@ import csv
 import sys
 from pathlib import Path
 
-from common import load, read_with_places, save, use_style
+from umbench.plots.common import load, read_with_places, save, use_style
 
-import report_figures
-import report_page
-from results import streams
-from results.arguments import Parser
+from umbench.plots import report_figures
+from umbench.plots import report_page
+from umbench import output
+from umbench.arguments import Parser
 
 KINDS = ("png", "svg", "pdf")
 MANY = 500  # records from which on it says how far it is
@@ -34,7 +33,7 @@ def main():
     sections = []
     for section in report_figures.sections(records):
         if len(records) >= MANY:
-            streams.say(f"{section.title}, {load.counted(len(records), 'record')}")
+            output.say(f"{section.title}, {load.counted(len(records), 'record')}")
         sections.append(write_section(out, section))
     write(out / "index.html", report_page.page(wanted.title, wanted.files, environments, records, sections))
     print(out / "index.html")
@@ -59,7 +58,7 @@ def write(path, text):
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise load.BadInput(f"--out {path.parent}: {error.strerror}") from error
-    streams.write_file(path, text)
+    output.write_file(path, text)
 
 
 if __name__ == "__main__":

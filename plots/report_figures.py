@@ -4,16 +4,16 @@ group of cells (same work, machine and mode), and its title says how their times
 
 from collections import namedtuple
 
-from common import GIB, families, load, looks, panels, pyplot, wrapped
+from umbench.plots.common import GIB, families, load, looks, panels, pyplot, wrapped
 
-import curves
-import growth
-import slowdown
-import timeline
+from umbench.plots import curves
+from umbench.plots import growth
+from umbench.plots import slowdown
+from umbench.plots import timeline
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from report_parts import TIME_PARTS, moved, pairs_of_measured_and_simulated, telling_ratio, time_parts
-from results import spread
+from umbench.plots.report_parts import TIME_PARTS, moved, pairs_of_measured_and_simulated, telling_ratio, time_parts
+from umbench import iteration_times
 
 Section = namedtuple("Section", "name title text figure columns rows")
 
@@ -67,7 +67,7 @@ def _title(panel, group):
 
 
 def _spread_row(record):
-    return list(spread.of(record) or [None] * 4)
+    return list(iteration_times.of(record) or [None] * 4)
 
 
 def _growth(records, growing):

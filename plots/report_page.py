@@ -4,12 +4,12 @@ browser to load anything."""
 import base64
 from html import escape
 
-from common import load
+from umbench.plots.common import load
 
-import growth
-from report_parts import best_first, over, verdict
-from results import fingerprint, spread
-from table import cell_text
+from umbench.plots import growth
+from umbench.plots.report_parts import best_first, over, verdict
+from umbench import fingerprint, iteration_times
+from umbench.plots.table import cell_text
 
 STYLE = """
 :root { color-scheme: light; }
@@ -86,13 +86,13 @@ def _best(what, cells, plain, key, base, ratios=False):
     """A row for each place: the fastest strategy, the next two, and plain managed memory, whose cells are `plain`."""
     rows, plain = [], {key(record): cell_text(record, base(record)) for record in plain or ()}
     for at, found in cells.items():
-        named = [f"{escape(label)} {spread.factor_text(record, base(record))}" for _, label, record in found[:3]]
+        named = [f"{escape(label)} {iteration_times.factor_text(record, base(record))}" for _, label, record in found[:3]]
         managed = escape(plain.get(at, ""))
         first = f"{at:.4g}" if isinstance(at, float) else str(at)
         ratio = f"<td>{found[0][2]['ratio']:.3g}</td>" if ratios else ""
         rows.append(f"<tr><td>{first}</td>{ratio}<td><b>{named[0]}</b></td>"
                     + "".join(f"<td>{name}</td>" for name in named[1:] + [""] * (3 - len(named)))
-                    + f"<td>{managed}</td><td>{spread.of(found[0][2]).n}</td></tr>")
+                    + f"<td>{managed}</td><td>{iteration_times.of(found[0][2]).n}</td></tr>")
     head = (f"<th>{escape(what)}</th>" + ("<th>ratio</th>" if ratios else "")
             + "<th>fastest</th><th>second</th><th>third</th><th>plain managed</th><th>n</th>")
     return f"<div class='wide'><table><tr>{head}</tr>{''.join(rows)}</table></div>" if rows else ""
@@ -119,7 +119,7 @@ def _tables(groups):
             row = "".join(f"<td>{escape(cell_text(by_ratio.get(ratio), (by_ratio.get(ratio) or {}).get('baseline_ns')))}</td>"
                           for ratio in ratios)
             rows.append(f"<tr><td>{escape(label)}</td>{row}</tr>")
-        parts.append(f"{_heading(group)}<p class='small'>{spread.samples_text(cells)}</p>"
+        parts.append(f"{_heading(group)}<p class='small'>{iteration_times.samples_text(cells)}</p>"
                      f"<div class='wide'><table><tr><th>strategy</th>{head}</tr>{''.join(rows)}</table></div>")
     return "\n".join(parts) if groups else ""
 

@@ -1,7 +1,7 @@
 """What the report works out from single records."""
 
-from common import load
-from results import spread
+from umbench.plots.common import load
+from umbench import iteration_times
 
 # part: (colour, hatch); the last one is what is not told apart without a timeline.
 TIME_PARTS = {"compute": ("#C8C8C8", ""), "to the GPU": ("#56B4E9", "////"), "to the CPU": ("#E69F00", "...."),
@@ -163,7 +163,7 @@ def _at_ratio(ratio, over):
 
 def _times(value):
     """Three digits: what spread allows more is in the tables."""
-    return f"{value:.{spread.decimals(value, 0)}f} times"
+    return f"{value:.{iteration_times.decimals(value, 0)}f} times"
 
 
 def _harm(at, plain):

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Slowdown against the oversubscription ratio: one panel a network and machine, one line a strategy.
 
 Slowdown is the time of an iteration (median without the first) over the time with everything on
@@ -8,9 +7,9 @@ bounds, a thin line is what no plan can beat that swaps and computes again (see 
 
 import sys
 
-import curves
-from common import WIDTH, arguments, families, load, read, save, use_style
-from results import spread
+from umbench.plots import curves
+from umbench.plots.common import WIDTH, arguments, families, load, read, save, use_style
+from umbench import iteration_times
 
 
 # name in `bounds`: (label, dash)
@@ -71,7 +70,7 @@ def _title(group):
 
 def point(cell, over, size=None):
     """`over`: ns of the time that is 1."""
-    found = spread.of(cell)
+    found = iteration_times.of(cell)
     values = [value / over for value in found[:3]] if found and over else [None] * 3
     return curves.Point(cell["ratio"], *values, cell["outcome"], size,
                         not cell["simulated"] or "band_ns" in cell)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Slowdown tables, one a network and machine: a row a strategy, a column a ratio. Medians of the iterations after the
 first, with half of the range between their quartiles where that shows.
 
@@ -9,11 +8,8 @@ each cell how much of that the busier direction used, on average over its last i
 import argparse
 import json
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from results import load, spread  # noqa: E402
+from umbench import iteration_times, load
 
 SHORT = {"infeasible": "no fit", "out_of_memory": "no memory",
          "host_out_of_memory": "no host memory", "wrong_result": "wrong"}
@@ -59,7 +55,7 @@ def table(group, cells, baseline, markdown, link=None):
         unit = "no device baseline: milliseconds an iteration"
     if link:
         unit += f"; % of the link of machine file {link[0]}"
-    title = "; ".join(filter(None, [load.network_text(group), load.machine_text(group), unit, spread.samples_text(cells)]))
+    title = "; ".join(filter(None, [load.network_text(group), load.machine_text(group), unit, iteration_times.samples_text(cells)]))
     return as_markdown(title, head, rows) if markdown else as_text(title, head, rows)
 
 
@@ -68,7 +64,7 @@ def cell_text(record, baseline, link=None):
         return ""
     if load.steady_ns(record) is None:
         return SHORT.get(record["outcome"], record["outcome"])
-    text = spread.factor_text(record, baseline) if baseline else spread.time_text(record)
+    text = iteration_times.factor_text(record, baseline) if baseline else iteration_times.time_text(record)
     share = load.link_share(record, link[1], link[2]) if link else None
     return text if share is None else f"{text} {100 * share:.0f} %"
 

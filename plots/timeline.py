@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 """Timeline of one iteration: what each lane did, and below it the device memory in use against the budget."""
 
 import re
 import sys
 
-from common import GIB, WIDTH, arguments, load, pyplot, read, save, use_style, wrapped
+from umbench.plots.common import GIB, WIDTH, arguments, load, pyplot, read, save, use_style, wrapped
 
 # lane: (label, colour, hatch); the hatches tell the lanes apart in print.
 LANES = {

@@ -1,18 +1,12 @@
-"""The reader is the repository's own, results/*.py: it is packed, not copied, so that there is one."""
+"""umbench.plots and umbench.results (data) lie beside python/ in the repository; the wheel packs them with the rest."""
 
-from setuptools import setup
-from setuptools.command.build_py import build_py
+import sys
+from pathlib import Path
 
-READER = ("load", "lines", "shape", "streams", "spread")
+from setuptools import find_packages, setup
 
-
-class reader_only(build_py):
-    """Of results/ what reads."""
-
-    def find_package_modules(self, package, package_dir):
-        found = super().find_package_modules(package, package_dir)
-        return [module for module in found if package != "umbench_records.reader" or module[1] in READER]
-
-
-setup(packages=["umbench_records", "umbench_records.reader"], package_dir={"umbench_records.reader": "../results"},
-      package_data={"umbench_records.reader": ["record.schema.json", "machines/*.json"]}, cmdclass={"build_py": reader_only})
+if not Path("../plots/common.py").is_file():
+    sys.exit("umbench: ../plots is missing; install from a whole checkout: pip install CHECKOUT/python")
+setup(packages=[*find_packages(include=["umbench*"]), "umbench.plots", "umbench.results"],
+      package_dir={"umbench.plots": "../plots", "umbench.results": "../results"},
+      package_data={"umbench.results": ["*.schema.json", "machines/*.json", "papers/*.json"], "umbench.plots": ["*.html"]})

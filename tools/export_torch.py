@@ -18,10 +18,10 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT)
+sys.path[0] = str(ROOT / "python")
 sys.path.insert(1, str(Path(__file__).resolve().parent))
 
-from results import arguments, load, streams  # noqa: E402
+from umbench import arguments, load, output  # noqa: E402
 
 LEAST_TORCH = (2, 6)
 NS_PER_S = 1e9
@@ -46,7 +46,7 @@ def main():
             op["duration_ns"] = times[at]
         elif op["kind"] == "opaque" and options.machine:
             op["duration_ns"] = round(duration_ns(mapped[2], rates, precision))
-    streams.write_file(options.out, text_of(document))
+    output.write_file(options.out, text_of(document))
     report(traced, rates, precision, time.monotonic() - began)
 
 

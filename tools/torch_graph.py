@@ -5,7 +5,7 @@ import operator
 
 import torch
 import torch_operators as operators
-from results import load
+from umbench import load
 from torch.utils._pytree import tree_leaves
 
 

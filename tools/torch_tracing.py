@@ -5,7 +5,7 @@ import logging
 import math
 
 import torch
-from results import load
+from umbench import load
 from torch._functorch.aot_autograd import aot_export_module
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException

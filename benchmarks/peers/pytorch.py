@@ -28,13 +28,13 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT)]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "python")]
 
 import children  # noqa: E402
 import floors  # noqa: E402
 import rows  # noqa: E402
-import umbench  # noqa: E402
-from results import load, load_peers  # noqa: E402
+import umbench_runs  # noqa: E402
+from umbench import load, peer_files  # noqa: E402
 
 WAYS = ("eager", "graph", "compile")
 # What shares a process, and with it cuDNN's search; the compiled step is captured as well. Compiling can
@@ -99,8 +99,8 @@ def main(arguments=None):
     if not card:
         sys.exit(f"error: PyTorch cannot use the GPU: {why}")
     out = Path(args.out or ROOT / "results/peers" / f"pytorch_{slug_of(card['gpu'])}.jsonl")
-    held = load_peers.read(out) if args.resume and out.exists() else []
-    done = {load_peers.key_of(row) for row in held if load_peers.is_complete(row)}
+    held = peer_files.read(out) if args.resume and out.exists() else []
+    done = {peer_files.key_of(row) for row in held if peer_files.is_complete(row)}
     wanted = [row for row in args.rows if row.key not in done]
     for row in args.rows:
         if row.key in done:
@@ -116,7 +116,7 @@ def main(arguments=None):
         line = measure(row, binary, steps, card, args)
         append(out, line)
         say(summary(line))
-        missing += not load_peers.is_complete(line)
+        missing += not peer_files.is_complete(line)
     return 1 if missing else 0
 
 
@@ -180,7 +180,7 @@ def measure(row, binary, steps, card, args):
     except Exception as error:  # such as a full disk, or a record of another version of umbench
         failure = {"reason": f"{type(error).__name__}: {error}"}
         line |= {"umbench": line["umbench"] or failure, "gradients": line["gradients"] or failure}
-    return line | load_peers.ratios(line)
+    return line | peer_files.ratios(line)
 
 
 def blank_line(row, card):
@@ -196,12 +196,12 @@ def blank_line(row, card):
 def add_umbench(line, row, binary, values, args):
     try:
         export = values if args.check_batch in (None, row.batch) else None
-        environment, record = umbench.run(binary, row, args.warmup + args.samples, args.deadline, export)
-    except (umbench.Failed, load.BadInput) as error:
+        environment, record = umbench_runs.run(binary, row, args.warmup + args.samples, args.deadline, export)
+    except (umbench_runs.Failed, load.BadInput) as error:
         line["umbench"] = {"reason": str(error)}
         return
-    line["umbench"] = umbench.figures(record, args.warmup)
-    line["versions"] |= umbench.versions(environment)
+    line["umbench"] = umbench_runs.figures(record, args.warmup)
+    line["versions"] |= umbench_runs.versions(environment)
     engines, ceilings = record["engines"], line["ceilings"]
     line["floor"] = floors.floor_of(engines, ceilings, row.precision)
     line["gaps"] = floors.gaps_of(engines, ceilings, row.precision)
@@ -238,10 +238,10 @@ def gradients(row, binary, steps, values, args):
     batch = args.check_batch or row.batch
     try:
         if batch != row.batch:
-            umbench.run(binary, dataclasses.replace(row, batch=batch), 1, args.deadline, values)
+            umbench_runs.run(binary, dataclasses.replace(row, batch=batch), 1, args.deadline, values)
         elif not (Path(values) / "loss.npy").is_file():
-            raise umbench.Failed("umbench wrote no values")
-    except (umbench.Failed, load.BadInput) as error:
+            raise umbench_runs.Failed("umbench wrote no values")
+    except (umbench_runs.Failed, load.BadInput) as error:
         return {"reason": str(error)}
     reference = args.reference or ("fp64" if row.precision == "fp32" else "fp32")
     task = {"network": row.network, "batch": batch, "precision": row.precision, "order": STANDARD_ORDER[row.precision],
@@ -254,7 +254,7 @@ def summary(line):
     def shown(value, form):
         return "-" if value is None else format(value, form)
 
-    return (f"{load_peers.key_of(line)}: umbench {shown(line['umbench_ms'], '.3f')} ms, PyTorch "
+    return (f"{peer_files.key_of(line)}: umbench {shown(line['umbench_ms'], '.3f')} ms, PyTorch "
             f"{shown(line['pytorch_ms'], '.3f')} ms ({line['pytorch_mode'] or '-'}), time ratio "
             f"{shown(line['time_ratio'], '.3f')}, peak ratio {shown(line['peak_ratio'], '.3f')}")
 

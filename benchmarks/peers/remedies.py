@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "benchmarks"), str(ROOT)]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "benchmarks"), str(ROOT / "python")]
 
 import children  # noqa: E402
 import resumable  # noqa: E402
-import umbench  # noqa: E402
-from results import load  # noqa: E402
+import umbench_runs  # noqa: E402
+from umbench import load  # noqa: E402
 
 WORK = (("vgg16", 256, "bf16"), ("resnet50", 128, "bf16"), ("vgg16", 256, "tf32"), ("resnet50", 128, "tf32"))
 REMEDIES = ("compile 0.5", "checkpoint", "save_on_cpu", "compile 0.2", "compile 0.8", "compile 1.0")
@@ -83,9 +83,9 @@ def best_within(binary, task, peak_bytes):
         try:
             record = load.read(out)[1][-1]
         except (OSError, IndexError, load.BadInput) as error:
-            raise umbench.Failed(str(error)) from error
+            raise umbench_runs.Failed(str(error)) from error
     if record["outcome"] != "ok":
-        raise umbench.Failed(f"{record['outcome']}: {record['reason']}")
+        raise umbench_runs.Failed(f"{record['outcome']}: {record['reason']}")
     return load.steady_ns(record) / 1e6
 
 
@@ -98,7 +98,7 @@ def measure(binary, task):
     try:
         line["best_ms"] = best_within(binary, task, found["peak_bytes"])
         line["best_over_remedy"] = line["best_ms"] / line["ms"]
-    except umbench.Failed as failed:
+    except umbench_runs.Failed as failed:
         line["best_reason"] = str(failed)
     return line
 

@@ -18,13 +18,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array commands{
-    script_command{"compare", "results/compare.py", "Compare two record files: has anything become slower?"},
-    script_command{"export", "results/export.py", "Write a record file in the format of another tool"},
-    script_command{"report", "plots/report.py", "Write one HTML page, with figures, of record files"},
-    script_command{"plot", "plots/plot.py", "Draw record files: slowdown, growth, timeline, bounds, peers"},
-    script_command{"reproduce", "plots/reproduce.py", "Run what papers measured, published beside ours"},
-    script_command{"interleave", "results/interleave.py", "Run a sweep by two programs in turn, for compare"},
+    script_command{"compare", "compare", "Compare two record files: has anything become slower?"},
+    script_command{"export", "export", "Write a record file in the format of another tool"},
+    script_command{"report", "plots.report", "Write one HTML page, with figures, of record files"},
+    script_command{"plot", "plots", "Draw record files: slowdown, growth, timeline, bounds, peers"},
+    script_command{"reproduce", "reproduce", "Run what papers measured, published beside ours"},
+    script_command{"interleave", "interleave", "Run a sweep by two programs in turn, for compare"},
 };
+
+// Starts a module of the Python package umbench, which lies beside it.
+constexpr const char* starter = "python/start.py";
 
 // "" is not set.
 std::string variable(const char* name) {
@@ -32,10 +35,10 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-fs::path script_path(const script_command& command) {
+fs::path starter_path(const script_command& command) {
   std::error_code error;
   if (const std::string home = variable("UMBENCH_HOME"); !home.empty()) {
-    const fs::path path = fs::path(home) / command.file;
+    const fs::path path = fs::path(home) / starter;
     if (fs::exists(path, error)) return path;
     throw input_error(fmt::format("{}: {} is not there; let UMBENCH_HOME name umbench's repository",
                                   command.name, path.string()));
@@ -43,12 +46,12 @@ fs::path script_path(const script_command& command) {
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   for (fs::path folder = program.parent_path(); !folder.empty(); folder = folder.parent_path()) {
     for (const fs::path& place : {folder, folder / "share/umbench"}) {  // of a checkout, and installed
-      if (fs::exists(place / command.file, error)) return place / command.file;
+      if (fs::exists(place / starter, error)) return place / starter;
     }
     if (folder == folder.root_path()) break;
   }
   throw input_error(fmt::format("{}: {} is in no folder above {}; let UMBENCH_HOME name umbench's repository",
-                                command.name, command.file, program.string()));
+                                command.name, starter, program.string()));
 }
 
 // Debian's interpreter first: it sees Debian's SciPy and matplotlib, which another one may not.
@@ -73,7 +76,7 @@ const script_command* script_named(const std::string& command) {
 
 void run_script(const script_command& command, const std::vector<std::string>& arguments) {
   const std::string python = interpreter();
-  std::vector<std::string> words{python, script_path(command).string()};
+  std::vector<std::string> words{python, starter_path(command).string(), command.module};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

@@ -1,4 +1,4 @@
-// Commands of `umbench` that are Python scripts of this repository: they read record files alone.
+// Commands of `umbench` that are modules of the Python package umbench (python/umbench, plots): they read record files only.
 #pragma once
 
 #include <span>
@@ -9,15 +9,15 @@ namespace um {
 
 struct script_command {
   const char* name;
-  const char* file;  // inside the repository
+  const char* module;  // of the Python package umbench
   const char* summary;
 };
 std::span<const script_command> script_commands();
 // nullptr if no script has that name.
 const script_command* script_named(const std::string& command);
 
-// Replaces this process by the script. It is looked for in the folder that UMBENCH_HOME names, then in the
-// folders above the program; the interpreter is UMBENCH_PYTHON's, /usr/bin/python3 or the first python3 in
+// Replaces this process by the module. python/start.py is looked for in the folder that UMBENCH_HOME names, then in
+// the folders above the program; the interpreter is UMBENCH_PYTHON's, /usr/bin/python3 or the first python3 in
 // PATH. Throws input_error where one of them is missing.
 [[noreturn]] void run_script(const script_command& command, const std::vector<std::string>& arguments);
 

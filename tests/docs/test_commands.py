@@ -13,7 +13,7 @@ import pytest
 
 ROOT = conftest.ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-STARTS = ("umbench ", "plots/", "results/", "benchmarks/", "tools/", "python3 ", "build/", "./", "pip ")
+STARTS = ("umbench ", "benchmarks/", "tools/", "python3 ", "build/", "./", "pip ")
 NEEDS_TORCH = "tools/export_torch.py"
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
 WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
@@ -65,7 +65,7 @@ def prepared(umbench, tmp_path_factory):
 @pytest.fixture
 def place(umbench, prepared, tmp_path):
     """Runs a line of a page as somebody would in the repository's folder, with nothing of it written."""
-    for name in ("benchmarks", "plots", "results", "tools", "docs", "README.md", "examples", "tests"):
+    for name in ("benchmarks", "plots", "python", "results", "tools", "docs", "README.md", "examples", "tests"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     for name in ("BASE", "HEAD", "FILE.jsonl"):
@@ -80,8 +80,8 @@ def place(umbench, prepared, tmp_path):
 
     def run(line):
         words = line if "*" in line else shlex.split(line)
-        if line.startswith(("plots/", "results/")):
-            words = [sys.executable, *shlex.split(line)]
+        if line.startswith("python3 "):  # the one that has the libraries
+            words = [sys.executable, *shlex.split(line)[1:]]
         return subprocess.run(words, shell="*" in line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     run.folder = tmp_path

@@ -8,17 +8,17 @@ import sys
 import conftest
 import pytest
 
-from results import quoted
+from umbench import check_quotes
 
 PLANTED = 25
 
 
 def pages():
-    return {page: page.read_text(encoding="utf-8") for page in quoted.pages()}
+    return {page: page.read_text(encoding="utf-8") for page in check_quotes.pages()}
 
 
 def test_every_figure_is_backed():
-    wrong = [f"{page.name}:{line}: {what}" for page, text in pages().items() for line, what in quoted.check_text(text)]
+    wrong = [f"{page.name}:{line}: {what}" for page, text in pages().items() for line, what in check_quotes.check_text(text)]
     assert wrong == []
 
 
@@ -26,9 +26,9 @@ def test_tables_beside_the_records_are_what_the_commands_print():
     folder = conftest.ROOT / "results"
     checked = 0
     for page in sorted(folder.rglob("*.md")):
-        for block in quoted.blocks(page.read_text(encoding="utf-8")):
+        for block in check_quotes.blocks(page.read_text(encoding="utf-8")):
             if block.comments:
-                assert [what for _, what in quoted.check_block(block)] == [], page
+                assert [what for _, what in check_quotes.check_block(block)] == [], page
                 checked += 1
     assert checked >= 3
 
@@ -37,7 +37,7 @@ def recomputed():
     """[(page, block's comment, figure)]: all that the records back, in the order of the pages."""
     found = []
     for page, text in pages().items():
-        for block in quoted.blocks(text):
+        for block in check_quotes.blocks(text):
             for _, comment in block.comments:
                 if comment.startswith("from "):
                     lines = [line.partition(" = ")[0] for line in comment.split("\n")[1:] if line.strip()]
@@ -64,7 +64,7 @@ def test_planted_errors_are_all_found():
         assert spots, f"{page.name}: {literal} is broken by the end of a line"
         number, at = dice.choice(spots)
         lines[number] = lines[number][:at] + wrong + lines[number][at + len(literal):]
-        found = quoted.check_block(block._replace(text="\n".join(lines) + "\n"))
+        found = check_quotes.check_block(block._replace(text="\n".join(lines) + "\n"))
         assert found, f"{page.name}: {literal} as {wrong} is not found"
 
 
@@ -74,11 +74,11 @@ def test_errors_planted_in_comments_are_found():
         wrong = changed(literal, dice)
         comments = [(line, re.sub(rf"(?<![\w.]){re.escape(literal)}(?![\w]|\.\d)", wrong, comment, count=1))
                     for line, comment in block.comments]
-        assert quoted.check_block(block._replace(comments=comments)), f"{page.name}: {literal} as {wrong}"
+        assert check_quotes.check_block(block._replace(comments=comments)), f"{page.name}: {literal} as {wrong}"
 
 
 def told(text):
-    return [what for _, what in quoted.check_text(text)]
+    return [what for _, what in check_quotes.check_text(text)]
 
 
 @pytest.mark.parametrize("sentence, figures", [
@@ -113,7 +113,7 @@ def test_a_comment_backs_a_figure_for_its_own_block_alone():
 
 
 def test_tables_are_held_to_their_command():
-    text = "| ratio | 0.5 |\n|---|---|\n| device | {} |\n<!-- table: plots/table.py results/measured/h200_capped.jsonl --markdown -->\n"
+    text = "| ratio | 0.5 |\n|---|---|\n| device | {} |\n<!-- table: python3 python/start.py plots.table results/measured/h200_capped.jsonl --markdown -->\n"
     assert told(text.format("1.00x")) == []
     assert "prints no row" in told(text.format("1.01x"))[0]
 
@@ -121,7 +121,7 @@ def test_tables_are_held_to_their_command():
 def test_the_script_says_where(tmp_path):
     page = tmp_path / "a.md"
     page.write_text("# A page\n\nIt takes 3 ms.\n", encoding="utf-8")
-    run = [sys.executable, conftest.ROOT / "results/quoted.py"]
+    run = [sys.executable, conftest.ROOT / "python/start.py", "check_quotes"]
     done = subprocess.run([*run, page], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stdout == f"{page}:3: nothing backs 3 ms\n"
     done = subprocess.run([*run, tmp_path / "none.md"], capture_output=True, text=True, check=False)

@@ -44,8 +44,7 @@ OPTIONS = {
     "compare": ["--limit", "--fail-on", "--absolute", "--alpha", "--confidence", "--correction", "--noise", "--format", "--out", "--pairs"],
     "report": ["--out", "--title"], "plot": ["--out", "--frobnicate"]}
 # Started here without a new interpreter each time, which would take most of the time.
-SCRIPTS = {"export": "results/export.py", "compare": "results/compare.py", "interleave": "results/interleave.py",
-           "report": "plots/report.py", "plot": "plots/plot.py"}
+MODULES = {"export": "export", "compare": "compare", "interleave": "interleave", "report": "plots.report", "plot": "plots"}
 FORMATS = ["csv", "junit", "bencher", "github-action", "google-benchmark", "perfetto"]
 VALUES = [None, True, False, 0, -1, 1.5, 1e308, 2**63, 2**64, -2**63, "", "x", "\ud7ff", "a\nb", "9" * 50, [], {}, [[]], {"x": 1}, [None],
           "managed", 4611686018427387904, 10**17, "plan:x", "\u2028", "x" * 10_000]
@@ -57,7 +56,7 @@ class Generator:
         self.documents = self.originals()
 
     def umbench(self, *arguments):
-        if arguments[0] in SCRIPTS:
+        if arguments[0] in MODULES:
             return self.script(arguments)
         return subprocess.run([self.program, *arguments], cwd=self.folder, capture_output=True, timeout=PATIENCE_S, check=False,
                               stdin=subprocess.DEVNULL)
@@ -72,9 +71,8 @@ class Generator:
                 os.chdir(self.folder)
                 for number, stream in enumerate(streams, 1):
                     os.dup2(stream.fileno(), number)
-                sys.argv = [SCRIPTS[arguments[0]], *arguments[1:]]
-                sys.path.insert(0, str((ROOT / SCRIPTS[arguments[0]]).parent))
-                runpy.run_path(str(ROOT / SCRIPTS[arguments[0]]), run_name="__main__")
+                sys.argv = list(arguments)
+                runpy.run_module(f"umbench.{MODULES[arguments[0]]}", run_name="__main__", alter_sys=True)
                 code = 0
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
@@ -230,8 +228,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     random.seed(options.seed)
-    sys.path.insert(0, str(ROOT))
-    for library in ("results.comparison", "results.export_formats", "matplotlib.pyplot"):
+    sys.path.insert(0, str(ROOT / "python"))
+    for library in ("umbench.comparison", "umbench.export_formats", "matplotlib.pyplot"):
         importlib.import_module(library)
     codes, defects = collections.Counter(), 0
     with tempfile.TemporaryDirectory() as folder:

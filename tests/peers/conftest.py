@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks/peers"), str(ROOT / "plots"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "benchmarks/peers"), str(ROOT / "python")]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def errors(worst=1e-5):
 
 def row(network="vgg16", batch=64, precision="fp32", **changes):
     """A complete row as the script writes it, of made-up round figures."""
-    from results import load_peers
+    from umbench import peer_files
     line = {"kind": "peer", "schema": 1, "peer": "pytorch", "network": network, "batch": batch,
             "precision": precision, "pass": "train", "created": "2026-01-01T00:00:00Z",
             "options": {"fusion": "lean", "workspace": "256MiB", "memory_order": None, "slices": 1},
@@ -48,4 +48,4 @@ def row(network="vgg16", batch=64, precision="fp32", **changes):
             "ceilings": {k: CARD[k] for k in ("copy_bytes_per_s", "matrix_flops_per_s")},
             "versions": {"gpu": "NVIDIA H200", "driver": "580.1", "cuda": "13.0", "cudnn": 91900, "torch": "2.11.0",
                          "umbench": "0.1.0+abc", "umbench_cuda": "13.0", "umbench_cudnn": "9.19.0"}} | changes
-    return line | load_peers.ratios(line)
+    return line | peer_files.ratios(line)

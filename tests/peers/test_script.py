@@ -12,8 +12,8 @@ import conftest
 import jsonschema
 import pytest
 import pytorch
-import umbench
-from results import load_peers
+import umbench_runs
+from umbench import peer_files
 
 FAKE = """#!{python}
 import json, pathlib, sys
@@ -70,7 +70,7 @@ def run(tmp_path, monkeypatch):
 
     def call(*arguments):
         code = pytorch.main(["--umbench", str(binary), "--out", str(out), "--warmup", "2", "--samples", "3", *arguments])
-        return code, load_peers.read(out)
+        return code, peer_files.read(out)
 
     call.out, call.steps = out, steps
     return call
@@ -142,7 +142,7 @@ def test_a_failing_umbench_is_a_reason(run):
 
 def test_a_record_that_is_not_whole_is_a_reason_and_not_the_end(run):
     code, found = run("--rows", "vgg19/8/fp32", "vgg16/64/fp32")
-    assert code == 1 and [load_peers.is_complete(row) for row in found] == [False, True]
+    assert code == 1 and [peer_files.is_complete(row) for row in found] == [False, True]
     assert found[0]["umbench"]["reason"].endswith("lacks 'launch'")
     schema().validate(found[0])
 
@@ -162,7 +162,7 @@ def test_a_failing_pytorch_is_a_reason(run, monkeypatch):
 
 def test_rows_that_would_begin_late_are_left_for_the_next_time(run, monkeypatch, capsys):
     def clock():
-        return 50.0 if run.out.exists() and len(load_peers.read(run.out)) == 2 else 0.0
+        return 50.0 if run.out.exists() and len(peer_files.read(run.out)) == 2 else 0.0
 
     monkeypatch.setattr(pytorch, "time", types.SimpleNamespace(monotonic=clock))
     rows = ["vgg16/64/fp32", "vgg16/64/tf32", "alexnet/4/bf16"]
@@ -195,7 +195,7 @@ def test_both_orders_double_the_modes(run):
 
 def test_the_command_says_everything(tmp_path):
     row = pytorch.rows.parse_row("vgg16/64/tf32:fusion=fused,workspace=1GiB,order=nchw")
-    line = " ".join(umbench.command("umbench", row, 16, 299.5, "o.jsonl", "folder"))
+    line = " ".join(umbench_runs.command("umbench", row, 16, 299.5, "o.jsonl", "folder"))
     assert line == ("umbench run --network vgg16 --batch 64 --strategy device --fusion fused --precision tf32 "
                     "--workspace-cap 1GiB --iterations 16 --deadline 300 --backend cuda:0 --times-only --out o.jsonl "
                     "--memory-order nchw --values folder")

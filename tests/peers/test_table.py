@@ -4,9 +4,9 @@ import sys
 
 import conftest
 import jsonschema
-import peers
+from umbench.plots import peers
 import pytest
-from results import load, load_peers
+from umbench import load, peer_files
 
 
 def write(path, rows):
@@ -15,7 +15,7 @@ def write(path, rows):
 
 
 def render(*arguments):
-    return subprocess.run([sys.executable, str(conftest.ROOT / "plots/peers.py"), *map(str, arguments)],
+    return subprocess.run([sys.executable, str(conftest.ROOT / "python/start.py"), "plots.peers", *map(str, arguments)],
                           capture_output=True, text=True)
 
 
@@ -70,8 +70,8 @@ def test_gaps_and_modes_on_request(tmp_path):
 def test_the_last_line_of_a_row_counts(tmp_path):
     path = write(tmp_path / "rows.jsonl", [conftest.row(), conftest.row("alexnet"),
                                            conftest.row(versions={"gpu": "another"})])
-    assert [row["network"] for row in load_peers.read(path)] == ["vgg16", "alexnet"]
-    assert load_peers.read(path)[0]["versions"] == {"gpu": "another"}
+    assert [row["network"] for row in peer_files.read(path)] == ["vgg16", "alexnet"]
+    assert peer_files.read(path)[0]["versions"] == {"gpu": "another"}
 
 
 @pytest.mark.parametrize("line, complaint", [
@@ -81,7 +81,7 @@ def test_foreign_lines_are_refused_with_their_number(tmp_path, line, complaint):
     path = tmp_path / "rows.jsonl"
     path.write_text(line + "\n" + json.dumps(conftest.row()) + "\n")
     with pytest.raises(load.BadInput, match=complaint) as error:
-        load_peers.read(path)
+        peer_files.read(path)
     assert "rows.jsonl:1" in str(error.value)
     assert render(path).returncode == load.EXIT_BAD_INPUT
 
@@ -105,7 +105,7 @@ def test_the_rows_of_these_tests_are_of_the_schema():
 
 def test_kept_results_are_of_the_schema():
     for path in sorted((conftest.ROOT / "results/peers").glob("*.jsonl")):
-        for row in load_peers.read(path):
+        for row in peer_files.read(path):
             validator().validate(row)
             assert peers.main_row(row)
 

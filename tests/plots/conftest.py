@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "plots"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "python"), str(Path(__file__).resolve().parent)]
 
 
 @pytest.fixture
 def script():
-    """Runs a script of plots/ as a user does."""
+    """Runs a module of the package as umbench does."""
 
     def run(name, *arguments):
-        return subprocess.run([sys.executable, str(ROOT / "plots" / name), *map(str, arguments)],
+        return subprocess.run([sys.executable, str(ROOT / "python/start.py"), name, *map(str, arguments)],
                               capture_output=True, text=True)
 
     return run

@@ -3,7 +3,7 @@ import re
 import pytest
 import synthetic
 import conftest
-from results import load
+from umbench import load
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -19,7 +19,7 @@ def svg_text(folder, name):
 
 
 def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
-    done = script("slowdown.py", study, "--out", tmp_path / "figures")
+    done = script("plots.slowdown", study, "--out", tmp_path / "figures")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "figures/slowdown.png").read_bytes().startswith(PNG)
     text = svg_text(tmp_path / "figures", "slowdown")
@@ -32,7 +32,7 @@ def test_slowdown_is_drawn_as_png_and_svg(script, study, tmp_path):
 
 def test_slowdown_without_a_baseline_shows_milliseconds(script, tmp_path):
     records = [r for r in synthetic.study(["vgg16"], ["sim:h200"]) if r["strategy"] != "device"]
-    done = script("slowdown.py", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
+    done = script("plots.slowdown", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = svg_text(tmp_path, "slowdown")
     assert "no device baseline" in text and "ms per iteration" in text and "slowdown" not in text
@@ -43,15 +43,15 @@ def test_measured_and_simulated_get_panels_of_their_own(script, tmp_path):
     measured = synthetic.write(tmp_path / "m.jsonl", [
         synthetic.record("vgg16", s, r, "cuda:0", synthetic.outcome_of(s, r), device="NVIDIA H200")
         for s in synthetic.STRATEGIES for r in (0.5, 1.0, 2.0)])
-    done = script("slowdown.py", simulated, measured, "--out", tmp_path, "--name", "both")
+    done = script("plots.slowdown", simulated, measured, "--out", tmp_path, "--name", "both")
     assert done.returncode == 0, done.stderr
     text = svg_text(tmp_path, "both")
     assert f"h200, simulated, {synthetic.H200_MEASURED}" in text and "NVIDIA H200, measured, capped" in text
 
 
 def test_a_network_keeps_its_row_whatever_ran_it():
-    import slowdown
-    from results import load
+    from umbench.plots import slowdown
+    from umbench import load
 
     groups = [load.group_of(synthetic.record()), load.group_of(synthetic.record(backend="cuda:0")),
               load.group_of(synthetic.record(backend="cuda:0", workspace_cap_bytes=1 << 28))]
@@ -60,7 +60,7 @@ def test_a_network_keeps_its_row_whatever_ran_it():
 
 
 def test_panels_wrap_at_the_width_of_the_page():
-    import common
+    from umbench.plots import common
 
     def shape(count, width):
         figure, axes = common.panels(count, width)
@@ -74,7 +74,7 @@ def test_panels_wrap_at_the_width_of_the_page():
 
 
 def test_works_keep_together():
-    import slowdown
+    from umbench.plots import slowdown
 
     records = [synthetic.record(network, backend=backend) | {"baseline_ns": None} for backend in ("sim:h200", "sim:a")
                for network in ("alexnet", "vgg16")]
@@ -89,11 +89,11 @@ def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
                for strategy in ("device", "managed")]
     assert len(load.groups(records)) == 6
     path = synthetic.write(tmp_path / "levels.jsonl", records)
-    assert script("slowdown.py", path, "--out", tmp_path).returncode == 0
+    assert script("plots.slowdown", path, "--out", tmp_path).returncode == 0
     text = svg_text(tmp_path, "slowdown")
     for title in ("fp32, not fused", "bf16, NCHW, lean", "bf16, lean"):
         assert title in text
-    tables = script("table.py", path).stdout
+    tables = script("plots.table", path).stdout
     assert tables.count("device") >= 6 and "bf16, NCHW, not fused" in tables
 
 
@@ -101,14 +101,14 @@ def test_fusions_are_rows_and_precisions_columns(script, tmp_path):
 def test_other_failures_are_named_in_the_legend(script, tmp_path, outcome):
     records = [synthetic.record(ratio=1.0), synthetic.record(ratio=2.0, outcome=outcome),
                synthetic.record(strategy="swap_all", ratio=2.0, outcome=outcome)]
-    done = script("slowdown.py", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
+    done = script("plots.slowdown", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "failed: " + outcome.replace("_", " ") in svg_text(tmp_path, "slowdown")
 
 
 def test_figures_are_the_same_bytes_every_time(script, study, tmp_path):
     for folder in ("one", "two"):
-        assert script("slowdown.py", study, "--out", tmp_path / folder).returncode == 0
+        assert script("plots.slowdown", study, "--out", tmp_path / folder).returncode == 0
     for name in ("slowdown.png", "slowdown.svg"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -121,7 +121,7 @@ def with_timeline(tmp_path):
 
 def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path):
     path, key = with_timeline
-    done = script("timeline.py", path, "--key", key, "--out", tmp_path)
+    done = script("plots.timeline", path, "--key", key, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     png, svg = done.stdout.split()
     with open(png, "rb") as file:
@@ -133,7 +133,7 @@ def test_timeline_shows_lanes_memory_and_budget(script, with_timeline, tmp_path)
 
 
 def test_timeline_needs_no_key_where_one_record_has_one(script, with_timeline, tmp_path):
-    assert script("timeline.py", with_timeline[0], "--out", tmp_path).returncode == 0
+    assert script("plots.timeline", with_timeline[0], "--out", tmp_path).returncode == 0
 
 
 def one_line(done, code, *shown):
@@ -144,15 +144,15 @@ def one_line(done, code, *shown):
 
 
 def test_timeline_of_an_unknown_key_lists_those_there_are(script, with_timeline, tmp_path):
-    one_line(script("timeline.py", with_timeline[0], "--key", "nope", "--out", tmp_path), 2, "'nope'", with_timeline[1])
+    one_line(script("plots.timeline", with_timeline[0], "--key", "nope", "--out", tmp_path), 2, "'nope'", with_timeline[1])
 
 
 def test_timeline_of_a_record_without_one_is_too_little(script, with_timeline, tmp_path):
     key = synthetic.record(ratio=2.0)["key"]
-    one_line(script("timeline.py", with_timeline[0], "--key", key, "--out", tmp_path), 3, "no timeline", "--timeline")
+    one_line(script("plots.timeline", with_timeline[0], "--key", key, "--out", tmp_path), 3, "no timeline", "--timeline")
 
 
-@pytest.mark.parametrize("name", ["slowdown.py", "timeline.py"])
+@pytest.mark.parametrize("name", ["plots.slowdown", "plots.timeline"])
 def test_bad_files_get_one_line_and_exit_code_2(script, tmp_path, name):
     one_line(script(name, tmp_path / "absent.jsonl", "--out", tmp_path), 2, "absent.jsonl", "No such file")
     (tmp_path / "text.jsonl").write_text("hello\nworld\n")
@@ -161,20 +161,20 @@ def test_bad_files_get_one_line_and_exit_code_2(script, tmp_path, name):
     one_line(script(name, tmp_path / "binary.jsonl", "--out", tmp_path), 2, "binary.jsonl")
 
 
-@pytest.mark.parametrize("name", ["slowdown.py", "timeline.py", "table.py"])
+@pytest.mark.parametrize("name", ["plots.slowdown", "plots.timeline", "plots.table"])
 def test_too_little_data_gets_exit_code_3(script, tmp_path, name):
-    out = [] if name == "table.py" else ["--out", tmp_path]
+    out = [] if name == "plots.table" else ["--out", tmp_path]
     one_line(script(name, synthetic.write(tmp_path / "none.jsonl", []), *out), 3, "none.jsonl")
 
 
 def test_a_folder_that_cannot_be_written_gets_one_line(script, study, tmp_path):
     (tmp_path / "file").write_text("")
-    done = script("slowdown.py", study, "--out", tmp_path / "file" / "x")
+    done = script("plots.slowdown", study, "--out", tmp_path / "file" / "x")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
 
 def test_table_gives_slowdowns_and_what_failed(script, study):
-    done = script("table.py", study)
+    done = script("plots.table", study)
     assert done.returncode == 0, done.stderr
     first = done.stdout.split("\n\n")[0].splitlines()
     assert "AlexNet" in first[0] and f"simulated, {synthetic.H200_MEASURED}" in first[0]
@@ -185,14 +185,14 @@ def test_table_gives_slowdowns_and_what_failed(script, study):
 
 
 def test_markdown_table_has_a_rule_and_equal_columns(script, study):
-    lines = [line for line in script("table.py", study, "--markdown").stdout.splitlines() if line.startswith("|")]
+    lines = [line for line in script("plots.table", study, "--markdown").stdout.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in lines}) == 1 and any(line.startswith("| ---") for line in lines)
 
 
 @pytest.mark.parametrize("compute_ns, stalled", [(22_000_000, "50% stalled"), (44_000_000, None), (None, None)])
 def test_timeline_tells_stalls_from_work(script, tmp_path, compute_ns, stalled):
     record = synthetic.record(timeline=synthetic.timeline(), compute_ns=compute_ns)
-    done = script("timeline.py", synthetic.write(tmp_path / "t.jsonl", [record]), "--out", tmp_path)
+    done = script("plots.timeline", synthetic.write(tmp_path / "t.jsonl", [record]), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = open(done.stdout.split()[1], encoding="utf-8").read()
     assert ("stalled" in text) == bool(stalled) and (stalled or "100% busy") in text
@@ -211,18 +211,18 @@ def test_table_shows_the_share_of_the_link(script, tmp_path):
     cell["counters"] = {"first": synthetic.counted(), "last": synthetic.counted(fault_to_device_bytes=2_000_000_000,
                                                                             plan_evict_bytes=2_000_000_000)}
     path = synthetic.write(tmp_path / "a.jsonl", [cell])
-    shown = script("table.py", path, "--link", machine_file(tmp_path)).stdout
+    shown = script("plots.table", path, "--link", machine_file(tmp_path)).stdout
     assert "machine file made-up" in shown and "1000 40 %" in shown, "2 of 5 GB/s to the host are more than 2 of 10"
-    assert "%" not in script("table.py", path).stdout
+    assert "%" not in script("plots.table", path).stdout
     uncounted = synthetic.write(tmp_path / "b.jsonl", [synthetic.record("vgg16", "managed", 1.5, time_ns=1_000_000_000)])
-    assert "1000 40 %" not in script("table.py", uncounted, "--link", machine_file(tmp_path)).stdout
+    assert "1000 40 %" not in script("plots.table", uncounted, "--link", machine_file(tmp_path)).stdout
 
 
 def test_table_refuses_a_link_that_is_no_machine_file(script, study, tmp_path):
     other = tmp_path / "other.json"
     other.write_text("{}", encoding="utf-8")
     for path in (other, tmp_path / "absent.json"):
-        done = script("table.py", study, "--link", path)
+        done = script("plots.table", study, "--link", path)
         assert done.returncode == 2 and str(path) in done.stderr
 
 
@@ -230,8 +230,8 @@ def test_table_refuses_a_link_that_is_no_machine_file(script, study, tmp_path):
 
 def drawn(records, **changes):
     """The figure of slowdown.py of records that one file would hold."""
-    import common
-    import slowdown
+    from umbench.plots import common
+    from umbench.plots import slowdown
 
     common.use_style()
     base = load.baselines(records)
@@ -254,15 +254,15 @@ def test_measured_points_have_whiskers_and_simulated_ones_none():
 
 
 def test_a_simulated_band_is_drawn_and_written():
-    from results import spread
+    from umbench import iteration_times
 
     device = synthetic.record(strategy="device", ratio=0.9, samples_ns=[100] * 5)
     cell = synthetic.record(strategy="managed", ratio=1.25, samples_ns=[400, 200, 200, 200, 200],
                             band_ns={"low": 110, "high": 220})
     (bar,) = drawn([device, cell]).axes[0].containers
     assert tuple(bar.lines[2][0].get_segments()[0][:, 1]) == (1.1, 2.2)
-    assert spread.factor_text(cell, 100) == "2.00x (1.10 to 2.20)"
-    assert spread.time_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
+    assert iteration_times.factor_text(cell, 100) == "2.00x (1.10 to 2.20)"
+    assert iteration_times.time_text(cell | {"band_ns": {"low": 200, "high": 200}}) == "0.00", "a band without width says nothing"
 
 
 @pytest.mark.parametrize("failing", [(1.0,), (1.5,), (2.0, 3.0)])
@@ -288,7 +288,7 @@ def test_markers_of_a_line_do_not_lie_on_each_other():
 
 
 def test_growth_marks_what_failed_and_names_sizes():
-    import growth
+    from umbench.plots import growth
 
     cells = [synthetic.record("alexnet", "managed", batch / 128, batch=batch, key=f"alexnet/b{batch}/managed/whole/sim:h200",
                               outcome="timeout" if batch == 512 else "ok") for batch in (64, 128, 256, 512)]
@@ -301,7 +301,7 @@ def test_growth_marks_what_failed_and_names_sizes():
 
 
 def test_strategies_differ_without_colour():
-    import common
+    from umbench.plots import common
 
     families = {f"explicit_{number}": "explicit" for number in range(7)} | {f"hint_{number}": "managed" for number in range(9)}
     look = common.looks({"device": "device"} | families)
@@ -318,7 +318,7 @@ def grey(colour):
 
 
 def test_colours_are_dark_enough_to_print():
-    import common
+    from umbench.plots import common
 
     assert all(grey(colour) < 0.72 for colours in common.COLOURS.values() for colour in colours)
 
@@ -341,10 +341,10 @@ def boxes(figure):
 
 def figure_of(kind, width):
     """A figure of each kind, as its script draws it."""
-    import growth
-    import peers_figure
-    import report_figures
-    from results import load_peers
+    from umbench.plots import growth
+    from umbench.plots import peers_figure
+    from umbench.plots import report_figures
+    from umbench import peer_files
 
     cells = [cell | {"baseline_ns": 10**8} for cell in synthetic.study()]
     if kind == "growth":
@@ -352,7 +352,7 @@ def figure_of(kind, width):
                                                   key=f"alexnet/b{batch}/{name}/whole/{backend}") for name in ("managed", "twin")
                                  for backend in ("sim:h200", "sim:p100-pcie3-16g") for batch in (256, 512, 1024, 2048, 4096)], width)
     if kind == "peers":
-        return peers_figure.figure_of(load_peers.read(str(conftest.ROOT / "results/peers/pytorch_h200.jsonl")), width)
+        return peers_figure.figure_of(peer_files.read(str(conftest.ROOT / "results/peers/pytorch_h200.jsonl")), width)
     if kind in ("time", "traffic", "series"):
         last = {"last": synthetic.counted(fault_to_device_bytes=2**32)}
         groups = load.groups([cell | {"counters": last | {"first": last["last"]}} for cell in cells])
@@ -377,7 +377,7 @@ def test_the_baseline_is_that_of_the_cell_s_own_file(script, tmp_path):
     """Two sessions of one work: each is held against its own."""
     one = synthetic.write(tmp_path / "one.jsonl", [measured("device", 0.9, [100, 100]), measured("managed", 1.5, [200, 200])])
     two = synthetic.write(tmp_path / "two.jsonl", [measured("device", 0.9, [200, 200]), measured("twin", 1.5, [300, 300])])
-    import common
+    from umbench.plots import common
 
     found = {cell["strategy"]: load.steady_ns(cell) / cell["baseline_ns"] for cell in common.read([one, two])}
     assert found["managed"] == 2 and found["twin"] == 1.5
@@ -387,7 +387,7 @@ def test_the_baseline_is_that_of_the_cell_s_own_file(script, tmp_path):
 @pytest.fixture
 def plot(script):
     def run(*arguments):
-        return script("plot.py", *arguments)
+        return script("plots", *arguments)
 
     return run
 
@@ -417,9 +417,9 @@ def test_plot_says_what_is_wrong(plot, study, tmp_path, arguments, code, shown):
 
 
 def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
-    import pages
+    from umbench.plots import pages
 
-    done = script("pages.py", "--out", tmp_path)
+    done = script("plots.pages", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(path.stem for path in tmp_path.glob("*.png")) == sorted(pages.FIGURES)
     assert all((conftest.ROOT / "docs/figures" / f"{name}.png").exists() for name in pages.FIGURES)
@@ -428,6 +428,6 @@ def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
 @pytest.mark.parametrize("value, half, text", [(8.27, 0.2, "8.3x ±0.2"), (1.033, 0.001, "1.03x"), (12.04, 2.1, "12x ±2"),
                                                (1.033, 0, "1.03x")])
 def test_digits_go_as_far_as_the_spread_allows(value, half, text):
-    from results import spread
+    from umbench import iteration_times
 
-    assert spread._with_half(value, half, "x") == text
+    assert iteration_times._with_half(value, half, "x") == text

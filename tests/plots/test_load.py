@@ -2,7 +2,7 @@ import json
 
 import pytest
 import synthetic
-from results import load
+from umbench import load
 
 
 def test_steady_time_is_the_median_without_the_first_iteration():

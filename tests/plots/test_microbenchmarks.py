@@ -4,7 +4,7 @@ import json
 
 import conftest  # noqa: F401
 import pytest
-from results import load, load_microbenchmarks as micro
+from umbench import load, microbenchmark_files
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -59,7 +59,7 @@ def write(path, content):
 
 
 def test_cases_are_read_with_axes_counters_and_counts(tmp_path):
-    run = micro.read(write(tmp_path / "a.json", study()))
+    run = microbenchmark_files.read(write(tmp_path / "a.json", study()))
     case = run.cases["faults/gpu_read/strided/data:warm/stride:64KiB/size:128MiB"]
     assert case.parts == ["faults", "gpu_read", "strided"]
     assert case.axes == {"data": "warm", "stride": "64KiB", "size": "128MiB"}
@@ -70,7 +70,7 @@ def test_cases_are_read_with_axes_counters_and_counts(tmp_path):
 
 
 def test_skipped_cases_have_a_reason_and_no_counters(tmp_path):
-    run = micro.read(write(tmp_path / "a.json", study()))
+    run = microbenchmark_files.read(write(tmp_path / "a.json", study()))
     case = run.cases["faults/gpu_read/sequential/data:malloc/size:128MiB"]
     assert case.reason == "skipped: no HMM here" and case.counters == {}
 
@@ -78,16 +78,16 @@ def test_skipped_cases_have_a_reason_and_no_counters(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"benchmarks": 3}'])
 def test_other_files_are_refused(tmp_path, text):
     with pytest.raises(load.BadInput, match="a.json"):
-        micro.read(write(tmp_path / "a.json", text))
+        microbenchmark_files.read(write(tmp_path / "a.json", text))
 
 
 @pytest.mark.parametrize("text,size", [("64KiB", 65536), ("8GiB", 2**33), ("12B", 12)])
 def test_sizes_of_names(text, size):
-    assert micro.size_of(text) == size
+    assert microbenchmark_files.size_of(text) == size
 
 
 def test_every_figure_is_drawn(script, tmp_path):
-    done = script("microbenchmarks.py", write(tmp_path / "a.json", study()), "--out", tmp_path / "figures")
+    done = script("plots.microbenchmarks", write(tmp_path / "a.json", study()), "--out", tmp_path / "figures")
     assert done.returncode == 0, done.stderr
     for name in ("link", "ways", "prefetch", "faults", "advice", "eviction", "convolution"):
         assert (tmp_path / f"figures/microbenchmarks_{name}.png").read_bytes().startswith(PNG)
@@ -97,13 +97,13 @@ def test_every_figure_is_drawn(script, tmp_path):
 
 
 def test_figures_without_cases_are_left_out(script, tmp_path):
-    done = script("microbenchmarks.py", write(tmp_path / "a.json", document(
+    done = script("plots.microbenchmarks", write(tmp_path / "a.json", document(
         row("advice/none/read/size:32MiB", GB_per_s=5.0))), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert {path.stem for path in tmp_path.glob("*.svg")} == {"microbenchmarks_advice"}
 
 
 def test_a_file_without_results_is_too_little(script, tmp_path):
-    done = script("microbenchmarks.py", write(tmp_path / "a.json", document(skipped("link/x", "skipped: why"))),
+    done = script("plots.microbenchmarks", write(tmp_path / "a.json", document(skipped("link/x", "skipped: why"))),
                   "--out", tmp_path)
     assert done.returncode == 3 and "a.json" in done.stderr

@@ -25,7 +25,7 @@ def plan():
 
 
 def test_tensors_are_kept_moved_and_given_up():
-    import plan as picture
+    from umbench.plots import plan as picture
 
     states, computes = picture.states_of(plan(), graph())
     assert computes == 6
@@ -38,8 +38,8 @@ def test_tensors_are_kept_moved_and_given_up():
 def test_a_plan_is_drawn(script, tmp_path):
     for name, value in (("plan", plan()), ("graph", graph())):
         (tmp_path / f"{name}.json").write_text(json.dumps(value))
-    done = script("plan.py", tmp_path / "plan.json", tmp_path / "graph.json", "--out", tmp_path)
+    done = script("plots.plan", tmp_path / "plan.json", tmp_path / "graph.json", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "plan.svg").read_text()
     assert "moved to the host" in text and "given up, computed again" in text
-    assert script("plan.py", tmp_path / "none.json", tmp_path / "graph.json").returncode == 2
+    assert script("plots.plan", tmp_path / "none.json", tmp_path / "graph.json").returncode == 2

@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 import conftest  # noqa: F401
 import pytest
 import synthetic
-from results import load
+from umbench import load
 
 import matplotlib.image
 
-import report_parts
+from umbench.plots import report_parts
 
 FIGURES = ["slowdown", "time", "traffic", "series", "timeline_1", "prediction"]
 
@@ -38,7 +38,7 @@ def report(tmp_path_factory):
     """(folder, text of the page) of the mixed study."""
     folder = tmp_path_factory.mktemp("report")
     path = synthetic.write(folder / "study.jsonl", mixed_study())
-    done = subprocess.run(["/usr/bin/python3", conftest.ROOT / "plots/report.py", path, "--out", folder / "out"],
+    done = subprocess.run(["/usr/bin/python3", conftest.ROOT / "python/start.py", "plots.report", path, "--out", folder / "out"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "out", (folder / "out/index.html").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def test_the_place_is_told_in_full(script, tmp_path):
     place = synthetic.environment() | {"gpu": synthetic.gpu(facts={"mig": "<off>"}, facts_missing={"mps": "made up"}), "nvidia_uvm": {"uvm_x": "51"}}
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in (place, synthetic.record())), encoding="utf-8")
-    assert script("report.py", path, "--out", tmp_path / "out").returncode == 0
+    assert script("plots.report", path, "--out", tmp_path / "out").returncode == 0
     text = (tmp_path / "out/index.html").read_text(encoding="utf-8")
     for name, value in (("umbench", "0.1.0+unknown"), ("created", "2026-01-01T00:00:00Z"), ("host.cpu", "made up"),
                         ("gpu.mig", "&lt;off&gt;"), ("gpu.mps", "not known: made up"), ("uvm_x", "51")):
@@ -166,13 +166,13 @@ def test_nothing_to_report(script, tmp_path, records, code, words):
     path = tmp_path / "a.jsonl"
     if records is not None:
         synthetic.write(path, records)
-    done = script("report.py", path, "--out", tmp_path / "out")
+    done = script("plots.report", path, "--out", tmp_path / "out")
     assert done.returncode == code and words in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_what_is_missing_is_said(script, tmp_path):
-    done = script("report.py", synthetic.write(tmp_path / "a.jsonl", [synthetic.record()]), "--out", tmp_path / "out")
+    done = script("plots.report", synthetic.write(tmp_path / "a.jsonl", [synthetic.record()]), "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out/index.html").read_text(encoding="utf-8")
     for words in ("Nothing crossed the link", "ran with a timeline", "both measured and simulated",
@@ -280,7 +280,7 @@ def test_the_contents_lead_to_every_part(seen):
 # --- what the page says ---
 
 def page_of(script, tmp_path, records):
-    done = script("report.py", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path / "out")
+    done = script("plots.report", synthetic.write(tmp_path / "a.jsonl", records), "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     return (tmp_path / "out/index.html").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ import conftest
 import jsonschema
 import pytest
 import synthetic
-from results import load
+from umbench import load
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 import json
 
-import bounds
-import growth
+from umbench.plots import bounds
+from umbench.plots import growth
 import pytest
 import synthetic
 
@@ -23,7 +23,7 @@ def records():
 def test_growth_has_a_panel_an_axis_and_says_what_is_simulated(script, tmp_path, records):
     wide = [synthetic.record("alexnet", "managed", size / 448, batch=32, network_knobs={"insize": size},
                              key=f"alexnet,insize={size}/managed/whole/sim:h200") for size in (224, 448, 896)]
-    done = script("growth.py", synthetic.write(tmp_path / "a.jsonl", records + wide), "--out", tmp_path)
+    done = script("plots.growth", synthetic.write(tmp_path / "a.jsonl", records + wide), "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "growth.svg").read_text(encoding="utf-8")
     assert all(f">{shown}<" in text for shown in ("batch", "64", "256", "height and width of an image", "224", "896"))
@@ -40,7 +40,7 @@ def test_growth_keeps_measured_apart(records):
 
 
 def test_growth_needs_something_that_grows(script, tmp_path, records):
-    done = script("growth.py", synthetic.write(tmp_path / "a.jsonl", records[:1]), "--out", tmp_path)
+    done = script("plots.growth", synthetic.write(tmp_path / "a.jsonl", records[:1]), "--out", tmp_path)
     assert done.returncode == 3 and "varies" in done.stderr
 
 
@@ -69,7 +69,7 @@ def test_the_bound_is_the_slower_of_operators_and_link(script, tmp_path):
     files = [synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json", "--machine", tmp_path / "m.json"]
     (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
     (tmp_path / "m.json").write_text(json.dumps({"link_to_device_bytes_per_s": 20 * GIB}), encoding="utf-8")
-    done = script("bounds.py", *files, "--markdown")
+    done = script("plots.bounds", *files, "--markdown")
     assert done.returncode == 0, done.stderr
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
             for line in done.stdout.splitlines() if line.startswith("| ")}
@@ -89,7 +89,7 @@ def test_what_leaves_in_the_forward_pass_and_comes_back_in_the_backward_pass(scr
     (tmp_path / "g.json").write_text(json.dumps(graph()), encoding="utf-8")
     (tmp_path / "m.json").write_text(json.dumps({"link_to_device_bytes_per_s": 20 * GIB,
                                                  "link_to_host_bytes_per_s": 10 * GIB}), encoding="utf-8")
-    done = script("bounds.py", synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json",
+    done = script("plots.bounds", synthetic.write(tmp_path / "a.jsonl", records), "--graph", tmp_path / "g.json",
                   "--machine", tmp_path / "m.json", "--device", synthetic.write(tmp_path / "d.jsonl", [device]))
     assert done.returncode == 0, done.stderr
     # 7 GiB of activations, a budget of 4: 3 GiB leave at 10 GiB/s, and 4 GiB come back at 20 GiB/s.

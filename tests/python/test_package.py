@@ -1,4 +1,4 @@
-"""`pip install ./python`: the package installed apart from the repository reads the kept records as results/ does."""
+"""`pip install ./python`: the package installed apart from the repository works as it does in a checkout."""
 
 import importlib.util
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "python"))
 
-from results import load  # noqa: E402
+from umbench import load  # noqa: E402
 
 KEPT = ROOT / "results/study/best_h200.jsonl"
 
@@ -25,6 +25,7 @@ def installed(tmp_path_factory):
             pytest.skip(f"{module} is not installed (Debian: {package})")
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "python", folder / "source/python")
+    shutil.copytree(ROOT / "plots", folder / "source/plots")
     shutil.copytree(ROOT / "results", folder / "source/results", ignore=shutil.ignore_patterns("*.jsonl", "*.svg", "*.png"))
     done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target",
                            folder / "site", folder / "source/python"], capture_output=True, text=True, check=False)
@@ -37,21 +38,35 @@ def python(installed, code):
                           capture_output=True, text=True, check=False)
 
 
-def test_it_holds_the_reader_and_nothing_else(installed):
-    inside = sorted(path.name for path in (installed / "umbench_records/reader").iterdir() if path.name != "__pycache__")
-    assert inside == ["lines.py", "load.py", "machines", "record.schema.json", "shape.py", "spread.py", "streams.py"]
-    for name in ("load.py", "lines.py", "shape.py", "streams.py", "spread.py"):
-        assert (installed / "umbench_records/reader" / name).read_bytes() == (ROOT / "results" / name).read_bytes(), "one reader"
+def test_it_holds_the_package_with_its_drawing_part_and_data(installed):
+    names = lambda folder, kind: {str(path.relative_to(folder)) for path in folder.rglob(kind)}  # noqa: E731
+    assert names(installed / "umbench/plots", "*.py") == names(ROOT / "plots", "*.py")
+    assert names(ROOT / "python/umbench", "*.py") <= names(installed / "umbench", "*.py")
+    data = names(installed / "umbench/results", "*")
+    assert {"record.schema.json", "machines/h200.json", "papers/vdnn.json"} <= data and not any(name.endswith(".jsonl") for name in data)
+
+
+@pytest.mark.parametrize("arguments", [("compare", KEPT, KEPT), ("plots", "table", KEPT), ("export", KEPT, "--format", "csv")])
+def test_its_modules_start_apart_from_the_repository(installed, arguments):
+    module, *rest = map(str, arguments)
+    done = subprocess.run([sys.executable, "-m", f"umbench.{module}", *rest], cwd=installed, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and len(done.stdout) > 200, done.stderr
+
+
+def test_a_folder_without_the_checkout_is_refused_in_one_line(tmp_path):
+    shutil.copytree(ROOT / "python", tmp_path / "python")
+    done = subprocess.run([sys.executable, "setup.py", "--name"], cwd=tmp_path / "python", capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr == "umbench: ../plots is missing; install from a whole checkout: pip install CHECKOUT/python\n"
 
 
 def test_it_reads_without_the_repository_and_without_pandas(installed):
     done = python(installed, f"""
 import sys
 sys.modules["pandas"] = None
-import umbench_records
-print(len(umbench_records.load.read({str(KEPT)!r})[1]))
+import umbench
+print(len(umbench.load.read({str(KEPT)!r})[1]))
 try:
-    umbench_records.read({str(KEPT)!r})
+    umbench.read({str(KEPT)!r})
 except ImportError as missing:
     print(missing)
 """)
@@ -62,15 +77,15 @@ except ImportError as missing:
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is None, reason="pandas is not installed (Debian: python3-pandas)")
 def test_cells_as_a_data_frame(installed):
     done = python(installed, f"""
-import umbench_records
-cells = umbench_records.read({str(KEPT)!r})
+import umbench
+cells = umbench.read({str(KEPT)!r})
 best = cells[(cells.strategy == "best") & (cells.network == "resnet50")]
 print(len(cells), *(f"{{each:.4f}}" for each in sorted(best.slowdown)), int(best.samples.iloc[0]))
 print(best["memory.budget_bytes"].notna().all(), best["counters.last.faults"].notna().any() is not None)
-print(len(umbench_records.samples({str(KEPT)!r})), umbench_records.environments({str(KEPT)!r})["gpu.name"].iloc[0])
+print(len(umbench.samples({str(KEPT)!r})), umbench.environments({str(KEPT)!r})["gpu.name"].iloc[0])
 try:
-    umbench_records.read("none.jsonl")
-except umbench_records.BadInput as refusal:
+    umbench.read("none.jsonl")
+except umbench.BadInput as refusal:
     print(refusal)
 """)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/plots"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/plots"), str(Path(__file__).resolve().parent)]
 
 
 @pytest.fixture

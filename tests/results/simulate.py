@@ -11,11 +11,11 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "python"), str(Path(__file__).resolve().parent)]
 
 import noise  # noqa: E402
 import numpy  # noqa: E402
-from results import arguments, aspects, comparison, judge, load, runs  # noqa: E402
+from umbench import arguments, aspects, comparison, judge, load, run_folders  # noqa: E402
 
 DRIFTS = (0.0, 0.01, 0.02, 0.03, 0.04, 0.05)  # by which the machine becomes slower every round
 ROUNDS, SAMPLES = 5, 4  # of `interleave`, and of a sweep with the standard five iterations
@@ -114,7 +114,7 @@ def able(record):
 
 
 def sides_with(random, records, rounds, change=None):
-    """(base, head): runs.Side each, of which one cell of HEAD is changed in every round; its key."""
+    """(base, head): run_folders.Side each, of which one cell of HEAD is changed in every round; its key."""
     victim = records[random.integers(len(records))]["key"]
     sides = []
     for name in ("base", "head"):
@@ -128,7 +128,7 @@ def sides_with(random, records, rounds, change=None):
                 run[victim] = copy.deepcopy(run[victim])
                 change(run[victim])
             made.append(run)
-        sides.append(runs.Side(name, [], made, [f"{number}.jsonl" for number in range(rounds)]))
+        sides.append(run_folders.Side(name, [], made, [f"{number}.jsonl" for number in range(rounds)]))
     return *sides, victim
 
 

@@ -9,10 +9,10 @@ import xml.etree.ElementTree as xml
 import conftest
 import pytest
 import synthetic
-from results import load
+from umbench import load
 
-SCRIPTS = {"compare": "results/compare.py", "export": "results/export.py", "interleave": "results/interleave.py",
-           "report": "plots/report.py", "slowdown": "plots/slowdown.py", "table": "plots/table.py"}
+MODULES = {"compare": "compare", "export": "export", "interleave": "interleave", "report": "plots.report",
+           "slowdown": "plots.slowdown", "table": "plots.table"}
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def run(tmp_path):
     """A script as umbench would start it; bytes are told as they are."""
 
     def start(name, *arguments, python=(sys.executable,), shell="", **environment):
-        command = [*python, str(conftest.ROOT / SCRIPTS[name]), *map(os.fsdecode, arguments)]
+        command = [*python, str(conftest.ROOT / "python/start.py"), MODULES[name], *map(os.fsdecode, arguments)]
         if shell:
             command = ["bash", "-c", f'"$@" {shell}', "bash", *command]
         return subprocess.run(command, capture_output=True, cwd=tmp_path, check=False,

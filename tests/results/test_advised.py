@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT / "python")]
 
-from results import advised, load  # noqa: E402
+from umbench import check_advice, load  # noqa: E402
 
 KEPT = [path for folder in ("measured", "study") for path in sorted((ROOT / "results" / folder).glob("*.jsonl"))
         if path.name not in ("h200_pytorch.jsonl", "link_pace_h200.jsonl")]
@@ -25,9 +25,9 @@ def umbench():
 
 
 def test_nine_in_ten_kept_groups_are_right(umbench):
-    rows = advised.judged(umbench, "sim:h200", KEPT)
+    rows = check_advice.judged(umbench, "sim:h200", KEPT)
     assert len(rows) >= 50
-    wrong = [row for row in rows if not advised.is_right(row)]
+    wrong = [row for row in rows if not check_advice.is_right(row)]
     assert len(wrong) <= 0.1 * len(rows), wrong
 
 
@@ -38,11 +38,11 @@ def test_a_wrong_name_is_told(umbench, tmp_path):
     fast["samples_ns"], slow["samples_ns"] = slow["samples_ns"], fast["samples_ns"]
     path = tmp_path / "exchanged.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    rows = advised.judged(umbench, "sim:h200", [path])
-    assert [advised.is_right(row) for row in rows] == [False] and rows[0][3] == "twin"
+    rows = check_advice.judged(umbench, "sim:h200", [path])
+    assert [check_advice.is_right(row) for row in rows] == [False] and rows[0][3] == "twin"
 
 
 def test_cells_alone_or_simulated_are_no_group():
     records = load.read(ROOT / "results/study/best_h200.jsonl")[1]
-    assert {ratio for _, ratio in advised.groups_of(records)} == {1.25}
-    assert not advised.groups_of([record | {"simulated": True} for record in records])
+    assert {ratio for _, ratio in check_advice.groups_of(records)} == {1.25}
+    assert not check_advice.groups_of([record | {"simulated": True} for record in records])

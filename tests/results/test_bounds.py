@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from results import load
+from umbench import load
 
-RESULTS = Path(load.__file__).parent
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 KEPT = sorted([*RESULTS.glob("study/best_*h?00.jsonl"), *RESULTS.glob("study/papers_*_h?00.jsonl"),
                *RESULTS.glob("study/hints*_h200.jsonl"), *RESULTS.glob("measured/h200_capped*.jsonl"),
                RESULTS / "validation/h200_host_1.jsonl"])

@@ -8,7 +8,7 @@ import cases
 import conftest
 import jsonschema
 import pytest
-from results import load
+from umbench import load
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import json
 import conftest
 import pytest
 import synthetic
-from results import fingerprint
+from umbench import fingerprint
 
 
 def kept():

@@ -8,7 +8,7 @@ import noise
 import numpy
 import pytest
 import simulate
-from results import arguments, comparison, judge
+from umbench import arguments, comparison, judge
 
 DRAWS = 200
 

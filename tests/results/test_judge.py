@@ -3,7 +3,7 @@ import math
 import numpy
 import pytest
 import scipy.stats
-from results import judge
+from umbench import judge
 
 
 def samples(median=1e8, spread=0.01, count=10, seed=1):

@@ -7,7 +7,7 @@ import random
 import conftest  # noqa: F401
 import pytest
 import synthetic
-from results import arguments, comparison, export_formats, load, print_comparison
+from umbench import arguments, comparison, export_formats, load, print_comparison
 
 VALUES = [None, True, -1, 0, 1, 0.5, 1e300, float("nan"), 10**400, "", "x", [], [None], ["x"], [-1], [0, 0, 0], {}, {"a": 1}]
 STATE = synthetic.gpu_state(sm_clock_mhz=1980, other_processes=0, throttled_by=["gpu_idle"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "python"))
 
-from results import load  # noqa: E402
+from umbench import load  # noqa: E402
 
 STUDY = ROOT / "results/study"
 MADE_FROM = {

@@ -8,7 +8,7 @@ counters.
 import json
 from collections import namedtuple
 
-from results.load import BadInput
+from umbench.load import BadInput
 
 Case = namedtuple("Case", "name parts axes counters put_back reason counted")
 Run = namedtuple("Run", "context cases")

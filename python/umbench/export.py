@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Writes a record file in the format of another tool.
 
 google-benchmark   JSON of Google Benchmark: its compare.py reads it
@@ -12,9 +11,7 @@ perfetto           Chrome trace of the records with a timeline, for ui.perfetto.
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from results import arguments, export_formats, load, streams  # noqa: E402
+from umbench import arguments, export_formats, load, output
 
 
 def main():
@@ -25,7 +22,7 @@ def main():
     text = export_formats.FORMATS[wanted.format](environments, records)
     if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
         raise load.BadInput(f"--out {wanted.out}: is the record file itself; choose another")
-    streams.write(text, wanted.out)
+    output.write(text, wanted.out)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Holds the figures that pages quote to the records that they come from.
 
-    results/quoted.py [--builds] [PAGE.md ...]      without pages: README.md and docs/*.md
+    python3 python/start.py check_quotes [--builds] [PAGE.md ...]      without pages: README.md and docs/*.md
 
 A figure is a number with a unit of time, rate or share, a factor (1.2x, 3 times), "5 of 7", or a number with a
 decimal point in a table. In README.md and docs/ each needs a comment right behind its paragraph, list item or table,
@@ -11,7 +10,7 @@ which a reader of the page does not see:
     16.7 ms = median("resnet50 device")
     1.12x, 1.20x = [slowdown(f"resnet50 best x{r:.2f}") for r in (1.25, 3)]
     -->
-    <!-- table: plots/table.py FILE.jsonl --markdown -->      every row of the table is one that the command prints
+    <!-- table: umbench plot table FILE.jsonl --markdown --> every row of the table is one that the command prints
     <!-- given: 5 %, 10 us -->                                limits, settings and other people's figures
     <!-- tested: tests/results/test_gate.py -->               a test of that name compares the figures itself
 
@@ -31,10 +30,9 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from umbench import load, places
 
-from results import load  # noqa: E402
+ROOT = places.TOP
 
 UNITS = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "%": 0.01, "x": 1, "×": 1, "times": 1, "": 1,
          "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "GB": 1e9, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "GiB/s": 2**30,
@@ -283,8 +281,9 @@ def rows_of(command):
     words = shlex.split(command)
     if words[0] == "umbench":
         words[0] = os.environ.get("UMBENCH") or "umbench"
-    done = subprocess.run([sys.executable, *words] if words[0].endswith(".py") else words, cwd=ROOT, capture_output=True,
-                          text=True, check=False)
+    elif words[0] == "python3":
+        words[0] = sys.executable
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Wrong(f"{command}: exit code {done.returncode}: {done.stderr.strip()[:200]}")
     return {_row(line) for line in done.stdout.splitlines() if line.startswith("|")}

@@ -7,7 +7,7 @@ within kernels (faults, evictions of its own) is known of the whole iteration al
 import json
 import re
 
-from results import load
+from umbench import load
 
 # lane: (track, name)
 LANES = {"compute": (1, "compute"), "to_device": (2, "copies to the device"), "to_host": (3, "copies to the host, evictions")}

@@ -6,8 +6,8 @@ of them. What `--fail-on` leaves out is told, but a regression of it is only `to
 
 from collections import namedtuple
 
-from results import aspects, fingerprint, judge, load, runs
-from results.judge import Finding, Limits
+from umbench import aspects, fingerprint, judge, load, run_folders
+from umbench.judge import Finding, Limits
 
 EXIT_REGRESSED = 1
 
@@ -20,20 +20,20 @@ Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on ro
 
 
 def compare(wanted, warn):
-    taught = [run for path in wanted.noise for run in runs.samples_by_run(runs.read_side(path, warn))]
-    return compare_sides(runs.read_side(wanted.base, warn), runs.read_side(wanted.head, warn), wanted, taught)
+    taught = [run for path in wanted.noise for run in run_folders.samples_by_run(run_folders.read_side(path, warn))]
+    return compare_sides(run_folders.read_side(wanted.base, warn), run_folders.read_side(wanted.head, warn), wanted, taught)
 
 
 def compare_sides(base, head, wanted, taught=()):
     """`taught`: runs of one code, each {key: samples}."""
-    befores, afters = runs.records_by_key(base), runs.records_by_key(head)
+    befores, afters = run_folders.records_by_key(base), run_folders.records_by_key(head)
     if not set(befores) & set(afters):
         raise load.TooLittle(f"{base.name} and {head.name} have no cell in common, nothing to compare")
     measured = [key for key in befores if key in afters and not befores[key][0]["simulated"]]
     places = _places(base, head, wanted) if measured else fingerprint.Differences([], [])
     limits = Limits(wanted.relative, wanted.absolute, wanted.limits["mean"], wanted.alpha, wanted.correction)
-    paired = runs.rounds(base, head)
-    cells = {key: runs.cell(base, head, paired, key) for key in measured if _some_ok(befores[key]) and _some_ok(afters[key])}
+    paired = run_folders.rounds(base, head)
+    cells = {key: run_folders.cell(base, head, paired, key) for key in measured if _some_ok(befores[key]) and _some_ok(afters[key])}
     findings = judge.judge(cells, limits, _noise(cells, taught))
     rows = [_row(key, before, afters.get(key), findings.get(key), cells.get(key), wanted) for key, before in befores.items()]
     mean = judge.geometric_mean({key: cell for key, cell in cells.items() if cell.base and cell.head}, limits,

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Holds `umbench advise` against measured cells: does it name the strategy that was measured fastest?
 
-    results/advised.py results/measured/h200_capped.jsonl results/study/hints_*h200.jsonl
+    python3 python/start.py check_advice results/measured/h200_capped.jsonl results/study/hints_*h200.jsonl
 
 Cells of one network, setting and ratio that ended well are a group. For each with two strategies or more, advise is asked, in
 the simulator, about those strategies (also those that could not run), with what the group was run with. It is right where the
@@ -16,9 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from results import load  # noqa: E402
+from umbench import load
 
 CLOSE, WANTED = 1.05, 0.9
 AT_ONCE = 4  # each of them runs as many cells at a time as there are processors, but ends with one

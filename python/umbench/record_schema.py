@@ -9,7 +9,8 @@ import json
 import math
 import re
 from functools import lru_cache
-from pathlib import Path
+
+from umbench import places
 
 KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 WORDS = {"object": "an object", "array": "a list", "string": "a text", "boolean": "true or false", "null": "null",
@@ -19,7 +20,7 @@ MOST = 2**63 - 1  # umbench writes and reads nothing above
 
 @lru_cache(maxsize=1)
 def _definitions():
-    path = Path(__file__).resolve().parent / "record.schema.json"
+    path = places.RESULTS / "record.schema.json"
     return json.loads(path.read_text(encoding="utf-8"))["$defs"]
 
 

@@ -3,7 +3,7 @@ row counts. docs/peers.md names the fields, results/peer.schema.json is their sc
 
 import json
 
-from results import load, streams
+from umbench import load, output
 
 
 def key_of(row):
@@ -26,7 +26,7 @@ def read(path):
             row = json.loads(line)
         except json.JSONDecodeError as error:
             if number == len(lines):
-                streams.warn(f"{path}:{number}: the last line is torn and left out")
+                output.warn(f"{path}:{number}: the last line is torn and left out")
                 continue
             raise load.BadInput(f"{path}:{number}: not JSON: {error.msg}") from error
         _check(row, f"{path}:{number}")

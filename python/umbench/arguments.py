@@ -5,14 +5,14 @@ import math
 import re
 import sys
 
-from results import load, streams
+from umbench import load, output
 
 UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        streams.say(f"umbench: {message}; see {self.prog} --help")
+        output.say(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
 
 
@@ -74,8 +74,8 @@ def aspects_of(names):
 
 
 def compare(description, words=None):
-    from results import aspects  # what compare alone needs (SciPy), other commands do without
-    from results.judge import Limits
+    from umbench import aspects  # what compare alone needs (SciPy), other commands do without
+    from umbench.judge import Limits
 
     standard = Limits()
     limits = {"time": standard.relative, "mean": standard.mean} | aspects.LIMITS

@@ -1,20 +1,13 @@
-"""Record files of umbench (https://jsonlines.org; docs/records.md names the fields) as pandas data frames.
+"""Record files as pandas data frames (umbench.read, umbench.samples, umbench.environments).
 
-    import umbench_records
-    cells = umbench_records.read("small.jsonl")
-    cells.pivot_table(index="strategy", columns="ratio", values="slowdown")
-
-Figures that a record does not hold are worked out as umbench's own tables do: medians leave the first iteration out, a
-slowdown is over the `device` cell of the same work in the same file, else in any of the files. What cannot be read is
-refused with file and line (BadInput); of a cell that stands in several files the last counts. Without pandas, `load.read` and what
-else is in load.py give the records as they stand.
+Figures that a record does not hold are computed as in umbench's own tables: medians leave out the first iteration, a
+slowdown is relative to the `device` cell of the same work in the same file, else in any of the files. BadInput names file
+and line of what cannot be read. If a cell stands in several files, the last one counts.
 """
 
-from .reader import load, spread
+from umbench import iteration_times, load
 
-BadInput = load.BadInput
-
-# Kept as they are: what a data frame has no column type for.
+# Fields that a data frame has no column type for stay as they are.
 WHOLE = ("timeline", "engines", "rules", "samples_ns", "observed")
 
 
@@ -22,7 +15,7 @@ def _frame(rows, **more):
     try:
         import pandas
     except ImportError as missing:
-        raise ImportError("data frames need pandas: pip install pandas; umbench_records.load reads without it") from missing
+        raise ImportError("data frames need pandas: pip install pandas; umbench.load.read works without it") from missing
     return pandas.DataFrame(rows, **more)
 
 
@@ -53,7 +46,7 @@ def environments(*paths):
 
 
 def _row(record, baseline):
-    found = spread.of(record)
+    found = iteration_times.of(record)
     figures = found or (None, None, None, 0)
     named = dict(zip(("median_ns", "low_quartile_ns", "high_quartile_ns", "samples"), figures))
     return _flat(record) | named | {"baseline_ns": baseline, "slowdown": found.median / baseline if found and baseline else None}

@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
-from results import load  # noqa: E402
+from umbench import load  # noqa: E402
 
 
 class Failed(Exception):

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 
-from results import streams
+from umbench import output
 
 PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "python3-matplotlib"}
 
@@ -12,6 +12,6 @@ def require(*modules):
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         debian = " ".join(PACKAGES[name] for name in missing)
-        streams.say(f"umbench: {sys.executable} lacks {', '.join(missing)}; install it (Debian: {debian}) or let "
+        output.say(f"umbench: {sys.executable} lacks {', '.join(missing)}; install it (Debian: {debian}) or let "
                     "UMBENCH_PYTHON name a Python that has it")
         sys.exit(2)

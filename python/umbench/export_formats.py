@@ -8,7 +8,7 @@ import re
 import statistics
 import xml.etree.ElementTree as xml
 
-from results import load, perfetto
+from umbench import load, perfetto
 
 NS_PER_S = 1e9
 

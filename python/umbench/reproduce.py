@@ -10,20 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from umbench import dependencies, load, output, places
+from umbench.arguments import Parser
 
-from results import load, needs, streams  # noqa: E402
-from results.arguments import Parser  # noqa: E402
-
-ROOT = Path(__file__).resolve().parent.parent
-PAPERS = ROOT / "results" / "papers"
+PAPERS = places.RESULTS / "papers"
 
 
 # --- running ---
 
 def program():
     """The umbench that started this, else the one that was built."""
-    found = os.environ.get("UMBENCH_PROGRAM") or str(ROOT / "build" / "cpu" / "umbench")
+    found = os.environ.get("UMBENCH_PROGRAM") or str(places.TOP / "build" / "cpu" / "umbench")
     if not os.access(found, os.X_OK):
         raise load.BadInput(f"{found}: no such program; start this by `umbench reproduce`")
     return found
@@ -44,7 +41,7 @@ def run(paper, backend, iterations, folder):
     for number, (name, cell) in enumerate(paper["cells"].items(), 1):
         options, where = options_of(paper, cell, backend)
         simulated = where.startswith("sim:")
-        streams.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
+        output.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
         before = len(lines_of(path))
         done = subprocess.run([program(), "run", *options, "--backend", where, "--iterations", str(iterations or (2 if simulated else 5)),
                                *([] if simulated else ["--times-only"]), "--out", str(path)],
@@ -193,7 +190,7 @@ def markdown(paper, results):
 
 
 def draw(paper, results, where, folder):
-    from plots import common  # noqa: PLC0415: nothing else needs matplotlib
+    from umbench.plots import common  # noqa: PLC0415: nothing else needs matplotlib
 
     figure_of = paper["figure"]
     common.use_style()
@@ -295,7 +292,7 @@ def main(argv):
         if path.exists() and not arguments.kept:
             raise load.BadInput(f"{path}: exists; give another folder by --out, or move it away")
     if figures:
-        needs.require("matplotlib")
+        dependencies.require("matplotlib")
     try:
         if figures or not arguments.kept:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Where modes `simulated` and `capped` differ for one cell, and by what: a table in Markdown, largest difference first.
 
-    UMBENCH=build/cpu/umbench results/validation/modes.py > results/validation/modes.md
+    UMBENCH=build/cpu/umbench python3 python/start.py compare_modes > results/validation/modes.md
 """
 
 import json

@@ -11,8 +11,7 @@ import statistics
 from collections import namedtuple
 from pathlib import Path
 
-from . import lines as record_lines
-from . import shape, streams
+from umbench import jsonl, output, places, record_schema
 
 EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 
@@ -24,7 +23,7 @@ Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
                             "memory_order workspace_cap mode backend device simulated calibrated")
 
 
-class BadInput(streams.Refusal):
+class BadInput(output.Refusal):
     """The file cannot be used; the message names it and the line."""
 
 
@@ -46,7 +45,7 @@ def files_in(folder, pattern):
         raise BadInput(f"{folder}: {error.strerror}") from error
 
 
-def read(path, warn=streams.warn):
+def read(path, warn=output.warn):
     """(environments, records) of a file. A torn last line, which a crash while appending leaves, is
     dropped with a warning; of records with the same key the last one counts."""
     check_path(path)
@@ -56,8 +55,8 @@ def read(path, warn=streams.warn):
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
         raise BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     try:
-        found = record_lines.parse(data)
-    except record_lines.Refused as refusal:
+        found = jsonl.parse(data)
+    except jsonl.Refused as refusal:
         raise BadInput(f"{path}:{refusal}") from refusal
     if found.torn:
         warn(f"{path}:{found.torn}: the last line is torn and left out")
@@ -91,7 +90,7 @@ def _check(entry, where):
         newer = type(schema) is int and schema > 1
         shown = json.dumps(schema)[:40]
         raise BadInput(f"{where}: schema {shown}{' is from a newer umbench' if newer else ''}; this reader knows 1")
-    misfit = shape.misfit(entry)
+    misfit = record_schema.misfit(entry)
     if misfit:
         raise BadInput(f"{where}: {misfit}")
 
@@ -235,7 +234,7 @@ def provenance(group):
 @functools.lru_cache(maxsize=None)
 def figures_measured(machine):
     """'49 of 52 figures measured', as the machine file of that name says; None where there is none among the kept ones."""
-    path = Path(__file__).resolve().parent / "machines" / f"{machine}.json"
+    path = places.RESULTS / "machines" / f"{machine}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         numbers = [name for name in [*found, *found["uvm"]] if name.endswith(FIGURES)]
@@ -307,4 +306,4 @@ def counted(number, what):
 
 def report_errors(main, name="error"):
     """Runs main() and turns whatever goes wrong into one line, which begins with `name`, and an exit code."""
-    return streams.run(main, name, {streams.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})
+    return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

@@ -4,8 +4,8 @@ shows how often the gate is wrong."""
 from collections import Counter, namedtuple
 from pathlib import Path
 
-from results import comparison, load
-from results.comparison import VERDICTS
+from umbench import comparison, load
+from umbench.comparison import VERDICTS
 
 Pair = namedtuple("Pair", "name verdicts worst_change exit_code")  # worst_change: None where nothing was measured
 

@@ -3,8 +3,8 @@
 import json
 import math
 
-from results import load, streams
-from results.comparison import EXIT_REGRESSED, VERDICTS
+from umbench import load, output
+from umbench.comparison import EXIT_REGRESSED, VERDICTS
 
 SIGNS = {"regressed": "❌", "insufficient": "❔", "tolerated": "🟡", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
 MOST_ROWS = 50  # of Markdown, which a page shows whole
@@ -12,7 +12,7 @@ MOST_ROWS = 50  # of Markdown, which a page shows whole
 
 def write(found, wanted):
     as_wanted = {"text": as_text, "markdown": as_markdown, "json": as_json}[wanted.format]
-    streams.write(as_wanted(found, wanted.all), wanted.out)
+    output.write(as_wanted(found, wanted.all), wanted.out)
 
 
 def counts(found):

@@ -8,7 +8,7 @@ import math
 import statistics
 from collections import namedtuple
 
-from results import load
+from umbench import load
 
 # `change`: relative, None where there is no such number; `verdict`: regressed, improved, ambiguous or ok.
 Change = namedtuple("Change", "aspect verdict base head change limit text")

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Runs a sweep by two programs in turn on one machine, so that whatever drifts there strikes both alike.
 
 Every round runs every cell once by each program, one right after the other, and the next round in the other
@@ -15,15 +14,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent)
-
-from results import arguments, load, needs, streams  # noqa: E402
+from umbench import arguments, dependencies, load, output
 
 
 def main():
     wanted = arguments.interleave(__doc__)
     if wanted.more:
-        needs.require("numpy", "scipy")
+        dependencies.require("numpy", "scipy")
     programs = {"base": program(wanted.base), "head": program(wanted.head)}
     cells = count_cells(programs["head"], wanted)
     for side in programs:
@@ -31,16 +28,16 @@ def main():
     failed = {}
     for number in range(1, wanted.rounds + 1):
         failed |= run_round(programs, wanted, number, range(1, cells + 1), cells)
-        streams.say(f"round {number} of {wanted.rounds} done")
+        output.say(f"round {number} of {wanted.rounds} done")
     left = open_cells(wanted) if wanted.more else []
     if left:
-        streams.say(f"{load.counted(len(left), 'cell')} of {cells} left open: {load.counted(wanted.more, 'round')} more of them")
+        output.say(f"{load.counted(len(left), 'cell')} of {cells} left open: {load.counted(wanted.more, 'round')} more of them")
     for number in range(wanted.rounds + 1, wanted.rounds + wanted.more + 1) if left else ():
         failed |= run_round(programs, wanted, number, left, cells)
-        streams.say(f"round {number} of {wanted.rounds + wanted.more} done")
+        output.say(f"round {number} of {wanted.rounds + wanted.more} done")
     for (side, number, key), text in failed.items():
-        streams.say(f"umbench: round {number} of {side}: {key}: {text}")
-    streams.write(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head\n")
+        output.say(f"umbench: round {number} of {side}: {key}: {text}")
+    output.write(f"compare them with: umbench compare {wanted.out}/base {wanted.out}/head\n")
     return 1 if failed else 0
 
 
@@ -57,14 +54,14 @@ def run_round(programs, wanted, number, which, cells):
 
 def open_cells(wanted):
     """Numbers of the cells whose change of time is ambiguous after the rounds that all cells have."""
-    from results import comparison, runs  # needs SciPy, interleave alone does not
+    from umbench import comparison, run_folders  # needs SciPy, interleave alone does not
 
     keys = [record["key"] for record in records(Path(wanted.out) / "base/1.jsonl")]
     sides = []
     for side in ("base", "head"):
         files = [Path(wanted.out) / side / f"{number}.jsonl" for number in range(1, wanted.rounds + 1)]
-        read = [runs.read_side(file, lambda text: None) for file in files]
-        sides.append(runs.Side(side, sum((one.environments for one in read), []), sum((one.runs for one in read), []),
+        read = [run_folders.read_side(file, lambda text: None) for file in files]
+        sides.append(run_folders.Side(side, sum((one.environments for one in read), []), sum((one.runs for one in read), []),
                                [file.name for file in files]))
     found = comparison.compare_sides(*sides, arguments.compare("As compare.", ["base", "head", "--allow-unlike"]))
     unsure = {row.key for row in found.rows if row.finding.verdict == "ambiguous" and not row.simulated}

@@ -5,7 +5,7 @@ import math
 import statistics
 from collections import namedtuple
 
-from . import load
+from umbench import load
 
 Spread = namedtuple("Spread", "median low high n")  # ns: median and quartiles, or the ends of a simulated band
 

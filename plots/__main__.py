@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """umbench plot KIND FILE...: a figure of record files as PNG and SVG, or PDF. Each kind says more with --help.
 
   slowdown   slowdown by oversubscription ratio, the budget shrinking
@@ -12,8 +11,8 @@
 import importlib
 import sys
 
-from common import load
-from results import streams
+from umbench.plots.common import load
+from umbench import output
 
 KINDS = {"slowdown": "slowdown", "growth": "growth", "timeline": "timeline", "bounds": "bounds_figure", "peers": "peers_figure",
          "table": "table"}
@@ -25,8 +24,8 @@ def main():
         return 0 if len(sys.argv) > 1 else load.EXIT_BAD_INPUT
     kind = sys.argv.pop(1)
     if kind not in KINDS:
-        raise streams.Refusal(f"plot: no kind {kind}; there are {', '.join(KINDS)}")
-    return importlib.import_module(KINDS[kind]).main()
+        raise output.Refusal(f"plot: no kind {kind}; there are {', '.join(KINDS)}")
+    return importlib.import_module(f"umbench.plots.{KINDS[kind]}").main()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from collections import namedtuple
 from pathlib import Path
 
-from results import judge, load
+from umbench import judge, load
 
 Side = namedtuple("Side", "name environments runs names")  # runs: a list of {key: record}; names: their files'
 

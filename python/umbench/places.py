@@ -1,0 +1,7 @@
+"""Where the package finds machine files, schemas and papers: beside itself after `pip install`, else in the checkout."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+TOP = PACKAGE.parents[1]  # of a checkout, or share/umbench of an install tree
+RESULTS = PACKAGE / "results" if (PACKAGE / "results").is_dir() else TOP / "results"
