@@ -1,5 +1,6 @@
 """umbench plot KIND FILE...: a figure of record files as PNG and SVG, or PDF. Each kind says more with --help.
 
+  overview   six strategies at most, named at their lines, with the bound: the figure for a first page
   slowdown   slowdown by oversubscription ratio, the budget shrinking
   growth     slowdown by oversubscription ratio, batch or image growing
   timeline   what each lane did, what moved beside that, and the memory in use
@@ -14,7 +15,7 @@ import sys
 from umbench.plots.common import load
 from umbench import output
 
-KINDS = {"slowdown": "slowdown", "growth": "growth", "timeline": "timeline", "bounds": "bounds_figure", "peers": "peers_figure",
+KINDS = {"overview": "overview", "slowdown": "slowdown", "growth": "growth", "timeline": "timeline", "bounds": "bounds_figure", "peers": "peers_figure",
          "table": "table"}
 
 

@@ -1,11 +1,5 @@
-"""What all figures share: arguments, the look of a strategy, sizes, and saving as PNG, SVG and PDF.
+"""What all figures share: arguments, sizes, titles, and saving as PNG, SVG and PDF."""
 
-Lines differ by marker and dash as well as by colour (Okabe and Ito's palette, told apart by
-colour-blind readers), so that a figure survives a black and white printer.
-"""
-
-import zlib
-from collections import namedtuple
 from pathlib import Path
 
 from umbench import dependencies  # noqa: E402
@@ -16,6 +10,7 @@ import matplotlib  # noqa: E402
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as pyplot  # noqa: E402
+from matplotlib.font_manager import FontProperties  # noqa: E402
 
 from umbench import load  # noqa: E402
 from umbench.arguments import Parser  # noqa: E402
@@ -23,43 +18,6 @@ from umbench.arguments import Parser  # noqa: E402
 GIB = 1024**3
 KINDS = ("png", "svg", "pdf")
 WIDTH = 900  # pixels of a page at which text has its size
-
-Look = namedtuple("Look", "colour marker dash size")
-
-# A family has its colours and markers; a strategy of it takes the next that its name points to and no other line of the
-# figure has, so that it looks the same in most figures without any list of names.
-COLOURS = {"device": ["#000000", "#777777", "#9A6324", "#AAAA00"],
-           "explicit": ["#0072B2", "#5E3C99", "#56B4E9", "#1B7837", "#4575B4", "#0B7A75"],
-           "managed": ["#D55E00", "#009E73", "#CC79A7", "#B2182B", "#E69F00", "#8C564B"]}
-MARKERS = {"device": [*"oP*X"], "explicit": [*"sDPph8d"], "managed": [*"^vX*<>H", (4, 1, 0), (3, 1, 0)]}
-DASHES = ["-", (0, (6, 1.5)), (0, (3, 1)), (0, (5, 1.5, 1.2, 1.5)), (0, (1.2, 1.2)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2))]
-
-
-def looks(families):
-    """{label: Look} of {label: family}."""
-    used, result = {}, {}
-    for label in sorted(families, key=lambda label: (label != "device", label)):
-        family = families[label] if families[label] in COLOURS else "explicit"
-        colours, markers = COLOURS[family], MARKERS[family]
-        plain = label == "device"  # what all others are held against
-        start = 0 if plain else zlib.crc32(label.split(" ")[0].encode())
-        taken = used.setdefault(family, [(0, 0)] if family == "device" and not plain else [])
-
-        def slot(step):
-            """Numbers of its marker and its colour; all pairs come before one comes twice."""
-            row, column = divmod((start + step) % (len(markers) * len(colours)), len(markers))
-            return column, (row + column) % len(colours)
-
-        def cost(step):
-            """How often its pair, its marker and its colour are there already."""
-            mine = slot(step)
-            return (taken.count(mine), sum(other[0] == mine[0] for other in taken), sum(other[1] == mine[1] for other in taken), step)
-
-        mine = slot(min(range(len(markers) * len(colours)), key=cost))
-        taken.append(mine)
-        result[label] = Look(colours[mine[1]], markers[mine[0]], DASHES[0] if plain else DASHES[(mine[0] + len(taken) // len(markers)) % len(DASHES)],
-                             9 if plain else 5.5)
-    return {label: result[label] for label in families}
 
 
 def families(records):
@@ -155,14 +113,51 @@ def panels(count, width=WIDTH, height=3.0, least=290, extra=0.0):
     return figure, list(axes.flat)[:count]
 
 
-def wrapped(text, width=48):
-    """Broken at commas to fit a panel."""
+SIMULATED = "#EEF3FA"  # behind simulated values; measured ones stand on white
+
+
+def mark_origin(axis, simulated):
+    """Tells simulated and measured values apart at a glance."""
+    axis.set_facecolor(SIMULATED if simulated else "white")
+    axis.text(0.995, 0.99, "simulated" if simulated else "measured", transform=axis.transAxes, ha="right", va="top", fontsize=8,
+              color="#555555", style="italic" if simulated else "normal", zorder=6)
+
+
+def set_title(axis, lines, pad=6):
+    """Left of the panel; `layout` breaks the lines so that each ends within the panel's column of the figure."""
+    axis.title_lines = lines, pad
+    _write_title(axis, axis.get_figure().get_figwidth() * axis.get_figure().dpi / axis.get_subplotspec().get_gridspec().ncols - 62)
+
+
+def _write_title(axis, room):
+    lines, pad = axis.title_lines
+    axis.set_title("\n".join(_fitting(axis.get_figure(), line, room) for line in lines), loc="left", pad=pad)
+
+
+def layout(figure, **options):
+    """tight_layout, with titles broken at the width that this leaves them."""
+    titled = [axis for axis in figure.axes if hasattr(axis, "title_lines")]
+    figure.tight_layout(**options)
+    for axis in titled:
+        place = axis.get_subplotspec()
+        columns = place.get_gridspec().ncols
+        end = figure.get_figwidth() * figure.dpi * (place.colspan.stop / columns)
+        _write_title(axis, end - axis.get_window_extent().x0 - 4)
+    if titled:
+        figure.tight_layout(**options)
+
+
+def _fitting(figure, text, room):
+    """Broken at blanks so that no line is wider than `room` pixels."""
+    renderer, font = figure.canvas.get_renderer(), FontProperties(size=pyplot.rcParams["axes.titlesize"])
+    wide = lambda line: renderer.get_text_width_height_descent(line, font, False)[0] > room  # noqa: E731
     lines = [""]
-    for part in text.split(", "):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines[-1] += ","
-            lines.append("")
-        lines[-1] += (", " if lines[-1] else "") + part
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and wide(longer):
+            lines.append(word)
+        else:
+            lines[-1] = longer
     return "\n".join(lines)
 
 

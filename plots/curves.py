@@ -1,9 +1,11 @@
 """Lines of slowdown against the oversubscription ratio, whatever made the ratio grow: the figures of slowdown.py and
-growth.py. A line is a strategy; whiskers are the quartiles of what was measured; a cell that has no time is a cross."""
+growth.py. A line is a strategy; whiskers are the quartiles of measured times; a cell without a time is a cross in a strip of
+its own at the top, where no slowdown is."""
 
 from collections import namedtuple
 
-from umbench.plots.common import WIDTH, looks, panels, wrapped
+from umbench.plots.common import WIDTH, layout, mark_origin, panels, set_title
+from umbench.plots.looks import looks
 
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
@@ -11,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 # `slowdown`, `low`, `high`: None if the cell failed; `size`: what grew, or None. `measured`: has whiskers.
 Point = namedtuple("Point", "ratio slowdown low high outcome size measured")  # or simulated with a band
 # `lines`: {label: [Point]} by rising ratio; `unit`: "x", or "ms" where nothing says what 1x is; `like`: panels of equal
-# `like` and unit share their range; `growing`: what `size` is.
-Panel = namedtuple("Panel", "title lines unit like growing")
+# `like` and unit share their range; `growing`: what `size` is, or None; `simulated`: how the times came about.
+Panel = namedtuple("Panel", "title lines unit like growing simulated")
 
 NO_FIT = "does not fit (infeasible)"
 X_LABEL = "ratio: needed / allowed memory"
@@ -20,16 +22,21 @@ APART = 10  # pixels between two markers of a line
 Y_LABEL = {"x": "slowdown, log scale", "ms": "ms per iteration, log scale\n(no device baseline)"}
 
 
-def figure_of(found, families, width=WIDTH, extra=()):
-    """`families`: {label: family} of all labels; `extra`: (label, dash) of grey lines that the caller adds."""
+def figure_of(found, families, width=WIDTH, extra=(), grey=()):
+    """`families`: {label: family} of all labels; `extra`: (label, dash) of grey lines; `grey`: for each panel those lines,
+    [([(ratio, slowdown), ...], dash), ...]."""
     look, marks = looks(families), set()
     columns, legend = legend_room(len(families) + 2 + len(extra), width)
     figure, axes = panels(len(found), width, height=3.25 if any(panel.growing for panel in found) else 3.0, extra=legend)
     wide = _wide(found)
-    for axis, panel in zip(axes, found):
-        marks |= _draw(axis, panel, look, panel.like in wide)
+    for number, (axis, panel) in enumerate(zip(axes, found)):
+        _draw(axis, panel, look, panel.like in wide)
+        for line, dash in grey[number] if grey else ():
+            axis.plot(*zip(*line), color="#888888", linestyle=dash, linewidth=1.4, zorder=2)
+            low, high = axis.get_ylim()
+            axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
     for key in {(panel.like, panel.unit) for panel in found}:
-        _same_height([axis for axis, panel in zip(axes, found) if (panel.like, panel.unit) == key])
+        marks |= _same_height([(axis, panel) for axis, panel in zip(axes, found) if (panel.like, panel.unit) == key], look)
     drawn = list(dict.fromkeys(label for panel in found for label in panel.lines))
     _legend(figure, {label: look[label] for label in drawn}, marks, columns, legend, extra)
     for axis in axes:
@@ -64,19 +71,61 @@ def _thin(axis):
         line.set_markevery(sorted(kept))
 
 
-def _same_height(axes):
-    low, high = min(axis.get_ylim()[0] for axis in axes), max(axis.get_ylim()[1] for axis in axes)
-    for axis in axes:
+def _same_height(pairs, look):
+    """Of axes and their panels; returns the names of the marks in their strips."""
+    low, high = min(axis.get_ylim()[0] for axis, _ in pairs), max(axis.get_ylim()[1] for axis, _ in pairs)
+    rows = max(len(_failing(panel)) for _, panel in pairs)
+    marks = set()
+    for axis, panel in pairs:
         axis.set_ylim(low, high)
+        marks |= strip(axis, {label: (panel.lines[label], look[label]) for label in _failing(panel)}, rows)
+    return marks
+
+
+def _failing(panel):
+    return [label for label, line in panel.lines.items() if any(not point.slowdown for point in line)]
+
+
+def strip(axis, failing, rows):
+    """Adds a strip with room for `rows` rows on top and in it a cross for each cell without a time, a row for each line of
+    `failing`: {label: (points, Look)}. Returns the names of the marks. Slowdowns stay below the strip."""
+    if not rows:
+        return set()
+    low, high = axis.get_ylim()
+    share, marks = min(0.42, 0.12 + 0.042 * rows), set()
+    top = low * (high / low) ** (1 / (1 - share))
+    ticks = [[tick for tick in getter.tick_values(low, high) if low <= tick <= high]
+             for getter in (axis.yaxis.get_major_locator(), axis.yaxis.get_minor_locator())]
+    axis.set_ylim(low, top)
+    axis.set_yticks(ticks[0])
+    axis.set_yticks(ticks[1], minor=True)
+    axis.axhspan(high, top, facecolor="#E6E6E6", edgecolor="#999999", linewidth=0.6, zorder=0.8)
+    axis.text(0.012, 0.985, "does not fit" if all(_does_not_fit(line) for line, _ in failing.values()) else "no time", transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
+              bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
+    for number, (points, look) in enumerate(failing.values()):
+        y = low * (top / low) ** (1 - share * (0.36 + 0.58 * (number + 0.5) / rows))
+        well = [point for point in points if point.slowdown]
+        for point in points:
+            if point.slowdown:
+                continue
+            kind = NO_FIT if point.outcome == "infeasible" else "failed: " + point.outcome.replace("_", " ")
+            if well and point.ratio > well[-1].ratio and not any(well[-1].ratio < p.ratio < point.ratio for p in points):
+                axis.plot([well[-1].ratio, point.ratio], [well[-1].slowdown, y], color=look.colour, linewidth=0.8, linestyle=":",
+                          zorder=2)
+            axis.plot([point.ratio], [y], color=look.colour, marker="x" if kind == NO_FIT else "X", markersize=5.5,
+                      markeredgewidth=1.5, linestyle="none", clip_on=False, zorder=3)
+            marks.add(kind)
+    return marks
+
+
+def _does_not_fit(line):
+    return all(point.slowdown or point.outcome == "infeasible" for point in line)
 
 
 def _draw(axis, panel, look, wide):
-    """What it marked failures by. `wide`: the ratios are drawn on a logarithmic scale."""
-    marks, taken = set(), []
+    """`wide`: the ratios are drawn on a logarithmic scale."""
     points = [point for line in panel.lines.values() for point in line]
-    good = [point for point in points if point.slowdown]
-    _scales(axis, good, panel, wide)
-    floor = axis.get_ylim()[0] * 1.06
+    _scales(axis, [point for point in points if point.slowdown], panel, wide)
     for label, line in panel.lines.items():
         style, well = look[label], [point for point in line if point.slowdown]
         if well:
@@ -84,16 +133,17 @@ def _draw(axis, panel, look, wide):
                       linestyle=style.dash, markersize=style.size, markerfacecolor="white", markeredgewidth=1.2,
                       clip_on=False, zorder=3)
             _whiskers(axis, [point for point in well if point.measured and point.high > point.low], style.colour)
-        marks |= _failures(axis, line, well, style.colour, floor, taken)
     axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     axis.set_xlabel(X_LABEL)
     axis.set_ylabel(Y_LABEL[panel.unit])
-    across = axis.get_figure().get_figwidth() / axis.get_subplotspec().get_gridspec().ncols
-    title = "\n".join(wrapped(line, int(12.3 * across)) for line in panel.title.split("\n"))
-    axis.set_title(title, loc="left", pad=26 if panel.growing else 6)
+    ratios = [point.ratio for point in points]
+    if ratios and not wide:
+        room = 0.06 * (max(*ratios, 1.0) - min(*ratios, 1.0) or 1)
+        axis.set_xlim(min(*ratios, 1.0) - room, max(*ratios, 1.0) + room)
+    mark_origin(axis, panel.simulated)
+    set_title(axis, panel.title.split("\n"), pad=26 if panel.growing else 6)
     if panel.growing:
-        _sizes(axis, panel, across)
-    return marks
+        _sizes(axis, panel, axis.get_figure().get_figwidth() / axis.get_subplotspec().get_gridspec().ncols)
 
 
 def _whiskers(axis, points, colour):
@@ -102,29 +152,6 @@ def _whiskers(axis, points, colour):
         above = [point.high - point.slowdown for point in points]
         axis.errorbar([p.ratio for p in points], [p.slowdown for p in points], yerr=[below, above], fmt="none", ecolor=colour,
                       elinewidth=1.1, capsize=3.5, capthick=1.1, zorder=4)
-
-
-def _failures(axis, line, well, colour, floor, taken):
-    """A cross for each cell without a time: where the line would be, or, beyond its end, at its last height behind a
-    dotted run; crosses that would lie on each other are moved apart."""
-    marks = set()
-    for point in line:
-        if point.slowdown:
-            continue
-        before = [each for each in well if each.ratio < point.ratio]
-        y = before[-1].slowdown if before else well[0].slowdown if well else floor
-        while any(abs(point.ratio - x) < 1e-9 and max(y / other, other / y) < 1.09 for x, other in taken):
-            y *= 1.1
-        taken.append((point.ratio, y))
-        kind = NO_FIT if point.outcome == "infeasible" else "failed: " + point.outcome.replace("_", " ")
-        if before and before[-1] is well[-1] and not any(p.ratio < point.ratio and not p.slowdown and p.ratio > before[-1].ratio
-                                                         for p in line):
-            axis.plot([before[-1].ratio, point.ratio], [before[-1].slowdown, y], color=colour, linewidth=1, linestyle=":",
-                      zorder=2)
-        axis.plot([point.ratio], [y], color=colour, marker="x" if kind == NO_FIT else "X", markersize=6.5,
-                  markeredgewidth=1.7, linestyle="none", clip_on=False, zorder=2.5)  # behind what has a time
-        marks.add(kind)
-    return marks
 
 
 def _scales(axis, good, panel, wide):
@@ -170,6 +197,6 @@ def _legend(figure, look, marks, columns, room, extra):
                        markeredgewidth=1.7, label=mark) for mark in sorted(marks)]
     handles += [Line2D([], [], color="#888888", linewidth=1.4, linestyle=dash, label=label) for label, dash in extra]
     handles.append(Line2D([], [], color="#555555", linewidth=1, linestyle=(0, (4, 3)), label="ratio 1: memory just full"))
-    figure.tight_layout(rect=(0, room / figure.get_figheight(), 1, 1), h_pad=1.6, w_pad=1.6)
+    layout(figure, rect=(0, room / figure.get_figheight(), 1, 1), h_pad=1.6, w_pad=1.6)
     figure.legend(handles=handles, loc="lower center", ncol=columns, frameon=False, handlelength=3.4, columnspacing=1.6,
                   bbox_to_anchor=(0.5, 0.0))

@@ -1,6 +1,7 @@
 """Draws the figures of README.md and docs/ anew from the kept records of results/, into docs/figures or --out DIR."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,9 @@ from umbench.arguments import Parser
 ROOT = places.TOP
 
 
-def for_first_page(record, file):
-    """Nothing of a third precision, of `best` held to the bits of `device`, or of what the papers' planners ran beside and another file has; no prices
-    of copies, which name one strategy twice."""
+def without_variants(record, file):
+    """Drops tf32, `best` held to the bits of `device`, and `best` of the runs that measured the papers' planners, which other
+    files hold; drops the prices of copies, which would name one strategy twice."""
     knobs = record.get("strategy_knobs") or {}
     if record.get("precision") == "tf32" or knobs.get("bits") == 1 or (
             file.startswith("papers_") and (record.get("strategy") or "").startswith("best")):
@@ -25,17 +26,30 @@ def for_first_page(record, file):
     return record
 
 
-FIRST_PAGE = [f"study/{name}.jsonl" for name in (
-    "best_resnet50_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200",
-    "best_vgg16_h200", "papers_vgg16_bf16_h200", "hints_h200",
-    "best_vgg16_h100", "papers_vgg16_fp32_h100", "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100",
-    "best_resnet50_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100")]
+def in_bf16(record, file):
+    return None if record.get("precision", "bf16") != "bf16" else without_variants(record, file)
+
+
+def at_one_and_a_half(record, _):
+    return record if record["kind"] != "record" or record["ratio"] == 1.5 else None
+
+
+def study(*names):
+    return [f"study/{name}.jsonl" for name in names]
+
+
+H100 = study("best_resnet50_h100", "papers_resnet50_bf16_h100", "papers_resnet50_bf16_at_1.5_h100", "best_vgg16_h100",
+             "papers_vgg16_bf16_h100", "papers_vgg16_bf16_at_1.25_h100")
+H200 = study("best_resnet50_h200", "papers_resnet50_bf16_h200", "papers_resnet50_bf16_at_3_h200", "best_vgg16_h200",
+             "papers_vgg16_bf16_h200", "hints_h200")
 
 # name: (kind, files in results/, what becomes of a record)
 FIGURES = {
-    "measured": ("slowdown", FIRST_PAGE, for_first_page),
-    "study_vgg16_simulated": ("slowdown", ["study/vgg16_simulated.jsonl", "study/vgg16_tf32_bf16_simulated.jsonl"], None),
-    "study_alexnet_simulated": ("growth", ["study/alexnet_simulated.jsonl"], None),
+    "measured": ("overview", H100, in_bf16),
+    "measured_all": ("slowdown", [*H200, *H100, *study("papers_vgg16_fp32_h100")], without_variants),
+    "study_vgg16_simulated": ("slowdown", study("vgg16_simulated", "vgg16_tf32_bf16_simulated"), None),
+    "study_alexnet_simulated": ("growth", study("alexnet_simulated"), None),
+    "twin_timeline": ("timeline", study("twin_timeline_h200"), at_one_and_a_half),
     "peers": ("peers", ["peers/pytorch_h200.jsonl"], None),
 }
 
@@ -51,8 +65,13 @@ def main():
         kind, files, changed = FIGURES[name]
         with tempfile.TemporaryDirectory() as folder:
             drawn = [as_drawn(changed, ROOT / "results" / file, Path(folder)) for file in files]
-            done = subprocess.run([sys.executable, places.TOP / "python/start.py", "plots", kind, *drawn, "--out", wanted.out, "--name", name,
-                                   "--format", "png"], check=False)
+            done = subprocess.run([sys.executable, places.TOP / "python/start.py", "plots", kind, *drawn, "--out", folder, "--format", "png",
+                                   *(["--name", name] if kind != "timeline" else ["--all"])], stdout=subprocess.DEVNULL, check=False)
+            if not done.returncode:
+                (picture,) = Path(folder).glob("*.png")
+                Path(wanted.out).mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(picture, Path(wanted.out) / f"{name}.png")
+                print(Path(wanted.out) / f"{name}.png")
         if done.returncode:
             return done.returncode
     return 0

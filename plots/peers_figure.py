@@ -1,7 +1,7 @@
 """Time and peak memory of a step of umbench over those of PyTorch's fastest mode, a pair of bars a row of results/peers.
 plots.peers has the table."""
 
-from umbench.plots.common import WIDTH, load, pyplot, save, use_style
+from umbench.plots.common import WIDTH, layout, load, pyplot, save, set_title, use_style
 from umbench.plots.common import arguments as common_arguments
 from umbench.plots.peers import network_text
 from umbench import peer_files
@@ -35,7 +35,7 @@ def figure_of(rows, width=WIDTH):
     axis.set_xlim(0, 1.12 * max(1, *(row.get(field) or 0 for row in rows for field, *_ in PARTS)))
     axis.set_xlabel("umbench / PyTorch's fastest mode; left of 1 umbench needs less")
     axis.grid(axis="y", visible=False)
-    axis.set_title(f"{rows[0]['versions']['gpu']}, measured; PyTorch {rows[0]['versions']['torch']}", loc="left")
+    set_title(axis, [f"{rows[0]['versions']['gpu']}, measured; PyTorch {rows[0]['versions']['torch']}"])
     axis.legend(loc="lower right", bbox_to_anchor=(1, 1), ncol=2, frameon=False)
-    figure.tight_layout()
+    layout(figure)
     return figure

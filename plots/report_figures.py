@@ -4,7 +4,8 @@ group of cells (same work, machine and mode), and its title says how their times
 
 from collections import namedtuple
 
-from umbench.plots.common import GIB, families, load, looks, panels, pyplot, wrapped
+from umbench.plots.common import GIB, families, layout, load, mark_origin, panels, pyplot, set_title
+from umbench.plots.looks import looks
 
 from umbench.plots import curves
 from umbench.plots import growth
@@ -62,8 +63,8 @@ def _names(group):
 
 
 def _title(panel, group):
-    letters = 90 // panel.get_subplotspec().get_gridspec().ncols
-    panel.set_title("\n".join(wrapped(name, letters) for name in _names(group)), loc="left")
+    set_title(panel, _names(group))
+    mark_origin(panel, group.simulated)
 
 
 def _spread_row(record):
@@ -118,7 +119,7 @@ def _time(groups):
         used |= _draw_bars(panel, *drawn[group][:2])
         _title(panel, group)
     handles = {label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels())}
-    figure.tight_layout(rect=(0, 0.3 / figure.get_figheight(), 1, 1))
+    layout(figure, rect=(0, 0.3 / figure.get_figheight(), 1, 1))
     names = [name for name in TIME_PARTS if name in used]
     figure.legend([handles[name] for name in names], names, loc="lower center", ncol=5, frameon=False)
     text = ("What an iteration's time went into, fastest strategy first, at the highest ratio at which most strategies ran. Cells "
@@ -154,7 +155,7 @@ def _lines_below(figure, drawn, extra=()):
                for label, style in drawn.items()]
     handles += [Line2D([], [], color="#555555", linewidth=1, linestyle=dash, label=label) for label, dash in extra]
     columns, room = curves.legend_room(len(handles))
-    figure.tight_layout(rect=(0, room / figure.get_figheight(), 1, 1))
+    layout(figure, rect=(0, room / figure.get_figheight(), 1, 1))
     figure.legend(handles=handles, loc="lower center", ncol=columns, frameon=False, handlelength=3.4)
 
 
@@ -257,6 +258,6 @@ def _prediction(records):
     panel.set_xlabel("measured, ms per iteration")
     panel.set_ylabel("simulated, ms per iteration")
     panel.legend(frameon=False, bbox_to_anchor=(1, 1), loc="upper left")
-    figure.tight_layout()
+    layout(figure)
     return Section("prediction", title, "A point a cell that was both measured and simulated; on the dashed line the two agree.",
                    figure, ["measured", "simulated", "measured_ns", "simulated_ns"], rows)

@@ -31,14 +31,8 @@ def figure_of(records, width=WIDTH, bounds=BOTH):
     by_title = {_title(group): cells for group, cells in load.groups(records).items()}
     limits = [{name: _limits(by_title[panel.title], name) for name in bounds} for panel in panels]
     known = [drawn for name, drawn in bounds.items() if any(each[name] for each in limits)]
-    figure = curves.figure_of(panels, families(records), width, extra=known)
-    for axis, each in zip(figure.axes, limits):
-        for name, line in each.items():
-            if line:
-                axis.plot(*zip(*line), color="#888888", linestyle=bounds[name][1], linewidth=1.4, zorder=2)
-                low, high = axis.get_ylim()
-                axis.set_ylim(min(low, line[0][1] / 1.1), max(high, line[-1][1] * 1.2))
-    return figure
+    grey = [[(line, bounds[name][1]) for name, line in each.items() if line] for each in limits]
+    return curves.figure_of(panels, families(records), width, known, grey)
 
 
 def _limits(cells, name):
@@ -61,7 +55,7 @@ def _panel(group, cells):
     lines = {label: [point(cell, cell["baseline_ns"] if scale else 1e6) for cell in line]
              for label, line in load.lines(cells).items()}
     return curves.Panel(_title(group), lines, "x" if scale else "ms",
-                        _work(group), None)
+                        _work(group), None, group.simulated)
 
 
 def _title(group):

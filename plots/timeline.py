@@ -3,7 +3,7 @@
 import re
 import sys
 
-from umbench.plots.common import GIB, WIDTH, arguments, load, pyplot, read, save, use_style, wrapped
+from umbench.plots.common import GIB, SIMULATED, WIDTH, arguments, layout, load, pyplot, read, save, set_title, use_style
 
 # lane: (label, colour, hatch); the hatches tell the lanes apart in print.
 LANES = {
@@ -62,14 +62,16 @@ def figure_of(record, width=WIDTH):
                                               gridspec_kw={"height_ratios": (1.25, 1)})
     scale, unit = (1e6, "ms") if end >= 2e6 else (1e3, "µs")
     _draw_lanes(lanes, record, scale, end)
+    lanes.set_facecolor(SIMULATED if record["simulated"] else "white")
+    memory.set_facecolor(SIMULATED if record["simulated"] else "white")
     _draw_memory(memory, record, scale, end)
     memory.set_xlabel(f"time since the iteration began, {unit}")
     memory.set_xlim(0, end / scale)
     group = load.group_of(record)
     titles = (f"{load.network_text(group)}, {record['strategy']}{_knobs(record)}, ratio {record['ratio']:g}",
               f"{load.machine_text(group)}, iteration {timeline['iteration'] + 1} of {record['iterations']}")
-    lanes.set_title("\n".join(wrapped(title, width // 8) for title in titles), loc="left")
-    figure.tight_layout()
+    set_title(lanes, titles)
+    layout(figure)
     return figure
 
 
@@ -126,18 +128,35 @@ def _stalls(record, busy, end):
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
+LETTERS = 13  # that fit into a lane upright
+
+
 def _name_wide_bars(axes, spans, level, scale, end):
-    """Writes the name into a bar that has room for it; upright nine letters fit."""
+    """Writes the name into a bar, or a run of bars of one operator, that has room for it."""
     room = 16.5 * axes.get_figure().get_figwidth()  # letters side by side
-    for span in spans:
-        share, name = (span["end_ns"] - span["begin_ns"]) / end, span["name"].removeprefix("compute ")
-        name = name.removeprefix("prefetch ").removeprefix("evict ")
+    for begin, stop, name in _runs(spans):
+        share = (stop - begin) / end
         upright = share * room < len(name) + 1
-        if upright and (share < 1.9 / room or len(name) > 9):
+        if upright and share < 1.9 / room:
             continue
-        axes.text((span["begin_ns"] / 2 + span["end_ns"] / 2) / scale, level, name, ha="center", va="center",
+        shown = name if not upright or len(name) <= LETTERS else name[:LETTERS - 1] + "…"
+        axes.text((begin / 2 + stop / 2) / scale, level, shown, ha="center", va="center",
                   fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
+
+
+def _runs(spans):
+    """[(begin, end, name), ...]: parts of one operator or tensor that follow one another are one."""
+    found = []
+    for span in sorted(spans, key=lambda span: span["begin_ns"]):
+        name = span["name"]
+        for word in ("compute ", "prefetch ", "evict "):
+            name = name.removeprefix(word)
+        if found and found[-1][2] == name:
+            found[-1] = (found[-1][0], max(found[-1][1], span["end_ns"]), name)
+        else:
+            found.append((span["begin_ns"], span["end_ns"], name))
+    return found
 
 
 def _draw_memory(axes, record, scale, end):

@@ -190,7 +190,7 @@ def markdown(paper, results):
 
 
 def draw(paper, results, where, folder):
-    from umbench.plots import common  # noqa: PLC0415: nothing else needs matplotlib
+    from umbench.plots import common, looks as look_table  # noqa: PLC0415: nothing else needs matplotlib
 
     figure_of = paper["figure"]
     common.use_style()
@@ -207,7 +207,7 @@ def draw(paper, results, where, folder):
         return kept
 
     if "series" in figure_of:
-        looks = common.looks({series["label"]: family(results, series) for series in figure_of["series"]})
+        looks = look_table.looks({series["label"]: family(results, series) for series in figure_of["series"]})
         for series in figure_of["series"]:
             points = values(series["points"])
             look = looks[series["label"]]
@@ -233,9 +233,9 @@ def draw(paper, results, where, folder):
         if figure_of["value"] == "arena_over_peak":
             panel.set_ylim(0.98, None)
     panel.set_ylabel(figure_of["y"])
-    panel.set_title(f"{paper['title']}\n{where}")
+    common.set_title(panel, [paper["title"], where])
     panel.legend()
-    figure.tight_layout()
+    common.layout(figure)
     common.save(figure, folder, paper["name"])
 
 

@@ -1,5 +1,7 @@
+import json
 import re
 
+import matplotlib.image
 import pytest
 import synthetic
 import conftest
@@ -300,15 +302,41 @@ def test_growth_marks_what_failed_and_names_sizes():
     assert axis.get_ylabel() == drawn([synthetic.record(strategy="device", ratio=0.5)]).axes[0].get_ylabel(), "one vocabulary"
 
 
-def test_strategies_differ_without_colour():
-    from umbench.plots import common
+def test_every_strategy_has_a_row_that_no_other_looks_like(umbench):
+    from umbench.plots import looks
 
-    families = {f"explicit_{number}": "explicit" for number in range(7)} | {f"hint_{number}": "managed" for number in range(9)}
-    look = common.looks({"device": "device"} | families)
-    assert len({style.marker for style in look.values()}) == len(look)
-    assert len({(style.marker, style.colour) for style in common.looks({f"s{n}": "managed" for n in range(40)}).values()}) == 40
-    assert look["device"] == common.looks({"device": "device", "a": "managed"})["device"]
-    assert common.looks({"twin": "managed"}) == {"twin": common.looks({"twin": "managed", "device": "device"})["twin"]}
+    listed = umbench("list", "strategies", "--json")
+    of_one_role = ("read_mostly_", "preferred_device_", "preferred_host_", "accessed_by_device_")  # take a look by their name
+    names = {row["name"] for row in json.loads(listed.stdout)["strategies"] if not row["name"].startswith(of_one_role)}
+    assert len(names) > 25 and names <= set(looks.LOOKS), names - set(looks.LOOKS)
+    assert len({(marker, dash) for _, marker, dash in looks.LOOKS.values()}) == len(looks.LOOKS), "told apart without colour"
+
+
+def test_a_strategy_looks_the_same_whatever_stands_beside_it():
+    from umbench.plots.looks import looks
+
+    alone = looks({"twin": "managed", "plan:mine": "explicit"})
+    beside = looks({"device": "device", "plan:mine": "explicit", "managed": "managed", "twin": "managed", "a": "managed"})
+    assert all(beside[label] == look for label, look in alone.items())
+    variants = looks({"best (bits 0)": "explicit", "best (bits 1)": "explicit"})
+    assert len({look.dash for look in variants.values()}) == 2 and len({look.colour for look in variants.values()}) == 1
+
+
+@pytest.mark.parametrize("width", [300, 480, 700, 900])
+def test_titles_stay_in_the_picture_and_off_each_other(width):
+    found = drawn([record | {"workspace_cap_bytes": 2**28, "network": "resnext101_32x8d"} for record in synthetic.study()], width=width)
+    titles = [(text, box) for text, box in boxes(found) if "ratio" not in text.get_text() and "\n" in text.get_text()]
+    assert len(titles) == 4 and all(box.x1 <= width and box.x0 >= 0 for _, box in titles)
+    for number, (_, box) in enumerate(titles):
+        assert not any(box.overlaps(other) for _, other in titles[:number])
+
+
+def test_a_strip_of_its_own_holds_the_cells_without_a_time():
+    axis = drawn(synthetic.study(["vgg16"], ["sim:h200"])).axes[0]
+    crosses = [line.get_ydata()[0] for line in axis.lines if line.get_marker() == "x"]
+    lines = [max(line.get_ydata()) for line in axis.lines if len(line.get_xdata()) > 2]
+    assert len(crosses) == 7 and min(crosses) > max(lines)
+    assert max(axis.get_yticks()) < min(crosses), "a strip has no scale"
 
 
 def grey(colour):
@@ -318,9 +346,10 @@ def grey(colour):
 
 
 def test_colours_are_dark_enough_to_print():
-    from umbench.plots import common
+    from umbench.plots.looks import LOOKS, OTHER_COLOURS
 
-    assert all(grey(colour) < 0.72 for colours in common.COLOURS.values() for colour in colours)
+    colours = [colour for colour, _, _ in LOOKS.values()] + [colour for colours in OTHER_COLOURS.values() for colour in colours]
+    assert all(grey(colour) < 0.6 for colour in colours)
 
 
 def boxes(figure):
@@ -422,7 +451,11 @@ def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
     done = script("plots.pages", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(path.stem for path in tmp_path.glob("*.png")) == sorted(pages.FIGURES)
-    assert all((conftest.ROOT / "docs/figures" / f"{name}.png").exists() for name in pages.FIGURES)
+    gallery = (conftest.ROOT / "docs/figures.md").read_text(encoding="utf-8")
+    for name in pages.FIGURES:
+        assert f"](figures/{name}.png)" in gallery, name
+        kept, anew = (matplotlib.image.imread(folder / f"{name}.png") for folder in (conftest.ROOT / "docs/figures", tmp_path))
+        assert kept.shape == anew.shape and abs(kept - anew).mean() < 0.01, f"{name}: draw it anew (plots.pages)"
 
 
 @pytest.mark.parametrize("value, half, text", [(8.27, 0.2, "8.3x ±0.2"), (1.033, 0.001, "1.03x"), (12.04, 2.1, "12x ±2"),

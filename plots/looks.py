@@ -1,0 +1,72 @@
+"""How a strategy looks in every figure: one row each. Colours survive colour-blind readers as far as a palette of this
+size can; marker and dash alone tell all rows apart, so that a figure survives a black and white printer."""
+
+import zlib
+from collections import namedtuple
+
+Look = namedtuple("Look", "colour marker dash size")
+
+SOLID, LONG, SHORT, MIXED, DOTS, TWO, WIDE = ("-", (0, (6, 1.5)), (0, (3, 1)), (0, (5, 1.5, 1.2, 1.5)), (0, (1.2, 1.2)),
+                                              (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2, 2, 2)))
+DASHES = (SOLID, LONG, SHORT, MIXED, DOTS, TWO, WIDE)
+STAR, TRIPOD, CROSS = (4, 1, 0), (3, 1, 0), (5, 1, 0)
+
+LOOKS = {
+    "device": ("#000000", "o", SOLID),
+    "best": ("#0072B2", "D", SOLID),
+    "best_managed": ("#00785A", ">", SHORT),
+    "twin": ("#B2182B", "X", MIXED),
+    "managed": ("#D55E00", "^", SOLID),
+    "managed_prefetch": ("#A67700", "v", LONG),
+    # planners of papers and their kin, data copied explicitly
+    "swap_all": ("#5E3C99", "s", LONG),
+    "micro_batches": ("#777777", "P", LONG),
+    "vdnn_all": ("#1B7837", "p", MIXED),
+    "vdnn_conv": ("#5E3C99", "p", SHORT),
+    "vdnn_dyn": ("#4575B4", "h", LONG),
+    "ooc_cudnn": ("#1B7837", "d", WIDE),
+    "pooch": ("#4575B4", "8", TWO),
+    "superneurons": ("#0B7A75", "P", DOTS),
+    "capuchin": ("#7B3294", "h", DOTS),
+    "checkmate": ("#808000", "s", MIXED),
+    "autoswap": ("#3C7FB1", "p", DOTS),
+    "tvdnn": ("#2166AC", "s", SOLID),
+    "tvdnn_ilp": ("#0B7A75", "d", SHORT),
+    # hints for managed memory
+    "managed_advise": ("#CC6699", "<", SOLID),
+    "prefetch_inputs": ("#8C564B", "v", DOTS),
+    "prefetch_outputs": ("#8C564B", "v", TWO),
+    "zero_copy": ("#B2182B", STAR, SHORT),
+    "evict_behind": ("#9A6324", "<", WIDE),
+    "discard": ("#CC6699", TRIPOD, LONG),
+    "discard_alone": ("#9A6324", TRIPOD, DOTS),
+    "discard_prefetch": ("#C51B7D", TRIPOD, MIXED),
+    "oc_dnn": ("#6B6B00", "*", WIDE),
+    "deepum": ("#8C564B", "H", LONG),
+    "planned": ("#1B9E57", "<", DOTS),
+}
+
+# For strategies without a row: plan files, rule files, and those of newer builds.
+OTHER_COLOURS = {"device": ("#777777", "#9A6324"), "explicit": ("#0072B2", "#5E3C99", "#1B7837", "#4575B4"),
+                 "managed": ("#D55E00", "#009E73", "#CC6699", "#B2182B", "#8C564B")}
+OTHER_MARKERS = (CROSS, (6, 1, 0), (4, 0, 0), (5, 0, 0), (7, 1, 0))
+
+
+def looks(families):
+    """{label: Look} of {label: family}. A strategy looks the same in every figure; labels of one strategy with several knobs
+    differ in their dashes."""
+    found, variants = {}, {}
+    for label, family in families.items():
+        name = label.split(" (")[0]
+        colour, marker, dash = LOOKS.get(name) or _other(name, family)
+        turn = variants.get(name, 0)
+        variants[name] = turn + 1
+        found[label] = Look(colour, marker, DASHES[(DASHES.index(dash) + turn) % len(DASHES)], 8 if name == "device" else 5.5)
+    return found
+
+
+def _other(name, family):
+    """From the name alone, so that it is the same in every figure."""
+    number, colours = zlib.crc32(name.encode()), OTHER_COLOURS.get(family, OTHER_COLOURS["explicit"])
+    return (colours[number % len(colours)], OTHER_MARKERS[number // 7 % len(OTHER_MARKERS)],
+            DASHES[number // 41 % len(DASHES)])

@@ -1,0 +1,128 @@
+"""The message in one or two panels: slowdown by ratio of at most six strategies, named at the ends of their lines.
+
+Below the grey area no plan of the drawn kinds can come (`load.bounds_ns`); what does not fit stands in a strip at the top.
+"""
+
+import sys
+from collections import namedtuple
+
+from umbench import load
+from umbench.plots import curves, slowdown
+from umbench.plots.common import arguments, families, layout, mark_origin, panels, pyplot, read, save, set_title, use_style
+from umbench.plots.looks import looks
+
+STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
+WIDTH, MOST_PANELS = 700, 2
+NAME_ROOM = 146  # pixels right of a panel
+
+Label = namedtuple("Label", "y text colour")
+
+
+def main():
+    parser = arguments("overview", __doc__, "overview")
+    parser.set_defaults(width=WIDTH)
+    wanted = parser.parse_args()
+    names = wanted.strategies or STRATEGIES
+    if len(names) > len(STRATEGIES):
+        raise load.BadInput(f"--strategies: at most {len(STRATEGIES)}; `umbench plot slowdown` draws more")
+    records = [record for record in read(wanted.files) if record["strategy"] in names and record["baseline_ns"]]
+    if not any(load.steady_ns(record) for record in records):
+        raise load.TooLittle(f"{', '.join(wanted.files)}: no cell of {', '.join(names)} finished well beside one of device")
+    use_style()
+    save(figure_of(records, wanted.width), wanted.out, wanted.name, wanted.format)
+
+
+def figure_of(records, width=WIDTH):
+    """Of records with a `baseline_ns`; of many groups, those with most cells."""
+    groups = load.groups(records)
+    chosen = sorted(groups, key=lambda group: -sum(bool(load.steady_ns(cell)) for cell in groups[group]))[:MOST_PANELS]
+    found = {group: groups[group] for group in groups if group in chosen}
+    look = looks(families([{**record, "strategy_knobs": {}} for record in records]))
+    figure, axes = panels(len(found), width, height=3.6)
+    lines = {group: _lines(cells) for group, cells in found.items()}
+    values = [point.slowdown for each in lines.values() for line in each.values() for point in line if point.slowdown]
+    rows = max(sum(any(not point.slowdown for point in line) for line in each.values()) for each in lines.values())
+    for axis, (group, cells) in zip(axes, found.items()):
+        _draw(axis, lines[group], look, (0.88, max(values) * 1.25))
+        bound = _bound(cells)
+        axis.fill_between([ratio for ratio, _ in bound], [least for _, least in bound], 0.5, facecolor="#BBBBBB", linewidth=0,
+                          zorder=1)
+        failing = {name: (line, look[name]) for name, line in lines[group].items() if any(not point.slowdown for point in line)}
+        curves.strip(axis, failing, rows)
+        set_title(axis, [load.network_text(group), load.machine_text(group._replace(workspace_cap=None))])
+        mark_origin(axis, group.simulated)
+    layout(figure, w_pad=0.4, rect=(0, 0.03, 1, 1))
+    figure.subplots_adjust(right=1 - NAME_ROOM / width, wspace=(NAME_ROOM + 46) / (axes[0].get_window_extent().width - NAME_ROOM))
+    for axis, group in zip(axes, found):
+        _name_lines(axis, lines[group], look)
+    figure.text(0.012, 0.012, "Grey: no plan of these kinds can be faster.", fontsize=8, color="#333333")
+    return figure
+
+
+def _lines(cells):
+    """{strategy: points by rising ratio}; of several cells of a strategy at one ratio the last counts."""
+    found = {}
+    for cell in cells:
+        if cell["ratio"] is not None:
+            found.setdefault(cell["strategy"], {})[cell["ratio"]] = slowdown.point(cell, cell["baseline_ns"])
+    return {name: [found[name][ratio] for ratio in sorted(found[name])] for name in STRATEGIES if name in found} | {
+        name: [line[ratio] for ratio in sorted(line)] for name, line in found.items() if name not in STRATEGIES}
+
+
+def _bound(cells):
+    """[(ratio, slowdown), ...]: the least bound of the plans drawn at a ratio, extended to both ends."""
+    least = {}
+    for cell in cells:
+        known = load.bounds_ns(cell, cell["baseline_ns"])["plan_ns"]
+        if cell["ratio"] is not None and known and load.steady_ns(cell):
+            value = min(known, load.steady_ns(cell)) / cell["baseline_ns"]
+            least[cell["ratio"]] = min(value, least.get(cell["ratio"], value))
+    line = sorted(least.items())
+    return [(0, line[0][1]), *line, (99, line[-1][1])] if line else []
+
+
+def _draw(axis, lines, look, limits):
+    ratios = [point.ratio for line in lines.values() for point in line]
+    axis.set_yscale("log")
+    axis.set_ylim(*limits)
+    axis.set_xlim(min(ratios) - 0.12, max(ratios) + 0.12)
+    axis.yaxis.set_major_locator(curves.LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter(curves.FuncFormatter(lambda y, _: f"{y:g}×"))
+    axis.yaxis.set_minor_formatter(curves.NullFormatter())
+    axis.xaxis.set_major_locator(curves.MaxNLocator(5, steps=[1, 5, 10]))
+    for name, line in lines.items():
+        well, style = [point for point in line if point.slowdown], look[name]
+        axis.plot([p.ratio for p in well], [p.slowdown for p in well], color=style.colour, marker=style.marker, linestyle=style.dash,
+                  markersize=style.size, markerfacecolor="white", markeredgewidth=1.3, linewidth=1.8, clip_on=False, zorder=3)
+    axis.axvline(1.0, color="#555555", linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    axis.set_xlabel(curves.X_LABEL)
+    axis.set_ylabel("slowdown, log scale")
+
+
+def _name_lines(axis, lines, look):
+    """Names right of the panel, at the height of the lines' ends, moved apart where they would lie on each other."""
+    wanted = []
+    for name, line in lines.items():
+        well = [point for point in line if point.slowdown]
+        if well:
+            y = axis.transAxes.inverted().transform(axis.transData.transform((well[-1].ratio, well[-1].slowdown)))[1]
+            wanted.append([y, name, axis.transAxes.inverted().transform(axis.transData.transform((well[-1].ratio, 1)))[0], y])
+    wanted.sort()
+    apart = 14 / axis.get_window_extent().height
+    for step in range(1, len(wanted)):
+        wanted[step][0] = max(wanted[step][0], wanted[step - 1][0] + apart)
+    for y, name, x, end in wanted:
+        style = look[name]
+        if name == "device":  # its line ends where memory suffices
+            axis.text(x + 0.05, y + 0.028, name, transform=axis.transAxes, fontsize=9, va="bottom", zorder=6,
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
+            continue
+        axis.plot([x + 0.012, 1.02], [end, y], transform=axis.transAxes, color=style.colour, linewidth=0.7, linestyle=":", clip_on=False,
+                  zorder=2)
+        axis.plot([1.045], [y], transform=axis.transAxes, color=style.colour, marker=style.marker, markersize=style.size,
+                  markerfacecolor="white", markeredgewidth=1.3, clip_on=False)
+        axis.text(1.085, y, name, transform=axis.transAxes, color=style.colour, fontsize=9, va="center")
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))
