@@ -1,0 +1,69 @@
+// Sums by 2 MiB block, the driver's unit, so that a trace grows with the memory that a kernel touches and not with its
+// faults.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "trace/records.hpp"
+
+namespace um::tracing {
+
+inline constexpr unsigned block_shift = 21, granule_shift = 16;  // 2 MiB, 64 KiB
+inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << block_shift;
+
+// What is summed; the names are those of the fields of a trace file.
+enum class quantity : std::uint8_t {
+  in_unknown, in_user, in_demand, in_tree, in_eviction, in_counter,        // bytes from the host to a GPU
+  out_unknown, out_user, out_demand, out_tree, out_eviction, out_counter,  // bytes to the host
+  in_peer,                                                                 // bytes from another GPU
+  gpu_read_faults, gpu_write_faults,                                       // groups of them; atomics write
+  cpu_read_faults, cpu_write_faults,
+  thrashing, throttling, remote_maps
+};
+inline constexpr std::array<const char*, 20> quantity_names{
+    "in_unknown",      "in_user",          "in_demand",  "in_tree",  "in_eviction",  "in_counter",
+    "out_unknown",     "out_user",         "out_demand", "out_tree", "out_eviction", "out_counter",
+    "in_peer",
+    "gpu_read_faults", "gpu_write_faults", "cpu_read_faults", "cpu_write_faults",
+    "thrashing",       "throttling",       "remote_maps"};
+
+// One thing that happened in one block.
+struct event {
+  nanoseconds begin = 0, end = 0;
+  std::uint64_t block = 0;
+  std::uint64_t amount = 0;
+  std::uint64_t program_counter = 0;  // of a CPU fault
+  std::uint32_t granules = 0;         // which 64 KiB of the block, a bit each
+  std::uint32_t device = host;        // the GPU that it belongs to; host for what the CPU asked for
+  quantity what{};
+};
+
+class bin {
+ public:
+  void add(const event& e);
+  bool empty() const { return sums_.empty(); }
+  nanoseconds begin() const { return begin_; }
+  nanoseconds end() const { return end_; }
+  // Time in which at least one batch of GPU faults was serviced.
+  nanoseconds waiting() const { return waiting_; }
+  std::uint64_t batches() const { return batches_; }
+  // The program counter of the first CPU fault, 0 without one.
+  std::uint64_t program_counter() const { return program_counter_; }
+  // `"in_demand":[[first block, blocks, sum],...],...`: neighbours with equal bytes join, and of faults all neighbours.
+  // `"granules":[[first block, blocks, mask],...]` where less than whole blocks moved or faulted.
+  std::string json() const;
+
+ private:
+  struct sum {
+    std::uint64_t amount = 0;
+    std::uint32_t granules = 0;
+  };
+  std::map<std::pair<quantity, std::uint64_t>, sum> sums_;
+  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0, served_until_ = 0;
+  std::uint64_t batches_ = 0, program_counter_ = 0;
+};
+
+}  // namespace um::tracing

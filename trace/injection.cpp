@@ -1,0 +1,352 @@
+// The library that the CUDA driver loads into a program (CUDA_INJECTION64_PATH). It writes to the file that
+// UMBENCH_TRACE_OUT names, and does nothing without it.
+#include <cuda.h>
+#include <cupti.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "core/errors.hpp"
+#include "trace/cupti_library.hpp"
+#include "trace/output.hpp"
+#include "trace/places.hpp"
+#include "trace/recorder.hpp"
+#include "trace/text.hpp"
+#include "trace/translate.hpp"
+
+namespace um::tracing {
+namespace {
+
+nanoseconds now() {
+  std::uint64_t time = 0;
+  static_cast<void>(cupti().timestamp(&time));
+  return static_cast<nanoseconds>(time);
+}
+
+// All that lives while the program does. Made once and never destroyed: CUPTI's threads may outlive static objects.
+struct session {
+  session(output to, nanoseconds start)
+      : file(to), record({[to](std::string_view text) { to.write(text); }, place_of}, start), translate(record) {}
+
+  std::mutex guard;  // of all below
+  output file;
+  recorder record;
+  translator translate;
+  std::set<std::uint32_t> devices;
+  bool counts = false;  // Unified Memory counters are on
+
+  std::thread collector;
+  std::atomic<bool> over = false;
+  std::atomic<bool> busy = false;  // Unified Memory records came with the last flush
+  pid_t owner = getpid();
+};
+session* running = nullptr;
+
+bool is_ours() {
+  return running != nullptr && running->owner == getpid() && !running->over;
+}
+
+void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+  const std::lock_guard lock(running->guard);
+  CUpti_Activity* record = nullptr;
+  while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) running->busy = true;
+    running->translate.add(*record);
+  }
+  std::size_t dropped = 0;
+  if (cupti().dropped(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped > 0) running->record.lose(dropped);
+  std::free(buffer);
+}
+
+// --- what the program asks for ---
+
+std::uint32_t device_of(const CUmemLocation& at) {
+  return at.type == CU_MEM_LOCATION_TYPE_DEVICE ? static_cast<std::uint32_t>(at.id) : host;
+}
+
+const char* advice_name(CUmem_advise advice) {
+  switch (advice) {
+    case CU_MEM_ADVISE_SET_READ_MOSTLY: return "read_mostly";
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: return "unset_read_mostly";
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: return "preferred_location";
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: return "unset_preferred_location";
+    case CU_MEM_ADVISE_SET_ACCESSED_BY: return "accessed_by";
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: return "unset_accessed_by";
+    default: return "advice";
+  }
+}
+
+struct batch {
+  const CUdeviceptr* at = nullptr;
+  const std::size_t* bytes = nullptr;
+  std::size_t count = 0;
+};
+
+std::vector<hint> hints_of(const char* call, const batch& of, const CUmemLocation* locations,
+                           const std::size_t* location_of, std::size_t location_count) {
+  std::vector<hint> all;
+  std::size_t location = 0;
+  for (std::size_t i = 0; i < of.count; ++i) {
+    while (location + 1 < location_count && location_of[location + 1] <= i) ++location;
+    const std::uint32_t device = location_count > 0 ? device_of(locations[location]) : host;
+    all.push_back({.call = call, .address = of.at[i], .bytes = of.bytes[i], .device = device, .called = {}});
+  }
+  return all;
+}
+
+template <class Parameters>
+const Parameters& as(const void* parameters) {
+  return *static_cast<const Parameters*>(parameters);
+}
+
+std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
+  switch (call) {
+    case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_ptsz: {
+      const auto& a = as<cuMemPrefetchAsync_params>(p);
+      return {{.call = "prefetch", .address = a.devPtr, .bytes = a.count,
+               .device = static_cast<std::uint32_t>(a.dstDevice), .called = {}}};  // the CPU is -1
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2_ptsz: {
+      const auto& a = as<cuMemPrefetchAsync_v2_params>(p);
+      return {{.call = "prefetch", .address = a.devPtr, .bytes = a.count, .device = device_of(a.location), .called = {}}};
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise: {
+      const auto& a = as<cuMemAdvise_params>(p);
+      return {{.call = advice_name(a.advice), .address = a.devPtr, .bytes = a.count,
+               .device = static_cast<std::uint32_t>(a.device), .called = {}}};
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2: {
+      const auto& a = as<cuMemAdvise_v2_params>(p);
+      return {{.call = advice_name(a.advice), .address = a.devPtr, .bytes = a.count,
+               .device = device_of(a.location), .called = {}}};
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz: {
+      const auto& a = as<cuMemPrefetchBatchAsync_params>(p);
+      return hints_of("prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs, a.numPrefetchLocs);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync_ptsz: {
+      const auto& a = as<cuMemDiscardBatchAsync_params>(p);
+      return hints_of("discard", {a.dptrs, a.sizes, a.count}, nullptr, nullptr, 0);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync_ptsz: {
+      const auto& a = as<cuMemDiscardAndPrefetchBatchAsync_params>(p);
+      return hints_of("discard_and_prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs,
+                      a.numPrefetchLocs);
+    }
+    default: return {};
+  }
+}
+
+constexpr CUpti_CallbackId watched_calls[] = {CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_ptsz,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2_ptsz,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemAdvise,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync_ptsz,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync,
+                                              CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync_ptsz};
+
+void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (data.callbackSite == CUPTI_API_ENTER) {
+    *data.correlationData = static_cast<std::uint64_t>(now());
+    return;
+  }
+  const bool failed = data.functionReturnValue != nullptr &&
+                      *static_cast<const CUresult*>(data.functionReturnValue) != CUDA_SUCCESS;
+  if (failed) return;
+  std::vector<std::string> called = callers();
+  const nanoseconds until = now();
+  const std::lock_guard lock(running->guard);
+  if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) {
+    running->translate.called_from(*as<cuMemAllocManaged_params>(data.functionParams).dptr, std::move(called));
+    return;
+  }
+  for (hint& h : hints_of(call, data.functionParams)) {
+    h.at = static_cast<nanoseconds>(*data.correlationData);
+    h.until = until;
+    h.called = called;
+    running->record.add(h);
+  }
+}
+
+// --- devices ---
+
+template <class Function>
+Function driver_function(const char* name) {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(driver, name));
+}
+
+std::string gpu_line(std::uint32_t device) {
+  char name[256] = "";
+  std::size_t bytes = 0;
+  int concurrent = -1, pageable = -1;
+  const auto get_name = driver_function<decltype(&cuDeviceGetName)>("cuDeviceGetName");
+  const auto get_bytes = driver_function<CUresult (*)(std::size_t*, CUdevice)>("cuDeviceTotalMem_v2");
+  const auto get = driver_function<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  const auto number = static_cast<CUdevice>(device);
+  if (get_name != nullptr) static_cast<void>(get_name(name, sizeof(name), number));
+  if (get_bytes != nullptr) static_cast<void>(get_bytes(&bytes, number));
+  if (get != nullptr) {
+    static_cast<void>(get(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, number));
+    static_cast<void>(get(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, number));
+  }
+  return '{' + kind("gpu") + field("gpu", device) + field("name", name) + field("bytes", bytes) +
+         field("concurrent_managed_access", concurrent) + field("pageable_memory_access", pageable) + "}\n";
+}
+
+// CUPTI counts Unified Memory once there is a context.
+void count_on(std::uint32_t device) {
+  {
+    const std::lock_guard lock(running->guard);
+    if (!running->devices.insert(device).second) return;
+  }
+  running->file.write(gpu_line(device));
+  std::string missing;
+  try {
+    configure_unified_memory_counters(device);
+    if (!running->counts) require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+    running->counts = true;
+  } catch (const unsupported& error) {
+    missing = "Unified Memory on GPU " + std::to_string(device) + ": " + error.what();
+  }
+  const std::lock_guard lock(running->guard);
+  if (!missing.empty()) running->record.lack(missing);
+}
+
+void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId call, const void* data) try {
+  if (!is_ours()) return;
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API) {
+    watch_call(call, *static_cast<const CUpti_CallbackData*>(data));
+  } else if (domain == CUPTI_CB_DOMAIN_RESOURCE && call == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
+    std::uint32_t device = 0;
+    if (cupti().device_of(static_cast<const CUpti_ResourceData*>(data)->context, &device) == CUPTI_SUCCESS)
+      count_on(device);
+  }
+} catch (const std::exception&) {  // no exception may pass through the driver
+}
+
+// --- collecting ---
+
+// The driver keeps few thousand records of Unified Memory and says of none that it lost; so they are fetched often while
+// they come.
+void collect() {
+  constexpr std::chrono::microseconds short_pause(200), long_pause(2000);
+  constexpr nanoseconds between_writes = 50'000'000;
+  constexpr int calm_rounds = 500;
+  const char* const asked = std::getenv("UMBENCH_TRACE_FLUSH");
+  const std::uint32_t how = asked != nullptr && std::strcmp(asked, "forced") == 0 ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0;
+  nanoseconds written = now();
+  for (int calm = 0; !running->over;) {
+    running->busy = false;
+    static_cast<void>(cupti().flush(how));
+    calm = running->busy ? 0 : calm + 1;
+    if (const nanoseconds time = now(); time - written > between_writes) {
+      const std::lock_guard lock(running->guard);
+      running->record.drain(time);
+      written = time;
+    }
+    std::this_thread::sleep_for(calm < calm_rounds ? short_pause : long_pause);
+  }
+}
+
+// The driver hands its last records on some time after the work.
+void finish() {
+  if (!is_ours()) return;
+  running->over = true;
+  if (running->collector.joinable()) running->collector.join();
+  constexpr int last_flushes = 10;
+  constexpr auto pause = std::chrono::milliseconds(5);
+  for (int i = 0; i < last_flushes; ++i) {
+    static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+    std::this_thread::sleep_for(pause);
+  }
+  const nanoseconds end = now();
+  const std::lock_guard lock(running->guard);
+  running->record.finish(end);
+}
+
+void enable(CUpti_ActivityKind kind, const char* name) {
+  try {
+    require(cupti().enable(kind));
+  } catch (const unsupported& error) {
+    running->record.lack(std::string(name) + ": " + error.what());
+  }
+}
+
+void watch() {
+  CUpti_SubscriberHandle subscriber{};
+  try {
+    require(cupti().subscribe(&subscriber, &on_callback, nullptr));
+    require(cupti().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED));
+    for (const CUpti_CallbackId call : watched_calls) {
+      static_cast<void>(cupti().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call));
+    }
+  } catch (const unsupported& error) {
+    running->record.lack(std::string("Unified Memory, prefetch and advice calls: ") + error.what());
+  }
+}
+
+void begin(const std::string& path) {
+  const output file(path);
+  if (!file.is_open()) return;
+  using std::chrono::system_clock;
+  const auto wall = std::chrono::duration_cast<std::chrono::nanoseconds>(system_clock::now().time_since_epoch()).count();
+  try {
+    static_cast<void>(cupti());
+  } catch (const unsupported& error) {
+    file.write(environment_line(0, wall) + '{' + kind("lacking") + field("what", std::string("everything: ") + error.what()) + "}\n");
+    return;
+  }
+  const nanoseconds start = now();
+  file.write(environment_line(start, wall));
+  running = new session(file, start);
+  const std::lock_guard lock(running->guard);
+  try {
+    require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
+  } catch (const unsupported& error) {
+    running->record.lack(std::string("everything: ") + error.what());
+    return running->record.finish(start);
+  }
+  watch();
+  enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels");
+  enable(CUPTI_ACTIVITY_KIND_MEMCPY, "copies");
+  enable(CUPTI_ACTIVITY_KIND_MEMSET, "memsets");
+  enable(CUPTI_ACTIVITY_KIND_MEMORY2, "allocations");
+  enable(CUPTI_ACTIVITY_KIND_MARKER, "named ranges (NVTX)");
+  running->collector = std::thread(collect);
+  std::atexit(finish);
+}
+
+}  // namespace
+}  // namespace um::tracing
+
+// The driver calls it once, while it starts. Whatever goes wrong, the program goes on.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  const char* const path = std::getenv("UMBENCH_TRACE_OUT");
+  if (path == nullptr || um::tracing::running != nullptr) return 1;
+  try {
+    um::tracing::begin(path);
+  } catch (const std::exception&) {
+  }
+  return 1;
+}

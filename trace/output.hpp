@@ -1,0 +1,29 @@
+// The file that one process writes, and its first line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/units.hpp"
+
+namespace um::tracing {
+
+inline constexpr int schema = 1;
+
+// The line on the process itself: who it is, on which kernel and driver. `start` is the zero of all other times, `wall` the
+// same moment in Unix time.
+std::string environment_line(nanoseconds start, nanoseconds wall);
+
+// Appends to PATH.PID; the command that started the program joins the files. Text is with the kernel when write() returns,
+// so that it outlives a crash.
+class output {
+ public:
+  explicit output(const std::string& path);
+  bool is_open() const { return file_ >= 0; }
+  void write(std::string_view text) const;
+
+ private:
+  int file_ = -1;
+};
+
+}  // namespace um::tracing

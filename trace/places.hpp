@@ -1,0 +1,16 @@
+// Where code is, in a form that outlives the process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace um::tracing {
+
+// file+0xoffset, as addr2line wants it, and the symbol where the file exports one; "" for what is no code.
+std::string place_of(std::uint64_t program_counter);
+
+// Who called, innermost first, without the frames of CUDA's own libraries and of this one.
+std::vector<std::string> callers();
+
+}  // namespace um::tracing

@@ -1,0 +1,499 @@
+#include "trace/programs/programs.hpp"
+
+#include <cuda_runtime.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace um::programs {
+namespace {
+
+void check(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "um_trace_programs: %s\n", cudaGetErrorString(error));
+  std::exit(3);
+}
+
+// --- kernels ---
+
+__global__ void read_all(const float* from, std::size_t count, float* sum) {
+  float mine = 0;
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) mine += from[i];
+  if (mine == -1.5F) *sum = mine;  // keeps the reads
+}
+
+__global__ void write_all(float* to, std::size_t count, float value) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) to[i] = value;
+}
+
+__global__ void add_all(float* to, std::size_t count, float value) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) to[i] += value;
+}
+
+// One value of every `stride`.
+__global__ void read_some(const float* from, std::size_t count, std::size_t stride, float* sum) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x * stride;
+  float mine = 0;
+  for (std::size_t i = (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) * stride; i < count; i += step)
+    mine += from[i];
+  if (mine == -1.5F) *sum = mine;
+}
+
+constexpr int blocks = 264, threads = 512;
+
+// --- memory ---
+
+class managed {
+ public:
+  explicit managed(std::size_t bytes) : bytes_(bytes) { check(cudaMallocManaged(&at_, bytes)); }
+  ~managed() { static_cast<void>(cudaFree(at_)); }
+  managed(const managed&) = delete;
+  managed& operator=(const managed&) = delete;
+  float* at() const { return at_; }
+  std::size_t count() const { return bytes_ / sizeof(float); }
+
+  void fill_on_host(float value) const {
+    for (std::size_t i = 0; i < count(); ++i) at_[i] = value;
+  }
+  // One value of every 4 KiB page.
+  float read_on_host() const {
+    float sum = 0;
+    for (std::size_t i = 0; i < count(); i += 1024) sum += static_cast<volatile float*>(at_)[i];
+    return sum;
+  }
+  void write_on_host(float value) const {
+    for (std::size_t i = 0; i < count(); i += 1024) static_cast<volatile float*>(at_)[i] = value;
+  }
+  void prefetch(cudaMemLocationType where, cudaStream_t stream = nullptr) const {
+    check(cudaMemPrefetchAsync(at_, bytes_, cudaMemLocation{where, 0}, 0, stream));
+  }
+  void to_gpu() const { prefetch(cudaMemLocationTypeDevice); }
+  void to_host() const { prefetch(cudaMemLocationTypeHost); }
+  void advise(cudaMemoryAdvise advice, cudaMemLocationType where) const {
+    check(cudaMemAdvise(at_, bytes_, advice, cudaMemLocation{where, 0}));
+  }
+
+ private:
+  float* at_ = nullptr;
+  std::size_t bytes_;
+};
+
+float* result() {
+  static float* const at = [] {
+    float* made = nullptr;
+    check(cudaMalloc(&made, sizeof(float)));
+    return made;
+  }();
+  return at;
+}
+
+void read(const managed& m) {
+  read_all<<<blocks, threads>>>(m.at(), m.count(), result());
+  check(cudaGetLastError());
+}
+void write(const managed& m, float value = 2) {
+  write_all<<<blocks, threads>>>(m.at(), m.count(), value);
+  check(cudaGetLastError());
+}
+void add(const managed& m) {
+  add_all<<<blocks, threads>>>(m.at(), m.count(), 1);
+  check(cudaGetLastError());
+}
+void finish() {
+  check(cudaDeviceSynchronize());
+}
+
+using clock = std::chrono::steady_clock;
+template <class Work>
+double seconds_of(const Work& work) {
+  finish();
+  const auto begin = clock::now();
+  work();
+  finish();
+  return std::chrono::duration<double>(clock::now() - begin).count();
+}
+
+double as(std::size_t bytes) {
+  return static_cast<double>(bytes);
+}
+
+// --- what must move, to the byte ---
+
+truth stream_by_faults(std::size_t bytes, bool) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  return {seconds_of([&] { read(a); }), as(bytes), 0, 0, 0};
+}
+
+truth stream_by_prefetch(std::size_t bytes, bool) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  const double seconds = seconds_of([&] {
+    a.to_gpu();
+    read(a);
+  });
+  return {seconds, 0, 0, as(bytes), 0};
+}
+
+truth pushed_out(std::size_t bytes, bool) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  const double seconds = seconds_of([&] {
+    a.to_gpu();
+    add(a);
+    a.to_host();
+  });
+  return {seconds, 0, 0, as(bytes), as(bytes)};
+}
+
+constexpr int rounds = 4;
+
+truth in_turns(std::size_t bytes, bool) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) {
+      add(a);
+      finish();
+      a.write_on_host(3);
+    }
+  });
+  return {seconds, rounds * as(bytes), rounds * as(bytes), 0, 0};
+}
+
+// Every second granule of 64 KiB: half of a block, which the driver does not fill up.
+truth strided(std::size_t bytes, bool) {
+  constexpr std::size_t stride = 128 * 1024 / sizeof(float);
+  const managed a(bytes);
+  a.fill_on_host(1);
+  const double seconds = seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); });
+  return {seconds, as(bytes) / 2, 0, 0, 0};
+}
+
+truth duplicated(std::size_t bytes, bool) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) {
+      read(a);
+      finish();
+      a.read_on_host();
+    }
+  });
+  return {seconds, as(bytes), 0, 0, 0};
+}
+
+// --- one fault each, and mended ---
+
+truth no_prefetch(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  return {seconds_of([&] {
+    if (fixed) a.to_gpu();
+    read(a);
+  })};
+}
+
+// Pages that nobody has written yet: nothing moves, but every block faults.
+truth fresh_output(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  return {seconds_of([&] {
+    if (fixed) a.to_gpu();
+    write(a);
+  })};
+}
+
+truth late_prefetch(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  cudaStream_t beside{};
+  check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking));
+  return {seconds_of([&] {
+    if (fixed) {
+      a.to_gpu();
+      read(a);
+    } else {
+      read(a);
+      a.prefetch(cudaMemLocationTypeDevice, beside);
+    }
+  })};
+}
+
+truth prefetch_to_the_wrong_side(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  return {seconds_of([&] {
+    if (fixed) {
+      a.to_gpu();
+    } else {
+      a.to_host();
+    }
+    read(a);
+  })};
+}
+
+truth ping_pong(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  return {seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) {
+      if (fixed) a.to_gpu();
+      add(a);
+      if (fixed) a.to_host();
+      finish();
+      a.write_on_host(3);
+    }
+  })};
+}
+
+truth table_without_advice(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  if (fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
+  return {seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) {
+      read(a);
+      finish();
+      a.read_on_host();
+    }
+  })};
+}
+
+// A counter of the host in every block of the GPU's data.
+truth shared_blocks(std::size_t bytes, bool fixed) {
+  constexpr std::size_t block = 2 * 1024 * 1024 / sizeof(float);
+  const managed a(bytes);
+  std::vector<float> own(a.count() / block + 1);
+  a.to_gpu();
+  write(a);
+  return {seconds_of([&] {
+    for (int i = 0; i < 2 * rounds; ++i) {
+      add(a);
+      finish();
+      for (std::size_t b = 0; b * block < a.count(); ++b) {
+        float& counter = fixed ? own[b] : a.at()[b * block];
+        static_cast<volatile float&>(counter) = counter + 1;
+      }
+    }
+  })};
+}
+
+truth sparse_reads(std::size_t bytes, bool fixed) {
+  constexpr std::size_t stride = 128 * 1024 / sizeof(float);
+  const managed a(bytes);
+  a.fill_on_host(1);
+  if (fixed) {
+    a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
+    a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
+  }
+  return {seconds_of([&] { read_some<<<8, 64>>>(a.at(), a.count(), stride, result()); })};
+}
+
+truth pinned_to_the_host(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  if (!fixed) {
+    a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
+    a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
+  }
+  return {seconds_of([&] {
+    if (fixed) a.to_gpu();
+    for (int i = 0; i < 4 * rounds; ++i) read(a);
+  })};
+}
+
+truth duplicates_that_are_written(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  if (!fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
+  a.to_gpu();
+  return {seconds_of([&] {
+    for (int i = 0; i < 2 * rounds; ++i) {
+      add(a);
+      if (!fixed) a.to_gpu();
+    }
+  })};
+}
+
+truth pushed_out_and_used_again(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  a.to_gpu();
+  return {seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) {
+      add(a);
+      if (!fixed) a.to_host();
+    }
+    add(a);
+  })};
+}
+
+truth result_read_by_faults(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.to_gpu();
+  write(a);
+  return {seconds_of([&] {
+    if (fixed) a.to_host();
+    finish();
+    a.read_on_host();
+  })};
+}
+
+// --- on which no rule was written ---
+
+truth one_of_three_forgotten(std::size_t bytes, bool fixed) {
+  const managed a(bytes / 2), b(bytes / 2), c(bytes / 2);
+  for (const managed* m : {&a, &b, &c}) m->fill_on_host(1);
+  return {seconds_of([&] {
+    a.to_gpu();
+    if (fixed) b.to_gpu();
+    c.to_gpu();
+    for (const managed* m : {&a, &b, &c}) add(*m);
+  })};
+}
+
+truth half_prefetched(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.fill_on_host(1);
+  return {seconds_of([&] {
+    check(cudaMemPrefetchAsync(a.at(), fixed ? bytes : bytes / 2, cudaMemLocation{cudaMemLocationTypeDevice, 0}, 0, nullptr));
+    read(a);
+  })};
+}
+
+truth parameters_that_travel(std::size_t bytes, bool fixed) {
+  const managed data(bytes), parameters(bytes / 8);
+  data.to_gpu();
+  write(data);
+  parameters.fill_on_host(1);
+  if (fixed) parameters.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
+  return {seconds_of([&] {
+    for (int i = 0; i < 2 * rounds; ++i) {
+      add(data);
+      read(parameters);
+      finish();
+      parameters.read_on_host();
+    }
+  })};
+}
+
+truth read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
+  const managed a(bytes / 4);
+  a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice);
+  a.to_gpu();
+  write(a);
+  return {seconds_of([&] {
+    if (fixed) a.to_host();
+    finish();
+    a.read_on_host();
+  })};
+}
+
+truth gathered_rows(std::size_t bytes, bool fixed) {
+  constexpr std::size_t stride = 256 * 1024 / sizeof(float);
+  const managed a(bytes);
+  a.fill_on_host(1);
+  if (fixed) {
+    a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeHost);
+    a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
+  }
+  return {seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) read_some<<<4, 32>>>(a.at() + i * 1024, a.count() - i * 1024, stride, result());
+  })};
+}
+
+truth cleared_on_the_host(std::size_t bytes, bool fixed) {
+  const managed a(bytes);
+  a.to_gpu();
+  return {seconds_of([&] {
+    for (int i = 0; i < rounds; ++i) {
+      if (fixed) {
+        check(cudaMemsetAsync(a.at(), 0, bytes));
+      } else {
+        finish();
+        std::memset(a.at(), 0, bytes);
+      }
+      add(a);
+    }
+  })};
+}
+
+constexpr program programs[] = {
+    {"stream_by_faults", "", stream_by_faults},
+    {"stream_by_prefetch", "", stream_by_prefetch},
+    {"pushed_out", "", pushed_out},
+    {"in_turns", "", in_turns},
+    {"strided", "", strided},
+    {"duplicated", "", duplicated},
+    {"no_prefetch", "prefetch_missing", no_prefetch},
+    {"fresh_output", "first_touch", fresh_output},
+    {"late_prefetch", "prefetch_late", late_prefetch},
+    {"prefetch_to_the_wrong_side", "prefetch_wrong_way", prefetch_to_the_wrong_side},
+    {"ping_pong", "ping_pong", ping_pong},
+    {"table_without_advice", "read_mostly_missing", table_without_advice},
+    {"shared_blocks", "false_sharing", shared_blocks},
+    {"sparse_reads", "sparse", sparse_reads},
+    {"pinned_to_the_host", "remote_hot", pinned_to_the_host},
+    {"duplicates_that_are_written", "read_mostly_written", duplicates_that_are_written},
+    {"pushed_out_and_used_again", "pushed_out", pushed_out_and_used_again},
+    {"result_read_by_faults", "host_faults", result_read_by_faults},
+    {"one_of_three_forgotten", "prefetch_missing", one_of_three_forgotten},
+    {"half_prefetched", "prefetch_missing", half_prefetched},
+    {"parameters_that_travel", "read_mostly_missing", parameters_that_travel},
+    {"read_back_from_a_preferred_gpu", "host_faults", read_back_from_a_preferred_gpu},
+    {"gathered_rows", "sparse", gathered_rows},
+    {"cleared_on_the_host", "ping_pong", cleared_on_the_host},
+};
+
+}  // namespace
+
+std::span<const program> all_programs() {
+  return programs;
+}
+
+}  // namespace um::programs
+
+int main(int argc, char** argv) {
+  using namespace um::programs;
+  std::size_t mib = 512;
+  bool fixed = false;
+  std::string wanted;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--fixed") {
+      fixed = true;
+    } else if (word == "--mib" && i + 1 < argc) {
+      mib = std::strtoul(argv[++i], nullptr, 10);
+    } else {
+      wanted = word;
+    }
+  }
+  std::size_t free_bytes = 0, all_bytes = 0;
+  for (const program& p : all_programs()) {
+    if (wanted != p.name) continue;
+    if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) {
+      std::fprintf(stderr, "um_trace_programs: no GPU\n");
+      return 3;
+    }
+    if (mib == 0 || mib % 64 != 0 || (mib << 20) > free_bytes / 4) {
+      std::fprintf(stderr, "um_trace_programs: --mib wants a multiple of 64 below a quarter of what is free\n");
+      return 2;
+    }
+    const truth t = p.run(mib << 20, fixed);
+    std::printf("{\"program\":\"%s\",\"fixed\":%s,\"plants\":\"%s\",\"seconds\":%.6f,\"fault_in_bytes\":%.0f,"
+                "\"fault_out_bytes\":%.0f,\"prefetch_in_bytes\":%.0f,\"prefetch_out_bytes\":%.0f}\n",
+                p.name, fixed ? "true" : "false", p.plants, t.seconds, t.fault_in, t.fault_out, t.prefetch_in,
+                t.prefetch_out);
+    return 0;
+  }
+  for (const program& p : all_programs()) std::printf("%s %s\n", p.name, p.plants);
+  return wanted.empty() ? 0 : 2;
+}

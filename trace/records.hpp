@@ -1,0 +1,99 @@
+// What a traced program did, free of CUPTI's types: whoever watches the program hands these to a recorder. Times are in
+// nanoseconds on one clock. A device is a GPU's number or `host`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace um::tracing {
+
+inline constexpr std::uint32_t host = 0xFFFFFFFF;
+
+// Why managed memory moved, in CUPTI's order (CUpti_ActivityUnifiedMemoryMigrationCause).
+enum class cause : std::uint8_t {
+  unknown,
+  user,    // prefetch or advice
+  demand,  // a fault asked for it
+  tree,    // the driver brought it along with a fault
+  eviction,
+  access_counter
+};
+
+enum class access : std::uint8_t { unknown, read, write, atomic, prefetch };
+
+struct migration {
+  nanoseconds begin = 0, end = 0;
+  std::uint64_t address = 0, bytes = 0;
+  std::uint32_t source = host, destination = host;
+  cause why = cause::unknown;
+};
+
+struct gpu_fault {
+  nanoseconds begin = 0, end = 0;  // from the driver's work to the replay
+  std::uint64_t address = 0, groups = 1;
+  std::uint32_t gpu = 0;
+  access how = access::unknown;
+};
+
+struct cpu_fault {
+  nanoseconds at = 0;
+  std::uint64_t address = 0, program_counter = 0;
+  access how = access::unknown;
+};
+
+enum class contention : std::uint8_t { thrashing, throttling, remote_map };
+// Processors that want the same memory, or a GPU that got a mapping of memory elsewhere.
+struct contended {
+  nanoseconds at = 0;
+  std::uint64_t address = 0, bytes = 0;
+  std::uint32_t device = host;
+  contention what = contention::thrashing;
+};
+
+struct kernel {
+  nanoseconds begin = 0, end = 0;
+  std::uint32_t gpu = 0, stream = 0;
+  std::string_view name;
+};
+
+// An explicit copy or memset.
+struct copy {
+  nanoseconds begin = 0, end = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t gpu = 0;
+  std::string_view way;  // "host_to_device" ...
+};
+
+struct allocation {
+  nanoseconds at = 0;
+  std::uint64_t address = 0, bytes = 0;
+  std::uint32_t device = host;
+  std::string_view memory;          // "managed", "device", "pinned" ...
+  std::vector<std::string> called;  // innermost first: module+0xoffset
+};
+
+struct release {
+  nanoseconds at = 0;
+  std::uint64_t address = 0;
+};
+
+// A call that tells the driver about managed memory.
+struct hint {
+  nanoseconds at = 0, until = 0;
+  std::string_view call;  // "prefetch", "read_mostly", "preferred_location" ...
+  std::uint64_t address = 0, bytes = 0;
+  std::uint32_t device = host;
+  std::vector<std::string> called;
+};
+
+// What the program itself names a stretch of time (NVTX).
+struct range {
+  nanoseconds begin = 0, end = 0;
+  std::string_view name;
+};
+
+}  // namespace um::tracing

@@ -1,0 +1,131 @@
+#include "trace/translate.hpp"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace um::tracing {
+namespace {
+
+nanoseconds at(std::uint64_t time) {
+  return static_cast<nanoseconds>(time);
+}
+
+template <class Enum>
+Enum as(std::uint32_t flags, Enum last) {
+  return flags <= static_cast<std::uint32_t>(last) ? static_cast<Enum>(flags) : Enum{};
+}
+
+std::string readable(const char* name) {
+  int status = 0;
+  char* const plain = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  std::string text = status == 0 && plain != nullptr ? plain : name;
+  std::free(plain);
+  return text;
+}
+
+const char* way_of(std::uint8_t kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "host_to_device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH: return "device_to_host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD: return "device_to_device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH: return "host_to_host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP: return "peer_to_peer";
+    default: return "copy";
+  }
+}
+
+const char* memory_of(CUpti_ActivityMemoryKind kind) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE: return "pageable";
+    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED: return "pinned";
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE: return "device";
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC: return "managed";
+    default: return "other";
+  }
+}
+
+template <class Record>
+const Record& as_record(const CUpti_Activity& record) {
+  return reinterpret_cast<const Record&>(record);
+}
+
+}  // namespace
+
+void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c) {
+  switch (c.counterKind) {
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD:
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH:
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD:
+      return to.add(migration{at(c.start), at(c.end), c.address, c.value, c.srcId, c.dstId,
+                              as(c.flags, cause::access_counter)});
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT:
+      return to.add(cpu_fault{at(c.start), c.address, c.value, as(c.flags, access::prefetch)});
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT:
+      return to.add(
+          gpu_fault{at(c.start), at(c.end), c.address, c.value, c.srcId, as(c.flags, access::prefetch)});
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING:
+      return to.add(contended{at(c.start), c.address, c.value, 0, contention::thrashing});
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING:
+      return to.add(contended{at(c.start), c.address, 0, c.srcId, contention::throttling});
+    case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP:
+      return to.add(contended{at(c.start), c.address, c.value, c.srcId, contention::remote_map});
+    default: return;
+  }
+}
+
+void translator::add_kernel(const CUpti_ActivityKernel10& k) {
+  if (k.start == 0 || k.end == 0) return to_.lack("some kernels: CUPTI gave no times of them");
+  auto known = names_.find(k.name);
+  if (known == names_.end()) known = names_.emplace(k.name, readable(k.name)).first;
+  to_.add(kernel{at(k.start), at(k.end), k.deviceId, k.streamId, known->second});
+}
+
+void translator::add_memory(const CUpti_ActivityMemory4& m) {
+  if (m.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE)
+    return to_.add(release{at(m.timestamp), m.address});
+  std::vector<std::string> called;
+  if (const auto known = called_.find(m.address); known != called_.end()) {
+    called = std::move(known->second);
+    called_.erase(known);
+  }
+  to_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind), std::move(called)});
+}
+
+void translator::called_from(std::uint64_t address, std::vector<std::string> called) {
+  called_[address] = std::move(called);
+}
+
+void translator::add_marker(const CUpti_ActivityMarker2& m) {
+  if ((m.flags & CUPTI_ACTIVITY_FLAG_MARKER_START) != 0) {
+    open_[m.id] = {at(m.timestamp), m.name != nullptr ? m.name : ""};
+  } else if ((m.flags & CUPTI_ACTIVITY_FLAG_MARKER_END) != 0) {
+    const auto begun = open_.find(m.id);
+    if (begun == open_.end()) return;
+    to_.add(range{begun->second.begin, at(m.timestamp), begun->second.name});
+    open_.erase(begun);
+  }
+}
+
+void translator::add(const CUpti_Activity& record) {
+  switch (record.kind) {
+    case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
+      return add_counter(to_, as_record<CUpti_ActivityUnifiedMemoryCounter3>(record));
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return add_kernel(as_record<CUpti_ActivityKernel10>(record));
+    case CUPTI_ACTIVITY_KIND_MEMCPY: {
+      const auto& c = as_record<CUpti_ActivityMemcpy6>(record);
+      return to_.add(copy{at(c.start), at(c.end), c.bytes, c.deviceId, way_of(c.copyKind)});
+    }
+    case CUPTI_ACTIVITY_KIND_MEMSET: {
+      const auto& s = as_record<CUpti_ActivityMemset4>(record);
+      return to_.add(copy{at(s.start), at(s.end), s.bytes, s.deviceId, "memset"});
+    }
+    case CUPTI_ACTIVITY_KIND_MEMORY2: return add_memory(as_record<CUpti_ActivityMemory4>(record));
+    case CUPTI_ACTIVITY_KIND_MARKER: return add_marker(as_record<CUpti_ActivityMarker2>(record));
+    default: return;
+  }
+}
+
+}  // namespace um::tracing

@@ -1,0 +1,41 @@
+// CUPTI's activity records as records of ours. Layouts are those of CUDA 12 and 13, which begin alike.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+
+#include "trace/recorder.hpp"
+
+namespace um::tracing {
+
+class translator {
+ public:
+  explicit translator(recorder& to) : to_(to) {}
+
+  // Activity kinds that are not wanted are passed over.
+  void add(const CUpti_Activity& record);
+  // Where a managed allocation at this address was made, known before CUPTI's record of it comes.
+  void called_from(std::uint64_t address, std::vector<std::string> called);
+
+ private:
+  void add_kernel(const CUpti_ActivityKernel10& k);
+  void add_memory(const CUpti_ActivityMemory4& m);
+  void add_marker(const CUpti_ActivityMarker2& m);
+
+  struct open_range {
+    nanoseconds begin = 0;
+    std::string name;
+  };
+  recorder& to_;
+  std::unordered_map<const char*, std::string> names_;  // of kernels, as the source spells them
+  std::unordered_map<std::uint32_t, open_range> open_;  // by marker
+  std::unordered_map<std::uint64_t, std::vector<std::string>> called_;
+};
+
+// A record of kind UNIFIED_MEMORY_COUNTER.
+void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c);
+
+}  // namespace um::tracing
