@@ -1,5 +1,5 @@
-// Sums by 2 MiB block, the driver's unit, so that a trace grows with the memory that a kernel touches and not with its
-// faults.
+// Sums by 2 MiB block, the driver's unit, so that a trace grows with the memory that a kernel touches and not
+// with its faults.
 #pragma once
 
 #include <array>
@@ -16,19 +16,32 @@ inline constexpr std::uint64_t block_bytes = std::uint64_t{1} << block_shift;
 
 // What is summed; the names are those of the fields of a trace file.
 enum class quantity : std::uint8_t {
-  in_unknown, in_user, in_demand, in_tree, in_eviction, in_counter,        // bytes from the host to a GPU
-  out_unknown, out_user, out_demand, out_tree, out_eviction, out_counter,  // bytes to the host
-  in_peer,                                                                 // bytes from another GPU
-  gpu_read_faults, gpu_write_faults,                                       // groups of them; atomics write
-  cpu_read_faults, cpu_write_faults,
-  thrashing, throttling, remote_maps
+  in_unknown,
+  in_user,
+  in_demand,
+  in_tree,
+  in_eviction,
+  in_counter,  // bytes from the host to a GPU
+  out_unknown,
+  out_user,
+  out_demand,
+  out_tree,
+  out_eviction,
+  out_counter,  // bytes to the host
+  in_peer,      // bytes from another GPU
+  gpu_read_faults,
+  gpu_write_faults,  // groups of them; atomics write
+  cpu_read_faults,
+  cpu_write_faults,
+  thrashing,
+  throttling,
+  remote_maps
 };
 inline constexpr std::array<const char*, 20> quantity_names{
-    "in_unknown",      "in_user",          "in_demand",  "in_tree",  "in_eviction",  "in_counter",
-    "out_unknown",     "out_user",         "out_demand", "out_tree", "out_eviction", "out_counter",
-    "in_peer",
-    "gpu_read_faults", "gpu_write_faults", "cpu_read_faults", "cpu_write_faults",
-    "thrashing",       "throttling",       "remote_maps"};
+    "in_unknown",      "in_user",          "in_demand", "in_tree",         "in_eviction",
+    "in_counter",      "out_unknown",      "out_user",  "out_demand",      "out_tree",
+    "out_eviction",    "out_counter",      "in_peer",   "gpu_read_faults", "gpu_write_faults",
+    "cpu_read_faults", "cpu_write_faults", "thrashing", "throttling",      "remote_maps"};
 
 // One thing that happened in one block.
 struct event {
@@ -52,7 +65,8 @@ class bin {
   std::uint64_t batches() const { return batches_; }
   // The program counter of the first CPU fault, 0 without one.
   std::uint64_t program_counter() const { return program_counter_; }
-  // `"in_demand":[[first block, blocks, sum],...],...`: neighbours with equal bytes join, and of faults all neighbours.
+  // `"in_demand":[[first block, blocks, sum],...],...`: neighbours with equal bytes join, and of faults all
+  // neighbours.
   // `"granules":[[first block, blocks, mask],...]` where less than whole blocks moved or faulted.
   std::string json() const;
 

@@ -23,8 +23,9 @@ struct cupti_functions {
   decltype(&cuptiGetDeviceId) device_of = nullptr;
 };
 
-// Looks for the file that UMBENCH_CUPTI names, on the library path, below CUDA_HOME, CUDA_PATH and /usr/local/cuda.
-// Loaded once and never unloaded: CUPTI's own threads live as long as the process. Throws unsupported.
+// Looks for the file that UMBENCH_CUPTI names, on the library path, below CUDA_HOME, CUDA_PATH and
+// /usr/local/cuda. Loaded once and never unloaded: CUPTI's own threads live as long as the process. Throws
+// unsupported.
 const cupti_functions& cupti();
 
 // Throws unsupported with CUPTI's text for what is not CUPTI_SUCCESS.

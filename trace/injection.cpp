@@ -32,10 +32,13 @@ nanoseconds now() {
   return static_cast<nanoseconds>(time);
 }
 
-// All that lives while the program does. Made once and never destroyed: CUPTI's threads may outlive static objects.
+// All that lives while the program does. Made once and never destroyed: CUPTI's threads may outlive static
+// objects.
 struct session {
   session(output to, nanoseconds start)
-      : file(to), record({[to](std::string_view text) { to.write(text); }, place_of}, start), translate(record) {}
+      : file(to),
+        record({[to](std::string_view text) { to.write(text); }, place_of}, start),
+        translate(record) {}
 
   std::mutex guard;  // of all below
   output file;
@@ -75,13 +78,20 @@ std::uint32_t device_of(const CUmemLocation& at) {
 
 const char* advice_name(CUmem_advise advice) {
   switch (advice) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY: return "read_mostly";
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: return "unset_read_mostly";
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: return "preferred_location";
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: return "unset_preferred_location";
-    case CU_MEM_ADVISE_SET_ACCESSED_BY: return "accessed_by";
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY: return "unset_accessed_by";
-    default: return "advice";
+    case CU_MEM_ADVISE_SET_READ_MOSTLY:
+      return "read_mostly";
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
+      return "unset_read_mostly";
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
+      return "preferred_location";
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
+      return "unset_preferred_location";
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
+      return "accessed_by";
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      return "unset_accessed_by";
+    default:
+      return "advice";
   }
 }
 
@@ -113,28 +123,42 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_ptsz: {
       const auto& a = as<cuMemPrefetchAsync_params>(p);
-      return {{.call = "prefetch", .address = a.devPtr, .bytes = a.count,
-               .device = static_cast<std::uint32_t>(a.dstDevice), .called = {}}};  // the CPU is -1
+      return {{.call = "prefetch",
+               .address = a.devPtr,
+               .bytes = a.count,
+               .device = static_cast<std::uint32_t>(a.dstDevice),
+               .called = {}}};  // the CPU is -1
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2_ptsz: {
       const auto& a = as<cuMemPrefetchAsync_v2_params>(p);
-      return {{.call = "prefetch", .address = a.devPtr, .bytes = a.count, .device = device_of(a.location), .called = {}}};
+      return {{.call = "prefetch",
+               .address = a.devPtr,
+               .bytes = a.count,
+               .device = device_of(a.location),
+               .called = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise: {
       const auto& a = as<cuMemAdvise_params>(p);
-      return {{.call = advice_name(a.advice), .address = a.devPtr, .bytes = a.count,
-               .device = static_cast<std::uint32_t>(a.device), .called = {}}};
+      return {{.call = advice_name(a.advice),
+               .address = a.devPtr,
+               .bytes = a.count,
+               .device = static_cast<std::uint32_t>(a.device),
+               .called = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2: {
       const auto& a = as<cuMemAdvise_v2_params>(p);
-      return {{.call = advice_name(a.advice), .address = a.devPtr, .bytes = a.count,
-               .device = device_of(a.location), .called = {}}};
+      return {{.call = advice_name(a.advice),
+               .address = a.devPtr,
+               .bytes = a.count,
+               .device = device_of(a.location),
+               .called = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz: {
       const auto& a = as<cuMemPrefetchBatchAsync_params>(p);
-      return hints_of("prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs, a.numPrefetchLocs);
+      return hints_of("prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs,
+                      a.numPrefetchLocs);
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemDiscardBatchAsync_ptsz: {
@@ -147,7 +171,8 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
       return hints_of("discard_and_prefetch", {a.dptrs, a.sizes, a.count}, a.prefetchLocs, a.prefetchLocIdxs,
                       a.numPrefetchLocs);
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -177,7 +202,8 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   const nanoseconds until = now();
   const std::lock_guard lock(running->guard);
   if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) {
-    running->translate.called_from(*as<cuMemAllocManaged_params>(data.functionParams).dptr, std::move(called));
+    running->translate.called_from(*as<cuMemAllocManaged_params>(data.functionParams).dptr,
+                                   std::move(called));
     return;
   }
   for (hint& h : hints_of(call, data.functionParams)) {
@@ -247,14 +273,15 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 
 // --- collecting ---
 
-// The driver keeps few thousand records of Unified Memory and says of none that it lost; so they are fetched often while
-// they come.
+// The driver keeps few thousand records of Unified Memory and says of none that it lost; so they are fetched
+// often while they come.
 void collect() {
   constexpr std::chrono::microseconds short_pause(200), long_pause(2000);
   constexpr nanoseconds between_writes = 50'000'000;
   constexpr int calm_rounds = 500;
   const char* const asked = std::getenv("UMBENCH_TRACE_FLUSH");
-  const std::uint32_t how = asked != nullptr && std::strcmp(asked, "forced") == 0 ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0;
+  const std::uint32_t how =
+      asked != nullptr && std::strcmp(asked, "forced") == 0 ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0;
   nanoseconds written = now();
   for (int calm = 0; !running->over;) {
     running->busy = false;
@@ -297,7 +324,8 @@ void watch() {
   CUpti_SubscriberHandle subscriber{};
   try {
     require(cupti().subscribe(&subscriber, &on_callback, nullptr));
-    require(cupti().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED));
+    require(cupti().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE,
+                                    CUPTI_CBID_RESOURCE_CONTEXT_CREATED));
     for (const CUpti_CallbackId call : watched_calls) {
       static_cast<void>(cupti().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call));
     }
@@ -310,11 +338,13 @@ void begin(const std::string& path) {
   const output file(path);
   if (!file.is_open()) return;
   using std::chrono::system_clock;
-  const auto wall = std::chrono::duration_cast<std::chrono::nanoseconds>(system_clock::now().time_since_epoch()).count();
+  const auto wall =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(system_clock::now().time_since_epoch()).count();
   try {
     static_cast<void>(cupti());
   } catch (const unsupported& error) {
-    file.write(environment_line(0, wall) + '{' + kind("lacking") + field("what", std::string("everything: ") + error.what()) + "}\n");
+    file.write(environment_line(0, wall) + '{' + kind("lacking") +
+               field("what", std::string("everything: ") + error.what()) + "}\n");
     return;
   }
   const nanoseconds start = now();

@@ -45,7 +45,8 @@ std::string environment_line(nanoseconds start, nanoseconds wall) {
 }
 
 output::output(const std::string& path)
-    : file_(open((path + '.' + std::to_string(getpid())).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {}
+    : file_(open((path + '.' + std::to_string(getpid())).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+                 0644)) {}
 
 void output::write(std::string_view text) const {
   while (!text.empty()) {

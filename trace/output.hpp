@@ -10,12 +10,12 @@ namespace um::tracing {
 
 inline constexpr int schema = 1;
 
-// The line on the process itself: who it is, on which kernel and driver. `start` is the zero of all other times, `wall` the
-// same moment in Unix time.
+// The line on the process itself: who it is, on which kernel and driver. `start` is the zero of all other
+// times, `wall` the same moment in Unix time.
 std::string environment_line(nanoseconds start, nanoseconds wall);
 
-// Appends to PATH.PID; the command that started the program joins the files. Text is with the kernel when write() returns,
-// so that it outlives a crash.
+// Appends to PATH.PID; the command that started the program joins the files. Text is with the kernel when
+// write() returns, so that it outlives a crash.
 class output {
  public:
   explicit output(const std::string& path);

@@ -9,7 +9,7 @@ namespace um::tracing {
 namespace {
 
 constexpr std::size_t most_waiting_events = 200'000;
-constexpr std::uint64_t most_lines = 100'000;      // of hints, and of named ranges
+constexpr std::uint64_t most_lines = 100'000;  // of hints, and of named ranges
 constexpr nanoseconds quiet_stretch = 1'000'000'000;
 constexpr nanoseconds clock_skew = 50'000;         // between the clocks of GPU and driver
 constexpr nanoseconds longest_pause = 10'000'000;  // within one line of the host or of prefetches
@@ -23,8 +23,8 @@ bool by_user(quantity what) {
   return what == quantity::in_user || what == quantity::out_user;
 }
 bool by_host(quantity what) {
-  return what == quantity::cpu_read_faults || what == quantity::cpu_write_faults || what == quantity::out_demand ||
-         what == quantity::out_tree;
+  return what == quantity::cpu_read_faults || what == quantity::cpu_write_faults ||
+         what == quantity::out_demand || what == quantity::out_tree;
 }
 
 std::uint32_t granules_between(std::uint64_t first, std::uint64_t last) {
@@ -126,8 +126,8 @@ void recorder::add(const copy& c) {
 
 void recorder::add(const allocation& a) {
   const std::string called = places(a.called);
-  line(kind("allocation") + field("at_ns", a.at - start_) + field("address", a.address) + field("bytes", a.bytes) +
-       device_field(a.device) + field("memory", a.memory) + called);
+  line(kind("allocation") + field("at_ns", a.at - start_) + field("address", a.address) +
+       field("bytes", a.bytes) + device_field(a.device) + field("memory", a.memory) + called);
 }
 
 void recorder::add(const release& r) {
@@ -143,14 +143,16 @@ bool recorder::below_limit(std::uint64_t& lines, const char* what) {
 void recorder::add(const hint& h) {
   if (!below_limit(hints_, "prefetch and advice calls")) return;
   const std::string called = places(h.called);
-  line(kind("hint") + field("at_ns", h.at - start_) + field("until_ns", h.until - start_) + field("call", h.call) +
-       field("address", h.address) + field("bytes", h.bytes) + device_field(h.device) + called);
+  line(kind("hint") + field("at_ns", h.at - start_) + field("until_ns", h.until - start_) +
+       field("call", h.call) + field("address", h.address) + field("bytes", h.bytes) +
+       device_field(h.device) + called);
 }
 
 void recorder::add(const range& r) {
   if (!below_limit(ranges_, "named ranges")) return;
   const std::uint32_t name = name_of(r.name);
-  line(kind("range") + field("begin_ns", r.begin - start_) + field("end_ns", r.end - start_) + field("name", name));
+  line(kind("range") + field("begin_ns", r.begin - start_) + field("end_ns", r.end - start_) +
+       field("name", name));
 }
 
 void recorder::lack(const std::string& what) {
@@ -179,8 +181,8 @@ recorder::launch* recorder::launch_at(const event& e) {
 
 void recorder::close(bin& of, const char* what) {
   if (of.empty()) return;
-  std::string fields =
-      kind(what) + field("begin_ns", of.begin() - start_) + field("end_ns", of.end() - start_) + ',' + of.json();
+  std::string fields = kind(what) + field("begin_ns", of.begin() - start_) +
+                       field("end_ns", of.end() - start_) + ',' + of.json();
   if (of.program_counter() != 0 && to_.place) {
     const std::uint32_t place = name_of(to_.place(of.program_counter()));
     fields += field("place", place);
@@ -189,7 +191,8 @@ void recorder::close(bin& of, const char* what) {
   of = {};
 }
 
-// A line ends where a launch began that moved something, so that reading the lines by time gives the order of accesses.
+// A line ends where a launch began that moved something, so that reading the lines by time gives the order of
+// accesses.
 void recorder::settle_elsewhere(bin& into, const char* what, const event& e) {
   if (!into.empty()) {
     const auto next = std::upper_bound(busy_.begin(), busy_.end(), into.begin());
@@ -232,7 +235,8 @@ void recorder::settle(nanoseconds before, bool all) {
   if (events_.size() > most_waiting_events) compress();
 }
 
-// What a kernel that still runs did to a block so far becomes one event of each kind. Times of service are lost.
+// What a kernel that still runs did to a block so far becomes one event of each kind. Times of service are
+// lost.
 void recorder::compress() {
   std::map<std::tuple<std::uint32_t, quantity, std::uint64_t>, event> sums;
   for (const event& e : events_) {
@@ -287,15 +291,16 @@ void recorder::write_quiet(std::uint32_t gpu, stretch& s) {
   std::string kernels, copies;
   for (const auto& [name, of] : s.kernels) {
     if (!kernels.empty()) kernels += ',';
-    kernels += '[' + std::to_string(name) + ',' + std::to_string(of.count) + ',' + std::to_string(of.busy) + ']';
+    kernels +=
+        '[' + std::to_string(name) + ',' + std::to_string(of.count) + ',' + std::to_string(of.busy) + ']';
   }
   for (const auto& [way, of] : s.copies) {
     if (!copies.empty()) copies += ',';
     copies += quoted(way) + ":[" + std::to_string(of.count) + ',' + std::to_string(of.bytes) + ',' +
               std::to_string(of.busy) + ']';
   }
-  line(kind("quiet") + field("gpu", gpu) + field("begin_ns", s.begin - start_) + field("end_ns", s.end - start_) +
-       ",\"kernels\":[" + kernels + "],\"copies\":{" + copies + '}');
+  line(kind("quiet") + field("gpu", gpu) + field("begin_ns", s.begin - start_) +
+       field("end_ns", s.end - start_) + ",\"kernels\":[" + kernels + "],\"copies\":{" + copies + '}');
   s = {};
 }
 

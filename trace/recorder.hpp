@@ -15,14 +15,15 @@
 namespace um::tracing {
 
 struct sinks {
-  std::function<void(std::string_view)> write;            // whole lines, each with its end of line
-  std::function<std::string(std::uint64_t)> place;        // a program counter as module+0xoffset
+  std::function<void(std::string_view)> write;      // whole lines, each with its end of line
+  std::function<std::string(std::uint64_t)> place;  // a program counter as module+0xoffset
 };
 
 // Not safe for several threads at once. Records may come in any order within `grace` of each other.
 class recorder {
  public:
-  // Faults and migrations are given to kernels this long after they happened, when the kernel's record is there too.
+  // Faults and migrations are given to kernels this long after they happened, when the kernel's record is
+  // there too.
   static constexpr nanoseconds grace = 100'000'000;
 
   recorder(sinks to, nanoseconds start);
@@ -88,7 +89,7 @@ class recorder {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> launched_;  // by GPU and name
   std::unordered_map<std::string, std::uint32_t> names_;
   std::map<std::uint32_t, stretch> quiet_;  // by GPU
-  bin host_, user_, other_;                 // what the CPU asked for, what prefetches did, what no launch explains
+  bin host_, user_, other_;  // what the CPU asked for, what prefetches did, what no launch explains
   std::vector<std::string> lacking_;
   std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0;
 };

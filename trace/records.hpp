@@ -1,5 +1,5 @@
-// What a traced program did, free of CUPTI's types: whoever watches the program hands these to a recorder. Times are in
-// nanoseconds on one clock. A device is a GPU's number or `host`.
+// What a traced program did, free of CUPTI's types: whoever watches the program hands these to a recorder.
+// Times are in nanoseconds on one clock. A device is a GPU's number or `host`.
 #pragma once
 
 #include <cstdint>

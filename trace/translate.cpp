@@ -27,23 +27,34 @@ std::string readable(const char* name) {
 
 const char* way_of(std::uint8_t kind) {
   switch (kind) {
-    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "host_to_device";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH: return "device_to_host";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD: return "device_to_device";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH: return "host_to_host";
-    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP: return "peer_to_peer";
-    default: return "copy";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
+      return "host_to_device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
+      return "device_to_host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD:
+      return "device_to_device";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH:
+      return "host_to_host";
+    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP:
+      return "peer_to_peer";
+    default:
+      return "copy";
   }
 }
 
 const char* memory_of(CUpti_ActivityMemoryKind kind) {
   switch (kind) {
-    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE: return "pageable";
-    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED: return "pinned";
-    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE: return "device";
+    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
+      return "pageable";
+    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
+      return "pinned";
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
+      return "device";
     case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
-    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC: return "managed";
-    default: return "other";
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
+      return "managed";
+    default:
+      return "other";
   }
 }
 
@@ -72,7 +83,8 @@ void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c) {
       return to.add(contended{at(c.start), c.address, 0, c.srcId, contention::throttling});
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP:
       return to.add(contended{at(c.start), c.address, c.value, c.srcId, contention::remote_map});
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -91,7 +103,8 @@ void translator::add_memory(const CUpti_ActivityMemory4& m) {
     called = std::move(known->second);
     called_.erase(known);
   }
-  to_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind), std::move(called)});
+  to_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind),
+                     std::move(called)});
 }
 
 void translator::called_from(std::uint64_t address, std::vector<std::string> called) {
@@ -113,7 +126,8 @@ void translator::add(const CUpti_Activity& record) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
       return add_counter(to_, as_record<CUpti_ActivityUnifiedMemoryCounter3>(record));
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return add_kernel(as_record<CUpti_ActivityKernel10>(record));
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      return add_kernel(as_record<CUpti_ActivityKernel10>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& c = as_record<CUpti_ActivityMemcpy6>(record);
       return to_.add(copy{at(c.start), at(c.end), c.bytes, c.deviceId, way_of(c.copyKind)});
@@ -122,9 +136,12 @@ void translator::add(const CUpti_Activity& record) {
       const auto& s = as_record<CUpti_ActivityMemset4>(record);
       return to_.add(copy{at(s.start), at(s.end), s.bytes, s.deviceId, "memset"});
     }
-    case CUPTI_ACTIVITY_KIND_MEMORY2: return add_memory(as_record<CUpti_ActivityMemory4>(record));
-    case CUPTI_ACTIVITY_KIND_MARKER: return add_marker(as_record<CUpti_ActivityMarker2>(record));
-    default: return;
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return add_memory(as_record<CUpti_ActivityMemory4>(record));
+    case CUPTI_ACTIVITY_KIND_MARKER:
+      return add_marker(as_record<CUpti_ActivityMarker2>(record));
+    default:
+      return;
   }
 }
 

@@ -1,5 +1,3 @@
-#include "trace/programs/programs.hpp"
-
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -8,6 +6,8 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "trace/programs/programs.hpp"
 
 namespace um::programs {
 namespace {
@@ -23,18 +23,21 @@ void check(cudaError_t error) {
 __global__ void read_all(const float* from, std::size_t count, float* sum) {
   float mine = 0;
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) mine += from[i];
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    mine += from[i];
   if (mine == -1.5F) *sum = mine;  // keeps the reads
 }
 
 __global__ void write_all(float* to, std::size_t count, float value) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) to[i] = value;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    to[i] = value;
 }
 
 __global__ void add_all(float* to, std::size_t count, float value) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) to[i] += value;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    to[i] += value;
 }
 
 // One value of every `stride`.
@@ -364,7 +367,8 @@ truth half_prefetched(std::size_t bytes, bool fixed) {
   const managed a(bytes);
   a.fill_on_host(1);
   return {seconds_of([&] {
-    check(cudaMemPrefetchAsync(a.at(), fixed ? bytes : bytes / 2, cudaMemLocation{cudaMemLocationTypeDevice, 0}, 0, nullptr));
+    check(cudaMemPrefetchAsync(a.at(), fixed ? bytes : bytes / 2,
+                               cudaMemLocation{cudaMemLocationTypeDevice, 0}, 0, nullptr));
     read(a);
   })};
 }
@@ -406,7 +410,8 @@ truth gathered_rows(std::size_t bytes, bool fixed) {
     a.advise(cudaMemAdviseSetAccessedBy, cudaMemLocationTypeDevice);
   }
   return {seconds_of([&] {
-    for (int i = 0; i < rounds; ++i) read_some<<<4, 32>>>(a.at() + i * 1024, a.count() - i * 1024, stride, result());
+    for (int i = 0; i < rounds; ++i)
+      read_some<<<4, 32>>>(a.at() + i * 1024, a.count() - i * 1024, stride, result());
   })};
 }
 
@@ -484,14 +489,16 @@ int main(int argc, char** argv) {
       return 3;
     }
     if (mib == 0 || mib % 64 != 0 || (mib << 20) > free_bytes / 4) {
-      std::fprintf(stderr, "um_trace_programs: --mib wants a multiple of 64 below a quarter of what is free\n");
+      std::fprintf(stderr,
+                   "um_trace_programs: --mib wants a multiple of 64 below a quarter of what is free\n");
       return 2;
     }
     const truth t = p.run(mib << 20, fixed);
-    std::printf("{\"program\":\"%s\",\"fixed\":%s,\"plants\":\"%s\",\"seconds\":%.6f,\"fault_in_bytes\":%.0f,"
-                "\"fault_out_bytes\":%.0f,\"prefetch_in_bytes\":%.0f,\"prefetch_out_bytes\":%.0f}\n",
-                p.name, fixed ? "true" : "false", p.plants, t.seconds, t.fault_in, t.fault_out, t.prefetch_in,
-                t.prefetch_out);
+    std::printf(
+        "{\"program\":\"%s\",\"fixed\":%s,\"plants\":\"%s\",\"seconds\":%.6f,\"fault_in_bytes\":%.0f,"
+        "\"fault_out_bytes\":%.0f,\"prefetch_in_bytes\":%.0f,\"prefetch_out_bytes\":%.0f}\n",
+        p.name, fixed ? "true" : "false", p.plants, t.seconds, t.fault_in, t.fault_out, t.prefetch_in,
+        t.prefetch_out);
     return 0;
   }
   for (const program& p : all_programs()) std::printf("%s %s\n", p.name, p.plants);

@@ -1,0 +1,31 @@
+// The lines that a recorder wrote, as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "trace/recorder.hpp"
+
+namespace um::tracing {
+
+struct written {
+  std::string text;
+  sinks to() {
+    return {[this](std::string_view more) { text += more; },
+            [](std::uint64_t counter) { return "program+" + std::to_string(counter); }};
+  }
+  // Those of one kind, in order.
+  std::vector<nlohmann::json> lines(const std::string& kind) const {
+    std::vector<nlohmann::json> all;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      auto value = nlohmann::json::parse(line);
+      if (value.at("kind") == kind) all.push_back(std::move(value));
+    }
+    return all;
+  }
+};
+
+}  // namespace um::tracing

@@ -1,0 +1,196 @@
+// What becomes of a program's records: who moved which block is found, sums stay exact, the file stays small.
+#include "trace/recorder.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/trace/lines.hpp"
+#include "trace/output.hpp"
+
+namespace um::tracing {
+namespace {
+
+using nlohmann::json;
+constexpr nanoseconds ms = 1'000'000, second = 1'000 * ms;
+constexpr std::uint64_t base = std::uint64_t{100} << block_shift;
+
+class recorded : public ::testing::Test {
+ protected:
+  migration to_gpu(nanoseconds at, std::uint64_t address, std::uint64_t bytes, cause why = cause::demand) {
+    return {at, at + 10, address, bytes, host, 0, why};
+  }
+  migration to_host(nanoseconds at, std::uint64_t address, std::uint64_t bytes, cause why) {
+    return {at, at + 10, address, bytes, 0, host, why};
+  }
+  written out;
+  recorder record{out.to(), 0};
+};
+
+TEST_F(recorded, migrations_belong_to_the_launch_that_ran) {
+  record.add(kernel{1 * ms, 2 * ms, 0, 7, "first"});
+  record.add(kernel{3 * ms, 4 * ms, 0, 7, "second"});
+  record.add(to_gpu(3 * ms + 5, base, 4096));
+  record.add(to_gpu(1 * ms + 5, base, 65536));
+  record.finish(second);
+  const auto kernels = out.lines("kernel");
+  ASSERT_EQ(kernels.size(), 2U);
+  EXPECT_EQ(kernels[0].at("in_demand"), json({{100, 1, 65536}}));
+  EXPECT_EQ(kernels[1].at("in_demand"), json({{100, 1, 4096}}));
+  EXPECT_EQ(kernels[1].at("granules"), json({{100, 1, 1}}));
+}
+
+TEST_F(recorded, launches_of_a_name_are_numbered_on_each_gpu) {
+  nanoseconds i = 0;
+  for (const std::uint32_t gpu : {0U, 1U, 0U}) {
+    const nanoseconds at = (1 + i++) * ms;
+    record.add(kernel{at, at + 1000, gpu, 7, "step"});
+    record.add(migration{at + 5, at + 6, base, 4096, host, gpu, cause::demand});
+  }
+  record.finish(second);
+  std::vector<std::pair<int, int>> seen;
+  for (const auto& k : out.lines("kernel")) seen.emplace_back(k.at("gpu"), k.at("launch"));
+  EXPECT_EQ(seen, (std::vector<std::pair<int, int>>{{0, 0}, {0, 1}, {1, 0}}));
+}
+
+TEST_F(recorded, a_migration_across_blocks_is_split_exactly) {
+  record.add(kernel{1 * ms, 2 * ms, 0, 7, "k"});
+  record.add(to_gpu(1 * ms + 1, base + block_bytes - 4096, 8192));
+  record.finish(second);
+  EXPECT_EQ(out.lines("kernel")[0].at("in_demand"), json({{100, 2, 8192}}));
+  EXPECT_EQ(out.lines("kernel")[0].at("granules"), json({{100, 1, 0x80000000U}, {101, 1, 1}}));
+}
+
+TEST_F(recorded, a_thousand_faults_of_a_stream_are_one_run) {
+  record.add(kernel{1 * ms, 20 * ms, 0, 7, "stream"});
+  for (std::uint64_t i = 0; i < 32 * 1024; ++i) {
+    record.add(to_gpu(ms + static_cast<nanoseconds>(i) * 100, base + i * 65536, 65536, cause::tree));
+    record.add(gpu_fault{ms + static_cast<nanoseconds>(i) * 100, ms + static_cast<nanoseconds>(i) * 100 + 50,
+                         base + i * 65536, 1, 0, access::read});
+  }
+  record.finish(second);
+  ASSERT_EQ(out.lines("kernel").size(), 1U);
+  const json k = out.lines("kernel")[0];
+  EXPECT_EQ(k.at("in_tree"), json({{100, 1024, 1024 * block_bytes}}));
+  EXPECT_EQ(k.at("gpu_read_faults"), json({{100, 1024, 32 * 1024}}));
+  EXPECT_EQ(k.at("batches"), 32 * 1024);
+  EXPECT_EQ(k.at("waiting_ns"), 32 * 1024 * 50);
+  EXPECT_FALSE(k.contains("granules"));
+  EXPECT_LT(out.text.size(), 1000U);
+}
+
+TEST_F(recorded, faults_of_a_batch_wait_once) {
+  record.add(kernel{1 * ms, 2 * ms, 0, 7, "k"});
+  record.add(gpu_fault{ms + 100, ms + 900, base, 3, 0, access::write});
+  record.add(gpu_fault{ms + 200, ms + 900, base + 4096, 1, 0, access::atomic});
+  record.finish(second);
+  const json k = out.lines("kernel")[0];
+  EXPECT_EQ(k.at("waiting_ns"), 800);
+  EXPECT_EQ(k.at("batches"), 1);
+  EXPECT_EQ(k.at("gpu_write_faults"), json({{100, 1, 4}}));
+}
+
+TEST_F(recorded, the_host_has_lines_between_launches) {
+  for (nanoseconds round = 0; round < 2; ++round) {
+    const nanoseconds at = (1 + 4 * round) * ms;
+    record.add(kernel{at, at + ms, 0, 7, "k"});
+    record.add(to_gpu(at + 5, base, 65536));
+    record.add(cpu_fault{at + 2 * ms, base + 5000, 42, access::write});
+    record.add(to_host(at + 2 * ms, base, 65536, cause::demand));
+  }
+  record.finish(second);
+  const auto hosts = out.lines("host");
+  ASSERT_EQ(hosts.size(), 2U);
+  EXPECT_EQ(hosts[0].at("cpu_write_faults"), json({{100, 1, 1}}));
+  EXPECT_EQ(hosts[1].at("out_demand"), json({{100, 1, 65536}}));
+  EXPECT_LT(hosts[0].at("begin_ns"), out.lines("kernel")[1].at("begin_ns"));
+  EXPECT_EQ(out.lines("name").at(hosts[0].at("place").get<std::size_t>()).at("name"), "program+42");
+}
+
+TEST_F(recorded, prefetches_and_evictions_are_told_apart) {
+  record.add(to_gpu(1 * ms, base, block_bytes, cause::user));
+  record.add(kernel{2 * ms, 3 * ms, 0, 7, "k"});
+  record.add(to_host(2 * ms + 5, base, block_bytes, cause::eviction));
+  record.add(to_host(5 * ms, base, block_bytes, cause::user));
+  record.finish(second);
+  ASSERT_EQ(out.lines("prefetched").size(), 2U);
+  EXPECT_EQ(out.lines("prefetched")[0].at("in_user"), json({{100, 1, block_bytes}}));
+  EXPECT_EQ(out.lines("prefetched")[1].at("out_user"), json({{100, 1, block_bytes}}));
+  EXPECT_EQ(out.lines("kernel")[0].at("out_eviction"), json({{100, 1, block_bytes}}));
+}
+
+TEST_F(recorded, launches_that_move_nothing_share_a_line_each_second) {
+  for (nanoseconds i = 0; i < 1000; ++i) record.add(kernel{i * ms + 1, i * ms + 11, 0, 7, "quick"});
+  record.add(copy{5 * ms, 6 * ms, 4096, 0, "host_to_device"});
+  record.drain(10 * second);
+  record.finish(20 * second);
+  const auto quiet = out.lines("quiet");
+  ASSERT_EQ(quiet.size(), 1U);
+  EXPECT_EQ(quiet[0].at("kernels"), json({{0, 1000, 10000}}));
+  EXPECT_EQ(quiet[0].at("copies"), json({{"host_to_device", {1, 4096, 1 * ms}}}));
+}
+
+TEST_F(recorded, a_kernel_that_still_runs_gets_its_events_when_it_ends) {
+  record.add(to_gpu(1 * ms, base, 65536));
+  record.drain(5 * second);
+  EXPECT_TRUE(out.lines("kernel").empty());
+  record.add(kernel{ms / 2, 6 * second, 0, 7, "long"});
+  record.drain(7 * second);
+  ASSERT_EQ(out.lines("kernel").size(), 1U);
+  EXPECT_EQ(out.lines("kernel")[0].at("in_demand"), json({{100, 1, 65536}}));
+}
+
+TEST_F(recorded, a_long_kernel_with_many_faults_keeps_its_sums) {
+  constexpr std::uint64_t count = 450'000;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    record.add(to_gpu(ms + static_cast<nanoseconds>(i), base + (i % 64) * block_bytes, 4096));
+    if (i % 50'000 == 0) record.drain(5 * second);
+  }
+  record.add(kernel{ms / 2, 6 * second, 0, 7, "long"});
+  record.finish(7 * second);
+  std::uint64_t bytes = 0;
+  const json k = out.lines("kernel").at(0);
+  for (const auto& run : k.at("in_demand")) bytes += run[2].get<std::uint64_t>();
+  EXPECT_EQ(bytes, count * 4096);
+  EXPECT_EQ(out.lines("lacking").size(), 1U);
+}
+
+TEST_F(recorded, what_no_kernel_explains_is_kept) {
+  record.add(to_gpu(1 * ms, base, 65536));
+  record.finish(second);
+  EXPECT_EQ(out.lines("other")[0].at("in_demand"), json({{100, 1, 65536}}));
+}
+
+TEST_F(recorded, drained_lines_are_whole_and_the_last_line_says_what_was_lost) {
+  record.add(allocation{1, base, 4096, 0, "managed", {"program+0x10 main", "libc.so+0x5"}});
+  record.add(hint{2, 3, "prefetch", base, 4096, host, {"program+0x10 main"}});
+  record.add(range{1, 9, "step \"1\"\n"});
+  record.drain(second);
+  EXPECT_EQ(out.text.back(), '\n');
+  EXPECT_EQ(out.lines("allocation")[0].at("called"), json({0, 1}));
+  EXPECT_EQ(out.lines("hint")[0].at("device"), "host");
+  EXPECT_EQ(out.lines("name")[2].at("name"), "step \"1\"\n");
+  record.lose(3);
+  record.lack("sight");
+  record.lack("sight");
+  record.finish(2 * second);
+  EXPECT_EQ(out.lines("lacking").size(), 1U);
+  EXPECT_EQ(out.lines("end")[0].at("lost_records"), 3);
+}
+
+TEST_F(recorded, memory_of_a_peer_is_no_memory_of_the_host) {
+  record.add(kernel{1 * ms, 2 * ms, 1, 7, "k"});
+  record.add(migration{ms + 1, ms + 2, base, 65536, 0, 1, cause::demand});
+  record.finish(second);
+  EXPECT_EQ(out.lines("kernel")[0].at("in_peer"), json({{100, 1, 65536}}));
+}
+
+TEST(environment, is_one_line_of_json) {
+  const std::string line = environment_line(5, 6);
+  EXPECT_EQ(line.back(), '\n');
+  const json value = json::parse(line);
+  EXPECT_EQ(value.at("kind"), "environment");
+  EXPECT_EQ(value.at("schema"), schema);
+  EXPECT_TRUE(value.at("program").is_array());
+}
+
+}  // namespace
+}  // namespace um::tracing
