@@ -23,6 +23,8 @@ constexpr std::array commands{
     script_command{"report", "plots.report", "Write one HTML page, with figures, of record files"},
     script_command{"plot", "plots", "Draw record files: slowdown, growth, timeline, bounds, peers"},
     script_command{"reproduce", "reproduce", "Run what papers measured, published beside ours"},
+    script_command{"trace", "trace.record", "Record what Unified Memory does in any CUDA program"},
+    script_command{"explain", "trace.explain", "Say why a traced program is slow and what would help"},
     script_command{"interleave", "interleave", "Run a sweep by two programs in turn, for compare"},
 };
 

@@ -1,0 +1,1 @@
+"""Traces of Unified Memory in any program: recorded by `umbench trace`, explained by `umbench explain` (docs/trace.md)."""

@@ -1,0 +1,72 @@
+"""What movements of managed memory take on a machine, by the figures of its machine file (core/machine.hpp explains each)."""
+
+import json
+from pathlib import Path
+
+import umbench
+from umbench import load
+
+PAGE = 4096
+BLOCK = 2 * 1024 * 1024
+GRANULE = 64 * 1024
+PAGES_OF_BLOCK = BLOCK // PAGE
+
+# A GPU's name holds the left side: the machine file on the right fits it. The first that fits counts.
+MACHINES = [("H200", "h200"), ("H100 PCIe", "h100-pcie5-80g"), ("H100", "h100-sxm-80g"), ("GH200", "gh200"), ("A100", "a100-pcie4-40g"),
+            ("V100-SXM", "v100-nvlink-power9"), ("V100", "v100-pcie3-32g"), ("P100", "p100-pcie3-16g"), ("TITAN V", "titan-v"),
+            ("1080 Ti", "gtx1080ti-11g")]
+USUAL = "h200"
+
+
+def machine_file(name):
+    for package in umbench.__path__:
+        path = Path(package)
+        for folder in (path.parent.parent / "results/machines", path / "results/machines"):
+            if (folder / f"{name}.json").is_file():
+                return folder / f"{name}.json"
+    raise load.BadInput(f"there is no machine file {name}; umbench list machines names them")
+
+
+def machine_of(gpu_name):
+    """(name of the machine file that stands for a GPU, whether it fits)."""
+    for part, name in MACHINES:
+        if part.lower() in (gpu_name or "").lower():
+            return name, True
+    return USUAL, False
+
+
+class Costs:
+    """Nanoseconds that a movement takes. Bytes are counted, blocks are of 2 MiB."""
+
+    def __init__(self, name):
+        with open(machine_file(name), encoding="utf-8") as file:
+            self.figures = json.load(file)
+        self.name = name
+        self.uvm = self.figures["uvm"]
+
+    def _at(self, size, rate):
+        return size * 1e9 / rate
+
+    def prefetch_in(self, size):
+        blocks = -(-size // BLOCK)
+        copies = self._at(size, self.figures["link_to_device_bytes_per_s"]) + blocks * self.uvm["migrate_copy_ns"]
+        walks = 2 * blocks * self.uvm["prefetch_block_ns"] + blocks * (self.uvm["host_unmap_ns"] + self.uvm["chunk_ns"])
+        return self.uvm["prefetch_call_ns"] + max(copies, walks)
+
+    def populate(self, size):
+        """A prefetch of memory that lies nowhere."""
+        blocks = -(-size // BLOCK)
+        return self.uvm["prefetch_call_ns"] + blocks * (self.uvm["chunk_ns"] + self.uvm["populate_ns"])
+
+    def prefetch_out(self, size):
+        blocks = -(-size // BLOCK)
+        copies = self._at(size, self.figures["link_to_host_bytes_per_s"])
+        maps = blocks * (2 * self.uvm["prefetch_block_ns"] + PAGES_OF_BLOCK * self.uvm["host_map_page_ns"])
+        return self.uvm["prefetch_to_host_call_ns"] + max(copies, maps)
+
+    def remote_read(self, size):
+        return self._at(size, self.uvm["remote_read_bytes_per_s"])
+
+    def resident(self, size):
+        """The least that a kernel takes which touches so much."""
+        return self.figures["launch_ns"] + self._at(size, self.figures["device_bytes_per_s"])

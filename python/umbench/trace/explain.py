@@ -1,0 +1,138 @@
+"""Says why a program with managed memory is slow and which calls would help.
+
+FILE is a trace of umbench trace or an SQLite export of Nsight Systems (nsys export --type sqlite, recorded with
+--cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true). Savings are estimates by a machine file's figures, not measured.
+"""
+
+import argparse
+import sys
+
+from umbench import load, output
+from umbench.trace import findings, nsys, reader
+from umbench.trace.costs import Costs, machine_of
+from umbench.trace.facts import summarize
+from umbench.trace.findings import Context, size
+from umbench.trace.names import Names
+
+MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
+WORTH_NAMING = 0.01  # of all waiting
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        output.say(f"umbench: explain: {message}; usage: umbench explain RUN.jsonl|REPORT.sqlite [--machine NAME] [--json]")
+        sys.exit(load.EXIT_BAD_INPUT)
+
+
+def read(path):
+    return nsys.read(path) if nsys.is_sqlite(path) else reader.read(path)
+
+
+def explain(process, machine=None):
+    """(summary, findings, costs, names) of one process."""
+    gpu = next(iter(process.gpus.values()), {}).get("name", "")
+    name, fits = (machine, True) if machine else machine_of(gpu)
+    costs = Costs(name)
+    costs.fits = fits
+    summary = summarize(process, costs)
+    names = Names(process.allocations)
+    return summary, findings.find(Context(summary, costs, names)), costs, names
+
+
+def as_lines(process, summary, found, costs, names, others=0):
+    lines = list(_head(process, summary, others))
+    waiting = summary.stall_ns + summary.host_ns
+    worth = [finding for finding in found if finding.saving_ns > WORTH_NAMING * waiting] or found[:1]
+    if not worth:
+        lines.append("Nothing of it waits for managed memory." if not process.lacking else "Nothing to explain.")
+    room = MOST_LINES - len(lines) - 2
+    for number, finding in enumerate(worth[:MOST_FINDINGS], 1):
+        part = list(_finding(number, finding, names, costs))
+        if len(part) > room:
+            break
+        lines += part
+        room -= len(part)
+    if worth:
+        fit = "" if costs.fits else ", which need not fit this GPU (--machine NAME)"
+        lines.append(f"Savings are estimated with machine file {costs.name}{fit}.")
+    lines += [f"The trace lacks {what}." for what in _lacks(process)][: MOST_LINES - len(lines)]
+    return [line if len(line) <= WIDEST else line[: WIDEST - 3] + "..." for line in lines[:MOST_LINES]]
+
+
+def _head(process, summary, others):
+    program = process.environment.get("program") or ["?"]
+    gpus = ", ".join(f"{gpu.get('name') or 'GPU'}" for gpu in process.gpus.values()) or "no GPU"
+    title = " ".join(program)
+    title = title if len(title) <= 80 else title[:77] + "..."
+    yield f"{title} on {gpus}: {process.last / 1e9:.3g} s" + (f" (and {others} more processes)" if others else "")
+    yield (f"Kernels ran {summary.kernel_ns / 1e6:.4g} ms, of it {summary.stall_ns / 1e6:.4g} ms ({_percent(summary.stall_ns, summary.kernel_ns)}) "
+           f"waiting for managed memory; the CPU waited {summary.host_ns / 1e6:.4g} ms for it.")
+    moved = [(f"{size(process.total(*reader.BY_FAULT_IN))} to GPUs by faults", process.total(*reader.BY_FAULT_IN)),
+             (f"{size(process.total('in_user'))} to GPUs by prefetch", process.total("in_user")),
+             (f"{size(process.total('in_peer'))} between GPUs", process.total("in_peer")),
+             (f"{size(process.total(*reader.BY_FAULT_OUT))} to the host by faults", process.total(*reader.BY_FAULT_OUT)),
+             (f"{size(process.total('out_user'))} to the host by prefetch", process.total("out_user")),
+             (f"{size(process.total('out_eviction'))} evicted by the driver", process.total("out_eviction"))]
+    shown = [text for text, amount in moved if amount] or ["nothing"]
+    yield (f"Moved: {', '.join(shown)}; {process.total(*reader.GPU_FAULTS):,} faults of GPUs, {process.total(*reader.CPU_FAULTS):,} of CPUs.")
+
+
+def _finding(number, finding, names, costs):
+    where = names.described(finding.facts.allocation, size)
+    yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {finding.waste_ns / 1e6:.4g} ms"
+    yield f"   {finding.text}"
+    for call, place in finding.calls:
+        last = call is finding.calls[-1][0]
+        yield f"   -> {call}{', ' + place if place else ''}" + (f"; saves about {finding.saving_ns / 1e6:.4g} ms" if last else "")
+
+
+def _lacks(process):
+    yield from process.lacking
+    if process.lost:
+        yield f"{process.lost:,} records that CUPTI lost"
+    if process.end is None:
+        yield "its end: the process was killed or crashed"
+
+
+def _percent(part, whole):
+    return f"{100 * part / whole:.0f} %" if whole else "0 %"
+
+
+def as_data(process, summary, found, costs, names):
+    return {
+        "process": process.environment.get("process"), "program": process.environment.get("program"), "machine": costs.name,
+        "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.host_ns),
+        "findings": [{"key": f.key, "allocation": names.allocation(f.facts.allocation), "bytes": f.facts.allocation.bytes,
+                      "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "text": f.text,
+                      "calls": [list(call) for call in f.calls]} for f in found],
+        "lacking": list(_lacks(process))}
+
+
+def busiest(processes):
+    """The process to explain: the one in which most moved or faulted."""
+    return max(processes, key=lambda process: (process.total(*reader.QUANTITIES), process.last))
+
+
+def main():
+    parser = Parser(prog="umbench explain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE")
+    parser.add_argument("--machine", metavar="NAME", help="machine file whose figures tell what calls would save")
+    parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one")
+    parser.add_argument("--json", action="store_true", help="as data, of every process")
+    wanted = parser.parse_args()
+    processes = read(wanted.file)
+    if wanted.process is not None:
+        processes = [p for p in processes if p.environment.get("process") == wanted.process]
+        if not processes:
+            raise load.BadInput(f"explain: {wanted.file} has no process {wanted.process}")
+    if wanted.json:
+        import json
+        output.write(json.dumps([as_data(p, *explain(p, wanted.machine)) for p in processes], indent=2) + "\n")
+        return 0
+    process = busiest(processes)
+    output.write("\n".join(as_lines(process, *explain(process, wanted.machine), others=len(processes) - 1)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))

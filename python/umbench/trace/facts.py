@@ -1,0 +1,231 @@
+"""What the explanations stand on: for each allocation and block, who moved it, in which order, and who waited."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
+                                  join_runs, masks_of)
+
+ON_GPU = ("in", "fresh", "prefetch_in")  # steps after which a block is with a GPU
+SAME_MEMORY = 64  # blocks: memory of unknown origin that lies closer together counts as one allocation
+
+
+@dataclass
+class Block:
+    """What happened to one block, in order: (what, piece). What: "in" by faults, "fresh" faults that moved nothing, "host" the CPU
+    fetched it back, "prefetch_in", "prefetch_out", "evicted", "cpu" the CPU faulted on memory that was with it."""
+    steps: list = field(default_factory=list)
+    in_mask: int = 0    # 64 KiB that came to the GPU
+    host_mask: int = 0  # 64 KiB that the CPU took back
+    in_bytes: int = 0
+    rounds: int = 0     # times that the CPU took it back from the GPU and the GPU took it again by faults
+    gpu_writes: int = 0   # faults of kernels that wrote
+    host_writes: int = 0  # faults of the CPU that wrote, after a GPU had used the block
+
+
+@dataclass
+class Facts:
+    """Of one allocation."""
+    allocation: Allocation
+    blocks: dict = field(default_factory=lambda: defaultdict(Block))
+    bytes: Counter = field(default_factory=Counter)     # by quantity; faults are counted here, too
+    kernels: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns of waiting for it
+    first: dict = field(default_factory=dict)           # (name, launch): begin
+    stall: float = 0                                    # ns that kernels waited for it
+    host_stall: float = 0                               # ns that the CPU waited for it
+    host_places: Counter = field(default_factory=Counter)
+    hints: list = field(default_factory=list)
+
+    def moved_in(self):
+        return sum(self.bytes[name] for name in BY_FAULT_IN)
+
+    def moved_out(self):
+        return sum(self.bytes[name] for name in BY_FAULT_OUT)
+
+    def distinct_in(self):
+        """Bytes that came to the GPU at least once."""
+        return sum(bin(block.in_mask).count("1") * GRANULE for block in self.blocks.values())
+
+    def amplification(self):
+        """How often the same bytes came to the GPU by faults."""
+        distinct = self.distinct_in()
+        return self.moved_in() / distinct if distinct else 0
+
+    def with_step(self, what):
+        return [number for number, block in self.blocks.items() if any(step[0] == what for step in block.steps)]
+
+    def hinted(self, *calls, device="any"):
+        return [hint for hint in self.hints if hint.call in calls and device in ("any", hint.device)]
+
+    def worst_kernel(self):
+        """(name, launch) that waited longest for it; None where none did."""
+        return max(self.kernels, key=self.kernels.get, default=None)
+
+    def first_kernel(self):
+        """(name, launch) that waited for it first."""
+        return min(self.kernels, key=lambda key: self.first[key], default=None)
+
+
+@dataclass
+class Summary:
+    """Of one process."""
+    process: object
+    facts: list                  # of allocations of which something moved or faulted, or that were advised
+    kernel_ns: float = 0         # all kernels, one after another
+    stall_ns: float = 0          # of it, waiting for faults
+    host_ns: float = 0           # the CPU waiting for what lay on a GPU
+    prefetch_ns: float = 0       # prefetches while no kernel ran that waited for them
+    launches: dict = field(default_factory=Counter)     # by kernel name
+    shortest: dict = field(default_factory=dict)        # by name: ns of a launch that moved nothing, on average of a stretch
+
+
+def stall_of(piece, touched, shortest, costs):
+    """Nanoseconds that a launch waited. CUPTI tells when the driver serviced faults; between two batches the kernel waits for the
+    interrupt as well, so that of a launch that mostly waited all counts but what it takes with everything resident."""
+    if not any(name in piece.sums for name in GPU_FAULTS) and not any(name in piece.sums for name in BY_FAULT_IN):
+        return 0
+    length = piece.end - piece.begin
+    least = min(shortest.get(piece.name, costs.resident(touched)), length)
+    serviced = min(piece.waiting, length)
+    return max(0, length - least) if serviced > length / 3 else min(length - least, 1.5 * serviced)
+
+
+def summarize(process, costs):
+    owners = Owners(process.allocations)
+    found = {}
+    summary = Summary(process, [])
+    for quiet in process.quiet:
+        for name, count, busy in quiet.kernels:
+            summary.kernel_ns += busy
+            summary.launches[name] += count
+            summary.shortest[name] = min(summary.shortest.get(name, busy / count), busy / count)
+
+    def facts_of(block, at):
+        allocation = owners.of(block, at)
+        key = allocation.number if allocation else ("unknown", block // SAME_MEMORY)
+        if key not in found:
+            found[key] = Facts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", []))
+        facts = found[key]
+        if not allocation:
+            begin = min(facts.allocation.address, block * BLOCK)
+            end = max(facts.allocation.address + facts.allocation.bytes, (block + 1) * BLOCK)
+            facts.allocation = facts.allocation._replace(address=begin, bytes=end - begin)
+        return facts
+
+    for piece in process.pieces:
+        if piece.kind == "kernel":
+            summary.kernel_ns += piece.end - piece.begin
+            summary.launches[piece.name] += 1
+        _add(piece, facts_of, summary, costs)
+    summary.facts = list(found.values())
+    _add_hints(process, owners, found, summary)
+    summary.prefetch_ns = _prefetched_alone(process)
+    return summary
+
+
+def _add(piece, facts_of, summary, costs):
+    """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved."""
+    masks = masks_of(piece)
+    shares = Counter()
+    by_block = defaultdict(dict)
+    for name, runs in piece.sums.items():
+        for first, blocks, amount in runs:
+            each, rest = divmod(amount, blocks)
+            for block in range(first, first + blocks):
+                by_block[block][name] = each + (rest if block == first else 0)
+    owner = {}
+    for block in sorted(by_block):
+        sums = by_block[block]
+        facts = owner[block] = facts_of(block, piece.begin)
+        facts.bytes.update(sums)
+        mask = masks.get(block, EVERY_GRANULE)
+        moved = _add_step(facts.blocks[block], sums, mask, piece)
+        shares[id(facts)] += moved
+    holders = {id(facts): facts for facts in owner.values()}
+    whole = sum(shares.values())
+    time = 0
+    if piece.kind == "kernel":
+        time = stall_of(piece, len(by_block) * BLOCK, summary.shortest, costs)
+        summary.stall_ns += time
+    elif piece.kind == "host" and any(name in piece.sums for name in BY_FAULT_OUT):
+        time = piece.end - piece.begin
+        summary.host_ns += time
+    for key, share in shares.items():
+        part = time * share / whole if whole else 0
+        facts = holders[key]
+        if piece.kind == "kernel" and part > 0:
+            facts.stall += part
+            facts.kernels[piece.name, piece.launch] += part
+            facts.first.setdefault((piece.name, piece.launch), piece.begin)
+        elif piece.kind == "host":
+            facts.host_stall += part
+            if piece.place and part > 0:
+                facts.host_places[piece.place] += part
+
+
+def _add_step(block, sums, mask, piece):
+    """How much of the piece's waiting is this block's: its bytes, and a page for each fault that moved nothing."""
+    came = sum(sums.get(name, 0) for name in BY_FAULT_IN)
+    left = sum(sums.get(name, 0) for name in BY_FAULT_OUT)
+    faults = sum(sums.get(name, 0) for name in GPU_FAULTS)
+    cpu = sum(sums.get(name, 0) for name in CPU_FAULTS)
+    block.gpu_writes += sums.get("gpu_write_faults", 0)
+    if any(step[0] in ON_GPU for step in block.steps):
+        block.host_writes += sums.get("cpu_write_faults", 0)
+    if sums.get("out_eviction"):
+        block.steps.append(("evicted", piece))
+    if sums.get("in_user"):
+        block.steps.append(("prefetch_in", piece))
+        block.in_mask |= mask
+    if sums.get("out_user"):
+        block.steps.append(("prefetch_out", piece))
+    if came:
+        if block.steps and _last(block, ("host", "in", "prefetch_in")) == "host":
+            block.rounds += 1
+        block.steps.append(("in", piece))
+        block.in_mask |= mask
+        block.in_bytes += came
+    elif faults:
+        block.steps.append(("fresh", piece))
+    if left:
+        block.steps.append(("host", piece))
+        block.host_mask |= mask
+    elif cpu:
+        block.steps.append(("cpu", piece))
+    return came + left + (faults * GRANULE if not came else 0) + (cpu if not left else 0)
+
+
+def _last(block, wanted):
+    return next((step[0] for step in reversed(block.steps) if step[0] in wanted), None)
+
+
+def _add_hints(process, owners, found, summary):
+    for hint in process.hints:
+        for allocation in owners.managed:
+            overlaps = allocation.address < hint.address + hint.bytes and hint.address < allocation.address + allocation.bytes
+            if not overlaps or allocation.at > hint.until or (allocation.until is not None and allocation.until < hint.at):
+                continue
+            if allocation.number not in found:
+                found[allocation.number] = Facts(allocation)
+                summary.facts.append(found[allocation.number])
+            found[allocation.number].hints.append(hint)
+
+
+def _prefetched_alone(process):
+    """Time in which prefetches moved something while no kernel of the trace that moved something ran."""
+    kernels = [(piece.begin, piece.end) for piece in process.pieces if piece.kind == "kernel"]
+    begins, ends = [k[0] for k in kernels], sorted(k[1] for k in kernels)
+    return sum(piece.end - piece.begin for piece in process.pieces if piece.kind == "prefetched"
+               and bisect_right(begins, piece.begin) == bisect_left(ends, piece.begin))
+
+
+def runs_of(facts, what):
+    """[(address, bytes)] of the blocks in which that happened, within the allocation."""
+    begin, end = facts.allocation.address, facts.allocation.address + facts.allocation.bytes
+    runs = []
+    for first, count in join_runs(facts.with_step(what)):
+        at, until = max(begin, first * BLOCK), min(end, (first + count) * BLOCK)
+        if until > at:
+            runs.append((at, until - at))
+    return runs

@@ -1,0 +1,302 @@
+"""What is wrong with a program's managed memory: a table of rules over the facts of one allocation.
+
+A rule names a pattern, tells whether the facts show it, and says which calls mend it and what they would save. The first rule that fits
+explains an allocation, so harmful calls come before what is merely missing. Savings are estimates from a machine file's figures: the
+waiting that was measured, less what the driver takes for the same bytes when it is told.
+"""
+
+from collections import namedtuple
+
+from umbench.trace.facts import runs_of
+from umbench.trace.reader import BLOCK, BY_FAULT_OUT, GRANULE
+
+FEW_GRANULES = 8       # of 32 in a block: what the CPU shares with a GPU is little
+SPARSE = 0.55          # of what the touched blocks hold
+LATE_NS = 200_000      # a prefetch called so shortly before a kernel, or later, is late
+RETURNS = 0.25         # of the bytes that came
+REMOTE = (0.5, 2.0)    # a kernel's time over that of reading all of it over the link
+
+# waste_ns: what it costs now. calls: [(call, where)].
+Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls")
+Rule = namedtuple("Rule", "key title of")  # of(facts, context): (waste_ns, saving_ns, text, calls), or None where it does not fit
+
+
+class Context:
+    """What rules need beside the facts: costs, names, the process's summary."""
+
+    def __init__(self, summary, costs, names):
+        self.summary, self.costs, self.names = summary, costs, names
+
+    def gpu(self, facts):
+        return next(iter(self.summary.process.gpus), 0)
+
+
+def find(context):
+    """Findings of all allocations, what would save most first."""
+    found = []
+    for facts in context.summary.facts:
+        explained = set()  # sides whose waiting has a cause
+        for rule in RULES:
+            sides = SIDES.get(rule.key, {"gpu"})
+            if sides & explained:
+                continue
+            result = rule.of(facts, context)
+            if result:
+                waste, saving, text, calls = result
+                found.append(Finding(rule.key, facts, waste, max(0, min(saving, waste)), text, calls))
+                explained |= sides
+    return sorted(found, key=lambda finding: -finding.saving_ns)
+
+
+# --- words ---
+
+
+def size(count):
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def _before(kernel, context):
+    if kernel is None:
+        return ""
+    return f"before {context.names.kernel(kernel[0])}, launch {kernel[1]}"
+
+
+def _prefetch(facts, context, address, count, gpu):
+    whole = address == facts.allocation.address and count >= facts.allocation.bytes
+    start = context.names.allocation(facts.allocation)
+    if not whole and facts.allocation.number is not None:
+        start += f" + {size(address - facts.allocation.address)}" if address > facts.allocation.address else ""
+    return f"cudaMemPrefetchAsync({start}, {size(count)}, {'host' if gpu is None else f'GPU {gpu}'})"
+
+
+def _prefetches_in(facts, context, what="in"):
+    runs = runs_of(facts, what)
+    begin, end = runs[0][0], runs[-1][0] + runs[-1][1]
+    covered = sum(count for _, count in runs)
+    if len(runs) > 1 and covered < 0.8 * (end - begin):  # scattered: its largest part stands for it
+        begin, count = max(runs, key=lambda run: run[1])
+        end = begin + count
+    return _prefetch(facts, context, begin, end - begin, context.gpu(facts))
+
+
+def _advise(facts, context, advice, device):
+    return f"cudaMemAdvise({context.names.allocation(facts.allocation)}, {size(facts.allocation.bytes)}, {advice}, {device})"
+
+
+def _prefetched_instead(facts, context):
+    return facts.stall - context.costs.prefetch_in(facts.moved_in())
+
+
+# --- rules ---
+
+
+def oversubscription(facts, context):
+    evicted = facts.bytes["out_eviction"]
+    if not evicted:
+        return None
+    text = (f"more than the GPU holds: the driver evicted {size(evicted)} of it, and {size(facts.moved_in())} came by faults, "
+            f"{facts.amplification():.1f} times the same bytes")
+    calls = [("prefetch ahead of each kernel and push out what is needed last", "umbench run --trace, strategy managed_prefetch, tells how far that goes")]
+    return facts.stall, _prefetched_instead(facts, context), text, calls
+
+
+def thrashing(facts, context):
+    if not facts.bytes["thrashing"]:
+        return None
+    text = f"the CPU and a GPU fight over it at the same time: the driver saw thrashing {facts.bytes['thrashing']} times"
+    calls = [(_advise(facts, context, "cudaMemAdviseSetPreferredLocation", "host"), "after its allocation"),
+             (_advise(facts, context, "cudaMemAdviseSetAccessedBy", f"GPU {context.gpu(facts)}"), "after its allocation")]
+    waste = facts.stall + facts.host_stall
+    return waste, waste - context.costs.remote_read(facts.moved_in()), text, calls
+
+
+def read_mostly_written(facts, context):
+    hints = facts.hinted("read_mostly")
+    writes = sum(block.gpu_writes for block in facts.blocks.values())
+    if not hints or not writes or facts.hinted("unset_read_mostly"):
+        return None
+    text = f"advised as read-mostly, but kernels write it: {writes:,} write faults, each of which gives up the copies of a page"
+    calls = [("leave out cudaMemAdviseSetReadMostly", context.names.place(hints[0].called))]
+    return facts.stall, facts.stall, text, calls
+
+
+def pushed_out(facts, context):
+    blocks = [block for block in facts.blocks.values() if _follows(block, "prefetch_out", "in", without=("host", "cpu"))]
+    if not blocks:
+        return None
+    hints = facts.hinted("prefetch", device=None)
+    text = (f"prefetched to the host ({size(facts.bytes['out_user'])}) and faulted back by kernels ({size(facts.moved_in())}); "
+            "no fault of the CPU shows that it is used there")
+    out = context.costs.prefetch_out(facts.bytes["out_user"])
+    calls = [("leave out cudaMemPrefetchAsync to the host", context.names.place(hints[0].called if hints else []))]
+    return facts.stall + out, facts.stall + out, text, calls
+
+
+def prefetch_wrong_way(facts, context):
+    if not facts.moved_in():
+        return None
+    for hint in facts.hinted("prefetch", device=None):
+        after = [step for block in facts.blocks.values() for step in block.steps if step[1].begin >= hint.at and step[0] in ("in", "host", "cpu", "prefetch_in")]
+        first = min(after, key=lambda step: step[1].begin, default=None)
+        if first and first[0] == "in":
+            text = f"prefetched to the host, where it lay or nobody used it; then {size(facts.moved_in())} came to the GPU by faults"
+            calls = [(_prefetches_in(facts, context) + " in place of the host", context.names.place(hint.called))]
+            return facts.stall, _prefetched_instead(facts, context), text, calls
+    return None
+
+
+def prefetch_late(facts, context):
+    for number, block in facts.blocks.items():
+        for what, piece in block.steps:
+            if what != "in" or piece.kind != "kernel":
+                continue
+            for hint in facts.hinted("prefetch", device=piece.gpu):
+                covers = hint.address < (number + 1) * BLOCK and number * BLOCK < hint.address + hint.bytes
+                if covers and piece.begin - LATE_NS <= hint.at <= piece.end:
+                    text = f"its prefetch is called when {context.names.kernel(piece.name)} runs already, which faults on it ({size(facts.moved_in())})"
+                    calls = [(_prefetches_in(facts, context), f"ahead of {context.names.kernel(piece.name)}, launch {piece.launch}, on its stream")]
+                    return facts.stall, _prefetched_instead(facts, context), text, calls
+    return None
+
+
+def _returning(facts):
+    """Blocks that the CPU took back and a GPU took again, where that is a good part of what moved."""
+    blocks = [block for block in facts.blocks.values() if block.rounds]
+    if not blocks or sum(block.rounds for block in blocks) < RETURNS * len(facts.blocks):
+        return []
+    return blocks
+
+
+def false_sharing(facts, context):
+    blocks = _returning(facts)
+    few = [block for block in blocks if bin(block.host_mask).count("1") <= FEW_GRANULES]
+    if not blocks or len(few) < len(blocks) / 2 or facts.allocation.bytes < BLOCK:
+        return None
+    shared = sum(bin(block.host_mask).count("1") for block in few) * GRANULE
+    rounds = max(block.rounds for block in few)
+    text = (f"the CPU uses little of it ({size(shared)} in {len(few)} blocks of 2 MiB) between kernels, so the same pages travel {rounds + 1} times "
+            f"and kernels stop for them")
+    calls = [("move what the CPU uses into memory of its own (cudaMallocHost)", _host_place(facts, context))]
+    waste = facts.stall + facts.host_stall
+    return waste, waste, text, calls
+
+
+def read_mostly_missing(facts, context):
+    blocks = _returning(facts)
+    if not blocks or any(block.gpu_writes or block.host_writes for block in blocks):
+        return None
+    text = (f"CPU and GPU only read it (no write faults), yet {size(facts.moved_in())} came to the GPU by faults and {size(facts.moved_out())} went back: "
+            f"{facts.amplification():.1f} times the same bytes")
+    calls = [(_advise(facts, context, "cudaMemAdviseSetReadMostly", 0), "once it is filled")]
+    saved = facts.stall * (1 - 1 / max(1.0, facts.amplification())) + facts.host_stall
+    return facts.stall + facts.host_stall, saved, text, calls
+
+
+def ping_pong(facts, context):
+    blocks = _returning(facts)
+    if not blocks:
+        return None
+    text = (f"CPU and GPU use it in turns: {size(facts.moved_in())} came to the GPU by faults, {size(facts.moved_out())} went back; "
+            f"{facts.amplification():.1f} times the same bytes")
+    calls = [(_prefetches_in(facts, context), f"before each launch of {context.names.kernel(facts.worst_kernel()[0])}" if facts.kernels else ""),
+             (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
+    waste = facts.stall + facts.host_stall
+    return waste, waste - context.costs.prefetch_in(facts.moved_in()) - context.costs.prefetch_out(facts.moved_out()), text, calls
+
+
+def sparse(facts, context):
+    came = [block for block in facts.blocks.values() if block.in_bytes]
+    if len(came) < 4:
+        return None
+    held = sum(bin(block.in_mask).count("1") for block in came) * GRANULE
+    if held > SPARSE * len(came) * BLOCK:
+        return None
+    text = f"kernels touch little of each block: {size(held)} of the {size(len(came) * BLOCK)} in {len(came):,} blocks, each fault for a page or few"
+    calls = [(_advise(facts, context, "cudaMemAdviseSetPreferredLocation", "host"), "once it is filled"),
+             (_advise(facts, context, "cudaMemAdviseSetAccessedBy", f"GPU {context.gpu(facts)}"), "after it: kernels read over the link")]
+    return facts.stall, facts.stall - context.costs.remote_read(held // 16), text, calls
+
+
+def remote_hot(facts, context):
+    hints = facts.hinted("preferred_location", device=None)
+    if not hints or facts.moved_in():
+        return None
+    over_link = context.costs.remote_read(facts.allocation.bytes)
+    slow = [(name, context.summary.launches[name], time) for name, time in context.summary.shortest.items()
+            if REMOTE[0] * over_link <= time <= REMOTE[1] * over_link and context.summary.launches[name] > 1]
+    if not slow:
+        return None
+    name, count, time = max(slow, key=lambda kernel: kernel[1] * kernel[2])
+    text = (f"preferred on the host, and {context.names.kernel(name)} runs {count} times as long as reading it over the link takes "
+            f"({time / 1e6:.3g} ms)")
+    calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place(hints[0].called)),
+             (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, context.gpu(facts)), _before((name, 0), context))]
+    waste = count * time
+    return waste, waste - count * context.costs.resident(facts.allocation.bytes) - context.costs.prefetch_in(facts.allocation.bytes), text, calls
+
+
+def first_touch(facts, context):
+    fresh = facts.with_step("fresh")
+    if not fresh or facts.moved_in() > RETURNS * len(fresh) * BLOCK or facts.stall <= 0:
+        return None
+    text = f"kernels are the first to touch {size(len(fresh) * BLOCK)} of it: nothing moves, but every block takes faults"
+    calls = [(_prefetches_in(facts, context, "fresh"), _before(facts.first_kernel(), context))]
+    return facts.stall, facts.stall - context.costs.populate(len(fresh) * BLOCK), text, calls
+
+
+def prefetch_missing(facts, context):
+    if not facts.moved_in() or facts.stall <= 0:
+        return None
+    text = f"{size(facts.moved_in())} came to the GPU by faults, without a prefetch"
+    calls = [(_prefetches_in(facts, context), _before(facts.first_kernel(), context))]
+    return facts.stall, _prefetched_instead(facts, context), text, calls
+
+
+def host_faults(facts, context):
+    if not facts.moved_out() or facts.host_stall <= 0:
+        return None
+    text = f"the CPU fetched {size(facts.moved_out())} back from the GPU by faults"
+    calls = [(_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
+    return facts.host_stall, facts.host_stall - context.costs.prefetch_out(facts.moved_out()), text, calls
+
+
+def _host_place(facts, context):
+    place = max(facts.host_places, key=facts.host_places.get, default=None)
+    return f"before {context.names.place([place])} uses it" if place else "before the CPU uses it"
+
+
+def _follows(block, first, then, without):
+    """Whether a step `then` comes after a step `first` with none of `without` between."""
+    armed = False
+    for what, _ in block.steps:
+        if what == first:
+            armed = True
+        elif what in without:
+            armed = False
+        elif what == then and armed:
+            return True
+    return False
+
+
+RULES = [
+    Rule("oversubscription", "more memory than the GPU has", oversubscription),
+    Rule("thrashing", "CPU and GPU at once", thrashing),
+    Rule("read_mostly_written", "harmful advice", read_mostly_written),
+    Rule("pushed_out", "prefetch that harms", pushed_out),
+    Rule("prefetch_wrong_way", "prefetch in the wrong direction", prefetch_wrong_way),
+    Rule("prefetch_late", "late prefetch", prefetch_late),
+    Rule("false_sharing", "blocks shared by CPU and GPU", false_sharing),
+    Rule("read_mostly_missing", "read by both, copied away", read_mostly_missing),
+    Rule("ping_pong", "ping-pong between CPU and GPU", ping_pong),
+    Rule("sparse", "sparse pages", sparse),
+    Rule("remote_hot", "harmful advice", remote_hot),
+    Rule("first_touch", "first touch by a GPU", first_touch),
+    Rule("prefetch_missing", "prefetch missing", prefetch_missing),
+    Rule("host_faults", "results fetched by faults", host_faults),
+]
+# Whose waiting a rule explains; without a row the GPU's.
+SIDES = {key: {"gpu", "host"} for key in ("thrashing", "false_sharing", "read_mostly_missing", "ping_pong")} | {"host_faults": {"host"}}
+TITLES = {rule.key: rule.title for rule in RULES}

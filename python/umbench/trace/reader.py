@@ -1,0 +1,219 @@
+"""Reads trace files: what each process did to managed memory, by kernel and block of 2 MiB."""
+
+import json
+from bisect import bisect_right
+from collections import namedtuple
+from dataclasses import dataclass, field
+
+from umbench import load
+
+BLOCK = 2 * 1024 * 1024
+GRANULE = 64 * 1024
+EVERY_GRANULE = 0xFFFFFFFF
+
+BY_FAULT_IN = ("in_demand", "in_tree", "in_counter", "in_unknown")
+BY_FAULT_OUT = ("out_demand", "out_tree", "out_counter", "out_unknown")
+GPU_FAULTS = ("gpu_read_faults", "gpu_write_faults")
+CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
+QUANTITIES = (*BY_FAULT_IN, "in_user", "in_eviction", *BY_FAULT_OUT, "out_user", "out_eviction", "in_peer", *GPU_FAULTS, *CPU_FAULTS,
+              "thrashing", "throttling", "remote_maps")
+
+# Something that moved, faulted or ran; kind: "kernel", "host", "prefetched" or "other". `sums`: {quantity: [(first block, blocks, sum)]},
+# `granules`: [(first block, blocks, mask of 64 KiB)] where it is less than the whole block.
+Piece = namedtuple("Piece", "kind begin end name launch gpu waiting batches sums granules place")
+Allocation = namedtuple("Allocation", "number at until address bytes device memory called")
+Hint = namedtuple("Hint", "at until call address bytes device called")
+Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
+Range = namedtuple("Range", "begin end name")
+
+
+@dataclass
+class Process:
+    environment: dict
+    gpus: dict = field(default_factory=dict)
+    allocations: list = field(default_factory=list)
+    hints: list = field(default_factory=list)
+    pieces: list = field(default_factory=list)  # by begin
+    quiet: list = field(default_factory=list)
+    ranges: list = field(default_factory=list)
+    lacking: list = field(default_factory=list)
+    lost: int = 0
+    end: int = None  # None: it crashed or was killed
+
+    def total(self, *quantities):
+        return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
+
+    @property
+    def last(self):
+        """When it ended, as far as the trace goes."""
+        if self.end is not None:
+            return self.end
+        return max([piece.end for piece in self.pieces] + [quiet.end for quiet in self.quiet] + [0])
+
+
+def read(path):
+    """The processes of a trace. Throws BadInput; a torn last line, of a crash, is left out."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except (OSError, ValueError) as error:
+        raise load.BadInput(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    lines = data.split(b"\n")
+    torn = lines.pop()
+    processes = []
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            entry = json.loads(line)
+            _take(entry, processes)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise load.BadInput(f"{path}:{number}: no line of a trace ({_said(error)}); umbench trace writes such files") from error
+    if not processes:
+        raise load.BadInput(f"{path}: no trace of a program; umbench trace writes such files")
+    for process in processes:
+        process.pieces.sort(key=lambda piece: piece.begin)
+        process.hints.sort(key=lambda hint: hint.at)
+        if torn and process is processes[-1]:
+            process.lacking.append("its end: the last line is torn")
+    return processes
+
+
+def _said(error):
+    return f"no field {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:80]
+
+
+def is_trace(path):
+    """Whether the first line of a file is that of a trace."""
+    try:
+        with open(path, "rb") as file:
+            entry = json.loads(file.readline())
+    except (OSError, ValueError):
+        return False
+    return isinstance(entry, dict) and entry.get("tool") == "umbench trace"
+
+
+def _take(entry, processes):
+    kind = entry["kind"]
+    if kind == "environment":
+        if entry.get("tool") != "umbench trace" or entry["schema"] != 1:
+            raise ValueError("this reader knows traces of schema 1")
+        processes.append(Process(entry))
+        processes[-1].names = {}
+        processes[-1].alive = {}
+        return
+    if not processes:
+        raise ValueError("before any environment")
+    reader = _READERS.get(kind)
+    if reader:
+        reader(processes[-1], entry)
+
+
+def _device(value):
+    return None if value == "host" else value
+
+
+def _name(process, entry):
+    process.names[entry["id"]] = entry["name"]
+
+
+def _gpu(process, entry):
+    process.gpus[entry["gpu"]] = entry
+
+
+def _allocation(process, entry):
+    called = [process.names[number] for number in entry.get("called", [])]
+    process.alive[entry["address"]] = len(process.allocations)
+    process.allocations.append(Allocation(len(process.allocations), entry["at_ns"], None, entry["address"], entry["bytes"],
+                                          _device(entry.get("device")), entry["memory"], called))
+
+
+def _free(process, entry):
+    number = process.alive.pop(entry["address"], None)
+    if number is not None:
+        process.allocations[number] = process.allocations[number]._replace(until=entry["at_ns"])
+
+
+def _hint(process, entry):
+    called = [process.names[number] for number in entry.get("called", [])]
+    process.hints.append(Hint(entry["at_ns"], entry["until_ns"], entry["call"], entry["address"], entry["bytes"],
+                              _device(entry["device"]), called))
+
+
+def _runs(value):
+    return [(int(first), int(blocks), int(amount)) for first, blocks, amount in value]
+
+
+def _piece(process, entry):
+    kind = entry["kind"]
+    place = process.names[entry["place"]] if "place" in entry else None
+    process.pieces.append(Piece(
+        kind, entry["begin_ns"], entry["end_ns"], process.names[entry["name"]] if kind == "kernel" else None, entry.get("launch"),
+        entry.get("gpu"), entry.get("waiting_ns", 0), entry.get("batches", 0),
+        {name: _runs(entry[name]) for name in QUANTITIES if name in entry}, _runs(entry.get("granules", [])), place))
+
+
+def _quiet(process, entry):
+    kernels = [(process.names[name], count, busy) for name, count, busy in entry["kernels"]]
+    process.quiet.append(Quiet(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
+                               {way: tuple(of) for way, of in entry.get("copies", {}).items()}))
+
+
+def _range(process, entry):
+    process.ranges.append(Range(entry["begin_ns"], entry["end_ns"], process.names[entry["name"]]))
+
+
+def _lacking(process, entry):
+    process.lacking.append(entry["what"])
+
+
+def _end(process, entry):
+    process.end = entry["at_ns"]
+    process.lost += entry.get("lost_records", 0)
+
+
+_READERS = {"name": _name, "gpu": _gpu, "allocation": _allocation, "free": _free, "hint": _hint, "kernel": _piece, "host": _piece,
+            "prefetched": _piece, "other": _piece, "quiet": _quiet, "range": _range, "lacking": _lacking, "end": _end}
+
+
+class Owners:
+    """Which allocation a block belongs to at a time. Small ones share a block: the one with most of it counts."""
+
+    def __init__(self, allocations):
+        self.managed = sorted((a for a in allocations if a.memory == "managed"), key=lambda a: (a.address, a.at))
+        self.by_block = {}
+        for allocation in self.managed:
+            last = (allocation.address + max(allocation.bytes, 1) - 1) // BLOCK
+            for block in range(allocation.address // BLOCK, last + 1):
+                self.by_block.setdefault(block, []).append(allocation)
+
+    def of(self, block, at):
+        found = self.by_block.get(block)
+        if not found:
+            return None
+        if len(found) == 1:
+            return found[0]
+        alive = [a for a in found if a.at <= at and (a.until is None or at <= a.until)] or found
+        begin, end = block * BLOCK, (block + 1) * BLOCK
+        return max(alive, key=lambda a: (min(end, a.address + a.bytes) - max(begin, a.address), -a.address))
+
+
+def masks_of(piece):
+    """{block: granules that moved or faulted}; whole blocks are not in it."""
+    return {block: mask for first, blocks, mask in piece.granules for block in range(first, first + blocks)}
+
+
+def join_runs(blocks):
+    """[(first, count)] of a set of blocks."""
+    runs = []
+    for block in sorted(blocks):
+        if runs and runs[-1][0] + runs[-1][1] == block:
+            runs[-1][1] += 1
+        else:
+            runs.append([block, 1])
+    return [tuple(run) for run in runs]
+
+
+def find_piece(pieces, at):
+    """The number of the last piece that began by then, -1 without one."""
+    return bisect_right([piece.begin for piece in pieces], at) - 1

@@ -1,0 +1,148 @@
+"""Runs a program and records what Unified Memory did in it.
+
+The CUDA driver loads libumbench_trace.so into the program and its child processes. The program's output, exit code and signals stay
+its own. docs/trace.md describes the file.
+"""
+
+import argparse
+import glob
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from umbench import load, output
+
+LIBRARY = "libumbench_trace.so"
+FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+CANNOT_RUN, NOT_FOUND = 126, 127  # as shells say it
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] -- PROGRAM ARGUMENTS")
+        sys.exit(load.EXIT_BAD_INPUT)
+
+
+def main():
+    wanted = _arguments(sys.argv[1:])
+    out = Path(wanted.out)
+    if not out.parent.is_dir():
+        raise load.BadInput(f"trace: --out {out}: there is no folder {out.parent}; make it first")
+    for part in _parts(out):
+        os.remove(part)
+    out.unlink(missing_ok=True)
+    library = library_path()
+    status = _run(wanted.program, _environment(out, library))
+    _join(out, wanted.program, library)
+    return status
+
+
+def _arguments(words):
+    parser = Parser(prog="umbench trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", default="trace.jsonl", metavar="RUN.jsonl", help="file to write (trace.jsonl)")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENTS")
+    wanted = parser.parse_args(words)
+    if wanted.program[:1] == ["--"]:
+        wanted.program = wanted.program[1:]
+    if not wanted.program:
+        parser.error("names no program")
+    return wanted
+
+
+def library_path():
+    """Beside the program umbench, or in the library folders of an install tree; None where it was not built."""
+    asked = os.environ.get("UMBENCH_TRACE_LIBRARY")
+    if asked:
+        return asked
+    program = Path(os.environ.get("UMBENCH_PROGRAM", sys.argv[0])).resolve().parent
+    for folder in (program, program.parent / "lib", program.parent / "lib64", *(program.parent / "lib").glob("*-linux-gnu")):
+        if (folder / LIBRARY).is_file():
+            return str(folder / LIBRARY)
+    return None
+
+
+def _environment(out, library):
+    environment = dict(os.environ, UMBENCH_TRACE_OUT=str(out.resolve()))
+    if library:
+        environment["CUDA_INJECTION64_PATH"] = library
+        environment.setdefault("NVTX_INJECTION64_PATH", environment.get("UMBENCH_CUPTI", "libcupti.so"))
+    return environment
+
+
+def _run(program, environment):
+    """The exit code. A signal that ends the program ends this one, too."""
+    before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
+
+    def as_before():
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+    try:
+        child = subprocess.Popen(program, env=environment, preexec_fn=as_before)
+    except FileNotFoundError:
+        output.say(f"umbench: trace: there is no program {program[0]}")
+        return NOT_FOUND
+    except OSError as error:
+        output.say(f"umbench: trace: cannot run {program[0]}: {error.strerror}")
+        return CANNOT_RUN
+    for name in FORWARDED:
+        signal.signal(getattr(signal, name), lambda number, _: child.send_signal(number))
+    code = child.wait()
+    return code if code >= 0 else _Signal(-code)
+
+
+class _Signal(int):
+    """The number of the signal that ended the program."""
+
+
+def _parts(out):
+    return sorted(glob.glob(glob.escape(str(out)) + ".[0-9]*"))
+
+
+def _join(out, program, library):
+    """The files of all processes become one, in the order in which they began; each begins with its environment."""
+    parts = _parts(out)
+    if not parts:
+        parts = [_empty(out, program, library)]
+    parts.sort(key=lambda path: json.loads(open(path, encoding="utf-8", errors="replace").readline() or "{}").get("start_ns", 0))
+    os.replace(parts[0], out)
+    with open(out, "ab") as whole:
+        for part in parts[1:]:
+            with open(part, "rb") as more:
+                data = more.read()
+            whole.write(data if data.endswith(b"\n") else data + b"\n")
+            os.remove(part)
+
+
+def _empty(out, program, library):
+    """What stands in the file where no process wrote one."""
+    why = (f"everything: no process of it started CUDA, or its driver did not load {LIBRARY}" if library else
+           f"everything: there is no {LIBRARY} beside umbench; build it with -DUM_CUDA=ON, or let UMBENCH_TRACE_LIBRARY name it")
+    path = f"{out}.0"
+    now = time.time_ns()
+    with open(path, "w", encoding="utf-8") as file:
+        for line in ({"kind": "environment", "schema": 1, "tool": "umbench trace", "process": 0, "parent": os.getpid(),
+                      "program": program, "start_ns": now, "wall_clock_ns": now, "kernel_release": os.uname().release,
+                      "driver": ""}, {"kind": "lacking", "what": why}):
+            file.write(json.dumps(line) + "\n")
+    output.say(f"umbench: trace: {out} lacks {why}")
+    return path
+
+
+def _end(status):
+    if isinstance(status, _Signal):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        signal.signal(int(status), signal.SIG_DFL)
+        os.kill(os.getpid(), int(status))
+    sys.exit(int(status))
+
+
+if __name__ == "__main__":
+    result = []
+    code = load.report_errors(lambda: result.append(main()), "umbench")
+    _end(result[0] if result else code)
