@@ -137,7 +137,8 @@ def _empty(out, program, library):
 def _end(status):
     if isinstance(status, _Signal):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-        signal.signal(int(status), signal.SIG_DFL)
+        if status != signal.SIGKILL:
+            signal.signal(int(status), signal.SIG_DFL)
         os.kill(os.getpid(), int(status))
     sys.exit(int(status))
 

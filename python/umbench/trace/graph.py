@@ -1,0 +1,129 @@
+"""Makes a network file of a trace, so that other hints, sizes and machines can be simulated: run, sweep, plan and compare take it.
+
+    umbench export RUN.jsonl --format graph --out RUN.graph.json
+
+Each launch that moved something becomes an opaque operator that reads what it moved or faulted on, by blocks of 2 MiB, and takes the
+time that it did not wait. Launches that moved nothing take their time and touch nothing: which memory they use is not known. The driver
+writes back whatever it evicts, read or written, so reads stand for writes too; strategies that copy explicitly are told less than they
+would have to move.
+"""
+
+import json
+import re
+from collections import defaultdict
+
+from umbench import load, output
+from umbench.trace.facts import stall_of, summarize
+from umbench.trace.names import Names
+from umbench.trace.reader import BLOCK, BY_FAULT_IN, GPU_FAULTS, Owners, join_runs
+
+MOST_OPERATORS, MOST_TENSORS = 20_000, 20_000
+TOUCHES = (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user")
+LEAST_NS = 1000
+
+
+class Converted:
+    def __init__(self):
+        self.name = ""
+        self.tensors, self.operators = [], []
+        self.known_ns = self.unknown_ns = 0
+        self.bytes = 0
+        self.host_bytes = 0
+
+    def said(self):
+        whole = self.known_ns + self.unknown_ns
+        share = 100 * self.known_ns / whole if whole else 0
+        text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; what launches touch is known for {share:.0f} % of the kernels' "
+                "time, the rest touches nothing here")
+        return text + ("; accesses of the CPU are left out" if self.host_bytes else "")
+
+    def as_json(self):
+        return json.dumps({"schema": 1, "kind": "graph", "name": self.name, "precision": "fp32", "tensors": self.tensors, "ops": self.operators},
+                          indent=1) + "\n"
+
+
+def convert(process, costs):
+    """A Converted. Throws TooLittle where no launch moved anything."""
+    summary = summarize(process, costs)
+    launches = [piece for piece in process.pieces if piece.kind == "kernel" and _blocks_of(piece)]
+    if not launches:
+        raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
+    if len(launches) > MOST_OPERATORS:
+        raise load.TooLittle(f"{len(launches):,} launches moved something, more than {MOST_OPERATORS:,}; trace a shorter part")
+    made = Converted()
+    made.name = _plain(process)
+    made.host_bytes = sum(piece.end > piece.begin for piece in process.pieces if piece.kind == "host")
+    names = Names(process.allocations)
+    owners = Owners(process.allocations)
+    users = defaultdict(list)  # (allocation, block): launches
+    for number, piece in enumerate(launches):
+        for block in _blocks_of(piece):
+            users[owners.of(block, piece.begin), block].append(number)
+    reads = _segments(made, users, names)
+    steps = [(piece.begin, "launch", number, piece) for number, piece in enumerate(launches)]
+    steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
+    for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
+        if what == "launch":
+            length = entry.end - entry.begin
+            spent = max(LEAST_NS, round(length - stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs)))
+            made.known_ns += spent
+            _operator(made, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
+        else:
+            spent = max(LEAST_NS, sum(busy for _, _, busy in entry.kernels))
+            made.unknown_ns += spent
+            _operator(made, f"quiet.{number}", [], spent, "quiet")
+    return made
+
+
+def _blocks_of(piece):
+    return {block for name in TOUCHES for first, blocks, _ in piece.sums.get(name, ()) for block in range(first, first + blocks)}
+
+
+def _segments(made, users, names):
+    """Neighbouring blocks that the same launches touch become one tensor. Returns the tensors of each launch."""
+    by_users = defaultdict(set)
+    for (allocation, block), launches in users.items():
+        by_users[allocation, tuple(launches)].add(block)
+    reads = defaultdict(list)
+    found = []
+    for (allocation, launches), blocks in by_users.items():
+        found += [(first, count, allocation, launches) for first, count in join_runs(blocks)]
+    if len(found) > MOST_TENSORS:
+        raise load.TooLittle(f"the launches touch {len(found):,} separate parts of memory, more than {MOST_TENSORS:,}; trace a shorter part")
+    taken = defaultdict(int)
+    for first, count, allocation, launches in sorted(found, key=lambda part: part[:2]):
+        label = names.allocation(allocation) if allocation else f"0x{first * BLOCK:x}"
+        name = f"{label}.{taken[label]}"
+        taken[label] += 1
+        size = count * BLOCK if not allocation else min(count * BLOCK, max(4, allocation.bytes))
+        made.tensors.append({"name": name, "shape": [1, max(1, size // 4), 1, 1], "use": "parameter"})
+        made.bytes += size
+        for launch in launches:
+            reads[launch].append(name)
+    return reads
+
+
+def _operator(made, name, reads, spent, label):
+    number = len(made.operators)
+    out = f"step.{number}"
+    made.tensors.append({"name": out, "shape": [1, 1, 1, 1], "use": "output"})
+    made.operators.append({"name": f"{number}.{name}", "kind": "opaque", "label": label, "flops": 0,
+                           "bytes": 4, "duration_ns": spent, "in": reads, "out": [out], "repeatable": False})
+
+
+def _plain(process):
+    program = (process.environment.get("program") or ["program"])
+    word = next((w for w in reversed(program[:2]) if not w.startswith("-")), program[0])
+    name = re.sub(r"[^a-z0-9_.-]+", "_", re.sub(r"\.\w+$", "", word.rsplit("/", 1)[-1]).lower()).strip("._-")
+    return f"trace-{name or 'program'}"
+
+
+def write(processes, out):
+    """Writes the busiest process as a network file; says on standard error what is known."""
+    from umbench.trace.costs import Costs, machine_of
+    from umbench.trace.explain import busiest
+    process = busiest(processes)
+    gpu = next(iter(process.gpus.values()), {}).get("name", "")
+    made = convert(process, Costs(machine_of(gpu)[0]))
+    output.write(made.as_json(), out)
+    output.say(f"umbench: {out or 'graph'}: {made.said()}")

@@ -1,0 +1,80 @@
+"""Traces of programs that never ran, for tests: each call adds what the driver would have done."""
+
+import json
+
+MS = 1_000_000
+BLOCK = 2 * 1024 * 1024
+FIRST = 1000  # block of the first allocation
+
+
+class Made:
+    def __init__(self, gpu="NVIDIA H200", program=("./program",), process=7):
+        self.lines = [{"kind": "environment", "schema": 1, "tool": "umbench trace", "process": process, "parent": 1, "program": list(program),
+                       "start_ns": 0, "wall_clock_ns": 0, "kernel_release": "", "driver": ""},
+                      {"kind": "gpu", "gpu": 0, "name": gpu, "bytes": 150 * 10**9, "concurrent_managed_access": 1, "pageable_memory_access": 0}]
+        self.names = {}
+        self.launches = {}
+        self.now = 0
+
+    def name(self, text):
+        if text not in self.names:
+            self.names[text] = len(self.names)
+            self.lines.append({"kind": "name", "id": self.names[text], "name": text})
+        return self.names[text]
+
+    def allocate(self, blocks=64, first=FIRST, memory="managed", called=()):
+        self.lines.append({"kind": "allocation", "at_ns": self.now, "address": first * BLOCK, "bytes": blocks * BLOCK, "device": 0,
+                           "memory": memory, "called": [self.name(frame) for frame in called]})
+        return self
+
+    def _add(self, kind, ms, runs, masks, **fields):
+        line = {"kind": kind, "begin_ns": self.now, "end_ns": self.now + round(ms * MS)} | fields
+        line |= {name: run if isinstance(run[0], list) else [run] for name, run in runs.items()}
+        if masks:
+            line["granules"] = masks
+        self.lines.append(line)
+        self.now += round(ms * MS) + MS
+        return self
+
+    def kernel(self, name="k", ms=10, masks=None, waiting=None, gpu=0, **runs):
+        launch = self.launches.get((gpu, name), 0)
+        self.launches[gpu, name] = launch + 1
+        return self._add("kernel", ms, runs, masks, name=self.name(name), launch=launch, gpu=gpu, stream=7,
+                         waiting_ns=round((0.9 * ms if waiting is None else waiting) * MS), batches=100)
+
+    def quiet(self, name="k", count=1, ms=0.1):
+        self.lines.append({"kind": "quiet", "gpu": 0, "begin_ns": self.now, "end_ns": self.now + round(count * ms * MS),
+                           "kernels": [[self.name(name), count, round(count * ms * MS)]], "copies": {}})
+        self.now += round(count * ms * MS) + MS
+        return self
+
+    def host(self, ms=10, masks=None, place="program+0x9 consume", **runs):
+        return self._add("host", ms, runs, masks, place=self.name(place))
+
+    def prefetched(self, ms=3, masks=None, **runs):
+        return self._add("prefetched", ms, runs, masks)
+
+    def hint(self, call="prefetch", device=0, blocks=64, first=FIRST, at=None, called=("program+0x5 setup",)):
+        numbers = [self.name(frame) for frame in called]
+        at = self.now if at is None else at
+        self.lines.append({"kind": "hint", "at_ns": at, "until_ns": at + 1000, "call": call, "address": first * BLOCK,
+                           "bytes": blocks * BLOCK, "device": "host" if device is None else device, "called": numbers})
+        return self
+
+    def lacking(self, what):
+        self.lines.append({"kind": "lacking", "what": what})
+        return self
+
+    def write(self, path, end=True):
+        lines = self.lines + ([{"kind": "end", "at_ns": self.now, "lost_records": 0}] if end else [])
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return path
+
+
+def run(blocks=64, share=1.0, first=FIRST):
+    """A run of blocks, of which a share moves."""
+    return [first, blocks, round(blocks * share * BLOCK)]
+
+
+def count(number, blocks=64, first=FIRST):
+    return [first, blocks, number]

@@ -1,0 +1,201 @@
+"""Each rule finds its pattern in a trace made for it, and the text stays short and says what to do."""
+
+import json
+
+import pytest
+from made import FIRST, MS, Made, count, run
+
+from umbench import load
+from umbench.trace import explain, findings, reader
+
+HALF = [[FIRST, 64, 0x55555555]]  # every second 64 KiB
+LITTLE = [[FIRST, 64, 1]]         # 64 KiB of each block
+
+
+def prefetch_missing():
+    return Made().allocate().kernel("read", in_demand=run(share=0.25), in_tree=run(share=0.75), gpu_read_faults=count(900))
+
+
+def oversubscription():
+    made = Made().allocate()
+    for _ in range(3):
+        made.kernel("sweep", ms=30, in_demand=run(), out_eviction=run(blocks=60), gpu_read_faults=count(900))
+    return made
+
+
+def thrashing():
+    return Made().allocate().kernel("read", in_demand=run(), out_demand=run(), thrashing=count(40), gpu_read_faults=count(900))
+
+
+def read_mostly_written():
+    return (Made().allocate().hint("read_mostly").prefetched(in_user=run())
+            .kernel("add", gpu_write_faults=count(30000)).kernel("add", gpu_write_faults=count(30000)))
+
+
+def pushed_out():
+    made = Made().allocate()
+    for _ in range(3):
+        made.hint(device=None).prefetched(out_user=run()).kernel("add", in_demand=run(), gpu_read_faults=count(900))
+    return made
+
+
+def prefetch_wrong_way():
+    return Made().allocate().hint(device=None).kernel("read", in_demand=run(), gpu_read_faults=count(900))
+
+
+def prefetch_late():
+    made = Made().allocate()
+    return made.hint(at=made.now + 20_000).kernel("read", in_demand=run(), gpu_read_faults=count(900))
+
+
+def false_sharing():
+    made = Made().allocate().prefetched(in_user=run())
+    for _ in range(4):
+        made.host(cpu_write_faults=count(64), out_demand=run(share=1 / 32), masks=LITTLE)
+        made.kernel("add", ms=2, in_demand=run(share=1 / 32), masks=LITTLE, gpu_read_faults=count(64))
+    return made
+
+
+def read_mostly_missing():
+    made = Made().allocate()
+    for _ in range(4):
+        made.kernel("read", in_demand=run(), gpu_read_faults=count(900)).host(cpu_read_faults=count(400), out_demand=run())
+    return made
+
+
+def ping_pong():
+    made = Made().allocate()
+    for _ in range(4):
+        made.kernel("add", in_demand=run(), gpu_read_faults=count(900)).host(cpu_write_faults=count(400), out_demand=run())
+    return made
+
+
+def sparse():
+    return Made().allocate().kernel("gather", in_demand=run(share=0.5), masks=HALF, gpu_read_faults=count(1024))
+
+
+def remote_hot():
+    made = Made().allocate().hint("preferred_location", device=None).hint("accessed_by")
+    return made.quiet("read", count=16, ms=64 * 2.097152 / 51.4)  # over a link of 51.4 GB/s
+
+
+def first_touch():
+    return Made().allocate().kernel("write", gpu_write_faults=count(900))
+
+
+def host_faults():
+    return Made().allocate().kernel("write", ms=0.2, waiting=0, gpu_write_faults=count(1)).host(cpu_read_faults=count(400), out_demand=run())
+
+
+TRACES = [oversubscription, thrashing, read_mostly_written, pushed_out, prefetch_wrong_way, prefetch_late, false_sharing,
+          read_mostly_missing, ping_pong, sparse, remote_hot, first_touch, prefetch_missing, host_faults]
+
+
+def found_in(made, tmp_path):
+    path = made.write(tmp_path / "run.jsonl")
+    process, = reader.read(path)
+    return process, explain.explain(process)
+
+
+def text_of(made, tmp_path):
+    process, parts = found_in(made, tmp_path)
+    return explain.as_lines(process, *parts)
+
+
+def test_every_rule_has_a_trace():
+    assert [trace.__name__ for trace in TRACES] == [rule.key for rule in findings.RULES]
+
+
+@pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.__name__)
+def test_the_cause_is_named_first(trace, tmp_path):
+    process, (summary, found, costs, names) = found_in(trace(), tmp_path)
+    assert found[0].key == trace.__name__
+    assert 0 < found[0].saving_ns <= found[0].waste_ns
+    lines = explain.as_lines(process, summary, found, costs, names)
+    assert len(lines) <= explain.MOST_LINES and max(map(len, lines)) <= explain.WIDEST
+    assert any(line.strip().startswith("->") for line in lines)
+
+
+def test_a_program_that_prefetches_has_nothing_to_mend(tmp_path):
+    made = Made().allocate().hint().prefetched(in_user=run()).quiet("read", 4)
+    process, (summary, found, _, _) = found_in(made, tmp_path)
+    assert not found and summary.stall_ns == 0
+    assert "Nothing of it waits for managed memory." in text_of(made, tmp_path)
+
+
+def test_a_prefetch_of_half_proposes_the_other_half(tmp_path):
+    made = Made().allocate().hint(blocks=32).prefetched(in_user=run(32))
+    made.kernel("read", in_demand=run(32, first=FIRST + 32), gpu_read_faults=count(500, 32, FIRST + 32))
+    lines = text_of(made, tmp_path)
+    assert any("cudaMemPrefetchAsync(m0 + 64 MiB, 64 MiB, GPU 0), before read, launch 0" in line for line in lines)
+
+
+def test_small_data_shared_with_the_host_is_no_ping_pong_of_the_rest(tmp_path):
+    _, (_, found, _, _) = found_in(false_sharing(), tmp_path)
+    assert [finding.key for finding in found] == ["false_sharing"]
+
+
+def test_the_time_of_a_launch_is_shared_by_what_allocations_moved(tmp_path):
+    made = Made().allocate(32).allocate(32, first=FIRST + 32)
+    made.kernel("add", in_demand=[run(24), run(8, first=FIRST + 32)], gpu_read_faults=[count(75, 24), count(25, 8, FIRST + 32)])
+    _, (summary, found, _, _) = found_in(made, tmp_path)
+    stalls = {facts.allocation.number: facts.stall for facts in summary.facts}
+    assert stalls[0] == pytest.approx(3 * stalls[1])
+
+
+def test_faults_in_a_long_kernel_do_not_blame_all_of_its_time(tmp_path):
+    made = Made().allocate().kernel("train", ms=100, waiting=1, in_demand=run(4), gpu_read_faults=count(20))
+    _, (summary, _, _, _) = found_in(made, tmp_path)
+    assert summary.stall_ns == pytest.approx(1.5 * MS)
+
+
+def test_places_are_named_by_the_programs_own_frames(tmp_path):
+    made = Made().allocate(called=["program+0x10 cudaMallocManaged", "program+0x20 load_weights", "libc.so.6+0x5 __libc_start_main"])
+    made.kernel("read", in_demand=run(), gpu_read_faults=count(900))
+    assert any("m0 (128 MiB, made in load_weights)" in line for line in text_of(made, tmp_path))
+
+
+def test_what_is_lacking_is_said(tmp_path):
+    made = prefetch_missing().lacking("kernels: CUPTI: not permitted")
+    process = reader.read(made.write(tmp_path / "run.jsonl", end=False))[0]
+    text = "\n".join(explain.as_lines(process, *explain.explain(process)))
+    assert "lacks kernels: CUPTI: not permitted" in text and "killed or crashed" in text
+
+
+def test_memory_of_unknown_origin_is_named_by_its_address(tmp_path):
+    made = Made().kernel("read", in_demand=run(), gpu_read_faults=count(900))
+    assert any("0x7d000000" in line for line in text_of(made, tmp_path))
+
+
+def test_a_torn_last_line_is_left_out(tmp_path):
+    path = prefetch_missing().write(tmp_path / "run.jsonl", end=False)
+    with open(path, "a", encoding="utf-8") as file:
+        file.write('{"kind":"kern')
+    process, = reader.read(path)
+    assert len(process.pieces) == 1 and process.end is None
+
+
+@pytest.mark.parametrize("text, said", [
+    ("", "no trace of a program"),
+    ('{"kind":"kernel"}\n', "run.jsonl:1: no line of a trace (before any environment)"),
+    ('{"kind":"environment","schema":2,"tool":"umbench trace"}\n', "schema 1"),
+    ('{"kind":"environment","schema":1,"tool":"umbench trace"}\n{"kind":"kernel"}\n', "run.jsonl:2: no line of a trace (no field"),
+    ("[1]\n", "run.jsonl:1: no line of a trace"),
+    ("\xff\n", "run.jsonl:1: no line of a trace"),
+])
+def test_bad_files_are_refused_in_one_line(text, said, tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(load.BadInput) as refusal:
+        reader.read(path)
+    assert said in str(refusal.value)
+
+
+def test_the_command_explains(umbench, tmp_path):
+    ping_pong().write(tmp_path / "run.jsonl")
+    done = umbench("explain", "run.jsonl")
+    assert done.returncode == 0 and "ping-pong" in done.stdout and len(done.stdout.splitlines()) <= 20
+    data = json.loads(umbench("explain", "run.jsonl", "--json").stdout)
+    assert data[0]["findings"][0]["key"] == "ping_pong"
+    refused = umbench("explain", "nothing.jsonl")
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
