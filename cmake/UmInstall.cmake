@@ -30,6 +30,9 @@ foreach(shared HiGHS_LIBRARY cuDNN_LIBRARY)
   endif()
 endforeach()
 install(TARGETS umbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+if(TARGET umbench_trace)
+  install(TARGETS umbench_trace LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program)
+endif()
 foreach(folder plots python results)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program USE_SOURCE_PERMISSIONS
     FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "*.schema.json" PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE

@@ -72,6 +72,7 @@ def place(umbench, prepared, tmp_path):
         (tmp_path / name).symlink_to(prepared / "FILE.jsonl")
     (tmp_path / "here.json").symlink_to(ROOT / "results/microbenchmarks/h200.json")
     (tmp_path / "SPEC.json").symlink_to(prepared / "SPEC.json")
+    (tmp_path / "train.py").touch()
     for number in (2, 3, 4):
         (tmp_path / f"part{number}.jsonl").write_bytes((prepared / f"part{number}.jsonl").read_bytes())
     (tmp_path / "bin").mkdir()
