@@ -10,16 +10,10 @@
 #include <thread>
 
 #include "backends/bf16.hpp"
+#include "core/hash.hpp"
 
 namespace um {
 namespace {
-
-// FNV-1a, to tell tensors apart by name.
-std::uint64_t hash_of(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
 
 // SplitMix64's output function: element i of a stream without the elements before it.
 std::uint64_t bits_at(std::uint64_t seed, std::uint64_t index) {
@@ -54,12 +48,8 @@ std::optional<distribution> as_operand(const op_attributes& what, std::size_t op
   return std::visit(
       overloaded{[&](const convolution&) { return bias_at(2); }, [&](const linear&) { return bias_at(2); },
                  [&](const max_pool&) { return bias_at(1); },
-                 [&](const batch_norm&) {
-                   return vectors({near_one, small});
-                 },
-                 [&](const normalize&) {
-                   return vectors({near_one, small, small, near_one});
-                 },
+                 [&](const batch_norm&) { return vectors({near_one, small}); },
+                 [&](const normalize&) { return vectors({near_one, small, small, near_one}); },
                  [](const auto&) { return std::optional<distribution>(); }},
       what);
 }
@@ -134,7 +124,7 @@ void write_as(const tensor& t, std::int64_t first, std::span<std::byte> to, Make
 
 void write_initial_values(const graph& g, tensor_id what, std::int64_t first, std::span<std::byte> to) {
   const tensor& t = g.tensors.at(what);
-  const std::uint64_t seed = hash_of(t.name);
+  const std::uint64_t seed = fnv1a(t.name);
   const distribution from = distribution_of(g, what);
   const auto floating = [&](std::uint64_t i) { return from.centre + from.half * uniform_at(seed, i); };
   switch (t.type) {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "backends/cuda/executor.hpp"
+#include "backends/cuda/executor/executor.hpp"
 #include "backends/cuda/operators.hpp"
 #include "core/compute.hpp"
 

@@ -12,6 +12,7 @@
 
 #include "backends/cuda/cuda_backend.hpp"
 #include "backends/cuda/cupti_counters.hpp"
+#include "core/hash.hpp"
 #include "harness/process/facts.hpp"
 #include "measure/parameters.hpp"
 #include "um_allocators/arena.hpp"
@@ -47,11 +48,9 @@ std::optional<std::string> driver_version() {
   return std::nullopt;
 }
 
-// Tells GPUs apart without naming one (FNV-1a over the identifier).
+// Tells GPUs apart without naming one.
 std::string hashed(const cudaUUID_t& uuid) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char byte : uuid.bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3U;
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", fnv1a({uuid.bytes, sizeof uuid.bytes}));
 }
 
 std::string cublas_version() {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/executor.hpp"
+#include "backends/cuda/executor/executor.hpp"
 #include "backends/cuda/session.hpp"
 #include "core/lower.hpp"
 

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/hash.hpp"
+
 namespace um::reference {
 namespace {
 
@@ -69,12 +71,6 @@ std::vector<filling> fillings_of(const graph& g) {
   return all;
 }
 
-std::uint64_t hash_of(const std::string& name) {  // FNV-1a
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
-
 void expect_well_formed(const graph& g) {
   if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
 }
@@ -114,7 +110,7 @@ std::map<tensor_id, values> numbers_for(const graph& g, std::uint64_t seed) {
   for (tensor_id id = 0; id < g.tensors.size(); ++id) {
     if (!persists(g.tensors[id].use)) continue;
     values v(static_cast<std::size_t>(elements(g.tensors[id].shape)));
-    const std::uint64_t start = mixed(mixed(seed) ^ hash_of(g.tensors[id].name));
+    const std::uint64_t start = mixed(mixed(seed) ^ fnv1a(g.tensors[id].name));
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = number(how[id], mixed(start + i));
     all[id] = std::move(v);
   }

@@ -156,21 +156,29 @@ class gathering_strip {
   int at_own_[N], at_before_[N];
 };
 
-template <class Layout, int Window, bool Masked, class Index>
-__global__ void __launch_bounds__(block_threads)
-    gather_strips(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
-                  std::int64_t positions) {
+// Calls each(strip, channel, sums of the bias gradient) for the thread's strips of its block's share, then
+// adds the sums up.
+template <class Layout, class Operands, class Each>
+__device__ void for_strips(const Operands& data, const pool_extents& e, const strips& along,
+                           std::int64_t positions, Each&& each) {
   const std::int64_t channel = channel_of_thread<Layout>();
   float db[Layout::channels] = {};
   if (channel < e.channels) {
     const share_of_block share(positions);
     const strip_finder find(along, share.begin);
-    for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
-      const strip s = find(local);
-      gathering_strip<Layout, Window, Masked, Index>(data, e, s, channel).walk(s.begin, s.end, db);
-    }
+    for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y)
+      each(find(local), channel, db);
   }
   finish<Layout>(data, db, e.channels);
+}
+
+template <class Layout, int Window, bool Masked, class Index>
+__global__ void __launch_bounds__(block_threads)
+    gather_strips(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
+                  std::int64_t positions) {
+  for_strips<Layout>(data, e, along, positions, [&](const strip& s, std::int64_t channel, auto& db) {
+    gathering_strip<Layout, Window, Masked, Index>(data, e, s, channel).walk(s.begin, s.end, db);
+  });
 }
 
 // --- any window ---
@@ -212,16 +220,9 @@ template <class Layout, bool Masked, class Index>
 __global__ void __launch_bounds__(block_threads)
     gather_elements(gradient_operands<typename Layout::value, Index> data, pool_extents e, strips along,
                     std::int64_t positions) {
-  const std::int64_t channel = channel_of_thread<Layout>();
-  float db[Layout::channels] = {};
-  if (channel < e.channels) {
-    const share_of_block share(positions);
-    const strip_finder find(along, share.begin);
-    for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
-      gather_element<Layout, Masked>(data, e, find(local), channel, db);
-    }
-  }
-  finish<Layout>(data, db, e.channels);
+  for_strips<Layout>(data, e, along, positions, [&](const strip& s, std::int64_t channel, auto& db) {
+    gather_element<Layout, Masked>(data, e, s, channel, db);
+  });
 }
 
 // --- windows of 2x2 side by side, planes: half a vector of windows becomes a vector in two rows ---

@@ -1,16 +1,18 @@
-// The values that a run starts from and leaves behind.
+#include "backends/cuda/executor/result_reader.hpp"
+
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 
-#include "backends/cuda/executor.hpp"
 #include "backends/digest.hpp"
 #include "backends/initial_values.hpp"
 #include "backends/npy.hpp"
+#include "um_allocators/check.hpp"
 
 namespace um {
 namespace {
 
-// Pieces in which values cross between host and device outside the timed part.
+// Values cross between host and device in pieces.
 constexpr byte_count chunk_bytes = 32 * MiB;
 
 template <class F>
@@ -20,65 +22,60 @@ void for_chunks(byte_count bytes, F&& f) {
 
 }  // namespace
 
-// Managed values are written by the CPU, so that they start host-resident.
-void executor::set_initial_state() {
+void write_initial_state(const graph& g, const execution_plan& plan, const plan_memory& memory) {
   std::vector<std::byte> buffer;
-  for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
-    if (!persists(g_.tensors[t].use)) continue;
-    const auto element = static_cast<std::int64_t>(size_of(g_.tensors[t].type));
-    const address at = plan_.at_start[t];
-    std::byte* const to = base_of(at.where) + at.offset;
-    for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    if (!persists(g.tensors[t].use)) continue;
+    const auto element = static_cast<std::int64_t>(size_of(g.tensors[t].type));
+    const address at = plan.at_start[t];
+    std::byte* const to = memory.at(at);
+    for_chunks(bytes_of(g.tensors[t]), [&](byte_count offset, byte_count bytes) {
       const std::int64_t first = static_cast<std::int64_t>(offset) / element;
-      if (at.where != space::device) return write_initial_values(g_, t, first, {to + offset, bytes});
+      if (at.where != space::device) return write_initial_values(g, t, first, {to + offset, bytes});
       buffer.resize(bytes);
-      write_initial_values(g_, t, first, buffer);
+      write_initial_values(g, t, first, buffer);
       check(cudaMemcpy(to + offset, buffer.data(), bytes, cudaMemcpyHostToDevice));
     });
   }
   check(cudaDeviceSynchronize());
 }
 
-void executor::read(address from, byte_count offset, std::span<std::byte> to) const {
-  check(cudaMemcpy(to.data(), base_of(from.where) + from.offset + offset, to.size(), cudaMemcpyDefault));
-}
-
-std::vector<std::byte> executor::value_of(tensor_id what) const {
+std::vector<std::byte> result_reader::value_of(tensor_id what) const {
   if (!survives(g_.tensors.at(what).use)) {
     throw std::invalid_argument("tensor " + g_.tensors[what].name + " holds no value after a run");
   }
   std::vector<std::byte> value(bytes_of(g_.tensors[what]));
-  read(plan_.at_end[what], 0, value);
+  memory_.read(plan_.at_end[what], 0, value);
   return value;
 }
 
-void executor::write_values(const std::filesystem::path& folder) const {
+void result_reader::write_values(const std::filesystem::path& folder) const {
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
     if (!survives(g_.tensors[t].use)) continue;
     write_npy(folder / (g_.tensors[t].name + ".npy"), g_.tensors[t], value_of(t));
   }
 }
 
-std::uint64_t executor::digest_of_results() const {
+std::uint64_t result_reader::digest_of_results() const {
   digest all;
   std::vector<std::byte> buffer;
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
     if (!survives(g_.tensors[t].use) || persists(g_.tensors[t].use)) continue;
     for_chunks(bytes_of(g_.tensors[t]), [&](byte_count offset, byte_count bytes) {
       buffer.resize(bytes);
-      read(plan_.at_end[t], offset, buffer);
+      memory_.read(plan_.at_end[t], offset, buffer);
       all.add(buffer);
     });
   }
   return all.value();
 }
 
-std::optional<double> executor::loss() const {
+std::optional<double> result_reader::loss() const {
   for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
     const tensor& what = g_.tensors[t];
     if (what.use != role::output || what.type != dtype::f32 || elements(what.shape) != 1) continue;
     float value = 0;
-    read(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
+    memory_.read(plan_.at_end[t], 0, std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
   return {};

@@ -1,4 +1,4 @@
-#include "backends/cuda/recording.hpp"
+#include "backends/cuda/executor/recording.hpp"
 
 #include <stdexcept>
 

@@ -1,0 +1,107 @@
+#include "backends/cuda/executor/graph_recorder.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "backends/cuda/executor/iteration_trace.hpp"
+
+namespace um {
+
+graph_recorder::graph_recorder(run_state& run, const step_issuer& steps)
+    : run_(run), steps_(steps), fork_(make_event(event_use::ordering)), operators_(run.plan.steps.size()) {}
+
+bool graph_recorder::record_operators() {
+  bool all = true;
+  const cudaStream_t on = run_.on.compute().stream;
+  for (std::size_t i = 0; i < operators_.size(); ++i) {
+    if (run_.plan.steps[i].launch != launching::as_operator || operators_[i]) continue;
+    operators_[i] = record(on, run_.work[i].call);
+    if (operators_[i]) {
+      run_.work[i].call = [on, graph = operators_[i].get()] { check(cudaGraphLaunch(graph, on)); };
+    } else {
+      all = false;
+    }
+  }
+  return all;
+}
+
+bool graph_recorder::record_stretches() {
+  order_ = launch_order_of(run_.plan.steps);
+  stretches_.clear();
+  const cudaStream_t compute = run_.on.compute().stream;
+  for (const stretch& s : order_.stretches) {
+    stretches_.push_back(record(compute, [&] {
+      for (std::uint32_t i = s.first; i <= s.last; ++i) {
+        if (run_.plan.steps[i].where == lane::compute) steps_.issue(i, compute, 1);
+      }
+    }));
+    if (stretches_.back()) continue;
+    stretches_.clear();
+    return false;
+  }
+  return true;
+}
+
+launch_way graph_recorder::way_of_stretches() const {
+  const bool copies =
+      std::ranges::any_of(run_.plan.steps, [](const step& s) { return s.where != lane::compute; });
+  return copies ? launch_way::stretch_graphs : launch_way::cuda_graph;
+}
+
+void graph_recorder::let_wait(cudaStream_t waiting, cudaStream_t awaited) {
+  check(cudaEventRecord(fork_.get(), awaited));
+  check(cudaStreamWaitEvent(waiting, fork_.get()));
+}
+
+// Every lane begins behind the compute lane's last iteration, and the compute lane ends behind all others.
+void graph_recorder::launch_iteration() {
+  const cudaStream_t compute = run_.on.compute().stream;
+  for (const lane_state& l : run_.lanes) {
+    if (l.stream != compute && !l.steps.empty()) let_wait(l.stream, compute);
+  }
+  std::size_t next = 0;  // stretch
+  for (std::uint32_t i = 0; i < run_.plan.steps.size(); ++i) {
+    const lane where = run_.plan.steps[i].where;
+    const bool computes = where == lane::compute;
+    if (computes && (next == stretches_.size() || order_.stretches[next].first != i)) continue;
+    const cudaStream_t mine = run_.lane_of(where).stream;
+    for (const std::int32_t other : order_.after[i]) {
+      if (other != no_step)
+        check(cudaStreamWaitEvent(mine, run_.work[static_cast<std::size_t>(other)].done.get()));
+    }
+    std::uint32_t last = i;
+    if (computes) {
+      last = order_.stretches[next].last;
+      check(cudaGraphLaunch(stretches_[next++].get(), mine));
+    } else {
+      steps_.issue(i, mine, 1);
+    }
+    if (order_.awaited[last]) check(cudaEventRecord(run_.work[last].done.get(), mine));
+  }
+  for (const lane_state& l : run_.lanes) {
+    if (l.stream != compute && !l.steps.empty()) let_wait(compute, l.stream);
+  }
+}
+
+void graph_recorder::launch_iterations(std::uint32_t count, std::vector<trace>& traces) {
+  const cudaStream_t on = run_.on.compute().stream;
+  std::vector<event> marks;
+  std::vector<moved_bytes> moved;
+  for (std::uint32_t i = 0; i <= count; ++i) marks.push_back(make_event(event_use::timing));
+  check(cudaEventRecord(marks[0].get(), on));
+  for (std::uint32_t i = 1; i <= count; ++i) {
+    launch_iteration();
+    check(cudaEventRecord(marks[i].get(), on));
+    moved.push_back(run_.take_moved());
+  }
+  check(cudaStreamSynchronize(on));
+  for (std::uint32_t i = 1; i <= count; ++i) {
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, marks[i - 1].get(), marks[i].get()));
+    const std::chrono::duration<double, std::milli> took(ms);
+    traces.push_back(
+        trace_of(run_, std::chrono::duration_cast<std::chrono::nanoseconds>(took), moved[i - 1], false));
+  }
+}
+
+}  // namespace um

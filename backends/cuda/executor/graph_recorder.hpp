@@ -1,0 +1,46 @@
+// Records the operators of a plan as CUDA graphs, and launches whole iterations of them.
+//
+// A plan that was issued once (lane_runner.hpp) is recorded as its steps say: operator by operator, or in
+// stretches of the compute lane. Stretches and the copies beside them are put on the streams by the calling
+// thread in list order, iteration behind iteration. In one graph for all lanes a copy was seen to wait for
+// others that it had nothing to do with (docs/cuda.md).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/cuda/executor/recording.hpp"
+#include "backends/cuda/executor/run_state.hpp"
+#include "backends/cuda/executor/step_issuer.hpp"
+#include "core/stretches.hpp"
+
+namespace um {
+
+class graph_recorder {
+ public:
+  graph_recorder(run_state& run, const step_issuer& steps);
+
+  // Replaces the calls of operators by launches of their graphs. False if some operator cannot be recorded;
+  // its call stays as it was.
+  bool record_operators();
+  // False, and nothing kept, if some stretch cannot be recorded.
+  bool record_stretches();
+  launch_way way_of_stretches() const;
+  // Launches iterations of recorded stretches, one behind the other, so that no launch waits for the end of
+  // the one before. Appends their traces; times are the device's.
+  void launch_iterations(std::uint32_t count, std::vector<trace>& traces);
+
+ private:
+  void launch_iteration();
+  void let_wait(cudaStream_t waiting, cudaStream_t awaited);
+
+  run_state& run_;
+  const step_issuer& steps_;
+  event fork_;
+  std::vector<recording> operators_;  // one per step; empty where it was not recorded
+  launch_order order_;                // of the stretches
+  std::vector<recording> stretches_;
+};
+
+}  // namespace um

@@ -1,0 +1,52 @@
+// Issues the iterations of a plan step by step, each lane from a thread of its own.
+//
+// The calling thread is the compute lane's. The lanes to the device and to the host have threads because some
+// of their calls block: a managed eviction is a prefetch to the CPU, which returns when the copy has ended. A
+// step that waits for a step of another lane
+//   1. waits on the host until that step has been issued and its event recorded (a stream does not wait for
+//   an
+//      event that was never recorded), then
+//   2. makes its stream wait for the event, or, if it is itself a blocking one, waits on the host.
+// Steps wait only for steps before them in the list, so the lanes cannot wait for each other in a circle. All
+// lanes are idle between iterations.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backends/cuda/executor/room_keeper.hpp"
+#include "backends/cuda/executor/run_state.hpp"
+#include "backends/cuda/executor/step_issuer.hpp"
+#include "core/trace.hpp"
+
+namespace um {
+
+class lane_runner {
+ public:
+  using watcher = std::function<void(std::uint32_t done)>;
+
+  lane_runner(run_state& run, room_keeper& room, const step_issuer& steps)
+      : run_(run), room_(room), steps_(steps) {}
+
+  // Runs iterations [first, end), appends a trace of each, timed by the host's clock, and calls `watch`, if
+  // there is one, after each. Rethrows the first failure of any lane; what `watch` throws is one of the
+  // compute lane.
+  void run(std::uint32_t first, std::uint32_t end, bool timeline, const watcher& watch,
+           std::vector<trace>& traces);
+
+ private:
+  void run_lane(lane which, std::uint32_t iteration, bool timeline);
+  bool wait_for_others(const step& s, lane which);
+  void wait_until_issued(lane_state& mine, lane other, std::int32_t index);
+  void announce_step(lane which, std::uint32_t index);
+  void keep_trace(std::vector<trace>& traces, std::chrono::nanoseconds duration, bool timeline,
+                  const watcher& watch, std::uint32_t done);
+
+  run_state& run_;
+  room_keeper& room_;
+  const step_issuer& steps_;
+};
+
+}  // namespace um

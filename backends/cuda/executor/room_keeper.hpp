@@ -1,0 +1,39 @@
+// Makes and takes back room in device memory for managed tensors: evictions, discards, and the room of twins.
+//
+// While a thread is in a call that migrates managed memory, the calls of all other threads wait, launches
+// too, and the driver does not serve them in turn. So an eviction is made in calls of the size that the step
+// says, and before each of them lanes that have something to issue go first, for as long as the step says.
+//
+// A discard takes its time on the CPU. On a busy stream it was seen to take effect late, after work that was
+// put on the stream behind it. So discards have a thread of their own, the keeper of room: for each step of
+// the lane to the host it waits until the lane's thread has handed the step over and the device has done it,
+// discards on a stream that does nothing else, and only then announces the step as issued.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backends/cuda/executor/run_state.hpp"
+
+namespace um {
+
+class room_keeper {
+ public:
+  explicit room_keeper(run_state& run);
+
+  // The keeper's thread: one iteration.
+  void run_iteration();
+  // The thread of the lane to the host: evicts, and returns when the copy has ended. Counts the bytes.
+  void evict(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved) const;
+  // The thread of the lane to the device: populates the room of a twin before its copy. What lies there is of
+  // no value, so the prefetch copies nothing.
+  void populate(const step& s) const;
+
+ private:
+  bool other_threads_call() const;
+  void discard_room(const step& s) const;
+
+  run_state& run_;
+  stream discards_, populates_;  // they do nothing else
+};
+
+}  // namespace um

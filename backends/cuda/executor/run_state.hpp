@@ -1,0 +1,90 @@
+// State that the threads of a run share, and which thread owns which part of it.
+//
+// | thread         | runs                                       | writes                                  |
+// |----------------|--------------------------------------------|-----------------------------------------|
+// | the caller     | the compute lane, and everything between   | the compute lane's lane_state           |
+// |                | iterations                                 |                                         |
+// | lane to_device | copies and prefetches to the device        | its lane_state                          |
+// | lane to_host   | copies and evictions to the host           | its lane_state, but not `issued` where  |
+// |                |                                            | there is a keeper of room               |
+// | keeper of room | discards behind the lane to the host, if   | that lane's `issued`, keeper_calls,     |
+// |                | the plan has any (room_keeper.hpp)         | keeper_failure                          |
+//
+// A thread that fails sets `failed` and calls let_go() for its lane, so that no other thread waits for it.
+// Members that are not atomic are read by other threads only while the lanes are idle: before the first
+// barrier of an iteration or behind its last (lane_runner.cpp). Graphs (graph_recorder.hpp) are launched by
+// the caller while no other thread exists.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "backends/cuda/engine.hpp"
+#include "backends/cuda/executor/plan_memory.hpp"
+#include "backends/cuda/session.hpp"
+#include "core/graph.hpp"
+#include "core/lower.hpp"
+#include "um_allocators/handle.hpp"
+
+namespace um {
+
+// Bytes that a lane's steps moved in an iteration.
+struct moved_bytes {
+  byte_count to_device = 0, to_host = 0;   // copies of staged and twinned tensors
+  byte_count prefetched = 0, evicted = 0;  // managed: asked for, of which some may be in place already
+};
+
+struct lane_state {
+  cudaStream_t stream = nullptr;
+  std::vector<std::uint32_t> steps;  // in list order
+  moved_bytes moved;
+  std::atomic<std::int32_t> issued{no_step};   // last step whose event others may wait for
+  std::atomic<std::int32_t> handed{no_step};   // last step handed to the keeper of room
+  std::atomic<std::int32_t> awaited{no_step};  // step of the lane to the host that this lane waits for
+  std::atomic<bool> calling{false};            // its thread is in a call, or about to be
+  std::exception_ptr failure;
+};
+
+// What a step needs at run time besides the plan.
+struct step_work {
+  kernel_call call;  // a compute's kernels
+  event done;        // where a step of another lane waits for it
+  event copied;      // lane to_host: where a keeper discards behind it
+  event begin, end;  // where a timeline is asked for
+};
+
+struct run_state {
+  // Allocates the arenas and the streams; `engines` has one entry for each step. Throws as plan_memory does.
+  run_state(session& with, const graph& g, const execution_plan& to_run, const std::vector<engine>& engines);
+
+  lane_state& lane_of(lane l) { return lanes[static_cast<std::size_t>(l)]; }
+  void make_events(bool timeline);
+  // Sums up and resets what the lanes moved; they are idle.
+  moved_bytes take_moved();
+
+  session& on;
+  const graph& network;
+  const execution_plan& plan;
+  plan_memory memory;
+  stream to_device, to_host;
+  event start;                  // of an iteration's timeline
+  std::vector<step_work> work;  // one per step
+  std::array<lane_state, lane_count> lanes;
+  bool keeps_room = false;                // some step discards, so there is a keeper of room
+  bool poisons = false;                   // overwrite what is given up with NaNs
+  std::atomic<bool> keeper_calls{false};  // the keeper of room is in a call
+  std::exception_ptr keeper_failure;      // apart from its lane's, whose thread may fail at the same time
+  std::atomic<bool> failed{false};        // some thread failed; the iteration is given up
+};
+
+// Stores a step and wakes the threads that wait for it.
+void announce(std::atomic<std::int32_t>& last, std::int32_t step);
+// Waits until `last` has reached `step`.
+void wait_for(const std::atomic<std::int32_t>& last, std::int32_t step);
+// After a failure: no thread waits for this lane any more.
+void let_go(lane_state& l);
+
+}  // namespace um

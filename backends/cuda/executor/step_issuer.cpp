@@ -1,0 +1,72 @@
+#include "backends/cuda/executor/step_issuer.hpp"
+
+#include "backends/cuda/kernels/link_copy.hpp"
+#include "core/compute.hpp"
+#include "um_allocators/managed_range.hpp"
+
+namespace um {
+
+void step_issuer::issue(std::uint32_t index, cudaStream_t on, std::uint32_t iteration) const {
+  const step& s = run_.plan.steps[index];
+  if (const kernel_call& call = run_.work[index].call) return call();
+  if (!s.needed) return;
+  if (s.home == residence::twinned && !std::holds_alternative<advise>(s.what)) {
+    move_twin(s, on);
+  } else {
+    moved_bytes& moved = run_.lane_of(s.where).moved;
+    for (const pitched_copy& c : s.copies) {
+      copy_box(run_.memory, c, on);
+      (s.where == lane::to_device ? moved.to_device : moved.to_host) += bytes_of(c);
+    }
+    if (is_managed(s.home)) move_managed(s, on, iteration);
+  }
+  if (run_.poisons) poison(s, on);
+}
+
+void step_issuer::move_managed(const step& s, cudaStream_t on, std::uint32_t iteration) const {
+  moved_bytes& moved = run_.lane_of(s.where).moved;
+  for (const movement& m : s.moves) {
+    const managed_range there = run_.memory.managed(m.device);
+    std::visit(overloaded{[&](const prefetch&) {
+                            prefetch_to_device(there, run_.on.device(), on);
+                            moved.prefetched += there.bytes;
+                          },
+                          [&](const evict&) { room_.evict(there, s, on, moved); },
+                          [](const discard&) {},  // by the keeper of room
+                          [&](const advise& a) {
+                            if (iteration == 0) advise_range(there, a.hint, run_.on.device());
+                          },
+                          [](const compute&) {}},
+               s.what);
+  }
+}
+
+// To the host: the copies; the keeper of room discards behind them. To the device: the room first.
+void step_issuer::move_twin(const step& s, cudaStream_t on) const {
+  const bool in = std::holds_alternative<prefetch>(s.what);
+  if (in) room_.populate(s);
+  if (std::holds_alternative<discard>(s.what)) return;
+  const kernels::launch_site site{on, run_.on.compute().multiprocessors};
+  moved_bytes& moved = run_.lane_of(s.where).moved;
+  for (const movement& m : s.moves) {
+    std::byte* const here = run_.memory.managed(m.device).data;
+    std::byte* const home = run_.memory.pinned(m.pinned_offset);
+    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, s.pace_bytes_per_s);
+    (in ? moved.to_device : moved.to_host) += m.device.bytes;
+  }
+}
+
+// Overwrites what the step gave up, so that a later read of it computes with NaNs. Left alone are: what the
+// driver evicts, which stays readable, and staged tensors, which others may still read during their copy
+// home.
+void step_issuer::poison(const step& s, cudaStream_t on) const {
+  if (s.where != lane::to_host || !is_managed(s.home)) return;
+  if (std::holds_alternative<evict>(s.what) && s.home == residence::managed) return;
+  const auto fill = [&](const range& r) {
+    check(cudaMemsetAsync(run_.memory.managed(r).data, nan_byte, r.bytes, on));
+  };
+  for (const movement& m : s.moves) fill(m.device);
+  for (const range& r : s.room) fill(r);
+}
+
+}  // namespace um
