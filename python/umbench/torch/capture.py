@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 import torch._inductor.lowering  # noqa: F401  its decompositions ask for it
 from torch._functorch.aot_autograd import aot_module_simplified
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import traceback
@@ -104,9 +106,9 @@ def first_result(result):
     return next(leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
 
 
-def capture(factory, *, decompositions, inference=False, autocast=None, times=1):
-    """`factory()` returns (model, inputs). `decompositions`: those of torch.compile, or {} for eager operators.
-    `times`: by how much the batch of the example inputs is repeated. Raises CannotExport."""
+def capture(factory, *, compiled, inference=False, autocast=None, times=1):
+    """`factory()` returns (model, inputs). `compiled`: with the decompositions and passes of torch.compile, else
+    in eager PyTorch's operators. `times`: by how much the batch of the example inputs is repeated. Raises CannotExport."""
     mode = FakeMode(allow_non_fake_inputs=True)
     at = _Place()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling():
@@ -122,7 +124,10 @@ def capture(factory, *, decompositions, inference=False, autocast=None, times=1)
                 else:
                     wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
                 at.follow(wrapped)
-                return _joint(wrapped, inputs, labels, decompositions)
+                joint = _joint(wrapped, inputs, labels, select_decomp_table() if compiled else {})
+                if compiled:
+                    passes(joint.graph, mode)
+                return joint
 
 
 def _joint(wrapped, inputs, labels, decompositions):
@@ -147,6 +152,16 @@ def _joint(wrapped, inputs, labels, decompositions):
                  for i, n in enumerate(placeholders[own:])}
         return Joint(graph, outputs, list(range(own)) if static is None else list(static), names)
     raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
+
+
+def passes(graph, mode):
+    """torch.compile's passes over the joint graph. Private; where a release has them no longer, the graph stays as it is."""
+    try:
+        from torch._inductor.compile_fx import _recursive_joint_graph_passes as joint_graph_passes
+    except ImportError:
+        return
+    with V.set_fake_mode(mode):
+        joint_graph_passes(graph, input_device=torch.device("cpu"))
 
 
 # --- fake tensors alone ---

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from . import capture, eager
 from .kernels import kernels_of
 from .operators import is_random, name_of, work_of_kernel
 from .partition import split
@@ -33,6 +34,16 @@ class Converted:
     kernels: dict = field(default_factory=dict)
     modules: dict = field(default_factory=dict)
     left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
+    uncut: str = ""    # why no operator may be cut along the batch, where one might expect it
+
+
+def of_model(factory, *, form="compile", inference=False, autocast=None, name="model", precision=None):
+    """The Converted of a function that returns (model, inputs). Raises capture.CannotExport."""
+    if form == "eager":
+        return eager.of_model(factory, inference=inference, autocast=autocast, name=name, precision=precision)
+    joint = capture.capture(factory, compiled=True, inference=inference, autocast=autocast)
+    return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_inputs, names=joint.names, name=name,
+                   precision=precision)
 
 
 def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_inputs=(), name="model", precision=None):

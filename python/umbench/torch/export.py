@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name.
+
+MODULE:FUNCTION names a function without arguments that returns (model, inputs): a torch.nn.Module and a tuple of example
+inputs, the batch first. MODULE is a module or a .py file. Forward and backward pass are traced with fake tensors: no memory is
+taken, no GPU is needed. A model that returns a scalar returns its loss; of any other the loss is the cross entropy of its first
+result against labels. Needs PyTorch 2.9 or later.
+"""
+
+import argparse
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sys
+import time
+import warnings
+from pathlib import Path
+
+BAD_INPUT = 2
+LEAST_TORCH = (2, 9)
+HALVES = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+class Refused(Exception):
+    """One line for what is wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        print(f"umbench: {message}; see umbench export MODULE:FUNCTION --help", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+
+
+def arguments_of(given):
+    parser = Parser(prog="umbench export", description=__doc__.splitlines()[0])
+    parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
+    parser.add_argument("-o", "--out", required=True, metavar="FILE.json", help="where the graph goes")
+    parser.add_argument("--as", dest="form", choices=["compile", "eager"], default="compile",
+                        help="compile: what torch.compile runs, kernels joined as Inductor joins them; eager: one kernel an operator (compile)")
+    parser.add_argument("--name", help="the network's name; the function's where none is given")
+    parser.add_argument("--inference", action="store_true", help="the forward pass alone")
+    parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type")
+    parser.add_argument("--optimizer", choices=["none", "sgd", "momentum", "adamw"], default="none", help="add its states and its step (none)")
+    parser.add_argument("--step", choices=["foreach", "fused", "each"], default="foreach",
+                        help="how the optimizer walks over the parameters (foreach, PyTorch's default on a GPU)")
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], help="what multiplies; follows the model's types where not given")
+    parser.add_argument("--machine", metavar="NAME|FILE.json",
+                        help="write durations at this machine's rates; where not given, umbench works them out for the machine it runs on")
+    parser.add_argument("--measure", metavar="DEVICE", help="measure each shape once on this device (cuda)")
+    options = parser.parse_args(given)
+    if ":" not in options.model:
+        parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
+    options.name = options.name or re.sub(r"[^a-z0-9_.-]", "_", options.model.rpartition(":")[2].lower())
+    if not re.fullmatch(r"[a-z0-9_.-]+", options.name):
+        parser.error(f"--name {options.name}: use lower-case letters, digits, '-', '_', '.'")
+    return options
+
+
+def main(given):
+    options = arguments_of(given)
+    needs_torch(given)
+    rates = machine(options.machine) if options.machine else None
+    began = time.monotonic()
+    made = document_of(options)
+    if options.measure:
+        from umbench.torch import measuring
+        measuring.set_durations(made, options.measure)
+    elif rates:
+        set_durations(made.document, rates)
+    from umbench.torch import optimizer
+    optimizer.add_step(made.document, options.optimizer, options.step)
+    write(options.out, made.document)
+    report(made, options, time.monotonic() - began)
+
+
+def document_of(options):
+    import torch
+
+    from umbench.torch import capture, convert
+
+    autocast = getattr(torch, HALVES[options.autocast]) if options.autocast else None
+    try:
+        return convert.of_model(function_named(options.model), form=options.form, inference=options.inference, autocast=autocast,
+                                name=options.name, precision=options.precision)
+    except capture.CannotExport as error:
+        raise Refused(f"{options.model}: {error}") from None
+
+
+def needs_torch(given):
+    warnings.filterwarnings("ignore")  # PyTorch's of itself, and the model's libraries'
+    try:
+        import torch
+    except ImportError:
+        other = shutil.which("python3")
+        if other and not os.path.samefile(other, sys.executable) and "UMBENCH_PYTHON" not in os.environ:
+            os.environ["UMBENCH_PYTHON"] = other
+            os.execv(other, [other, __file__, *given])
+        raise Refused(f"PyTorch is missing in {sys.executable}: install torch 2.9 or later (the wheel for CPUs will do), or let "
+                      "UMBENCH_PYTHON name a Python that has it") from None
+    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < LEAST_TORCH:
+        raise Refused(f"PyTorch {torch.__version__} is too old; install torch 2.9 or later")
+
+
+def function_named(text):
+    module, _, function = text.rpartition(":")
+    try:
+        if module.endswith(".py"):
+            sys.path.insert(1, str(Path(module).resolve().parent))
+            spec = importlib.util.spec_from_file_location(Path(module).stem, module)
+            found = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(found)
+        else:
+            sys.path.insert(1, str(Path.cwd()))
+            found = importlib.import_module(module)
+    except Exception as error:
+        raise Refused(f"{module}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    if not callable(getattr(found, function, None)):
+        raise Refused(f"{module}: has no function {function}")
+    return getattr(found, function)
+
+
+def machine(text):
+    root = Path(__file__).resolve().parents[3]
+    path = Path(text) if text.endswith(".json") else root / "results/machines" / f"{text}.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refused(f"--machine {text}: {error}") from None
+
+
+def set_durations(document, rates):
+    """As umbench's roofline: the longer of arithmetic and memory traffic, and a launch."""
+    for op in document["ops"]:
+        if op["kind"] == "opaque":
+            rate = rates[f"{document['precision'] if op.get('products') else 'fp32'}_flops_per_s"]
+            seconds = max(op["flops"] / rate, op["bytes"] / rates["device_bytes_per_s"])
+            op["duration_ns"] = round(seconds * 1e9 + rates["launch_ns"])
+
+
+def write(path, document):
+    from umbench.torch import convert
+    text, beside = convert.as_text(document), f"{path}.{os.getpid()}"
+    try:
+        Path(beside).write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise Refused(f"--out {path}: {error.strerror}") from None
+
+
+def report(made, options, took):
+    document = made.document
+    sizes = {}
+    for tensor in document["tensors"]:
+        role = tensor.get("use", "activation")
+        sizes[role] = sizes.get(role, 0) + size_of(tensor)
+    print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {took:.1f} s")
+    print("  " + ", ".join(f"{role.replace('_', ' ')}s {size / 2**20:.1f} MiB" for role, size in sizes.items()))
+    if options.optimizer == "none" and not options.inference:
+        states = sizes.get("parameter_gradient", 0)
+        print(f"  without an optimizer: AdamW would add states of {2 * states / 2**20:.1f} MiB (--optimizer adamw)")
+    if made.left_out:
+        print(f"  left out: {made.left_out} B of running statistics and counters, which only a later pass reads")
+    if made.uncut:
+        print(f"  nothing may be cut along the batch: with twice the batch {made.uncut}")
+
+
+def size_of(tensor):
+    size = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}[tensor.get("type", "f32")]
+    for extent in tensor["shape"]:
+        size *= extent
+    return size
+
+
+def run(given):
+    """The exit code."""
+    try:
+        main(given)
+    except Refused as error:
+        print(f"umbench: {error}", file=sys.stderr)
+        return BAD_INPUT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # not this folder: its torch is ours
+    sys.exit(run(sys.argv[1:]))
