@@ -1,4 +1,4 @@
-"""Writes a record file in the format of another tool.
+"""Writes a record file in the format of another tool, or a PyTorch model (MODULE:FUNCTION) as a graph file.
 
 google-benchmark   JSON of Google Benchmark: its compare.py reads it
 github-action      customSmallerIsBetter of github-action-benchmark
@@ -8,6 +8,7 @@ csv                one row a cell
 perfetto           Chrome trace of the records with a timeline, for ui.perfetto.dev
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from umbench import arguments, export_formats, load, output
 
 
 def main():
+    if any(re.fullmatch(r"[^-].*:[A-Za-z_]\w*", word) and not Path(word).exists() for word in sys.argv[1:]):
+        from umbench.torch import export as model_export
+        return model_export.main(sys.argv[1:])
     wanted = arguments.export(__doc__, list(export_formats.FORMATS))
     environments, records = load.read(wanted.file)
     if not records:
@@ -23,6 +27,7 @@ def main():
     if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
         raise load.BadInput(f"--out {wanted.out}: is the record file itself; choose another")
     output.write(text, wanted.out)
+    return None
 
 
 if __name__ == "__main__":

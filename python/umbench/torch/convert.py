@@ -27,12 +27,13 @@ BACKWARD = "backward"
 
 @dataclass
 class Converted:
-    """A graph file and what its names stand for in PyTorch. `measured`: the kernel behind each operator, for measuring.py."""
+    """A graph file and what its names stand for in PyTorch."""
 
     document: dict
     nodes: dict = field(default_factory=dict)
     kernels: dict = field(default_factory=dict)
     modules: dict = field(default_factory=dict)
+    alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
     left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
     uncut: str = ""    # why no operator may be cut along the batch, where one might expect it
 
@@ -71,7 +72,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.node_names, made.kernel_names, made.modules, made.left_out)
+    return Converted(document, made.node_names, made.kernel_names, made.modules, made.alone, made.left_out)
 
 
 def as_text(document):
@@ -133,7 +134,7 @@ class _Writer:
         self.tensors, self.ops, self.names = {}, [], set()
         self.memory = {}
         self.node_names, self.kernel_names, self.modules = {}, {}, {}
-        self.left_out = 0
+        self.left_out, self.alone = 0, {}
 
     # --- graphs ---
 
@@ -197,6 +198,8 @@ class _Writer:
         self.ops.append(op)
         self.kernel_names[op["name"]] = [n.name for n in kernel.nodes]
         self.modules[op["name"]] = module_of(kernel.nodes[-1])
+        if not kernel.joined:
+            self.alone[op["name"]] = kernel.nodes[-1]
 
     def unique_op(self, kernel):
         wanted, count = self.label_of(kernel.nodes[-1]), 1
@@ -212,6 +215,8 @@ class _Writer:
             return None
         for i, name in enumerate(made):
             for base in dying:
+                if base.op == "placeholder":  # Inductor leaves what it is given alone
+                    continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
                 if old and old["use"] in ("activation", "activation_gradient") and _bytes(old) == _bytes(new):

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Exports a PyTorch model as a graph file, which umbench takes wherever it takes a network's name.
 
 MODULE:FUNCTION names a function without arguments that returns (model, inputs): a torch.nn.Module and a tuple of example
@@ -7,8 +6,6 @@ taken, no GPU is needed. A model that returns a scalar returns its loss; of any 
 result against labels. Needs PyTorch 2.9 or later.
 """
 
-import argparse
-import contextlib
 import importlib
 import importlib.util
 import json
@@ -20,23 +17,14 @@ import time
 import warnings
 from pathlib import Path
 
-BAD_INPUT = 2
+from umbench import arguments, load, output, places
+
 LEAST_TORCH = (2, 9)
 HALVES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
-class Refused(Exception):
-    """One line for what is wrong."""
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        print(f"umbench: {message}; see umbench export MODULE:FUNCTION --help", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-
-
 def arguments_of(given):
-    parser = Parser(prog="umbench export", description=__doc__.splitlines()[0])
+    parser = arguments.Parser(prog="umbench export", description=__doc__.splitlines()[0])
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
     parser.add_argument("-o", "--out", required=True, metavar="FILE.json", help="where the graph goes")
     parser.add_argument("--as", dest="form", choices=["compile", "eager"], default="compile",
@@ -71,9 +59,9 @@ def main(given):
         measuring.set_durations(made, options.measure)
     elif rates:
         set_durations(made.document, rates)
-    from umbench.torch import optimizer
+    from umbench.torch import convert, optimizer
     optimizer.add_step(made.document, options.optimizer, options.step)
-    write(options.out, made.document)
+    output.write(convert.as_text(made.document), options.out)
     report(made, options, time.monotonic() - began)
 
 
@@ -87,7 +75,7 @@ def document_of(options):
         return convert.of_model(function_named(options.model), form=options.form, inference=options.inference, autocast=autocast,
                                 name=options.name, precision=options.precision)
     except capture.CannotExport as error:
-        raise Refused(f"{options.model}: {error}") from None
+        raise load.BadInput(f"{options.model}: {error}") from None
 
 
 def needs_torch(given):
@@ -96,13 +84,13 @@ def needs_torch(given):
         import torch
     except ImportError:
         other = shutil.which("python3")
-        if other and not os.path.samefile(other, sys.executable) and "UMBENCH_PYTHON" not in os.environ:
+        if other not in (None, sys.executable) and "UMBENCH_PYTHON" not in os.environ:
             os.environ["UMBENCH_PYTHON"] = other
-            os.execv(other, [other, __file__, *given])
-        raise Refused(f"PyTorch is missing in {sys.executable}: install torch 2.9 or later (the wheel for CPUs will do), or let "
+            os.execv(other, [other, *sys.orig_argv[1:]])
+        raise load.BadInput(f"PyTorch is missing in {sys.executable}: install torch 2.9 or later (the wheel for CPUs will do), or let "
                       "UMBENCH_PYTHON name a Python that has it") from None
     if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < LEAST_TORCH:
-        raise Refused(f"PyTorch {torch.__version__} is too old; install torch 2.9 or later")
+        raise load.BadInput(f"PyTorch {torch.__version__} is too old; install torch 2.9 or later")
 
 
 def function_named(text):
@@ -117,19 +105,18 @@ def function_named(text):
             sys.path.insert(1, str(Path.cwd()))
             found = importlib.import_module(module)
     except Exception as error:
-        raise Refused(f"{module}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise load.BadInput(f"{module}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
     if not callable(getattr(found, function, None)):
-        raise Refused(f"{module}: has no function {function}")
+        raise load.BadInput(f"{module}: has no function {function}")
     return getattr(found, function)
 
 
 def machine(text):
-    root = Path(__file__).resolve().parents[3]
-    path = Path(text) if text.endswith(".json") else root / "results/machines" / f"{text}.json"
+    path = Path(text) if text.endswith(".json") else places.RESULTS / "machines" / f"{text}.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Refused(f"--machine {text}: {error}") from None
+        raise load.BadInput(f"--machine {text}: {error}") from None
 
 
 def set_durations(document, rates):
@@ -139,18 +126,6 @@ def set_durations(document, rates):
             rate = rates[f"{document['precision'] if op.get('products') else 'fp32'}_flops_per_s"]
             seconds = max(op["flops"] / rate, op["bytes"] / rates["device_bytes_per_s"])
             op["duration_ns"] = round(seconds * 1e9 + rates["launch_ns"])
-
-
-def write(path, document):
-    from umbench.torch import convert
-    text, beside = convert.as_text(document), f"{path}.{os.getpid()}"
-    try:
-        Path(beside).write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise Refused(f"--out {path}: {error.strerror}") from None
 
 
 def report(made, options, took):
@@ -175,18 +150,3 @@ def size_of(tensor):
     for extent in tensor["shape"]:
         size *= extent
     return size
-
-
-def run(given):
-    """The exit code."""
-    try:
-        main(given)
-    except Refused as error:
-        print(f"umbench: {error}", file=sys.stderr)
-        return BAD_INPUT
-    return 0
-
-
-if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[2])  # not this folder: its torch is ours
-    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,330 @@
+"""Networks of today for benchmarks/torch_steps.py, in plain PyTorch: each function returns (model, inputs), in bfloat16.
+
+Widths and depths are those of the published models; weights are random. Language models return their loss.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+HALF = torch.bfloat16
+
+
+# --- images ---
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
+        self.shortcut = nn.Identity()
+        if stride != 1 or inputs != 4 * width:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        return F.relu(self.bn3(self.conv3(y)) + self.shortcut(x))
+
+
+def resnet50(batch=128):
+    layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for number in range(count):
+            layers.append(Bottleneck(inputs, width, stride if number == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000)).to(HALF), images(batch)
+
+
+def vgg16(batch=64):
+    layers, inputs = [], 3
+    for width in (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0):
+        layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU()] if width else [nn.MaxPool2d(2)]
+        inputs = width or inputs
+    layers += [nn.Flatten(), nn.Linear(25088, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 4096), nn.ReLU(), nn.Dropout(), nn.Linear(4096, 1000)]
+    return nn.Sequential(*layers).to(HALF), images(batch)
+
+
+class ChannelNorm(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvNextBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width)
+        self.up, self.down, self.scale = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.Parameter(torch.full((width,), 1e-6))
+
+    def forward(self, x):
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1))
+        return x + (self.scale * self.down(F.gelu(self.up(y)))).permute(0, 3, 1, 2)
+
+
+def convnext_tiny(batch=64):
+    layers, inputs = [nn.Conv2d(3, 96, 4, 4), ChannelNorm(96)], 96
+    for width, count in ((96, 3), (192, 3), (384, 9), (768, 3)):
+        if width != inputs:
+            layers += [ChannelNorm(inputs), nn.Conv2d(inputs, width, 2, 2)]
+        layers += [ConvNextBlock(width) for _ in range(count)]
+        inputs = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(768), nn.Linear(768, 1000)).to(HALF), images(batch)
+
+
+class Inverted(nn.Module):
+    """A block of EfficientNet: wider, by channel, squeeze and excite, narrow."""
+
+    def __init__(self, inputs, outputs, kernel, stride, wider):
+        super().__init__()
+        width = inputs * wider
+        self.expand = nn.Sequential(nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), nn.SiLU()) if wider > 1 else nn.Identity()
+        self.depth = nn.Sequential(nn.Conv2d(width, width, kernel, stride, kernel // 2, groups=width, bias=False), nn.BatchNorm2d(width), nn.SiLU())
+        self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, inputs // 4, 1), nn.SiLU(), nn.Conv2d(inputs // 4, width, 1), nn.Sigmoid())
+        self.project = nn.Sequential(nn.Conv2d(width, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+        self.adds = stride == 1 and inputs == outputs
+
+    def forward(self, x):
+        y = self.depth(self.expand(x))
+        y = self.project(y * self.squeeze(y))
+        return x + y if self.adds else y
+
+
+def efficientnet_b0(batch=128):
+    layers, inputs = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.SiLU()], 32
+    for outputs, count, kernel, stride, wider in ((16, 1, 3, 1, 1), (24, 2, 3, 2, 6), (40, 2, 5, 2, 6), (80, 3, 3, 2, 6), (112, 3, 5, 1, 6),
+                                                  (192, 4, 5, 2, 6), (320, 1, 3, 1, 6)):
+        for number in range(count):
+            layers.append(Inverted(inputs, outputs, kernel, stride if number == 0 else 1, wider))
+            inputs = outputs
+    layers += [nn.Conv2d(320, 1280, 1, bias=False), nn.BatchNorm2d(1280), nn.SiLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2),
+               nn.Linear(1280, 1000)]
+    return nn.Sequential(*layers).to(HALF), images(batch)
+
+
+class UNet(nn.Module):
+    """A diffusion U-Net: residual blocks with the time step added, attention at the two coarsest levels; returns its loss."""
+
+    def __init__(self, width=128, factors=(1, 2, 2, 4), channels=4):
+        super().__init__()
+        self.time = nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, 4 * width))
+        self.width, self.first = width, nn.Conv2d(channels, width, 3, padding=1)
+        widths, inputs, kept = [width * f for f in factors], width, [width]
+        self.down, self.up = nn.ModuleList(), nn.ModuleList()
+        for level, w in enumerate(widths):
+            for _ in range(2):
+                self.down.append(TimedBlock(inputs, w, 4 * width, attends=level >= 2))
+                inputs = w
+                kept.append(w)
+            if level + 1 < len(widths):
+                self.down.append(nn.Conv2d(w, w, 3, 2, 1))
+                kept.append(w)
+        self.middle = TimedBlock(inputs, inputs, 4 * width, attends=True)
+        for level, w in reversed(list(enumerate(widths))):
+            for number in range(3):
+                self.up.append(TimedBlock(inputs + kept.pop(), w, 4 * width, attends=level >= 2))
+                inputs = w
+            if level:
+                self.up.append(nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(w, w, 3, padding=1)))
+        self.last = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, channels, 3, padding=1))
+
+    def forward(self, x, noise, step):
+        phase = step[:, None] * torch.exp(-torch.arange(self.width // 2, device=x.device) / (self.width // 2) * 9.2)
+        time = self.time(torch.cat([phase.sin(), phase.cos()], 1).to(x.dtype))
+        h = self.first(x)
+        kept = [h]
+        for layer in self.down:
+            h = layer(h, time) if isinstance(layer, TimedBlock) else layer(h)
+            kept.append(h)
+        h = self.middle(h, time)
+        for layer in self.up:
+            h = layer(torch.cat([h, kept.pop()], 1), time) if isinstance(layer, TimedBlock) else layer(h)
+        return F.mse_loss(self.last(h).float(), noise.float())
+
+
+class TimedBlock(nn.Module):
+    def __init__(self, inputs, outputs, time, attends):
+        super().__init__()
+        self.one = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1))
+        self.time = nn.Linear(time, outputs)
+        self.two = nn.Sequential(nn.GroupNorm(32, outputs), nn.SiLU(), nn.Conv2d(outputs, outputs, 3, padding=1))
+        self.same = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+        self.norm, self.qkv, self.out = (nn.GroupNorm(32, outputs), nn.Linear(outputs, 3 * outputs), nn.Linear(outputs, outputs)) if attends else (None,) * 3
+
+    def forward(self, x, time):
+        y = self.two(self.one(x) + self.time(F.silu(time))[:, :, None, None]) + self.same(x)
+        if self.norm is None:
+            return y
+        b, c, h, w = y.shape
+        q, k, v = self.qkv(self.norm(y).flatten(2).transpose(1, 2)).view(b, h * w, 3, c // 64, 64).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, h * w, c)
+        return y + self.out(a).transpose(1, 2).reshape(b, c, h, w)
+
+
+def unet(batch=16):
+    image = torch.randn(batch, 4, 64, 64, dtype=HALF)
+    return UNet().to(HALF), (image, torch.randn_like(image), torch.randint(0, 1000, (batch,)))
+
+
+def images(batch, size=224):
+    return (torch.randn(batch, 3, size, size, dtype=HALF),)
+
+
+# --- transformers ---
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal, dropout=0.0, shared=1, bias=True, rotary=False):
+        super().__init__()
+        self.heads, self.causal, self.dropout, self.shared, self.rotary = heads, causal, dropout, shared, rotary
+        self.q, self.kv, self.out = nn.Linear(width, width, bias), nn.Linear(width, 2 * width // shared, bias), nn.Linear(width, width, bias)
+
+    def forward(self, x):
+        b, n, d = x.shape
+        q = self.q(x).view(b, n, self.heads, -1).transpose(1, 2)
+        k, v = self.kv(x).view(b, n, 2, self.heads // self.shared, -1).permute(2, 0, 3, 1, 4)
+        if self.rotary:
+            q, k = rotated(q), rotated(k)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, dropout_p=self.dropout if self.training else 0.0,
+                                           enable_gqa=self.shared > 1)
+        return self.out(y.transpose(1, 2).reshape(b, n, d))
+
+
+def rotated(x):
+    n, d = x.shape[-2:]
+    angle = torch.arange(n, device=x.device)[:, None] * 10000.0 ** (-torch.arange(0, d, 2, device=x.device) / d)
+    cos, sin = angle.cos().repeat(1, 2).to(x.dtype), angle.sin().repeat(1, 2).to(x.dtype)
+    left, right = x.chunk(2, -1)
+    return x * cos + torch.cat([-right, left], -1) * sin
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, causal, dropout=0.0):
+        super().__init__()
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Attention(width, heads, causal, dropout), nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout))
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x + self.drop(self.attention(self.norm1(x)))
+        return x + self.mlp(self.norm2(x))
+
+
+class Language(nn.Module):
+    """Embeddings, blocks, a head whose weights may be the embeddings'; the loss of the next token, in float32."""
+
+    def __init__(self, words, length, width, blocks, norm, tied=True, dropout=0.0):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width) if length else None
+        self.drop, self.blocks, self.norm, self.head = nn.Dropout(dropout), nn.ModuleList(blocks), norm, nn.Linear(width, words, bias=False)
+        if tied:
+            self.head.weight = self.words.weight
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        if self.places is not None:
+            x = x + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.drop(x)
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.norm(x)).float()
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def tokens(batch, length, words):
+    return (torch.randint(0, words, (batch, length)),)
+
+
+def gpt2_medium(batch=8):
+    blocks = [Block(1024, 16, True, 0.1) for _ in range(24)]
+    return Language(50304, 1024, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 1024, 50304)
+
+
+def bert_large(batch=16):
+    blocks = [Block(1024, 16, False, 0.1) for _ in range(24)]
+    return Language(30528, 512, 1024, blocks, nn.LayerNorm(1024), dropout=0.1).to(HALF), tokens(batch, 512, 30528)
+
+
+class Gated(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(width, inner, False), nn.Linear(width, inner, False), nn.Linear(inner, width, False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class Experts(nn.Module):
+    """Expert-choice routing: every expert takes the tokens that want it most, as many as its share."""
+
+    def __init__(self, width, inner, experts):
+        super().__init__()
+        self.route = nn.Linear(width, experts, False)
+        self.up, self.down = nn.Parameter(torch.randn(experts, width, inner) * 0.02), nn.Parameter(torch.randn(experts, inner, width) * 0.02)
+
+    def forward(self, x):
+        flat = x.flatten(0, 1)
+        weight, chosen = self.route(flat).softmax(-1).t().topk(2 * flat.shape[0] // self.up.shape[0], -1)
+        y = torch.bmm(F.silu(torch.bmm(flat[chosen], self.up)), self.down) * weight[..., None]
+        return torch.zeros_like(flat).index_add(0, chosen.flatten(), y.flatten(0, 1)).view_as(x)
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width, heads, shared, mlp):
+        super().__init__()
+        self.norm1, self.attention = nn.RMSNorm(width), Attention(width, heads, True, shared=shared, bias=False, rotary=True)
+        self.norm2, self.mlp = nn.RMSNorm(width), mlp
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+def llama_1b(batch=2):
+    blocks = [LlamaBlock(2048, 32, 4, Gated(2048, 8192)) for _ in range(16)]
+    return Language(128256, 0, 2048, blocks, nn.RMSNorm(2048)).to(HALF), tokens(batch, 2048, 128256)
+
+
+def mixture(batch=4):
+    blocks = [LlamaBlock(1024, 16, 1, Experts(1024, 2816, 8)) for _ in range(12)]
+    return Language(32000, 0, 1024, blocks, nn.RMSNorm(1024), tied=False).to(HALF), tokens(batch, 2048, 32000)
+
+
+class Adapted(nn.Module):
+    """A linear layer that is frozen, with a trained product of low rank beside it (LoRA)."""
+
+    def __init__(self, layer, rank=16):
+        super().__init__()
+        self.layer = layer
+        self.a, self.b = nn.Linear(layer.in_features, rank, False), nn.Linear(rank, layer.out_features, False)
+
+    def forward(self, x):
+        return self.layer(x) + self.b(self.a(x))
+
+
+def llama_lora(batch=2):
+    model, inputs = llama_1b(batch)
+    model.requires_grad_(False)
+    for block in model.blocks:
+        block.attention.q, block.attention.kv = Adapted(block.attention.q), Adapted(block.attention.kv)
+    return model.to(HALF), inputs
+
+
+class Vision(nn.Module):
+    def __init__(self, width=768, depth=12, heads=12):
+        super().__init__()
+        self.patch, self.first = nn.Conv2d(3, width, 16, 16), nn.Parameter(torch.zeros(1, 1, width))
+        self.places, self.blocks = nn.Parameter(torch.zeros(1, 197, width)), nn.Sequential(*[Block(width, heads, False) for _ in range(depth)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = self.blocks(torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.places)
+        return self.head(self.norm(x)[:, 0])
+
+
+def vit_b16(batch=128):
+    return Vision().to(HALF), images(batch)
+
+
+TEN = (resnet50, vgg16, convnext_tiny, efficientnet_b0, unet, vit_b16, gpt2_medium, bert_large, llama_1b, llama_lora)
+HELD_OUT = (mixture,)

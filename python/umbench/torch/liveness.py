@@ -1,0 +1,53 @@
+"""How much memory a graph file takes at once when its operators run in order and tensors are freed after their last use."""
+
+import math
+
+SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
+STAYS = ("input", "label", "parameter", "state")  # there before the first operator and after the last
+LASTS = ("parameter_gradient", "output")
+
+
+def size_of(tensor):
+    return math.prod(tensor["shape"]) * SIZES[tensor.get("type", "f32")]
+
+
+def peak_of(document):
+    """(bytes, the operator's name at which they are in use). What an operator writes in the place of an operand is counted once."""
+    tensors = {t["name"]: t for t in document["tensors"]}
+    last = {}
+    for number, op in enumerate(document["ops"]):
+        last |= {name: number for name in op["in"] + op["out"]}
+    for name, tensor in tensors.items():
+        if tensor.get("use") in LASTS:
+            last[name] = len(document["ops"])
+    held = sum(size_of(t) for t in tensors.values() if t.get("use") in STAYS)
+    peak, at, live = held, "", set()
+    for number, op in enumerate(document["ops"]):
+        new = [name for name in op["out"] if name not in live and tensors[name].get("use") not in STAYS]
+        held += sum(size_of(tensors[name]) for name in new)
+        live.update(new)
+        twice = _shared(op, tensors, last, number)
+        if held - twice + op.get("workspace_bytes", 0) > peak:
+            peak, at = held - twice + op.get("workspace_bytes", 0), op["name"]
+        for name in {*op["in"], *op["out"]} & live:
+            if last[name] == number:
+                live.discard(name)
+                held -= size_of(tensors[name])
+    return peak, at
+
+
+def saved_bytes(document):
+    """What the forward pass leaves behind for the backward pass, parameters and inputs aside."""
+    forward = {t["name"]: size_of(t) for t in document["tensors"] if t.get("use", "activation") == "activation"}
+    tensors = {t["name"]: t for t in document["tensors"]}
+    used = {name for op in document["ops"] if all(tensors[o].get("use") in ("activation_gradient", "parameter_gradient") for o in op["out"])
+            for name in op["in"]}
+    return sum(size for name, size in forward.items() if name in used)
+
+
+def _shared(op, tensors, last, number):
+    alias = op.get("alias")
+    if not alias:
+        return 0
+    old = op["in"][alias["input"]]
+    return size_of(tensors[old]) if last[old] == number and tensors[old].get("use") not in STAYS else 0

@@ -1,0 +1,144 @@
+"""How long operators take on a GPU: products, convolutions, attention and the like once for each shape, generated kernels by bytes.
+
+Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: another network measures what is new in it alone.
+"""
+
+import bisect
+import json
+import math
+import os
+import re
+from pathlib import Path
+
+import torch
+
+REPEATS, ROUNDS = 10, 5
+LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 31
+
+
+def set_durations(made, device="cuda"):
+    """Writes duration_ns and workspace_bytes of each operator of a Converted in place."""
+    times = Times(device)
+    for op in made.document["ops"]:
+        node = made.alone.get(op["name"])
+        measured = times.of_node(node) if node is not None else None
+        if measured is None:
+            op["duration_ns"] = times.of_bytes(op["bytes"])
+        else:
+            op["duration_ns"] = measured["ns"]
+            if measured["workspace"]:
+                op["workspace_bytes"] = measured["workspace"]
+    times.keep()
+
+
+class Times:
+    """Times on one GPU, with those of earlier runs."""
+
+    def __init__(self, device="cuda"):
+        self.device = torch.device(device)
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}")
+        self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
+        self.known = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
+
+    def keep(self):
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.file.with_suffix(f".{os.getpid()}")
+        beside.write_text(json.dumps(self.known), encoding="utf-8")
+        os.replace(beside, self.file)
+
+    def of_node(self, node):
+        """{"ns", "workspace"} of an operator with random operands of its shapes, None where it takes no random ones."""
+        key = key_of(node)
+        if key not in self.known:
+            try:
+                self.known[key] = self._measured(node)
+            except Exception:  # noqa: BLE001  an operator that wants particular values
+                self.known[key] = None
+            torch.cuda.empty_cache()
+        return self.known[key]
+
+    def of_bytes(self, size):
+        """Of a kernel that reads and writes so many bytes: between those of copies."""
+        if "copies" not in self.known:
+            self.known["copies"] = [[size, self._copy_ns(size)] for size in _sizes()]
+        copies = self.known["copies"]
+        if size <= copies[0][0]:
+            return round(copies[0][1])
+        at = min(bisect.bisect_left([s for s, _ in copies], size), len(copies) - 1)
+        (small, short), (large, long) = copies[at - 1], copies[at]
+        return round(short + (long - short) * (size - small) / (large - small))
+
+    def _copy_ns(self, size):
+        source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)
+        result = torch.empty_like(source)
+        return self._time(lambda: torch.mul(source, 2.0, out=result))
+
+    def _measured(self, node):
+        with torch.no_grad():
+            args = torch.fx.node.map_arg(node.args, lambda n: self._example(n.meta.get("val")))
+            kwargs = torch.fx.node.map_arg(node.kwargs, lambda n: self._example(n.meta.get("val")))
+            kwargs = {key: self.device if isinstance(value, torch.device) else value for key, value in kwargs.items()}
+            node.target(*args, **kwargs)
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats(self.device)
+            result = node.target(*args, **kwargs)
+            torch.cuda.synchronize()
+            workspace = torch.cuda.max_memory_allocated(self.device) - torch.cuda.memory_allocated(self.device)
+            del result
+            return {"ns": round(self._time(lambda: node.target(*args, **kwargs))), "workspace": max(0, workspace)}
+
+    def _time(self, run):
+        """The shortest of some rounds, of calls recorded in a CUDA graph: launching costs the GPU no time."""
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            run()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(REPEATS):
+                run()
+        best = math.inf
+        for _ in range(ROUNDS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            best = min(best, begin.elapsed_time(end) * 1e6 / REPEATS)
+        return best
+
+    def _example(self, value):
+        """Random numbers where a traced value has a shape; images with channels last, as Inductor lays them out."""
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._example(v) for v in value)
+        if not isinstance(value, torch.Tensor):
+            return value
+        size = max(1, sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1)
+        if value.numel() == 0:
+            size = 0
+        flat = torch.randn(size, device=self.device, dtype=torch.float32).mul_(0.02).to(value.dtype) if value.dtype.is_floating_point \
+            else torch.zeros(size, device=self.device, dtype=value.dtype)
+        made = flat.as_strided(value.shape, value.stride())
+        return made.contiguous(memory_format=torch.channels_last) if value.dim() == 4 and value.is_contiguous() else made
+
+
+def key_of(node):
+    return f"{node.target} {_shapes(node.args)} {_shapes(dict(node.kwargs))}"
+
+
+def _shapes(argument):
+    return torch.fx.node.map_arg(argument, lambda n: _shape(n.meta.get("val"))).__repr__()
+
+
+def _shape(value):
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype)[6:]}{list(value.shape)}/{list(value.stride())}"
+    return [_shape(v) for v in value] if isinstance(value, (list, tuple)) else repr(value)
+
+
+def _sizes():
+    size = LEAST_BYTES
+    while size <= MOST_BYTES:
+        yield size
+        size *= 2
