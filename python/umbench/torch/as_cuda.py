@@ -77,11 +77,11 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
             attn_mask = attn_mask.to(half)
     if query.dim() != 4 or query.dtype not in (*HALVES, torch.float32):
         return _plain(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if enable_gqa and key.shape[1] != query.shape[1]:
-        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
     head = query.shape[-1]
     if attn_mask is None and query.dtype in HALVES and head <= MOST_HEAD and head % 8 == 0 and value.shape[-1] == head:
         return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+    if enable_gqa and key.shape[1] != query.shape[1]:
+        key, value = (t.repeat_interleave(query.shape[1] // t.shape[1], 1) for t in (key, value))
     bias = None
     if attn_mask is not None:
         bias = attn_mask
