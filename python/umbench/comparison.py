@@ -4,6 +4,7 @@ A row has the Finding on its times (judge.py) and the Changes of everything else
 of them. What `--fail-on` leaves out is told, but a regression of it is only `tolerated`.
 """
 
+import statistics
 from collections import namedtuple
 
 from umbench import aspects, fingerprint, judge, load, run_folders
@@ -40,7 +41,8 @@ def compare_sides(base, head, wanted, taught=()):
                                 judge.noise_limit(judge.mean_noise(taught), *_runs(base, head, paired)))
     new = [key for key in afters if key not in befores]
     disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
-    noted = [*places.noted, *_left_out(base, head, paired), *_unknown(befores, afters)]
+    noted = [*_machine_files(befores, afters), *places.noted, *_left_out(base, head, paired),
+             *_drift(befores, afters, measured, paired), *_unknown(befores, afters)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, wanted.limits, wanted.fail_on,
                       len(paired) if paired else None, rows, mean, new, places.unlike, noted, disturbed,
                       _speeds(cells, limits), _exit_code(rows, mean, wanted))
@@ -85,6 +87,44 @@ def _left_out(base, head, paired):
                 "does not cancel (umbench interleave names them by rounds)"]
     alone = len(base.runs) + len(head.runs) - 2 * len(paired)
     return [f"{load.counted(alone, 'file')} without a namesake on the other side: times left out"] if alone else []
+
+
+def _machine_files(befores, afters):
+    """Names simulated machines whose machine file changed: their cells compare machine files, not the code."""
+    found = {}
+    for key, records in befores.items():
+        if key in afters and _other_machine_file(records[-1], afters[key][-1]):
+            found.setdefault(records[-1]["device"] or records[-1]["backend"], []).append(key)
+    return [f"the machine file {machine} differs between BASE and HEAD (figures_digest): {load.counted(len(keys), 'cell')} of it "
+            f"{'tells' if len(keys) == 1 else 'tell'} nothing of the code" for machine, keys in found.items()]
+
+
+def _other_machine_file(before, after):
+    digests = before.get("figures_digest"), after.get("figures_digest")
+    return before["simulated"] and None not in digests and digests[0] != digests[1]
+
+
+DRIFT = 0.01  # of the clock under load
+
+
+def _drift(befores, afters, measured, paired):
+    """Of one sweep a side: whatever drifted between the two looks like a change of all cells."""
+    if not measured or len(paired or ()) != 1:
+        return []
+    text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "
+            "estimated from their iterations; umbench interleave measures both")
+    clocks = [_clock(side[key][-1] for key in measured if key in side) for side in (befores, afters)]
+    if all(clocks) and abs(clocks[1] / clocks[0] - 1) > DRIFT:
+        text += (f"; the clock under load did drift: {clocks[0]:.0f} MHz in BASE, {clocks[1]:.0f} MHz in HEAD "
+                 f"({clocks[1] / clocks[0] - 1:+.1%})")
+    return [text]
+
+
+def _clock(records):
+    """The median of the clocks that cells ended with, or None."""
+    states = [(record.get("observed") or {}).get("gpu_after") or {} for record in records]
+    known = [state["sm_clock_mhz"] for state in states if state.get("sm_clock_mhz")]
+    return statistics.median(known) if known else None
 
 
 def _unknown(befores, afters):
@@ -158,7 +198,8 @@ def _equal(before, after, changes):
     facts = dict(base_ns=times[0], head_ns=times[1], change=change,
                  samples=(len(before["samples_ns"]), len(after["samples_ns"])), runs=(1, 1))
     if times[0] != times[1]:
-        return Finding("regressed" if times[1] > times[0] else "improved", "simulated times must be equal", **facts)
+        reason = "another machine file" if _other_machine_file(before, after) else "simulated times must be equal"
+        return Finding("regressed" if times[1] > times[0] else "improved", reason, **facts)
     if any(one.verdict != "ok" for one in changes):
         return Finding("ok", None, **facts)
     differing = next((field for field in ("samples_ns", "counters", "memory", "compute_ns")

@@ -30,8 +30,9 @@ def headline(found):
     tally = counts(found)
     words = ", ".join(f"{tally[verdict]} {verdict}" for verdict in VERDICTS if tally[verdict])
     kinds = {row.simulated for row in found.rows}
+    by_mean = " by the mean of all cells" if found.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{verdict(found)}: {load.counted(len(found.rows), f'{kind} cell')}, {words}"
+    return f"{verdict(found)}{by_mean}: {load.counted(len(found.rows), f'{kind} cell')}, {words}"
 
 
 def mean_text(found):
@@ -62,8 +63,6 @@ def notes(found):
         lines.append(f"measured cells: limit {100 * limits.relative:g} % and {load.time_text(limits.absolute_ns)}, {others}; "
                      f"t test {how}, alpha {limits.alpha:g} over all cells ({limits.correction}), intervals "
                      f"{limits.confidence:.0%}")
-        if found.rounds == 1:
-            lines.append("one run a side: how much runs differ is taken from their iterations; interleaved rounds measure it")
     return lines
 
 

@@ -171,7 +171,7 @@ def test_a_disturbed_cell_is_told(umbench, write):
     assert "1 cell of HEAD ran beside or under hw_thermal_slowdown, such as " in done.stdout
     found = json.loads(umbench("compare", write("base.jsonl", study(1)), write("head.jsonl", head), "--format",
                                "json").stdout)
-    assert len(found["disturbed"]) == 1 and found["noted"] == []
+    assert len(found["disturbed"]) == 1 and [text[:16] for text in found["noted"]] == ["one sweep a side"]
 
 
 def test_pairs_of_runs_are_judged_one_by_one(umbench, write):
@@ -307,3 +307,44 @@ def test_the_script_is_found_or_missed_clearly(umbench, tmp_path):
     assert done.returncode == 2 and "UMBENCH_PYTHON" in done.stderr
     shown = umbench("compare", "--help").stdout
     assert "Exit codes" in shown and "--relative SHARE" in shown and "%%" not in shown
+
+
+# --- what a reader may take for a change of the code ---
+
+def test_a_changed_machine_file_is_named(umbench, write):
+    def side(name, digest, time_ns):
+        return write(name, [synthetic.environment(), *(synthetic.record(ratio=ratio, time_ns=time_ns, figures_digest=digest)
+                                                       for ratio in (1.0, 1.5))])
+
+    base = side("base.jsonl", "0" * 16, 10**8)
+    done = umbench("compare", base, side("head.jsonl", "1" * 16, 11 * 10**7))
+    assert done.returncode == 1 and "the machine file h200 differs between BASE and HEAD (figures_digest): 2 cells" in done.stdout
+    assert done.stdout.count("another machine file") == 2 and "must be equal" not in done.stdout
+    assert "machine file h200 differs" not in umbench("compare", base, side("same.jsonl", "0" * 16, 11 * 10**7)).stdout
+
+
+def test_the_first_line_says_where_only_the_mean_regressed(umbench, write):
+    cells = [(0.1 + number / 10) for number in range(30)]
+    sides = [write(name, [environment()] + [measured(ratio, seed * 100 + number, slower, count=5) for number, ratio in enumerate(cells)])
+             for name, seed, slower in (("base.jsonl", 1, 1.0), ("head.jsonl", 2, 1.04))]
+    done = umbench("compare", *sides)
+    first = done.stdout.splitlines()[0]
+    assert done.returncode == 1 and first.startswith("regressed by the mean of all cells: 30 measured cells, "), done.stdout
+    assert " regressed," not in first.removeprefix("regressed by")
+
+
+def test_drift_between_two_plain_sweeps_is_named(umbench, write):
+    """HEAD's GPU is warmer and runs at 96 % of BASE's clock: every cell is slower, and no code changed."""
+    def side(name, seed, clock, slower):
+        state = synthetic.observed(gpu_after=synthetic.gpu_state(sm_clock_mhz=clock))
+        return write(name, study(seed, slower, observed=state))
+
+    base = side("base.jsonl", 1, 1980, 1.0)
+    done = umbench("compare", base, side("head.jsonl", 2, 1900, 1980 / 1900))
+    assert "one sweep a side: a GPU that warms up or slows down between them looks like a change" in done.stdout
+    assert "did drift: 1980 MHz in BASE, 1900 MHz in HEAD (-4.0%)" in done.stdout
+    assert "did drift" not in umbench("compare", base, side("same.jsonl", 3, 1975, 1.0)).stdout
+    for number in range(2):
+        for folder in ("b", "h"):
+            side(f"{folder}/{number}.jsonl", 10 + number, 1980, 1.0)
+    assert "one sweep a side" not in umbench("compare", "b", "h").stdout
