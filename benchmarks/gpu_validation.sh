@@ -4,7 +4,7 @@
 # memory, what displacing a block takes, and ResNet-50 in bf16 and tf32 against the calibration of the same minutes.
 # Everything lies in the folder afterwards.
 #
-#   benchmarks/gpu_validation.sh FOLDER [BUILD]        # BUILD: build/cuda
+#   [RUNS=3] benchmarks/gpu_validation.sh FOLDER [BUILD]        # BUILD: build/cuda; first iterations happen once a run
 #
 # um_eviction_bound holds nearly all of the device's memory while it runs (managed memory stays below what is free), so it
 # runs only where WITH_EVICTION=1 says that nobody else needs the GPU.
@@ -20,7 +20,7 @@ mkdir -p "$out/machines"
 "$build/benchmarks/um_microbenchmarks" --benchmark_filter='^(order|advice/read_mostly)/' \
   --benchmark_out="$out/order.json" --benchmark_out_format=json
 if [[ -n ${WITH_EVICTION:-} ]]; then "$build/measure/um_eviction_bound" | tee "$out/eviction_bound.json"; fi
-for run in 1 2 3; do # first iterations happen once a run
+for run in $(seq "${RUNS:-3}"); do
   "$build/umbench" sweep benchmarks/sweeps/gpu_validation.json --out "$out/resnet50_$run.jsonl" --resume ||
     (($? == 1)) # cells that failed stand in the records
 done

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "benchmarks"), str(ROOT / "python")]
 
 import children  # noqa: E402
-import resumable  # noqa: E402
+import timed  # noqa: E402
 import umbench_runs  # noqa: E402
 from umbench import load  # noqa: E402
 
@@ -119,8 +119,8 @@ def main(argv=None):
         sys.exit(f"error: {out} exists; --resume goes on with it")
     tasks = [dict(zip(FIELDS, (*work, remedy), strict=True)) | {"warmup": 4, "samples": 12, "deadline_s": 240}
              for remedy in REMEDIES for work in WORK]
-    resumable.run(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
-                  lambda: time.monotonic() - began > arguments.stop_after)
+    timed.measure_each(out, tasks, FIELDS, lambda task: measure(arguments.umbench, task),
+                       lambda: time.monotonic() - began > arguments.stop_after)
     return 0
 
 

@@ -1,33 +1,27 @@
-#!/usr/bin/env python3
-"""What networks from elsewhere and the operators they need are measured by, on a machine with a GPU:
+"""Replays networks on a GPU: every operator becomes opaque, with the time that it takes.
 
-    benchmarks/graphs.py --umbench build/cuda/umbench --out build/graphs
+replay()  VGG-16 and ResNet-50 as exported, beside the computed ones under the same strategies: slowdowns over `device` at 0.9, and
+          how far the replayed ones are from the computed ones
+curves()  ViT-B/16 and ConvNeXt-T, replayed at the times that the simulator gives their operators, under the best strategies:
+          slowdowns beside the simulated ones
 
-tests    every operator against double precision (tests/cuda), the new ones among them
-replay   VGG-16 and ResNet-50 as exported, all their operators replayed, beside the computed ones under the same strategies:
-         slowdowns over `device` at 0.9, and how far the replayed ones are from the computed ones
-curves   ViT-B/16 and ConvNeXt-T, all their operators replayed at the time that the simulator gives them, under the best
-         strategies: slowdowns beside those that it gives the same networks
-peers    a step of densenet121 and mobilenet_v2 in bf16, batch 128, against compiled PyTorch
-
-Results are appended to record files in --out; a part that has its results is done again only if they are removed.
+Records are appended to files in a folder, where a later run goes on.
 """
 
 import json
-import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "benchmarks")]
 
-from umbench import arguments, load  # noqa: E402
+import timed  # noqa: E402
+from umbench import load  # noqa: E402
 
 NETWORKS = ("vgg16", "resnet50")
-ROWS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB", "mobilenet_v2/128/bf16:workspace=2GiB")
 CURVED = ("vit_b_16", "convnext_t")
-PARTS = ("tests", "replay", "curves", "peers")
-WORKSPACE = "64MiB"  # it lies apart from what is managed, so a large one would say more than the strategies
+WORKSPACE = "64MiB"  # workspaces are not managed: large ones would hide the strategies
 SWEEP = {"schema": 1, "name": "gpu_replay",
          "common": {"strategy": ["device", "managed", "managed_prefetch", "twin", "best"], "ratio": [0.9, 1.25, 2], "backend": "cuda:0",
                     "mode": "capped", "workspace_cap": WORKSPACE, "iterations": 5, "deadline_s": 600},
@@ -35,55 +29,31 @@ SWEEP = {"schema": 1, "name": "gpu_replay",
                    {"network": [f"{name}.replayed.json" for name in NETWORKS]}]}  # beside the sweep's file
 CURVES = json.loads((ROOT / "benchmarks/sweeps/networks.json").read_text(encoding="utf-8"))
 BOUND = 0.15  # of a slowdown
-FILTER = "every*/operators.*:*replay*:*groups*"
 
 
-def main():
-    options = arguments_of(sys.argv[1:])
-    out = Path(options.out).resolve()
-    out.mkdir(parents=True, exist_ok=True)
-    failed = [part for part in options.parts if not globals()[part](options, out)]
-    if failed:
-        print(f"not as wanted: {', '.join(failed)}")
-    return int(bool(failed))
+def within(seconds):
+    """A call that runs a program in what is left of the seconds; whether it ended well."""
+    end = time.monotonic() + seconds
+    return lambda *line: timed.run(line, max(0, end - time.monotonic())) == 0
 
 
-def arguments_of(given):
-    parser = arguments.Parser(prog="graphs.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--umbench", default=str(ROOT / "build/cuda/umbench"), metavar="PATH", help="the binary")
-    parser.add_argument("--tests", default=str(ROOT / "build/cuda/tests/cuda"), metavar="FOLDER", help="the executables of tests/cuda")
-    parser.add_argument("--out", default=str(ROOT / "build/graphs"), metavar="FOLDER", help="for record files and replayed networks")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what to do")
-    parser.add_argument("--backend", default="cuda:0", help="where curves are replayed")
-    parser.add_argument("--seconds", default="600", help="for each executable of the tests")
-    return parser.parse_args(given)
-
-
-def run(*command):
-    print("$", *command, flush=True)
-    return subprocess.run([str(part) for part in command], cwd=ROOT, check=False).returncode == 0
-
-
-def tests(options, out):
-    return run("tests/cuda/run", options.tests, FILTER, options.seconds)
-
-
-def replay(options, out):
+def replay(umbench, out, seconds):
+    run = within(seconds)
     device = out / "in_core.jsonl"
     for name in NETWORKS:  # at the pace that the computed operators have here
         graph, target = out / f"{name}.graph.json", out / f"{name}.replayed.json"
         cell = ["--network", name, "--batch", "32", "--fusion", "none", "--workspace-cap", WORKSPACE, "--strategy", "device",
                 "--backend", "cuda:0"]
-        if not run(options.umbench, "run", *cell, "--iterations", "5", "--out", device):
+        if not run(umbench, "run", *cell, "--iterations", "5", "--out", device):
             return False
-        if not run(options.umbench, "plan", *cell, "--graph", graph, "-o", out / f"{name}.plan.json"):
+        if not run(umbench, "plan", *cell, "--graph", graph, "-o", out / f"{name}.plan.json"):
             return False
         exported = json.loads((ROOT / f"tests/networks/exported/{name}.json").read_text(encoding="utf-8"))
         costs = costs_of(exported, json.loads(graph.read_text(encoding="utf-8")), engines_of(device, name))
         target.write_text(json.dumps(as_opaque(exported, costs)), encoding="utf-8")
     records, sweep = out / "replay.jsonl", out / "replay.json"
     sweep.write_text(json.dumps(SWEEP), encoding="utf-8")
-    swept = run(options.umbench, "sweep", sweep, "--out", records, "--resume")
+    swept = run(umbench, "sweep", sweep, "--out", records, "--resume")
     return report(load.read(records)[1]) and swept
 
 
@@ -102,19 +72,19 @@ def signature(graph, op):
 
 
 def costs_of(exported, own, engines):
-    """{operator: (ns, bytes of workspace)}: what ours takes on the same shapes; what has no counterpart has the mean time of
-    its kind a byte."""
+    """{operator: (ns, bytes of workspace)}: those of the own operator on the same shapes; where there is none, its kind's mean
+    time for each byte."""
     measured, of_kind = {}, {}
     for op in own["ops"]:
         if op["name"] in engines:
             measured.setdefault(signature(own, op), []).append(engines[op["name"]])
-            time, size = of_kind.get(op["kind"], (0, 0))
-            of_kind[op["kind"]] = (time + engines[op["name"]][0], size + size_of(own, op))
+            total, size = of_kind.get(op["kind"], (0, 0))
+            of_kind[op["kind"]] = (total + engines[op["name"]][0], size + size_of(own, op))
     costs = {}
     for op in exported["ops"]:
         known = measured.get(signature(exported, op), [])
-        time, size = of_kind.get(op["kind"], (0, 1))
-        duration = sum(ns for ns, _ in known) / len(known) if known else time * size_of(exported, op) / max(size, 1)
+        total, size = of_kind.get(op["kind"], (0, 1))
+        duration = sum(ns for ns, _ in known) / len(known) if known else total * size_of(exported, op) / max(size, 1)
         costs[op["name"]] = duration, max((workspace for _, workspace in known), default=0)
     return costs
 
@@ -131,23 +101,24 @@ def as_opaque(exported, costs):
     return exported | {"name": exported["name"] + "_replayed", "ops": ops}
 
 
-def curves(options, out):
+def curves(umbench, out, seconds, backend):
+    run = within(seconds)
     for name in CURVED:
         graph, alone = ROOT / f"tests/networks/exported/{name}.json", out / f"{name}.simulated.jsonl"
         cell = ["--network", graph, "--strategy", "device", "--ratio", "0.9", "--mode", "capped", "--backend", "sim:h200"]
         alone.unlink(missing_ok=True)
-        if not run(options.umbench, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
+        if not run(umbench, "run", *cell, "--iterations", "1", "--timeline", "--out", alone):
             return False
         spans = load.read(alone)[1][0]["timeline"]["spans"]
         costs = {span["name"]: (span["end_ns"] - span["begin_ns"], 0) for span in spans}
         made = as_opaque(json.loads(graph.read_text(encoding="utf-8")), costs)
         (out / f"{name}.replayed.json").write_text(json.dumps(made), encoding="utf-8")
     found, well = [], True
-    for backend, records in (("sim:h200", out / "curves_simulated.jsonl"), (options.backend, out / "curves.jsonl")):
+    for where, records in (("sim:h200", out / "curves_simulated.jsonl"), (backend, out / "curves.jsonl")):
         sweep = out / f"{records.stem}.json"
-        sweep.write_text(json.dumps(curves_on(backend, records.stem)), encoding="utf-8")
-        only = ["--times-only"] if backend.startswith("cuda") else []
-        well = run(options.umbench, "sweep", sweep, *only, "--out", records, "--resume") and well
+        sweep.write_text(json.dumps(curves_on(where, records.stem)), encoding="utf-8")
+        only = ["--times-only"] if where.startswith("cuda") else []
+        well = run(umbench, "sweep", sweep, *only, "--out", records, "--resume") and well
         found.append(load.read(records)[1])
     return compare(*found) and well
 
@@ -229,12 +200,3 @@ def report(records):
             well = False
             print(f"{name} at {ratio}: in another order")
     return well and bool(orders)
-
-
-def peers(options, out):
-    return run(sys.executable, "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", *ROWS, "--ways", "eager,compile",
-               "--no-gradients", "--out", out / "peers.jsonl", "--resume")
-
-
-if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "graphs"))

@@ -1,4 +1,4 @@
-"""benchmarks/graphs.py: exported networks made opaque for a replay, and what is said of the results."""
+"""benchmarks/replay.py: exported networks with opaque operators, and the comparison of their times."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "python")]
 
-import graphs  # noqa: E402
+import replay  # noqa: E402
 
 VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encoding="utf-8"))
 
@@ -19,7 +19,7 @@ VGG = json.loads((ROOT / "tests/networks/exported/vgg16.json").read_text(encodin
 def replayed():
     own = {"tensors": VGG["tensors"], "ops": VGG["ops"]}
     engines = {op["name"]: (1000 * (i + 1), 256 * i) for i, op in enumerate(VGG["ops"])}
-    return graphs.as_opaque(VGG, graphs.costs_of(VGG, own, engines))
+    return replay.as_opaque(VGG, replay.costs_of(VGG, own, engines))
 
 
 def test_every_operator_keeps_what_it_touches_and_takes_its_time():
@@ -36,7 +36,7 @@ def test_every_operator_keeps_what_it_touches_and_takes_its_time():
 
 def test_what_has_no_counterpart_takes_the_time_of_its_kind():
     own = {"tensors": VGG["tensors"], "ops": [op for op in VGG["ops"] if op["name"] != VGG["ops"][2]["name"]]}
-    made = graphs.costs_of(VGG, own, {op["name"]: (10**6, 4096) for op in own["ops"]})
+    made = replay.costs_of(VGG, own, {op["name"]: (10**6, 4096) for op in own["ops"]})
     assert len(made) == len(VGG["ops"]) and min(ns for ns, _ in made.values()) > 0
 
 
@@ -60,12 +60,12 @@ def test_the_report_compares_slowdowns_and_their_order(capsys):
         theirs = [("device", 0.9, 50), ("managed", 1.25, 210), ("twin", 1.25, replayed_twin)]
         return [record("vgg16", *row) for row in rows] + [record("vgg16_replayed#00000000", *row) for row in theirs]
 
-    assert graphs.report(both(80))
+    assert replay.report(both(80))
     assert "| vgg16 | 1.25 | managed | 4.00 | 4.20 | 1.050 |" in capsys.readouterr().out
-    assert not graphs.report(both(100))
-    assert not graphs.report(both(300))
+    assert not replay.report(both(100))
+    assert not replay.report(both(300))
     assert "in another order" in capsys.readouterr().out
-    assert not graphs.report([])
+    assert not replay.report([])
 
 
 def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypatch, capfd):
@@ -73,11 +73,9 @@ def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypat
     if "UMBENCH" not in os.environ:
         pytest.skip("UMBENCH does not name a binary")
     grids = [{"strategy": "device", "ratio": 0.9}, {"strategy": ["managed", "twin"], "ratio": 1.5}]
-    monkeypatch.setattr(graphs, "CURVES", graphs.CURVES | {"grids": grids})
-    monkeypatch.setattr(graphs, "CURVED", ("convnext_t",))
-    wanted = ["--umbench", os.environ["UMBENCH"], "--out", str(tmp_path), "--backend", "sim:h100-pcie5-80g", "--parts", "curves"]
-    monkeypatch.setattr(sys, "argv", ["graphs.py", *wanted])
-    assert graphs.main() == 0
+    monkeypatch.setattr(replay, "CURVES", replay.CURVES | {"grids": grids})
+    monkeypatch.setattr(replay, "CURVED", ("convnext_t",))
+    assert replay.curves(os.environ["UMBENCH"], tmp_path, 600, "sim:h100-pcie5-80g")
     rows = [line for line in capfd.readouterr().out.splitlines() if line.startswith("| convnext_t_replayed | ")]
     assert len(rows) == 3 and rows[0].endswith("| device | 0.9 | 1.00 | 1.00 | 1.000 |")
     made = json.loads((tmp_path / "convnext_t.replayed.json").read_text(encoding="utf-8"))
@@ -89,6 +87,6 @@ def test_curves_compare_replayed_networks_with_the_simulator(tmp_path, monkeypat
 
 def test_a_cell_that_did_not_end_well_is_told():
     cells = [record("a", "device", 0.9, 10), record("a", "twin", 1.5, 20)]
-    assert graphs.compare(cells, cells)
-    assert not graphs.compare(cells, [cells[0], cells[1] | {"outcome": "out_of_memory"}])
-    assert not graphs.compare([], [])
+    assert replay.compare(cells, cells)
+    assert not replay.compare(cells, [cells[0], cells[1] | {"outcome": "out_of_memory"}])
+    assert not replay.compare([], [])

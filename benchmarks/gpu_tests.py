@@ -1,0 +1,67 @@
+"""Runs the tests of the CUDA backend from a folder of their executables, several at a time."""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import time
+
+# Tests that compare times or free memory run alone; the others go in so many shards, as long ones last.
+ALONE = ("cuda_allocators_test", "cuda_executor_test", "cuda_replay_test", "measure_gpu_test")
+SHARDS = {"cuda_operators_test": 4, "cuda_parts_test": 4, "cuda_strategies_test": 4, "cuda_engines_test": 2,
+          "cuda_convolution_kernels_test": 2}
+AT_ONCE = 8
+LEFT_OUT = "*ballast*"  # it takes nearly all of the device's memory
+VERDICT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+)[, ].*\((\d+) ms\)$", re.MULTILINE)
+
+
+def run(folder, logs, seconds):
+    """Whether all tests ended, none failed and most were not skipped. Prints a line for each executable, failures in full."""
+    end = time.monotonic() + seconds
+    logs.mkdir(parents=True, exist_ok=True)
+    found = {path.name: path for path in sorted(folder.rglob("*_test")) if path.name in ALONE or path.name.startswith("cuda_")}
+    if not found:
+        print(f"error: no cuda_*_test in {folder}; build the preset cuda, or name its folder")
+        return False
+    together = [(path, shard, SHARDS.get(name, 1)) for name, path in found.items() if name not in ALONE
+                for shard in range(SHARDS.get(name, 1))]
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        results = list(pool.map(lambda job: execute(*job, logs, end), together))
+    results += [execute(found[name], 0, 1, logs, end) for name in ALONE if name in found]
+    return report(results)
+
+
+def execute(path, shard, shards, logs, end):
+    """(name, exit code or None if it was stopped, output) of one shard of an executable."""
+    name = path.name if shards == 1 else f"{path.name}.{shard + 1}_of_{shards}"
+    environment = os.environ | {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard)}
+    began = time.monotonic()
+    log = logs / f"{name}.log"
+    with log.open("w", encoding="utf-8") as out:
+        try:
+            code = subprocess.run([str(path), f"--gtest_filter=-{LEFT_OUT}", "--gtest_color=no"], env=environment, stdin=subprocess.DEVNULL,
+                                  stdout=out, stderr=subprocess.STDOUT, timeout=max(1, end - began), check=False).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+    text = log.read_text(encoding="utf-8", errors="backslashreplace")
+    counts = count(text)
+    print(f"{name}: {counts['OK']} ok, {counts['FAILED']} failed, {counts['SKIPPED']} skipped, {time.monotonic() - began:.0f} s"
+          + (", stopped" if code is None else f", exit code {code}" if code else ""), flush=True)
+    return name, code, text
+
+
+def count(text):
+    verdicts = [match[1] for match in VERDICT.finditer(text)]
+    return {verdict: verdicts.count(verdict) for verdict in ("OK", "FAILED", "SKIPPED")}
+
+
+def report(results):
+    totals = {verdict: sum(count(text)[verdict] for _, _, text in results) for verdict in ("OK", "FAILED", "SKIPPED")}
+    for name, code, text in results:
+        if code:
+            told = [line for line in text.splitlines() if not re.match(r"\[( RUN|       OK|  SKIPPED)", line)]
+            print(f"== {name}", *told[-60:], sep="\n")
+    stopped = [name for name, code, _ in results if code is None]
+    print(f"tests: {totals['OK']} ok, {totals['FAILED']} failed, {totals['SKIPPED']} skipped"
+          + (f", stopped: {', '.join(stopped)}" if stopped else ""), flush=True)
+    return totals["OK"] > totals["SKIPPED"] and not totals["FAILED"] and all(code == 0 for _, code, _ in results)

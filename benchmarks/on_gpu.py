@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""Measures on the GPU that is here, part by part, within so many minutes.
+
+    benchmarks/on_gpu.py --build build/cuda --out build/measured --minutes 25 --parts tests tables
+
+tests         the executables of tests/cuda, several at a time; those that measure time or free memory run alone
+before_after  cells by an earlier build (--base) and by this one in turn: time ratios of at most 1.01 are wanted
+tables        device, best and best_managed on six networks at four ratios (sweeps/gpu_tables.json)
+best          the cells of results/study's tables (sweeps/gpu_best.json)
+papers        all planners on three networks (sweeps/gpu_papers.json)
+ooc_cudnn     both figures of ooc_cuDNN's paper with 16 GB (sweeps/gpu_ooc_cudnn.json)
+validation    benchmarks/gpu_validation.sh with one run a cell: machine file, patterns, ResNet-50 beside the simulator
+reproduce     each paper's own experiment (umbench reproduce)
+gate          pairs of equal sides, so that every change that umbench compare reports is a false one
+replay        VGG-16 and ResNet-50 replayed beside the computed ones (replay.py)
+curves        ViT-B/16 and ConvNeXt-T replayed beside their simulated curves (replay.py)
+peers         DenseNet-121 and MobileNetV2 in bf16 beside compiled PyTorch
+remedies      what PyTorch offers where memory runs short, beside best
+
+A part gets its share of the time, and what it leaves goes to the next. A part that is stopped keeps its records, and
+the same command goes on with them. Exit code 1: some part is not as it should be. No part asks for native
+oversubscription, and no test that takes a ballast runs.
+"""
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "benchmarks")]
+
+import gpu_tests  # noqa: E402
+import replay  # noqa: E402
+import timed  # noqa: E402
+from umbench import arguments, load  # noqa: E402
+
+SWEEPS = ROOT / "benchmarks/sweeps"
+WEIGHTS = {"tests": 5, "before_after": 6, "tables": 10, "best": 8, "papers": 6, "ooc_cudnn": 3, "validation": 6, "reproduce": 5,
+           "gate": 3, "replay": 4, "curves": 3, "peers": 3, "remedies": 4}
+PEERS = ("densenet121/128/bf16:workspace=2GiB", "densenet121/128/bf16:fusion=fused,workspace=2GiB",
+         "mobilenet_v2/128/bf16:workspace=2GiB")
+PAPERS = ("unified_memory", "uvm_discard", "oc_dnn", "deepum", "pooch", "vdnn", "tvdnn", "autoswap", "smartpool", "ooc_cudnn")
+WANTED_RATIO = 1.01
+
+
+def sweep(name):
+    def part(options, folder, seconds):
+        line = [options.umbench, "sweep", SWEEPS / f"gpu_{name}.json", "--out", folder / f"{name}.jsonl", "--times-only",
+                "--no-preflight", "--resume"]
+        well = timed.run(line, seconds) in timed.WELL
+        print(slowdown_table(folder / f"{name}.jsonl"), flush=True)
+        return well
+    return part
+
+
+def slowdown_table(path):
+    """Markdown: time over `device` of the same network, batch and precision, in the order of the cells."""
+    rows = ["| network | batch | precision | strategy | ratio | ms | over device |", "|---|---|---|---|---|---|---|"]
+    records = load.read(path)[1] if path.exists() else []
+    of = lambda record: (record["network"], record["batch"], record["precision"])  # noqa: E731
+    base = {}
+    for record in records:
+        if record["strategy"] == "device" and record["outcome"] == "ok":
+            base.setdefault(of(record), load.steady_ns(record))
+    for record in records:
+        head = [*of(record), record["strategy"], record["ratio"]]
+        if record["outcome"] == "ok":
+            ns = load.steady_ns(record)
+            head += [f"{ns / 1e6:.2f}", f"{ns / base[of(record)]:.3f}" if of(record) in base else ""]
+        else:
+            head += [f"{record['outcome']}: {record['reason']}", ""]
+        rows.append("| " + " | ".join(str(word) for word in head) + " |")
+    return "\n".join(rows)
+
+
+def tests(options, folder, seconds):
+    return gpu_tests.run(Path(options.build) / "tests", folder / "tests", seconds)
+
+
+def before_after(options, folder, seconds):
+    """Rounds of all cells until the time is over; the order of the two sides alternates."""
+    if not options.base:
+        raise load.BadInput("before_after: --base names the umbench to compare with")
+    spec, end = SWEEPS / "gpu_before_after.json", time.monotonic() + seconds
+    cells = timed.count_cells(options.umbench, spec)
+    number, slowest = 0, 0.0
+    while number == 0 or end - time.monotonic() > slowest:
+        number, began = number + 1, time.monotonic()
+        for cell in range(1, cells + 1):
+            sides = [("base", options.base), ("head", options.umbench)]
+            for side, binary in sides if (number + cell) % 2 else sides[::-1]:
+                left = end - time.monotonic()
+                if left < 5:
+                    return compare_sides(folder, cells)
+                out = folder / "before_after" / side / f"{cell}.{number}.jsonl"
+                out.parent.mkdir(parents=True, exist_ok=True)
+                timed.run([binary, "sweep", spec, "--shard", f"{cell}/{cells}", "--out", out, "--times-only", "--no-preflight",
+                           "--resume"], left, quiet=True)
+        slowest = max(slowest, time.monotonic() - began)
+    return compare_sides(folder, cells)
+
+
+def compare_sides(folder, cells):
+    """Prints, for each cell, the least steady time of either side, their ratio, and whether the bits are equal."""
+    print("| cell | before ms | now ms | ratio | rounds | same bits |\n|---|---|---|---|---|---|")
+    ratios = []
+    for cell in range(1, cells + 1):
+        sides = [[record for path in sorted((folder / "before_after" / side).glob(f"{cell}.*.jsonl"))
+                  for record in load.read(path)[1] if record["outcome"] == "ok"] for side in ("base", "head")]
+        if not all(sides):
+            print(f"| {cell} | not run on both sides |")
+            continue
+        before, now = (min(load.steady_ns(record) for record in side) for side in sides)
+        one = sides[1][0]
+        ratios.append(now / before)
+        same = {record["digest"] for record in sides[0]} == {record["digest"] for record in sides[1]}
+        print(f"| {one['network']} {one['batch']} {one['precision']} {one['strategy']} {one['ratio']} | {before / 1e6:.2f} | {now / 1e6:.2f} "
+              f"| {now / before:.3f} | {min(map(len, sides))} | {'yes' if same else 'no'} |")
+    if not ratios:
+        return False
+    mean = 1.0
+    for ratio in ratios:
+        mean *= ratio ** (1 / len(ratios))
+    print(f"mean ratio {mean:.4f} over {len(ratios)} cells, {sum(ratio > WANTED_RATIO for ratio in ratios)} above {WANTED_RATIO}", flush=True)
+    return mean <= WANTED_RATIO
+
+
+def validation(options, folder, seconds):
+    return timed.run([ROOT / "benchmarks/gpu_validation.sh", folder / "validation", options.build], seconds, {"RUNS": "1"}) in timed.WELL
+
+
+def reproduce(options, folder, seconds):
+    """Paper by paper; one that has been run is not run again."""
+    end, well = time.monotonic() + seconds, True
+    for paper in PAPERS:
+        out, left = folder / "reproduced" / paper, end - time.monotonic()
+        if out.exists() or left < 5:
+            continue
+        line = [options.umbench, "reproduce", paper, "--backend", options.backend, "--out", out, "--no-figure"]
+        well = timed.run(line, left) in timed.WELL and well
+    return well
+
+
+def gate(options, folder, seconds):
+    end, number, slowest = time.monotonic() + seconds, 0, 0.0
+    while number == 0 or end - time.monotonic() > slowest:
+        number, began = number + 1, time.monotonic()
+        out = folder / "gate" / str(number)
+        line = [options.umbench, "interleave", SWEEPS / "gpu_aa.json", "--base", options.umbench, "--head", options.umbench,
+                "--rounds", "2", "--out", out]
+        if timed.run(line, end - began) != 0:
+            return number > 1  # the first pair at least must be whole
+        if importlib.util.find_spec("scipy"):
+            print(f"pair {number}: umbench compare ended with {timed.run([options.umbench, 'compare', out / 'base', out / 'head'], 60)}", flush=True)
+        slowest = max(slowest, time.monotonic() - began)
+    return True
+
+
+def replayed(options, folder, seconds):
+    return replay.replay(options.umbench, folder, seconds)
+
+
+def curves(options, folder, seconds):
+    return replay.curves(options.umbench, folder, seconds, options.backend)
+
+
+def peers(options, folder, seconds):
+    return timed.run([sys.executable, ROOT / "benchmarks/peers/pytorch.py", "--umbench", options.umbench, "--rows", *PEERS, "--ways",
+                      "eager,compile", "--no-gradients", "--out", folder / "peers.jsonl", "--resume"], seconds) in timed.WELL
+
+
+def remedies(options, folder, seconds):
+    return timed.run([sys.executable, ROOT / "benchmarks/peers/remedies.py", "--umbench", options.umbench, "--out",
+                      folder / "remedies.jsonl", "--resume", "--stop-after", int(seconds)], seconds) in timed.WELL
+
+
+PARTS = {"tests": tests, "before_after": before_after, "tables": sweep("tables"), "best": sweep("best"), "papers": sweep("papers"),
+         "ooc_cudnn": sweep("ooc_cudnn"), "validation": validation, "reproduce": reproduce, "gate": gate, "replay": replayed,
+         "curves": curves, "peers": peers, "remedies": remedies}
+
+
+def arguments_of(given):
+    parser = arguments.Parser(prog="on_gpu.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=str(ROOT / "build/cuda"), metavar="FOLDER", help="umbench and tests/cuda are in it")
+    parser.add_argument("--base", default="", metavar="PATH", help="before_after: the umbench of an earlier build")
+    parser.add_argument("--out", default=str(ROOT / "build/measured"), metavar="FOLDER", help="for records")
+    parser.add_argument("--minutes", type=float, default=25, help="for all parts together (25)")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="in this order; all of them")
+    parser.add_argument("--backend", default="cuda:0", help="for reproduce and curves")
+    return parser.parse_args(given)
+
+
+def seconds_for(parts, minutes):
+    """Seconds of the first of the parts that are left: its share of what is left of the time."""
+    return 60 * minutes * WEIGHTS[parts[0]] / sum(WEIGHTS[part] for part in parts)
+
+
+def main(given=None):
+    options = arguments_of(sys.argv[1:] if given is None else given)
+    options.umbench = str((Path(options.build) / "umbench").resolve())
+    folder, end = Path(options.out).resolve(), time.monotonic() + 60 * options.minutes
+    folder.mkdir(parents=True, exist_ok=True)
+    failed, left = [], list(options.parts)
+    if importlib.util.find_spec("torch") is None:
+        for part in {"peers", "remedies"} & set(left):
+            print(f"{part}: skipped, PyTorch is not installed", flush=True)
+            left.remove(part)
+    while left:
+        seconds = seconds_for(left, (end - time.monotonic()) / 60)
+        if seconds < 5:
+            print(f"no time is left for {', '.join(left)}")
+            break
+        part = left.pop(0)
+        print(f"== {part}: up to {seconds:.0f} s", flush=True)
+        if not PARTS[part](options, folder, seconds):
+            failed.append(part)
+    if failed:
+        print(f"not as wanted: {', '.join(failed)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "on_gpu"))

@@ -1,0 +1,55 @@
+"""Programs that are stopped when their time is over, and files of measurements that a later run goes on with."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+STOPPED = (128 + signal.SIGINT, -signal.SIGINT)
+WELL = (0, *STOPPED)  # exit codes of a program that ended, or was stopped, as it should
+
+
+def run(line, seconds, environment=None, quiet=False):
+    """The exit code of a program. It gets SIGINT when the time is over, and is killed if it does not end within a minute."""
+    words = [str(word) for word in line]
+    if not quiet:
+        print("$", *words, flush=True)
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if quiet else None,
+                             env=os.environ | (environment or {}))
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        child.send_signal(signal.SIGINT)
+    try:
+        return child.wait(60)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return child.wait()
+
+
+def count_cells(umbench, spec):
+    listed = subprocess.run([str(umbench), "sweep", str(spec), "--list"], stdout=subprocess.PIPE, text=True, check=True)
+    return int(re.search(r"(?m)^(\d+) cells", listed.stdout)[1])
+
+
+def held(path):
+    """The lines of a file of measurements, one JSON value each; none if there is no such file."""
+    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def measure_each(path, tasks, fields, measure, stopped=lambda: False):
+    """Appends the result of `measure` for each task whose `fields` no line has yet, until `stopped` is true. Prints it."""
+    def key(of):
+        return tuple(of[name] for name in fields)
+
+    done = {key(line) for line in held(path)}
+    for task in tasks:
+        if key(task) in done:
+            continue
+        if stopped():
+            return
+        line = measure(task)
+        print(json.dumps(line), flush=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
