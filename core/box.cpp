@@ -33,20 +33,6 @@ interval shifted(const interval& i, std::int64_t by) {
 
 }  // namespace
 
-std::string_view to_text(axis along) {
-  switch (along) {
-    case axis::batch:
-      return "batch";
-    case axis::channel:
-      return "channel";
-    case axis::row:
-      return "row";
-    case axis::reduction:
-      return "reduction";
-  }
-  return "?";
-}
-
 std::string to_text(const box& b) {
   std::string text;
   const auto add = [&](axis along, const interval& i) {

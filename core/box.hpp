@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/names.hpp"
 #include "core/tensor.hpp"
 
 namespace um {
@@ -17,7 +18,8 @@ namespace um {
 // The first, second and third extent, and what a convolution sums over: the channels that it reads
 // (forward: C, backward_data: K).
 enum class axis : std::uint8_t { batch, channel, row, reduction };
-std::string_view to_text(axis along);
+template <>
+inline constexpr std::array enum_names<axis>{"batch"sv, "channel"sv, "row"sv, "reduction"sv};
 
 // Elements [begin, end) along an axis.
 struct interval {

@@ -77,7 +77,7 @@ constexpr std::array table = std::to_array<figure>({
 template <class Machine, class Use>
 void with_member(Machine& m, const figure& f, Use use) {
   std::visit(
-      [&]<class Owner, class Value>(Value Owner::*member) {
+      [&]<class Owner, class Value>(Value Owner::* member) {
         if constexpr (std::is_same_v<Owner, machine>) {
           use(m.*member);
         } else {
@@ -88,11 +88,6 @@ void with_member(Machine& m, const figure& f, Use use) {
 }
 
 }  // namespace
-
-std::string_view to_text(figure_source from) {
-  constexpr std::array<std::string_view, 3> names{"told", "measured", "fitted"};
-  return names.at(static_cast<std::size_t>(from));
-}
 
 std::span<const figure> figures() {
   return table;

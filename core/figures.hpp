@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "core/machine.hpp"
+#include "core/names.hpp"
 
 namespace um {
 
@@ -16,7 +17,8 @@ namespace um {
 //   measured    `umbench calibrate`; machine.hpp says by which measurement
 //   fitted      by hand, to runs on an H200; machine.hpp says to which
 enum class figure_source : std::uint8_t { told, measured, fitted };
-std::string_view to_text(figure_source from);
+template <>
+inline constexpr std::array enum_names<figure_source>{"told"sv, "measured"sv, "fitted"sv};
 
 struct figure {
   using member_of = std::variant<std::uint64_t machine::*, nanoseconds machine::*, std::uint64_t uvm_costs::*,

@@ -5,11 +5,6 @@
 
 namespace um {
 
-std::string_view to_text(precision arithmetic) {
-  constexpr std::array<std::string_view, 3> names{"fp32", "tf32", "bf16"};
-  return names.at(static_cast<std::size_t>(arithmetic));
-}
-
 bool has_opaque(const graph& g) {
   return std::ranges::any_of(g.ops, [](const op& o) { return std::holds_alternative<opaque>(o.what); });
 }

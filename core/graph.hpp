@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/names.hpp"
 #include "core/operators.hpp"
 #include "core/tensor.hpp"
 
@@ -21,6 +22,8 @@ enum class precision : std::uint8_t {
   tf32,  // operands rounded to TF32 (10 bits of mantissa) inside convolutions and linear layers
   bf16,  // operands of type bf16
 };
+template <>
+inline constexpr std::array enum_names<precision>{"fp32"sv, "tf32"sv, "bf16"sv};
 
 // in[input] and out[output] may share memory when nothing reads the input afterwards.
 struct may_alias {
@@ -43,12 +46,10 @@ struct graph {
   std::vector<tensor> tensors;
   std::vector<op> ops;
   precision arithmetic = precision::fp32;
-  // Whether tensors that do not live at once may lie at the same addresses; else operators in place alone share
-  // theirs, as in frameworks that allocate the data and the gradient of every layer once.
+  // Whether tensors that do not live at once may lie at the same addresses; else operators in place alone
+  // share theirs, as in frameworks that allocate the data and the gradient of every layer once.
   bool shares_memory = true;
 };
-
-std::string_view to_text(precision arithmetic);
 
 // Why the graph is not well formed (an id out of range, two writers of a tensor, a read before
 // the write, extents that do not fit the operator, a size beyond 2^63), or nothing.

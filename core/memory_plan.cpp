@@ -43,36 +43,6 @@ std::uint32_t parts_in(const borders& b) {
 
 }  // namespace
 
-std::string_view to_text(residence home) {
-  switch (home) {
-    case residence::device:
-      return "device";
-    case residence::staged:
-      return "staged";
-    case residence::managed:
-      return "managed";
-    case residence::twinned:
-      return "twinned";
-    case residence::host:
-      return "host";
-  }
-  return "?";
-}
-
-std::string_view to_text(advice hint) {
-  switch (hint) {
-    case advice::read_mostly:
-      return "read_mostly";
-    case advice::preferred_device:
-      return "preferred_device";
-    case advice::preferred_host:
-      return "preferred_host";
-    case advice::accessed_by_device:
-      return "accessed_by_device";
-  }
-  return "?";
-}
-
 std::string to_text(const graph& g, const action& a) {
   const auto name = [&](tensor_id id) {
     return id < g.tensors.size() ? g.tensors[id].name : "#" + std::to_string(id);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/compute.hpp"
+#include "core/names.hpp"
 
 namespace um {
 
@@ -22,8 +23,8 @@ namespace um {
 //            populates its range and copies it back; nothing else moves it
 //   host     in pinned host memory, read and written over the link (zero-copy)
 enum class residence : std::uint8_t { device, staged, managed, twinned, host };
-inline constexpr std::array all_residences{residence::device, residence::staged, residence::managed,
-                                           residence::twinned, residence::host};
+template <>
+inline constexpr std::array enum_names<residence>{"device"sv, "staged"sv, "managed"sv, "twinned"sv, "host"sv};
 
 // Addressed in the managed arena.
 constexpr bool is_managed(residence home) {
@@ -44,6 +45,9 @@ enum class advice : std::uint8_t {
   preferred_host,
   accessed_by_device,
 };
+template <>
+inline constexpr std::array enum_names<advice>{"read_mostly"sv, "preferred_device"sv, "preferred_host"sv,
+                                               "accessed_by_device"sv};
 
 struct advise {  // managed only; stays in force for the whole run
   tensor_id what = 0;
@@ -81,8 +85,6 @@ struct memory_plan {
   friend bool operator==(const memory_plan&, const memory_plan&) = default;
 };
 
-std::string_view to_text(residence home);
-std::string_view to_text(advice hint);
 // "prefetch conv1.w [batch 0:8]".
 std::string to_text(const graph& g, const action& a);
 

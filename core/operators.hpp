@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/names.hpp"
 #include "core/units.hpp"
 
 namespace um {
@@ -238,7 +239,8 @@ struct sgd_update {  // w, dw -> w                 w -= learning_rate * dw, in p
 // How an operand of an opaque operator is cut where the operator goes over the batch in parts: read whole by
 // each of them; the same samples; or, for an output without a batch, the sum over the samples.
 enum class batch_cut : std::uint8_t { whole, part, sum };
-std::string_view to_text(batch_cut cut);
+template <>
+inline constexpr std::array enum_names<batch_cut>{"whole"sv, "part"sv, "sum"sv};
 
 // An operator of which it is known what it touches and how long it takes, but not what it computes: of a
 // network from elsewhere. It is planned and simulated as any other, and replayed on a GPU: something reads
@@ -256,25 +258,14 @@ struct opaque {  // any number -> at least one
   friend bool operator==(const opaque&, const opaque&) = default;
 };
 
-using attributes_of_some_kind =
+// The attributes of an operator: which kind it is, and what that kind is told.
+using op_attributes =
     std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
                  relu_backward, relu_bias_backward, max_pool, max_pool_backward, average_pool,
                  average_pool_backward, linear, linear_backward_data, linear_backward_filter, batch_norm,
                  normalize, batch_norm_backward, add, concat, concat_backward, global_average_pool,
                  global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
                  softmax_cross_entropy_gradient, sgd_update, opaque>;
-
-// Copied and destroyed in operators.cpp alone: compiling that for so many kinds takes long.
-struct op_attributes : attributes_of_some_kind {
-  using attributes_of_some_kind::attributes_of_some_kind;
-  using attributes_of_some_kind::operator=;
-  op_attributes();
-  op_attributes(const op_attributes& other);
-  op_attributes(op_attributes&& other) noexcept;
-  op_attributes& operator=(const op_attributes& other);
-  op_attributes& operator=(op_attributes&& other) noexcept;
-  ~op_attributes();
-};
 
 // Hands the attributes of any kind but opaque to a visitor.
 template <class Attributes, class Visitor>

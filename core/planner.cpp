@@ -28,11 +28,6 @@ op_cost cost_of(const problem& p, const compute& c) {
   return cost_of(p.network, p.costs, p.on, p.cost_of_slice, c);
 }
 
-std::string_view to_text(family f) {
-  constexpr std::array<std::string_view, 3> names{"device", "explicit", "managed"};
-  return names.at(static_cast<std::size_t>(f));
-}
-
 const strategy* find(std::span<const strategy> table, std::string_view name) {
   const auto row =
       std::find_if(table.begin(), table.end(), [&](const strategy& s) { return s.name == name; });

@@ -13,6 +13,7 @@
 
 #include "core/machine.hpp"
 #include "core/memory_plan.hpp"
+#include "core/names.hpp"
 #include "core/pack.hpp"
 
 namespace um {
@@ -71,7 +72,8 @@ using planner = std::function<memory_plan(const problem&)>;
 //   explicit_  in pinned host memory, moved by copies that the plan makes
 //   managed    in managed memory, moved by the driver, with or without hints
 enum class family : std::uint8_t { device, explicit_, managed };
-std::string_view to_text(family f);
+template <>
+inline constexpr std::array enum_names<family>{"device"sv, "explicit"sv, "managed"sv};
 
 // All that anybody asks about a strategy.
 struct strategy {

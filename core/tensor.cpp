@@ -54,46 +54,6 @@ std::int64_t logical_index(const tensor& t, std::int64_t position) {
   return (pixel / plane * s.c + c) * plane + pixel % plane;
 }
 
-std::string_view to_text(memory_order order) {
-  return order == memory_order::nchw ? "nchw" : "nhwc";
-}
-
-std::string_view to_text(dtype type) {
-  switch (type) {
-    case dtype::f32:
-      return "f32";
-    case dtype::bf16:
-      return "bf16";
-    case dtype::i32:
-      return "i32";
-    case dtype::u8:
-      return "u8";
-    case dtype::u16:
-      return "u16";
-  }
-  return "unknown";
-}
-
-std::string_view to_text(role use) {
-  switch (use) {
-    case role::input:
-      return "input";
-    case role::label:
-      return "label";
-    case role::parameter:
-      return "parameter";
-    case role::parameter_gradient:
-      return "parameter_gradient";
-    case role::activation:
-      return "activation";
-    case role::activation_gradient:
-      return "activation_gradient";
-    case role::output:
-      return "output";
-  }
-  return "unknown";
-}
-
 std::string to_text(const dims& shape) {
   return std::to_string(shape.n) + "x" + std::to_string(shape.c) + "x" + std::to_string(shape.h) + "x" +
          std::to_string(shape.w);

@@ -5,11 +5,14 @@
 #include <string>
 #include <string_view>
 
+#include "core/names.hpp"
 #include "core/units.hpp"
 
 namespace um {
 
 enum class dtype : std::uint8_t { f32, bf16, i32, u8, u16 };
+template <>
+inline constexpr std::array enum_names<dtype>{"f32"sv, "bf16"sv, "i32"sv, "u8"sv, "u16"sv};
 constexpr bool is_floating(dtype type) {
   return type == dtype::f32 || type == dtype::bf16;
 }
@@ -19,6 +22,8 @@ enum class memory_order : std::uint8_t {
   nchw,  // one channel's plane after the other
   nhwc,  // all channels of one position together ("channels last"); filters lie as K, R, S, C
 };
+template <>
+inline constexpr std::array enum_names<memory_order>{"nchw"sv, "nhwc"sv};
 
 // What a tensor is for. Inputs, labels and parameters live across iterations and start on the
 // host; outputs and parameter gradients must hold their value when an iteration ends.
@@ -31,6 +36,10 @@ enum class role : std::uint8_t {
   activation_gradient,
   output,
 };
+template <>
+inline constexpr std::array enum_names<role>{
+    "input"sv, "label"sv, "parameter"sv, "parameter_gradient"sv, "activation"sv, "activation_gradient"sv,
+    "output"sv};
 
 // Four extents. Activations: N, C, H, W. Filters: K, C, R, S. Matrices of fully connected layers:
 // out, C, H, W of the input they read. Vectors (biases): 1, C, 1, 1.
@@ -58,9 +67,6 @@ dims strides_of(const tensor& t);
 // Which element, counted in the order n, c, h, w, lies at a position in memory.
 std::int64_t logical_index(const tensor& t, std::int64_t position);
 
-std::string_view to_text(dtype type);
-std::string_view to_text(memory_order order);
-std::string_view to_text(role use);
 std::string to_text(const dims& shape);
 
 constexpr bool is_of_parameters(role use) {

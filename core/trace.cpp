@@ -14,16 +14,4 @@ std::optional<double> amplification(const counters& moved, byte_count touched) {
   return static_cast<double>(sum) / static_cast<double>(touched);
 }
 
-std::string_view to_text(lane where) {
-  switch (where) {
-    case lane::compute:
-      return "compute";
-    case lane::to_device:
-      return "to_device";
-    case lane::to_host:
-      return "to_host";
-  }
-  return "?";
-}
-
 }  // namespace um

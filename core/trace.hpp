@@ -7,13 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/names.hpp"
 #include "core/units.hpp"
 
 namespace um {
 
 // The three resources that work runs on. Work in one lane runs in order.
 enum class lane : std::uint8_t { compute, to_device, to_host };
-inline constexpr std::size_t lane_count = 3;
+template <>
+inline constexpr std::array enum_names<lane>{"compute"sv, "to_device"sv, "to_host"sv};
+inline constexpr std::size_t lane_count = all_values<lane>().size();
 
 struct span {
   std::uint32_t step = 0;  // index into execution_plan::steps
@@ -38,7 +41,7 @@ struct counters {
 
 struct counter_field {
   const char* name;  // in records
-  std::optional<std::uint64_t> counters::*member;
+  std::optional<std::uint64_t> counters::* member;
 };
 inline constexpr std::array<counter_field, 10> counter_fields{{
     {"faults", &counters::faults},
@@ -78,10 +81,8 @@ struct time_band {
 
 // Iterations that do not settle at one time, but come round again.
 struct steady_cycle {
-  std::uint32_t period = 0;  // 0: none was found
+  std::uint32_t period = 0;          // 0: none was found
   nanoseconds mean = 0, median = 0;  // of one period, or of all that were looked at
 };
-
-std::string_view to_text(lane where);
 
 }  // namespace um

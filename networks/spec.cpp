@@ -26,9 +26,4 @@ network_spec spec_of(graph g, const std::string& digest) {
   return n;
 }
 
-std::string_view to_text(fusion joined) {
-  constexpr std::array<std::string_view, 4> names{"none", "fused", "lean", "framework"};
-  return names.at(static_cast<std::size_t>(joined));
-}
-
 }  // namespace um

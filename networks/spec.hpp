@@ -9,10 +9,13 @@
 #include <string_view>
 
 #include "core/graph.hpp"
+#include "core/names.hpp"
 
 namespace um {
 
 enum class pass : std::uint8_t { inference, train };
+template <>
+inline constexpr std::array enum_names<pass>{"inference"sv, "train"sv};
 
 // How far operators and their memory are joined (networks/fusion.hpp, networks/recompute.hpp).
 enum class fusion : std::uint8_t {
@@ -22,6 +25,8 @@ enum class fusion : std::uint8_t {
   // As none, and only ReLUs in place share memory: every layer has data and gradient of its own, as in Caffe.
   framework,
 };
+template <>
+inline constexpr std::array enum_names<fusion>{"none"sv, "fused"sv, "lean"sv, "framework"sv};
 
 // What to build. `knobs` hold what is particular to a network (alexnet: insize; conv: c, h, w, k,
 // kernel, stride, pad; vgg: insize).
@@ -43,7 +48,6 @@ network_spec spec_of(graph g, const std::string& digest);
 
 // The faster order on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.
 memory_order standard_order(precision arithmetic);
-std::string_view to_text(fusion joined);
 
 struct network_knob {
   std::string name, summary;

@@ -199,18 +199,6 @@ bool ends_forward_first(const graph& g, const memory_plan& plan) {
 
 }  // namespace
 
-std::string_view to_text(plan_class c) {
-  switch (c) {
-    case plan_class::any:
-      return "any";
-    case plan_class::passes:
-      return "passes";
-    case plan_class::whole:
-      return "whole";
-  }
-  return "";
-}
-
 plan_kind kind_of(const graph& g, const memory_plan& plan) {
   plan_kind kind;
   std::vector<std::set<box>> done(g.ops.size());

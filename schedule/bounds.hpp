@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/names.hpp"
 #include "core/planner.hpp"
 #include "schedule/whole_bounds.hpp"
 
@@ -35,8 +36,8 @@ time_bounds bounds_of(const problem& p);
 
 // The narrowest of these classes that a plan belongs to.
 enum class plan_class : std::uint8_t { any, passes, whole };
-inline constexpr std::array all_plan_classes{plan_class::any, plan_class::passes, plan_class::whole};
-std::string_view to_text(plan_class c);
+template <>
+inline constexpr std::array enum_names<plan_class>{"any"sv, "passes"sv, "whole"sv};
 struct plan_kind {
   plan_class by = plan_class::any;
   bool swaps = false, repeats = false;  // it moves something; it computes something twice

@@ -35,9 +35,9 @@ knob_values knobs_of(const char* option, const std::vector<std::string>& assignm
 }
 
 template <class E>
-E choice_of(const char* option, const std::string& text, std::initializer_list<E> all) {
+E choice_of(const char* option, const std::string& text) {
   std::vector<std::string> known;
-  for (const E e : all) {
+  for (const E e : all_values<E>()) {
     if (to_text(e) == text) return e;
     known.emplace_back(to_text(e));
   }
@@ -69,17 +69,16 @@ network_spec network_of(const experiment_options& o) {
   network_spec n;
   n.name = o.network;
   if (!o.batch.empty()) n.batch = whole_number("--batch", o.batch, 1, most_batch);
-  if (!o.pass.empty()) n.mode = choice_of("--pass", o.pass, {pass::inference, pass::train});
+  if (!o.pass.empty()) n.mode = choice_of<pass>("--pass", o.pass);
   n.sgd = o.sgd;
   if (!o.fusion.empty()) {
-    n.joined =
-        choice_of("--fusion", o.fusion, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
+    n.joined = choice_of<fusion>("--fusion", o.fusion);
   }
   if (!o.precision.empty()) {
-    n.arithmetic = choice_of("--precision", o.precision, {precision::fp32, precision::tf32, precision::bf16});
+    n.arithmetic = choice_of<precision>("--precision", o.precision);
   }
   if (!o.memory_order.empty()) {
-    n.order = choice_of("--memory-order", o.memory_order, {memory_order::nchw, memory_order::nhwc});
+    n.order = choice_of<memory_order>("--memory-order", o.memory_order);
   }
   n.knobs = knobs_of("--set", o.network_knobs);
   if (!o.insize.empty() && n.knobs.contains("insize")) {
@@ -127,7 +126,7 @@ experiment experiment_of(const experiment_options& o) {
   if (!o.budget.empty()) e.budget = size_in_bytes("--budget", o.budget);
   e.backend = o.backend;
   if (!o.mode.empty()) {
-    e.mode = choice_of("--mode", o.mode, {run_mode::simulated, run_mode::capped, run_mode::native});
+    e.mode = choice_of<run_mode>("--mode", o.mode);
   }
   if (!o.workspace_cap.empty()) e.workspace_cap = size_in_bytes("--workspace-cap", o.workspace_cap);
   const auto count = [](const char* option, const std::string& text, std::uint32_t standard,

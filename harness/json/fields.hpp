@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/names.hpp"
+
 namespace um {
 
 using json = nlohmann::ordered_json;  // fields stay in the order in which they were written
@@ -52,6 +54,12 @@ E as_choice(const json& value, const place& at, std::span<const E> all) {
 template <class E>
 E as_choice(const json& value, const place& at, std::initializer_list<E> all) {
   return as_choice(value, at, std::span<const E>(all.begin(), all.size()));
+}
+// Of all values of the enumeration (core/names.hpp).
+template <class E>
+E as_choice(const json& value, const place& at) {
+  constexpr auto all = all_values<E>();
+  return as_choice(value, at, std::span<const E>(all));
 }
 
 class fields {

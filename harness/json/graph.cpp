@@ -94,8 +94,7 @@ void read(fields& f, opaque& a) {
   fields cut = f.object("cut");
   const auto cuts = [&](const char* side) {
     std::vector<batch_cut> all;
-    for (const auto& [value, at] : cut.list(side))
-      all.push_back(as_choice(*value, at, {batch_cut::whole, batch_cut::part, batch_cut::sum}));
+    for (const auto& [value, at] : cut.list(side)) all.push_back(as_choice<batch_cut>(*value, at));
     return all;
   };
   a.in = cuts("in");
@@ -136,16 +135,9 @@ tensor tensor_from(const json& value, const place& at) {
   if (shape.size() != 4) refuse(f.where("shape"), "wants four extents");
   const auto extent = [&](std::size_t i) { return as_integer(*shape[i].first, shape[i].second, 1); };
   t.shape = {extent(0), extent(1), extent(2), extent(3)};
-  if (f.has("type")) {
-    t.type = as_choice(f.at("type"), f.where("type"),
-                       {dtype::f32, dtype::bf16, dtype::i32, dtype::u8, dtype::u16});
-  }
+  if (f.has("type")) t.type = as_choice<dtype>(f.at("type"), f.where("type"));
   if (f.has("order")) t.order = memory_order_from(f.at("order"), f.where("order"));
-  if (f.has("use")) {
-    t.use = as_choice(f.at("use"), f.where("use"),
-                      {role::input, role::label, role::parameter, role::parameter_gradient, role::activation,
-                       role::activation_gradient, role::output});
-  }
+  if (f.has("use")) t.use = as_choice<role>(f.at("use"), f.where("use"));
   f.finish();
   return t;
 }

@@ -8,10 +8,6 @@
 namespace um {
 namespace {
 
-constexpr std::array all_roles{role::input,      role::label,
-                               role::parameter,  role::parameter_gradient,
-                               role::activation, role::activation_gradient,
-                               role::output};
 constexpr std::array all_uses{tensor_use::any, tensor_use::read_only, tensor_use::written,
                               tensor_use::needed_again, tensor_use::passing};
 constexpr std::int64_t most_operators = 4096, most_trials = 1000;
@@ -22,7 +18,7 @@ role role_from(const json& value, const place& at) {
   if (value == "workspace") {
     refuse(at, "workspaces always lie in the device arena, no rule can be for them; drop it");
   }
-  return as_choice(value, at, std::span<const role>(all_roles));
+  return as_choice<role>(value, at);
 }
 
 std::vector<std::string> patterns_from(fields& f, std::string_view name) {
@@ -147,9 +143,7 @@ policy policy_from(fields& f, std::string_view verb) {
         as_choice(f.at(verb), f.where(verb), {residence::managed, residence::device, residence::host})};
   }
   if (verb == "advise") {
-    return advice_rule{as_choice(
-        f.at(verb), f.where(verb),
-        {advice::read_mostly, advice::preferred_device, advice::preferred_host, advice::accessed_by_device})};
+    return advice_rule{as_choice<advice>(f.at(verb), f.where(verb))};
   }
   if (verb == "prefetch") return prefetch_from(f.object(verb));
   if (verb == "evict") return evict_from(f.object(verb));

@@ -109,12 +109,12 @@ void check_link(const machine& on, const fields& f) {
 
 std::vector<operator_pace> operators_from(fields& f) {
   std::vector<operator_pace> all;
-  const std::vector<std::string> kinds = operator_kinds(), precisions{"fp32", "tf32", "bf16"};
+  const std::vector<std::string> kinds = operator_kinds();
   for (const auto& [pace, where] : f.list("operators")) {
     fields p(*pace, where);
     operator_pace& o = all.emplace_back();
     o.kind = kinds[as_one_of(p.at("kind"), p.where("kind"), kinds)];
-    o.precision = precisions[as_one_of(p.at("precision"), p.where("precision"), precisions)];
+    o.precision = to_text(as_choice<precision>(p.at("precision"), p.where("precision")));
     if (p.has("filter")) o.filter = p.integer("filter", 1, 1 << 20);
     o.percent = static_cast<std::uint64_t>(p.integer("percent", 1, 1000));
     p.finish();

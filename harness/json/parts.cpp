@@ -6,16 +6,16 @@
 namespace um {
 
 pass pass_from(const json& value, const place& at) {
-  return as_choice(value, at, {pass::inference, pass::train});
+  return as_choice<pass>(value, at);
 }
 fusion fusion_from(const json& value, const place& at) {
-  return as_choice(value, at, {fusion::none, fusion::fused, fusion::lean, fusion::framework});
+  return as_choice<fusion>(value, at);
 }
 precision precision_from(const json& value, const place& at) {
-  return as_choice(value, at, {precision::fp32, precision::tf32, precision::bf16});
+  return as_choice<precision>(value, at);
 }
 memory_order memory_order_from(const json& value, const place& at) {
-  return as_choice(value, at, {memory_order::nchw, memory_order::nhwc});
+  return as_choice<memory_order>(value, at);
 }
 
 void read_storage(fields& f, network_spec& n) {

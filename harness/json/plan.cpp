@@ -145,9 +145,7 @@ action action_of_verb(fields& f, const named_graph& of) {
   if (verb == 4) return compute_from(f, of);
   const tensor_id what = id_of(f, of.tensors, "tensor");
   if (verb == 0) {
-    return advise{what, as_choice(f.at("hint"), f.where("hint"),
-                                  {advice::read_mostly, advice::preferred_device, advice::preferred_host,
-                                   advice::accessed_by_device})};
+    return advise{what, as_choice<advice>(f.at("hint"), f.where("hint"))};
   }
   const box part = box_from(f, extents_of(of.g.tensors[what].shape));
   if (verb == 1) return prefetch{what, part};
@@ -167,9 +165,7 @@ action action_from(const json& value, const place& at, const named_graph& of) {
 void read_homes(fields& f, const graph& g, memory_plan& plan) {
   fields homes = f.object("homes");
   for (const tensor& t : g.tensors) {
-    plan.home.push_back(as_choice(
-        homes.at(t.name), homes.where(t.name),
-        {residence::device, residence::staged, residence::managed, residence::twinned, residence::host}));
+    plan.home.push_back(as_choice<residence>(homes.at(t.name), homes.where(t.name)));
   }
   homes.finish();
 }
@@ -195,8 +191,7 @@ void read_purpose(fields& f, plan_file& file) {
   if (!f.is_null("ratio")) file.ratio = f.number("ratio", least_ratio, most_ratio);
   if (f.has("footprint_bytes")) file.footprint = f.count_or_null("footprint_bytes");  // older files lack it
   file.budget = static_cast<byte_count>(f.integer("budget_bytes", 1));
-  file.mode =
-      as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
+  file.mode = as_choice<run_mode>(f.at("mode"), f.where("mode"));
   if (f.has("packer")) {  // files once named the rule here that the search began with
     as_one_of(f.at("packer"), f.where("packer"), {"best_fit", "first_fit"});
     file.placed_by = packers::searched;

@@ -145,7 +145,7 @@ timeline_figures timeline_from(const json& value, const place& at) {
   t.iteration = static_cast<std::uint32_t>(f.integer("iteration", 0, most_iterations));
   for (const auto& [element, where] : f.list("spans")) {
     fields s(*element, where);
-    const lane l = as_choice(s.at("lane"), s.where("lane"), {lane::compute, lane::to_device, lane::to_host});
+    const lane l = as_choice<lane>(s.at("lane"), s.where("lane"));
     t.spans.push_back({l, s.text("name"), s.integer("begin_ns"), s.integer("end_ns")});
     s.finish();
   }
@@ -218,15 +218,13 @@ void read_identity(fields& f, record& r) {
   r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (f.has("rules") && !f.is_null("rules")) r.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
   if (f.has("family") && !f.is_null("family")) {
-    r.kind =
-        as_choice(f.at("family"), f.where("family"), {family::device, family::explicit_, family::managed});
+    r.kind = as_choice<family>(f.at("family"), f.where("family"));
   }
   if (f.has("bits") && !f.is_null("bits")) {
     r.same_bits = as_one_of(f.at("bits"), f.where("bits"), {"same", "rounding"}) == 0;
   }
   if (!f.is_null("ratio")) r.ratio = f.number("ratio", smallest, most_quotient);
-  r.mode =
-      as_choice(f.at("mode"), f.where("mode"), {run_mode::simulated, run_mode::capped, run_mode::native});
+  r.mode = as_choice<run_mode>(f.at("mode"), f.where("mode"));
   r.backend = f.text("backend");
   r.device = f.text_or_null("device");
   if (f.has("figures")) r.figures = f.text_or_null("figures");
@@ -278,8 +276,7 @@ void read_bounds(const json& value, const place& where, record& r) {
   }
   if (f.has("plan")) {
     fields p = f.object("plan");
-    const plan_class by =
-        as_choice(p.at("class"), p.where("class"), std::span<const plan_class>(all_plan_classes));
+    const plan_class by = as_choice<plan_class>(p.at("class"), p.where("class"));
     const bool swaps = p.boolean("swaps"), repeats = p.boolean("repeats");
     r.bound = {{by, swaps, repeats}, bound_from(p, "least_ns")};
     p.finish();
@@ -329,7 +326,7 @@ void write_result(json& out, const record& r) {
 }
 
 void read_result(fields& f, record& r) {
-  r.result = as_choice(f.at("outcome"), f.where("outcome"), std::span<const outcome>(all_outcomes));
+  r.result = as_choice<outcome>(f.at("outcome"), f.where("outcome"));
   r.reason = f.text_or_null("reason");
   if (r.reason && (r.reason->empty() || r.reason->find('\n') != std::string::npos)) {
     refuse(f.where("reason"), "is empty or has several lines; it is one");

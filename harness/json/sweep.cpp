@@ -82,9 +82,6 @@ network_spec network_of(const json& value, const place& at) {
 void read_axes(fields& f, grid& g) {
   const auto integer_from_one = [](auto& v, auto& at) { return as_integer(v, at, 1); };
   const auto ratio_from = [](auto& v, auto& at) { return as_number(v, at, least_ratio, most_ratio); };
-  const auto mode_from = [](auto& v, auto& at) {
-    return as_choice(v, at, {run_mode::simulated, run_mode::capped, run_mode::native});
-  };
   read_list(f, "network", g.networks, network_of);
   read_list(f, "batch", g.batches, integer_from_one);
   read_list(f, "insize", g.insizes, integer_from_one);
@@ -98,7 +95,7 @@ void read_axes(fields& f, grid& g) {
   read_list(f, "budget", g.budgets, size_from);
   read_list(f, "workspace_cap", g.workspace_caps, size_from);
   read_list(f, "backend", g.backends, as_text);
-  read_list(f, "mode", g.modes, mode_from);
+  read_list(f, "mode", g.modes, [](auto& v, auto& at) { return as_choice<run_mode>(v, at); });
   read_knobs(f, "network_knobs", g.network_knobs);
   read_knobs(f, "strategy_knobs", g.strategy_knobs);
 }

@@ -30,9 +30,8 @@ known_figure figure_from(const json& value, const place& at) {
     network_spec n;
     n.name = f.text("network");
     n.batch = f.integer("batch", 1);
-    n.joined = as_choice(f.at("fusion"), f.where("fusion"),
-                         {fusion::none, fusion::fused, fusion::lean, fusion::framework});
-    n.mode = as_choice(f.at("pass"), f.where("pass"), {pass::inference, pass::train});
+    n.joined = as_choice<fusion>(f.at("fusion"), f.where("fusion"));
+    n.mode = as_choice<pass>(f.at("pass"), f.where("pass"));
     n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
     k.network = built(std::move(n));
     if (f.has("ratio")) k.ratio = f.number("ratio", least_ratio, most_ratio);

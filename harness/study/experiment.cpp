@@ -25,15 +25,6 @@ bool operator==(const experiment& a, const experiment& b) {
   return network(a) == network(b) && rest(a) == rest(b);
 }
 
-std::string_view to_text(run_mode mode) {
-  constexpr std::array<std::string_view, 3> names{"simulated", "capped", "native"};
-  return names.at(static_cast<std::size_t>(mode));
-}
-
-std::string_view to_text(pass p) {
-  return p == pass::train ? "train" : "inference";
-}
-
 backend_name parse_backend(const std::string& text) {
   if (text.starts_with("sim:") && text.size() > 4) return {true, text.substr(4), 0};
   if (text.starts_with("cuda:")) {

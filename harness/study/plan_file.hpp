@@ -18,8 +18,8 @@ namespace um {
 //   capped     the plan evicts at operator boundaries; no memory is ever oversubscribed
 //   native     a real driver evicts on demand
 enum class run_mode : std::uint8_t { simulated, capped, native };
-std::string_view to_text(run_mode mode);
-std::string_view to_text(pass p);
+template <>
+inline constexpr std::array enum_names<run_mode>{"simulated"sv, "capped"sv, "native"sv};
 
 // A network whose knobs and memory order are completed, and its graph.
 struct built_network {

@@ -7,13 +7,6 @@
 
 namespace um {
 
-std::string_view to_text(outcome o) {
-  constexpr std::array<std::string_view, all_outcomes.size()> names{
-      "ok",      "infeasible", "out_of_memory", "host_out_of_memory", "unsupported",
-      "timeout", "crashed",    "hung",          "wrong_result"};
-  return names.at(static_cast<std::size_t>(o));
-}
-
 record blank_record(const cell& work) {
   const experiment& e = work.what;
   record r;

@@ -29,11 +29,10 @@ enum class outcome : std::uint8_t {
   hung,                // its process sleeps in the kernel and cannot be killed
   wrong_result,        // computed something else than `device` did
 };
-inline constexpr std::array all_outcomes{
-    outcome::ok,          outcome::infeasible, outcome::out_of_memory, outcome::host_out_of_memory,
-    outcome::unsupported, outcome::timeout,    outcome::crashed,       outcome::hung,
-    outcome::wrong_result};
-std::string_view to_text(outcome o);
+template <>
+inline constexpr std::array enum_names<outcome>{
+    "ok"sv,      "infeasible"sv, "out_of_memory"sv, "host_out_of_memory"sv, "unsupported"sv,
+    "timeout"sv, "crashed"sv,    "hung"sv,          "wrong_result"sv};
 // ok and infeasible: nothing failed.
 constexpr bool is_result(outcome o) {
   return o == outcome::ok || o == outcome::infeasible;

@@ -108,7 +108,7 @@ std::string counts_text(const Names& names, const Things& things, NameOf name_of
 
 std::string homes_text(const memory_plan& plan) {
   const auto name_of = [](residence home) { return to_text(home); };
-  return counts_text(all_residences | std::views::transform(name_of), plan.home, name_of);
+  return counts_text(all_values<residence>() | std::views::transform(name_of), plan.home, name_of);
 }
 
 std::string actions_text(const memory_plan& plan) {

@@ -13,8 +13,8 @@ namespace {
 TEST(PlanSummary, CountsEveryResidenceAndEveryAction) {
   planned p;
   p.file.network = sample_cell().network;
-  for (std::size_t i = 0; i < all_residences.size(); ++i) {
-    p.file.plan.home.insert(p.file.plan.home.end(), i + 1, all_residences[i]);
+  for (std::size_t i = 0; i < all_values<residence>().size(); ++i) {
+    p.file.plan.home.insert(p.file.plan.home.end(), i + 1, all_values<residence>()[i]);
   }
   p.file.plan.actions = {advise{},  prefetch{}, prefetch{}, evict{},
                          discard{}, compute{},  compute{},  compute{}};
