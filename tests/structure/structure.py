@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Is the source in order? No circle of files within a folder, a header and its source counting as one; no class longer than a reader
-can hold.
+"""Structure of the C++ sources: files of a folder do not include one another in a circle (a header and its source count as one file),
+classes and functions are short.
 
-A folder's files are its own: which folders may use which is for the linker to say (docs/architecture.md).
+Which folder may use which, the linker checks (docs/architecture.md).
 """
 
 import re
@@ -12,8 +12,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (".hpp", ".cpp", ".cuh", ".cu")
 LEFT_OUT = ("build", ".git")
-LONG = ("tests",)  # folders some of whose classes are longer
-LONGEST_CLASS = 200
+LEFT_OUT_OF_LIMITS = ("tests",)
+LONGEST_CLASS = 250  # lines: its braces and every member defined elsewhere in its folder
+LONGEST_FUNCTION = 70
+# Functions that are a table of rows.
+TABLES = ("planners", "table")
+# Above the limits, with their lines today. Entries may only shrink, and the lists shall be empty.
+KNOWN_LONG_FUNCTIONS = {"plan_best": 75}
+KNOWN_LONG_CLASSES = {"managed_memory": 681, "forecaster": 350, "recorder": 322}
 
 
 def sources():
@@ -57,13 +63,61 @@ def circle(rooms):
     return []
 
 
-def classes(path):
-    """(name, lines) of every class."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+def classes(lines):
+    """(name, first line, lines) of every class, by its braces."""
     for first, line in enumerate(lines):
         if begins := re.match(r"(\s*)(?:class|struct) (\w+)[^;]*\{$", line):
             last = next((at for at in range(first, len(lines)) if lines[at].startswith(begins[1] + "};")), first)
-            yield begins[2], last - first + 1
+            yield begins[2], first, last - first + 1
+
+
+NO_FUNCTION = re.compile(r"\s*(namespace|class|struct|enum|union|using|static_assert|extern|if|for|while|switch|else|do|catch|return|case)\b")
+QUALIFIED = re.compile(r"([\w:~]+|operator[^\s\w]+)\s*\(")
+
+
+def is_initialiser(line):
+    """A member in a constructor's list: `name_(value),` or the last one, `name_(value) {`."""
+    return line.count("(") == line.count(")") and re.match(r"\s*\w+\(.*\),$|\s*\w+_\(", line) is not None
+
+
+def functions(lines):
+    """(qualified name, first line, lines, signature) of every function that has a body of more than one line."""
+    first = 0
+    while first < len(lines):
+        line = lines[first]
+        if not re.match(r"\s*(?:[A-Za-z_~]|\[\[)", line) or NO_FUNCTION.match(line) or "(" not in line or is_initialiser(line):
+            first += 1
+            continue
+        opens = first
+        while opens < len(lines) and not re.search(r"[;{}]", lines[opens]):
+            opens += 1
+        signature = " ".join(text.strip() for text in lines[first : opens + 1])
+        indent = re.match(r"\s*", line)[0]
+        name = QUALIFIED.search(signature)
+        is_body = opens < len(lines) and lines[opens].endswith("{") and re.search(r"\)[^=;]*\{$", signature)
+        if not name or not is_body or re.search(r"[=|.]|std::$", signature[: name.end(1)]) or name[1].startswith("std::"):
+            first = opens + 1 if opens > first else first + 1
+            continue
+        last = next((at for at in range(opens, len(lines)) if lines[at].startswith(indent + "}")), opens)
+        yield name[1], first, last - first + 1, signature
+        first = last + 1  # what stands in the body counts with it
+
+
+def class_sizes():
+    """{(folder, class): lines}, members counted wherever the folder defines them."""
+    sizes = {}
+    texts = [(path.parent.relative_to(ROOT), path.read_text(encoding="utf-8").splitlines()) for path in sources()]
+    for folder, lines in texts:
+        if folder.parts[0] in LEFT_OUT_OF_LIMITS:
+            continue
+        for name, _, count in classes(lines):
+            sizes[folder, name] = max(sizes.get((folder, name), 0), count)
+    for folder, lines in texts:
+        for name, _, count, _ in functions(lines):
+            owner = name.split("::")[-2] if "::" in name else ""
+            if (folder, owner) in sizes:
+                sizes[folder, owner] += count
+    return sizes
 
 
 class Structure(unittest.TestCase):
@@ -87,10 +141,27 @@ class Structure(unittest.TestCase):
         self.assertIsNotNone(lookup.search("return e.rules ? chosen(*e.rules) : strategy_named(e.strategy);"))
 
     def test_classes_are_short(self):
+        long = {name: lines for (_, name), lines in class_sizes().items() if lines > LONGEST_CLASS}
+        for name, lines in long.items():
+            self.assertLessEqual(lines, KNOWN_LONG_CLASSES.get(name, LONGEST_CLASS), name)
+        self.assertEqual(sorted(set(KNOWN_LONG_CLASSES) - set(long)), [], "short now: remove from KNOWN_LONG_CLASSES")
+
+    def test_members_defined_elsewhere_count(self):
+        lines = ["int a::f(int x) const {", "  return x;", "}", "", "a::a(int x)", "    : x_(x) {", "  g(x);", "}"]
+        self.assertEqual([(name, count) for name, _, count, _ in functions(lines)], [("a::f", 3), ("a::a", 4)])
+
+    def test_functions_are_short(self):
+        found = 0
         for path in sources():
-            if path.relative_to(ROOT).parts[0] not in LONG:
-                for name, lines in classes(path):
-                    self.assertLessEqual(lines, LONGEST_CLASS, f"{path.relative_to(ROOT)}: {name}")
+            if path.relative_to(ROOT).parts[0] in LEFT_OUT_OF_LIMITS:
+                continue
+            for name, first, lines, signature in functions(path.read_text(encoding="utf-8").splitlines()):
+                found += 1
+                if name in TABLES or path.suffix in (".cu", ".cuh"):
+                    continue
+                most = KNOWN_LONG_FUNCTIONS.get(name, LONGEST_FUNCTION)
+                self.assertLessEqual(lines, most, f"{path.relative_to(ROOT)}:{first + 1}: {name}")
+        self.assertGreater(found, 1000)
 
 
 if __name__ == "__main__":
