@@ -1,0 +1,118 @@
+"""fit(): a model that trains within a budget of device memory."""
+
+import re
+
+import torch
+
+from . import private
+from .costs import RATES, costs_for, rates_of
+from .plan import Plan
+from .planner import NoPlan, ask
+from .step import device_of, step_of
+
+UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+# Bytes that an optimizer keeps for each byte of a parameter.
+STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
+
+
+def fit(model, budget, optimizer=None, tier="pinned", bits=None, backend="inductor", seconds=8.0):
+    """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
+
+    budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
+    optimizer: of the parameters, or its class's name, whose states count; None counts none.
+    backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search.
+    Raises NoPlan, in one line, here or at the first batch."""
+    refuse(model, tier, bits)
+    plan = Plan(bytes_of(budget))
+    planning = Planning(model, plan, optimizer, backend, seconds)
+    compiled = torch.compile(private.plain_call(model), backend=planning.compile, fullgraph=True, dynamic=False)
+
+    def call(*inputs, **named):
+        with private.told_of_breaks(NoPlan):
+            return compiled(*inputs, **named)
+
+    private.install(model, call)
+    model.plan = plan
+    return model
+
+
+def refuse(model, tier, bits):
+    if not isinstance(model, torch.nn.Module):
+        raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
+    if tier != "pinned":
+        raise NoPlan(f"tier={tier!r} is not supported; leave it out")
+    if bits is not None:
+        raise NoPlan("bits is not supported yet; leave it out")
+    for name, module in model.named_modules():
+        if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel"):
+            raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise NoPlan(f"{name} is a {type(tensor).__name__}, not a plain tensor: fit cannot tell what it takes")
+
+
+def bytes_of(budget):
+    """Bytes of 24GiB, 512 MB or a number."""
+    if isinstance(budget, (int, float)):
+        return int(budget)
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", budget)
+    if not found or found[2].upper() not in UNITS:
+        raise NoPlan(f"budget {budget!r} is no size; write it like 24GiB")
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+class Planning:
+    """Compiles the graphs that Dynamo finds, each with a plan."""
+
+    def __init__(self, model, plan, optimizer, backend, seconds):
+        self.model, self.plan, self.optimizer, self.backend, self.seconds = model, plan, optimizer, backend, seconds
+
+    def compile(self, graph, inputs):
+        return private.compiled(graph, inputs, self.partition, self.backend)
+
+    def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
+        info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
+        device = torch.device(device_of(joint))
+        rates = rates_of(torch.cuda.get_device_name()) if device.type == "cuda" else RATES[""]
+        fused = self.backend == "inductor"
+        step = step_of(joint, info, num_fwd_outputs, costs_for(device))
+        number = {node: i for i, node in enumerate(step.nodes)}
+        begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
+        base = self.base_bytes(step, device)
+        answer = ask(step, self.plan.usable, base, rates, fused, begin, self.seconds)
+        self.plan.take(step, answer, base)
+        if answer["plan"]["peak"] > self.plan.usable:
+            raise NoPlan(f"no plan within {self.plan.budget / 2**30:.2f} GiB; the least found is {self.plan.least_budget() / 2**30:.2f} GiB")
+        return private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
+                               static_lifetime_input_indices=static_lifetime_input_indices, **others)
+
+    def base_bytes(self, step, device):
+        """What is on the device beside the tensors that the two graphs make."""
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        wanted = states_per_byte(self.optimizer) * sum(p.numel() * p.element_size() for p in trained)
+        if device.type == "cuda":
+            held = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
+            return torch.cuda.memory_allocated() + max(0, wanted - held)
+        return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
+
+
+def root_of(step, i):
+    while step.rows[i]["kind"] == "view":
+        i = step.rows[i]["inputs"][0]
+    return i
+
+
+def states_per_byte(optimizer):
+    if optimizer is None:
+        return 0
+    name = optimizer if isinstance(optimizer, str) else type(optimizer).__name__
+    if name not in STATES:
+        raise NoPlan(f"what {name} keeps is not known; give one of {', '.join(STATES)} or None")
+    momentum = not isinstance(optimizer, str) and any(group.get("momentum") for group in optimizer.param_groups)
+    return STATES[name] + (name == "SGD" and momentum)
+
+
+def held_states(optimizer):
+    if optimizer is None or isinstance(optimizer, str):
+        return []
+    return [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor) and v.is_cuda]

@@ -1,0 +1,37 @@
+"""Asks the `umbench` program for a plan."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+
+class NoPlan(RuntimeError):
+    """One line that says why a model cannot be fitted."""
+
+
+def program():
+    """Path of umbench: $UMBENCH_PROGRAM, on the PATH, or of the checkout that this file is in."""
+    asked = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")
+    if asked:
+        return asked
+    for folder in pathlib.Path(__file__).resolve().parents:
+        for build in ("release", "ci"):
+            if (folder / "build" / build / "umbench").is_file():
+                return str(folder / "build" / build / "umbench")
+    raise NoPlan("the program umbench is not found; run ./quickstart --build-only, or let UMBENCH_PROGRAM name it")
+
+
+def ask(step, budget, base_bytes, rates, fused, begin, seconds):
+    """The answer as a dictionary: `begin` and `plan`, each with saved, recomputed, ns, peak, forward_peak, saved_bytes."""
+    question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"], "launch_ns": 2000,
+                "fused": fused, "begin": sorted(begin), "seconds": seconds}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(question, file)
+        file.flush()
+        done = subprocess.run([program(), "plan", "--target", "torch", file.name], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise NoPlan((done.stderr.strip().splitlines() or ["umbench plan fails"])[-1])
+    return json.loads(done.stdout)

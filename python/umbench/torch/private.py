@@ -1,0 +1,164 @@
+"""Every use of PyTorch's private interfaces, so that a new release has one file to mend.
+
+Written for torch 2.11. `missing()` names what a release lacks.
+"""
+
+import contextlib
+import importlib
+import types
+
+import torch
+
+USED = {
+    "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes", "get_default_op_list",
+                                      "min_cut_rematerialization_partition"),
+    "torch._functorch.compile_utils": ("fx_graph_cse",),
+    "torch._functorch.config": ("patch",),
+    "torch._functorch.aot_autograd": ("aot_module_simplified",),
+    "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
+    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.config": ("custom_partitioner_fn",),
+    "torch._dynamo.backends.common": ("aot_autograd",),
+    "torch._dynamo.backends.debugging": ("boxed_nop",),
+    "torch._dynamo.exc": ("BackendCompilerFailed", "Unsupported"),
+    "torch.utils._mode_utils": ("no_dispatch",),
+}
+
+
+def missing():
+    """Names that this release of PyTorch does not have."""
+    gone = []
+    for module, names in USED.items():
+        try:
+            found = importlib.import_module(module)
+        except ImportError:
+            gone.append(module)
+            continue
+        gone += [f"{module}.{name}" for name in names if not hasattr(found, name)]
+    return gone
+
+
+def classified(joint, num_fwd_outputs, static_lifetime_input_indices):
+    """Removes dead and repeated nodes from the joint graph as PyTorch's partitioner does, and says which are forward."""
+    from torch._functorch import config, partitioners
+    from torch._functorch.compile_utils import fx_graph_cse
+
+    joint.graph.eliminate_dead_code()
+    if config.cse:
+        joint.graph = fx_graph_cse(joint.graph)
+    joint.recompile()
+    return partitioners.classify_nodes(joint, list(static_lifetime_input_indices or []), num_fwd_outputs)
+
+
+def own_choice(joint, info):
+    """The tensors that PyTorch would save without a budget."""
+    from torch._functorch import partitioners
+
+    for node in reversed(joint.graph.nodes):
+        if node.op == "output":
+            node.dist_from_bw = int(1e9)
+        elif not info.is_required_fw(node):
+            node.dist_from_bw = 0
+        else:
+            node.dist_from_bw = min([user.dist_from_bw + 1 for user in node.users], default=int(1e9))
+    return partitioners.choose_saved_values_set(joint.graph, info, memory_budget=1)
+
+
+def extract(joint, inputs, names, **kwargs):
+    """Forward and backward modules of the joint graph, where the named nodes and the inputs are saved."""
+    from torch._functorch import partitioners
+
+    def chosen(graph, info, memory_budget=1):
+        return [*info.inputs, *(node for node in graph.nodes if node.name in names)]
+
+    kept, partitioners.choose_saved_values_set = partitioners.choose_saved_values_set, chosen
+    try:
+        return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
+    finally:
+        partitioners.choose_saved_values_set = kept
+
+
+def fusible_targets():
+    """Operators that Inductor fuses with their neighbours."""
+    from torch._functorch.partitioners import get_default_op_list
+
+    return get_default_op_list().fusible_ops
+
+
+def outputs_of(joint, num_fwd_outputs):
+    """(forward results, backward results, inputs that the forward graph changes)."""
+    output = next(iter(joint.graph.find_nodes(op="output")))
+    results = torch.utils._pytree.arg_tree_leaves(*output.args)
+    changed = {node.args[0] for node in joint.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    primals = [node for node in joint.graph.find_nodes(op="placeholder") if not node.target.startswith("tangents")]
+    for description in output.meta.get("desc", [])[:num_fwd_outputs]:
+        if type(description).__name__ == "InputMutationAOTOutput":
+            index = getattr(description.mutated_input, "idx", None)
+            changed |= {node for node in primals if getattr(node.meta.get("desc"), "idx", None) == index and index is not None
+                        or node.meta.get("desc") == description.mutated_input}
+    return results[:num_fwd_outputs], results[num_fwd_outputs:], changed
+
+
+def compiled(graph, inputs, partition, backend):
+    """The callable that `backend` ("inductor" or "aot_eager") makes of Dynamo's graph, split by `partition`."""
+    from torch._functorch import config
+
+    with config.patch(enable_autograd_cache=False):
+        if backend == "aot_eager":
+            from torch._dynamo.backends.common import aot_autograd
+            from torch._dynamo.backends.debugging import boxed_nop
+
+            return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
+        from torch._inductor.compile_fx import compile_fx
+
+        return compile_fx(graph, inputs, config_patches={"custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False})
+
+
+def partitioner(function):
+    """`function` as Inductor wants its partitioners; its results are kept out of Inductor's cache."""
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __call__(self, gm, joint_inputs, **kwargs):
+            return function(gm, joint_inputs, **kwargs)
+
+        def uuid(self):
+            return None
+
+    return Partitioner()
+
+
+def real_tensors():
+    """A context in which operators run on real tensors while a graph is being compiled."""
+    from torch.utils._mode_utils import no_dispatch
+
+    return no_dispatch()
+
+
+def install(model, call):
+    """model(...) becomes call(...)."""
+    model._compiled_call_impl = call
+
+
+def plain_call(model):
+    """A function that runs `model` with its hooks and without what was installed. Its code is its own: Dynamo counts the graphs of one code."""
+    def run(*inputs, **named):
+        return model._call_impl(*inputs, **named)
+
+    return types.FunctionType(run.__code__.replace(), run.__globals__, run.__name__, run.__defaults__, run.__closure__)
+
+
+@contextlib.contextmanager
+def told_of_breaks(error):
+    """A graph break becomes an `error` of one line; an `error` of the backend comes through as it is."""
+    from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+
+    try:
+        yield
+    except BackendCompilerFailed as found:
+        if isinstance(found.inner_exception, error):
+            raise found.inner_exception.with_traceback(None) from None
+        raise
+    except Unsupported as found:
+        raise error(f"the model has no single graph: {str(found).strip().splitlines()[0]}; "
+                    "make it run with torch.compile(fullgraph=True) first") from None

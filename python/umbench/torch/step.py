@@ -1,0 +1,199 @@
+"""A training step as the planner reads it: one row for each node of the joint graph."""
+
+import math
+import operator
+import re
+
+import torch
+
+from . import private
+
+REDUCTIONS = {"sum", "mean", "amax", "amin", "var_mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "prod"}
+# Fused by Inductor beside those that the partitioner lists.
+MORE_FUSED = {"embedding", "cat", "constant_pad_nd", "slice_scatter", "select_scatter", "avg_pool2d", "avg_pool2d_backward", "inductor_random",
+              "inductor_lookup_seed", "iota", "full", "full_like", "scalar_tensor", "_low_memory_max_pool_with_offsets",
+              "_low_memory_max_pool_offsets_to_indices", "max_pool2d_with_indices_backward", "_unsafe_index", "repeat", "copy", "copy_",
+              "upsample_nearest2d", "upsample_bilinear2d", "fma", "convert_element_type"}
+SCATTERS = {"index_put", "_unsafe_index_put", "scatter", "scatter_add", "embedding_dense_backward"}
+VIEWS_BY_NAME = {"_unsafe_view", "reshape"}
+
+
+class Step:
+    """`rows`: dictionaries of torch_node's fields (planners/torch_target.hpp); `nodes`: the nodes themselves."""
+
+    def __init__(self, nodes, rows):
+        self.nodes, self.rows = nodes, rows
+
+    def names(self, numbers):
+        return {self.nodes[i].name for i in numbers}
+
+
+def step_of(joint, info, num_fwd_outputs, costs):
+    """`costs.ns(node)` and `costs.workspace(node)` price what is not fused."""
+    forward_results, backward_results, changed = private.outputs_of(joint, num_fwd_outputs)
+    fusible = private.fusible_targets()
+    device = device_of(joint)
+    number, rows, nodes, families = {}, [], [], {}
+    unrepeatable_views = set(changed)
+    for node in joint.graph.nodes:
+        if node.op == "output":
+            continue
+        number[node] = len(nodes)
+        nodes.append(node)
+        kind = kind_of(node, fusible)
+        inputs = [number[n] for n in node.all_input_nodes]
+        if kind in ("view", "item"):
+            inputs = [number[node.args[0]]]
+        reads_changed = any(n in unrepeatable_views for n in node.all_input_nodes)
+        if kind == "view" and reads_changed:
+            unrepeatable_views.add(node)
+        forward = node.op == "call_function" and node not in info.tangents_closure
+        is_kernel = kind == "kernel" and node.op == "call_function"
+        rows.append({
+            "kind": kind, "inputs": inputs, "bytes": own_bytes(node, kind, device), "elements": elements_of(node, kind),
+            "ns": costs.ns(node) if is_kernel else 0, "workspace": costs.workspace(node) if is_kernel else 0,
+            "family": families.setdefault(family_of(node), len(families)), "forward": forward,
+            "resident": node.op == "get_attr" or node.op == "placeholder" and not node.target.startswith("tangents"),
+            "repeatable": is_repeatable(node) and not reads_changed,
+            "forward_result": False, "backward_result": False})
+    for results, field in ((forward_results, "forward_result"), (backward_results, "backward_result")):
+        for node in results:
+            if isinstance(node, torch.fx.Node):
+                rows[number[node]][field] = True
+    keep_items_together(nodes, rows, number)
+    return Step(nodes, rows)
+
+
+def keep_items_together(nodes, rows, number):
+    """A result of a node that cannot be repeated cannot be computed again either."""
+    for node, row in zip(nodes, rows):
+        if row["kind"] == "item":
+            row["repeatable"] = rows[number[node.args[0]]]["repeatable"]
+
+
+def name_of(node):
+    packet = getattr(node.target, "overloadpacket", None)
+    return packet.__name__ if packet is not None else getattr(node.target, "__name__", str(node.target))
+
+
+def value_of(node):
+    return node.meta.get("val")
+
+
+def tensors_of(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (tuple, list)) else []
+
+
+def is_view(node):
+    if node.target is operator.getitem:
+        return is_view(node.args[0])
+    if name_of(node) in VIEWS_BY_NAME:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.returns or not node.all_input_nodes:
+        return False
+    alias = schema.returns[0].alias_info
+    return alias is not None and not alias.is_write
+
+
+def kind_of(node, fusible):
+    if node.op in ("placeholder", "get_attr"):
+        return "input"
+    if is_view(node):
+        return "view"
+    if node.target is operator.getitem:
+        return "item"
+    name = name_of(node)
+    if name in SCATTERS:
+        return "far_reduction"
+    if name in REDUCTIONS:
+        return "reduction" if over_last_dimensions(node) else "far_reduction"
+    if not (isinstance(value_of(node), (torch.Tensor, tuple, list))):
+        return "pointwise"
+    if name in MORE_FUSED or getattr(node.target, "overloadpacket", node.target) in fusible:
+        return "pointwise" if isinstance(value_of(node), torch.Tensor) else "reduction"
+    return "kernel"
+
+
+def over_last_dimensions(node):
+    """Whether it reduces the dimensions whose elements lie closest together, and not all."""
+    source = value_of(node.args[0])
+    dims = node.args[1] if len(node.args) > 1 else None
+    if not isinstance(source, torch.Tensor) or dims is None:
+        return False
+    dims = {d % max(1, source.dim()) for d in (dims if isinstance(dims, (tuple, list)) else [dims])}
+    order = sorted((d for d in range(source.dim()) if source.shape[d] > 1), key=lambda d: source.stride(d))
+    dims &= set(order)
+    return 0 < len(dims) < len(order) and set(order[:len(dims)]) == dims
+
+
+def stored_elements(value):
+    """Elements that lie in memory: those of an expanded tensor count once."""
+    return math.prod(size for size, stride in zip(value.shape, value.stride()) if stride != 0)
+
+
+def own_bytes(node, kind, device):
+    """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none."""
+    value = value_of(node)
+    if kind == "view" or not isinstance(value, torch.Tensor) or value.device.type != device:
+        return 0
+    return stored_elements(value) * value.element_size()
+
+
+def device_of(joint):
+    """Type of the device that the graph runs on."""
+    kinds = {v.device.type for node in joint.graph.find_nodes(op="placeholder") for v in tensors_of(value_of(node))}
+    return "cuda" if "cuda" in kinds else "cpu"
+
+
+def elements_of(node, kind):
+    values = tensors_of(value_of(node))
+    if kind in ("reduction", "far_reduction"):
+        values += [v for n in node.all_input_nodes for v in tensors_of(value_of(n))]
+    return max([stored_elements(v) for v in values], default=0)
+
+
+def is_repeatable(node):
+    if node.op != "call_function" or node.target is operator.getitem:
+        return True
+    target = node.target
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    if target._schema.is_mutable:
+        return False
+    if name_of(node) in ("inductor_seeds", "inductor_seed"):
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags:
+        return "scaled_dot_product" in name_of(node) and not has_dropout(node)
+    return True
+
+
+def has_dropout(node):
+    """Whether an attention has a probability of dropout above 0."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    given = dict(zip(names, node.args)) | dict(node.kwargs)
+    return bool(given.get("dropout_p", 0.0))
+
+
+def module_of(node):
+    """Name of the module that made a forward node, "" where unknown."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    path = list(stack.values())[-1][0]
+    names = re.findall(r"[A-Za-z0-9_]+", path.replace("_modules", "").removeprefix("L['self']").removeprefix("L['model']"))
+    return ".".join(names)
+
+
+def family_of(node):
+    value = value_of(node)
+    shapes = tuple((tuple(v.shape), v.dtype) for v in tensors_of(value))
+    if node.op == "placeholder":
+        return ("placeholder",)
+    sources = tuple(name_of(n) if n.op == "call_function" else n.op for n in node.all_input_nodes)
+    users = tuple(sorted(name_of(n) if n.op == "call_function" else n.op for n in node.users))
+    return (name_of(node), shapes, sources, users, re.sub(r"\d+", "#", module_of(node)))
