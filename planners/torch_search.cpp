@@ -24,18 +24,23 @@ double cost_of(const torch_estimate& e, std::int64_t budget, double scale) {
 class search {
  public:
   search(const torch_step& step, std::int64_t budget, double seconds)
-      : step_(step), budget_(budget), model_(step, budget),
+      : step_(step),
+        budget_(budget),
+        model_(step, budget),
         end_(clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6))) {
     std::map<int, std::vector<int>> families;
     for (std::size_t v = 0; v < step.nodes.size(); ++v) {
       const auto& node = step.nodes[v];
-      if (!node.forward || node.bytes == 0 || !node.repeatable || node.kind == torch_kind::view || node.kind == torch_kind::input) continue;
+      if (!node.forward || node.bytes == 0 || !node.repeatable || node.kind == torch_kind::view ||
+          node.kind == torch_kind::input)
+        continue;
       candidates_.push_back(static_cast<int>(v));
       families[node.family].push_back(static_cast<int>(v));
       total_ += static_cast<double>(node.bytes);
     }
     for (auto& [id, members] : families) families_.push_back(std::move(members));
-    for (const auto& node : step.nodes) scale_ += static_cast<double>(node.ns) + static_cast<double>(node.bytes) / step.bytes_per_ns;
+    for (const auto& node : step.nodes)
+      scale_ += static_cast<double>(node.ns) + static_cast<double>(node.bytes) / step.bytes_per_ns;
   }
 
   torch_plan find(const std::vector<int>& begin) {
@@ -80,8 +85,10 @@ class search {
     std::vector<char> saved(step_.nodes.size());
     for (const int v : candidates_) {
       const auto& node = step_.nodes[static_cast<std::size_t>(v)];
-      const auto& maker = node.kind == torch_kind::item ? step_.nodes[static_cast<std::size_t>(node.inputs[0])] : node;
-      saved[static_cast<std::size_t>(v)] = maker.kind == torch_kind::kernel || static_cast<double>(node.bytes) < total_ / 5000;
+      const auto& maker =
+          node.kind == torch_kind::item ? step_.nodes[static_cast<std::size_t>(node.inputs[0])] : node;
+      saved[static_cast<std::size_t>(v)] =
+          maker.kind == torch_kind::kernel || static_cast<double>(node.bytes) < total_ / 5000;
     }
     return saved;
   }
@@ -131,7 +138,8 @@ class search {
           better |= attempt(part, 1) || attempt(part, 0);
         }
         const auto middle = family.begin() + static_cast<std::ptrdiff_t>(family.size() / 2);
-        for (const auto& half : {std::vector<int>(family.begin(), middle), std::vector<int>(middle, family.end())})
+        for (const auto& half :
+             {std::vector<int>(family.begin(), middle), std::vector<int>(middle, family.end())})
           better |= attempt(half, 0) || attempt(half, 1);
       }
     }
@@ -151,7 +159,8 @@ class search {
     for (int i = 0; i < 4; ++i) {
       const auto& family = families_[random() % families_.size()];
       const char value = static_cast<char>(random() % 2);
-      const std::size_t from = random() % family.size(), to = std::min(family.size(), from + 1 + random() % 8);
+      const std::size_t from = random() % family.size(),
+                        to = std::min(family.size(), from + 1 + random() % 8);
       for (std::size_t j = from; j < to; ++j) current_[static_cast<std::size_t>(family[j])] = value;
     }
     cost_ = cost(current_);
@@ -170,7 +179,8 @@ class search {
 
 }  // namespace
 
-torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<int>& begin, double seconds) {
+torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<int>& begin,
+                      double seconds) {
   return search(step, budget, seconds).find(begin);
 }
 

@@ -28,16 +28,16 @@ struct launched {
 struct torch_model::state {
   const torch_step& step;
   std::int64_t budget;
-  std::vector<int> root;                 // whose memory a node's is
-  std::vector<std::vector<int>> readers; // nodes, no views, that read a root's memory
-  std::vector<std::vector<int>> items;   // of nodes with several results
+  std::vector<int> root;                  // whose memory a node's is
+  std::vector<std::vector<int>> readers;  // nodes, no views, that read a root's memory
+  std::vector<std::vector<int>> items;    // of nodes with several results
   std::vector<int> backward_order, forward_order;
   int first_backward = 0;
 
   // Of the last evaluation.
   std::vector<char> available, backward_needs, in_pass, is_saved;
-  std::vector<int> used;                 // saved tensors that the backward graph reads
-  std::vector<std::vector<int>> reads;   // buffers that a fusible node reads, through those inlined
+  std::vector<int> used;                // saved tensors that the backward graph reads
+  std::vector<std::vector<int>> reads;  // buffers that a fusible node reads, through those inlined
   std::vector<char> realized;
   std::vector<int> depth, group, group_size, kernel_of, last_reader;
   std::vector<int> last_use;
@@ -52,8 +52,9 @@ struct torch_model::state {
     items.resize(n);
     for (std::size_t v = 0; v < n; ++v) {
       const auto& node = step.nodes[v];
-      root[v] = node.kind == torch_kind::view && !node.inputs.empty() ? root[static_cast<std::size_t>(node.inputs[0])]
-                                                                      : static_cast<int>(v);
+      root[v] = node.kind == torch_kind::view && !node.inputs.empty()
+                    ? root[static_cast<std::size_t>(node.inputs[0])]
+                    : static_cast<int>(v);
       if (node.kind == torch_kind::view) continue;
       if (node.kind == torch_kind::item) {
         items[static_cast<std::size_t>(node.inputs[0])].push_back(static_cast<int>(v));
@@ -81,7 +82,8 @@ struct torch_model::state {
     for (std::size_t v = 0; v < n; ++v) {
       for (const int u : step.nodes[v].inputs) {
         const auto& input = step.nodes[static_cast<std::size_t>(u)];
-        if (input.kind == torch_kind::input && !input.resident) first_backward = std::min(first_backward, static_cast<int>(v));
+        if (input.kind == torch_kind::input && !input.resident)
+          first_backward = std::min(first_backward, static_cast<int>(v));
       }
     }
   }
@@ -212,7 +214,8 @@ struct torch_model::state {
         const auto j = static_cast<std::size_t>(b);
         const auto& from = at(b);
         const bool runs_here = from.kind != torch_kind::input && in_pass[j];
-        if (runs_here && fusible(from.kind) && step.fused && !realized[j] && from.kind == torch_kind::pointwise) {
+        if (runs_here && fusible(from.kind) && step.fused && !realized[j] &&
+            from.kind == torch_kind::pointwise) {
           for (const int r : reads[j]) add_read(reads[i], r);
           deepest = std::max(deepest, depth[j]);
           continue;
@@ -234,7 +237,8 @@ struct torch_model::state {
         if (!in_pass[static_cast<std::size_t>(w)]) continue;
         ++(fusible(at(w).kind) ? fused_users : other_users);
       }
-      realized[i] = other_users > 0 || (fused_users > 1 && reads[i].size() > reads_if_shared) || reads[i].size() > most_reads;
+      realized[i] = other_users > 0 || (fused_users > 1 && reads[i].size() > reads_if_shared) ||
+                    reads[i].size() > most_reads;
     }
     // A result may be a view of a fused node.
     for (const int v : order) {
@@ -259,11 +263,14 @@ struct torch_model::state {
         const int maker = at(b).kind == torch_kind::item ? at(b).inputs[0] : b;
         const auto m = static_cast<std::size_t>(maker);
         if (at(maker).kind != torch_kind::input && in_pass[m] && fusible(at(maker).kind) && realized[m] &&
-            depth[m] == depth[i] && at(maker).elements == at(v).elements && at(maker).kind != torch_kind::far_reduction) {
+            depth[m] == depth[i] && at(maker).elements == at(v).elements &&
+            at(maker).kind != torch_kind::far_reduction) {
           unite(maker, v);
         }
         const int other = last_reader[j];
-        if (other >= 0 && depth[static_cast<std::size_t>(other)] == depth[i] && at(other).elements == at(v).elements) unite(other, v);
+        if (other >= 0 && depth[static_cast<std::size_t>(other)] == depth[i] &&
+            at(other).elements == at(v).elements)
+          unite(other, v);
         last_reader[j] = v;
       }
     }
@@ -286,7 +293,8 @@ struct torch_model::state {
       kernels[static_cast<std::size_t>(k)].members.push_back(v);
     }
     for (const int v : order) {
-      if (at(v).kind == torch_kind::item) kernel_of[static_cast<std::size_t>(v)] = kernel_of[static_cast<std::size_t>(at(v).inputs[0])];
+      if (at(v).kind == torch_kind::item)
+        kernel_of[static_cast<std::size_t>(v)] = kernel_of[static_cast<std::size_t>(at(v).inputs[0])];
     }
     for (const int v : order) read_elsewhere[static_cast<std::size_t>(v)] = 0;
     for (std::size_t k = 0; k < kernels.size(); ++k) {
@@ -304,7 +312,8 @@ struct torch_model::state {
         // A library's results are written whether they are read or not.
         const auto write = [&](int b) {
           const auto j = static_cast<std::size_t>(b);
-          if (at(b).bytes > 0 && (kernel.library || is_result(b) || read_elsewhere[j] || result_views[j])) kernel.writes.push_back(b);
+          if (at(b).bytes > 0 && (kernel.library || is_result(b) || read_elsewhere[j] || result_views[j]))
+            kernel.writes.push_back(b);
         };
         write(v);
         for (const int each : items[static_cast<std::size_t>(v)]) {
@@ -315,7 +324,8 @@ struct torch_model::state {
   }
 
   bool made_by(int b, int k) const {
-    return in_pass[static_cast<std::size_t>(b)] && at(b).kind != torch_kind::input && kernel_of[static_cast<std::size_t>(b)] == k;
+    return in_pass[static_cast<std::size_t>(b)] && at(b).kind != torch_kind::input &&
+           kernel_of[static_cast<std::size_t>(b)] == k;
   }
 
   std::vector<char> result_views, read_elsewhere;
@@ -338,7 +348,8 @@ struct torch_model::state {
     for (const int v : kernel.members) loop = std::max(loop, at(v).elements);
     for (const int b : kernel.reads) bytes += std::min(at(b).bytes, 8 * loop);
     for (const int b : kernel.writes) bytes += at(b).bytes;
-    return std::max(step.launch_ns, static_cast<std::int64_t>(static_cast<double>(bytes) / step.bytes_per_ns));
+    return std::max(step.launch_ns,
+                    static_cast<std::int64_t>(static_cast<double>(bytes) / step.bytes_per_ns));
   }
 
   // Time and peak of one graph. `begin`: bytes that are there when it begins, of which `freed` may go.
@@ -363,13 +374,15 @@ struct torch_model::state {
         if (stays(b, backward)) last_use[static_cast<std::size_t>(b)] = always;
       }
     }
-    for (std::size_t t = 0; t < placed.size(); ++t) live = run(kernels[static_cast<std::size_t>(placed[t])], static_cast<int>(t), live, backward);
+    for (std::size_t t = 0; t < placed.size(); ++t)
+      live = run(kernels[static_cast<std::size_t>(placed[t])], static_cast<int>(t), live, backward);
     return live;
   }
 
   bool stays(int b, bool backward) const {
     return backward ? at(b).backward_result || result_views[static_cast<std::size_t>(b)]
-                    : at(b).forward_result || result_views[static_cast<std::size_t>(b)] || is_saved[static_cast<std::size_t>(b)];
+                    : at(b).forward_result || result_views[static_cast<std::size_t>(b)] ||
+                          is_saved[static_cast<std::size_t>(b)];
   }
 
   bool dies(int b, int t, bool backward) const {
@@ -439,7 +452,8 @@ struct torch_model::state {
     live = step.base_bytes + estimate.saved_bytes;
     for (std::size_t v = 0; v < step.nodes.size(); ++v) {
       const auto& node = step.nodes[v];
-      const bool result = (node.forward_result || (result_views[v] && !node.backward_result)) && node.forward && !is_saved[v];
+      const bool result =
+          (node.forward_result || (result_views[v] && !node.backward_result)) && node.forward && !is_saved[v];
       if (result || (node.kind == torch_kind::input && !node.resident)) live += rounded(node.bytes);
     }
     order_backward();
@@ -451,11 +465,9 @@ struct torch_model::state {
   }
 };
 
-torch_model::torch_model(const torch_step& step, std::int64_t budget) : state_(new state(step, budget)) {
-}
-torch_model::~torch_model() {
-  delete state_;
-}
+torch_model::torch_model(const torch_step& step, std::int64_t budget)
+    : state_(std::make_unique<state>(step, budget)) {}
+torch_model::~torch_model() = default;
 
 torch_estimate torch_model::evaluate(const std::vector<char>& saved) {
   return state_->evaluate(saved);
@@ -466,7 +478,8 @@ torch_plan torch_model::plan() const {
   made.saved = state_->used;
   std::ranges::sort(made.saved);
   std::vector<char> again(state_->step.nodes.size());
-  for (const int v : state_->forward_order) again[static_cast<std::size_t>(v)] = state_->at(v).kind != torch_kind::view;
+  for (const int v : state_->forward_order)
+    again[static_cast<std::size_t>(v)] = state_->at(v).kind != torch_kind::view;
   for (const int v : state_->backward_order) {
     if (again[static_cast<std::size_t>(v)]) made.recomputed.push_back(v);
   }

@@ -47,6 +47,10 @@ struct pack_options {
   std::string file, packer, limit;  // packer "": each of them
 };
 
+struct plan_torch_options {
+  std::string file;
+};
+
 struct env_options {
   std::string machine, machines;
   bool json = false;
@@ -92,6 +96,8 @@ int tune_command(const tune_options& options);
 int ablate_command(const ablate_options& options);
 // Which way of using memory to take, and what each would cost; 1 if none works.
 int advise_command(const advise_options& options);
+// Answers umbench.torch.fit: what a PyTorch step saves for its backward pass.
+int plan_torch_command(const plan_torch_options& options);
 int merge_command(const merge_options& options);
 // Packs the lifetimes of a file; 1 if no packer asked for keeps to the limit.
 int pack_command(const pack_options& options);

@@ -254,6 +254,13 @@ void add_merge(CLI::App& app, merge_options& o) {
   option(merge, "--out", o.out, {"FILE", "JSON Lines file for all of them"}).required();
 }
 
+void add_plan_torch(CLI::App& app, plan_torch_options& o) {
+  CLI::App& plan =
+      *app.add_subcommand("plan-torch", "Choose what a PyTorch step saves; asked by umbench.torch.fit");
+  option(plan, "FILE", o.file, {"FILE", "The step's nodes, as JSON; the answer is JSON on standard output"})
+      .required();
+}
+
 void add_pack(CLI::App& app, pack_options& o) {
   CLI::App& pack = *app.add_subcommand("pack", "Give the lifetimes of a file addresses");
   option(pack, "FILE", o.file, {"FILE", "Comma-separated values: id, bytes, begin, end, access times"})
@@ -299,6 +306,7 @@ void describe(CLI::App& app, command_line& c) {
   add_ablate(app, c.ablate);
   add_merge(app, c.merge);
   add_pack(app, c.pack);
+  add_plan_torch(app, c.plan_torch);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
 }
 

@@ -21,6 +21,7 @@ struct command_line {
   advise_options advise;
   merge_options merge;
   pack_options pack;
+  plan_torch_options plan_torch;
 };
 
 // Fills the options of the command that is named; its name, or none where --help or --version was all that

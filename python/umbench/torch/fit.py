@@ -1,6 +1,7 @@
 """fit(): a model that trains within a budget of device memory."""
 
 import re
+import time
 
 import torch
 
@@ -71,6 +72,7 @@ class Planning:
         return private.compiled(graph, inputs, self.partition, self.backend)
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
+        begun = time.monotonic()
         info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
         device = torch.device(device_of(joint))
         rates = rates_of(torch.cuda.get_device_name()) if device.type == "cuda" else RATES[""]
@@ -81,6 +83,7 @@ class Planning:
         base = self.base_bytes(step, device)
         answer = ask(step, self.plan.usable, base, rates, fused, begin, self.seconds)
         self.plan.take(step, answer, base)
+        self.plan.seconds = time.monotonic() - begun
         if answer["plan"]["peak"] > self.plan.usable:
             raise NoPlan(f"no plan within {self.plan.budget / 2**30:.2f} GiB; the least found is {self.plan.least_budget() / 2**30:.2f} GiB")
         return private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,

@@ -15,7 +15,7 @@ class Plan:
         self.budget, self.usable = budget, int(budget * (1 - SLACK))
         self.saved, self.recomputed, self.modules = [], [], {}
         self.predicted = self.unplanned = self.measured = None
-        self.base_bytes = 0
+        self.base_bytes, self.seconds = 0, 0.0
 
     def take(self, step, answer, base_bytes):
         made, own = answer["plan"], answer["begin"]

@@ -31,7 +31,7 @@ def ask(step, budget, base_bytes, rates, fused, begin, seconds):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()
-        done = subprocess.run([program(), "plan", "--target", "torch", file.name], capture_output=True, text=True)
+        done = subprocess.run([program(), "plan-torch", file.name], capture_output=True, text=True)
     if done.returncode != 0:
         raise NoPlan((done.stderr.strip().splitlines() or ["umbench plan fails"])[-1])
     return json.loads(done.stdout)

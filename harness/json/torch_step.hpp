@@ -1,0 +1,22 @@
+// The question that umbench.torch.fit asks, and its answer (planners/torch_target.hpp).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planners/torch_target.hpp"
+
+namespace um {
+
+struct torch_question {
+  torch_step step;
+  std::int64_t budget = 0;
+  std::vector<int> begin;  // PyTorch's own choice of saved tensors
+  double seconds = 0;
+};
+
+torch_question torch_question_from(const std::string& text, const std::string& source);
+// On one line: the estimates of both choices, the saved and the recomputed nodes.
+std::string to_json(const torch_plan& own, const torch_plan& made);
+
+}  // namespace um

@@ -1,0 +1,1 @@
+"""Fitted models measured beside PyTorch's own on a GPU."""

@@ -1,0 +1,191 @@
+"""Networks to measure with, defined here so that nothing beside torch is needed. Each function returns (model with its loss, inputs).
+
+Shapes follow the papers: ResNet-50 (He et al. 2016), GPT-2 (Radford et al. 2019), ViT-B/16 (Dosovitskiy et al. 2021),
+ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015)."""
+
+import contextlib
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class WithLoss(nn.Module):
+    """Cross-entropy of the logits; under autocast to bfloat16 on a GPU."""
+
+    def __init__(self, model, autocast=True):
+        super().__init__()
+        self.model, self.autocast = model, autocast
+
+    def forward(self, x, labels):
+        with torch.autocast("cuda", torch.bfloat16) if self.autocast and x.is_cuda else contextlib.nullcontext():
+            logits = self.model(x)
+            return F.cross_entropy(logits.flatten(0, 1) if logits.dim() == 3 else logits, labels.flatten() if logits.dim() == 3 else labels)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inner, width, stride):
+        super().__init__()
+        out = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(inner, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out))
+        self.skip = nn.Identity()
+        if stride != 1 or inner != out:
+            self.skip = nn.Sequential(nn.Conv2d(inner, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        return F.relu(self.body(x) + self.skip(x))
+
+
+class ResNet(nn.Module):
+    def __init__(self, blocks=(3, 4, 6, 3), width=64, classes=1000):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        stages, inner = [], width
+        for i, count in enumerate(blocks):
+            for j in range(count):
+                stages.append(Bottleneck(inner, width << i, 2 if i and j == 0 else 1))
+                inner = 4 * (width << i)
+        self.blocks = nn.Sequential(*stages)
+        self.head = nn.Linear(inner, classes)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads, causal):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(x).split(c, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).reshape(b, t, c))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, causal, dropout=0.0):
+        super().__init__()
+        self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads, causal)
+        self.norm2 = nn.LayerNorm(width)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x + self.dropout(self.attention(self.norm1(x)))
+        return x + self.dropout(self.feed(self.norm2(x)))
+
+
+class GPT2(nn.Module):
+    def __init__(self, layers=12, width=768, heads=12, words=50304, context=1024, dropout=0.0):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(context, width)
+        self.blocks = nn.Sequential(*(Block(width, heads, True, dropout) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.words.weight
+        nn.init.normal_(self.words.weight, std=0.02)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.words(x) + self.places(torch.arange(x.shape[1], device=x.device)))))
+
+
+class ViT(nn.Module):
+    def __init__(self, layers=12, width=768, heads=12, patch=16, size=224, classes=1000):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, patch, patch)
+        self.first = nn.Parameter(torch.zeros(1, 1, width))
+        self.places = nn.Parameter(torch.randn(1, (size // patch) ** 2 + 1, width) * 0.02)
+        self.blocks = nn.Sequential(*(Block(width, heads, False) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.places
+        return self.head(self.norm(self.blocks(x))[:, 0])
+
+
+class NextBlock(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 7, 1, 3, groups=width)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.scale = nn.Parameter(torch.full((width,), 1e-6))
+
+    def forward(self, x):
+        y = self.feed(self.norm(self.depthwise(x).permute(0, 2, 3, 1))) * self.scale
+        return x + y.permute(0, 3, 1, 2)
+
+
+class LastNorm(nn.LayerNorm):
+    """LayerNorm over the channels of an image."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class ConvNeXt(nn.Module):
+    def __init__(self, blocks=(3, 3, 9, 3), widths=(96, 192, 384, 768), classes=1000):
+        super().__init__()
+        stages, inner = [nn.Conv2d(3, widths[0], 4, 4), LastNorm(widths[0])], widths[0]
+        for i, (count, width) in enumerate(zip(blocks, widths)):
+            if i:
+                stages += [LastNorm(inner), nn.Conv2d(inner, width, 2, 2)]
+            stages += [NextBlock(width) for _ in range(count)]
+            inner = width
+        self.body = nn.Sequential(*stages)
+        self.norm, self.head = nn.LayerNorm(inner), nn.Linear(inner, classes)
+
+    def forward(self, x):
+        return self.head(self.norm(self.body(x).mean((2, 3))))
+
+
+def twice(inner, width):
+    return nn.Sequential(nn.Conv2d(inner, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                         nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+
+
+class UNet(nn.Module):
+    def __init__(self, width=64, depth=4, classes=2):
+        super().__init__()
+        widths = [width << i for i in range(depth + 1)]
+        self.down = nn.ModuleList([twice(a, b) for a, b in zip([3, *widths[:-1]], widths)])
+        self.up = nn.ModuleList([nn.ConvTranspose2d(a, b, 2, 2) for a, b in zip(widths[:0:-1], widths[-2::-1])])
+        self.merge = nn.ModuleList([twice(2 * b, b) for b in widths[-2::-1]])
+        self.head = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x):
+        passed = []
+        for i, stage in enumerate(self.down):
+            x = stage(F.max_pool2d(x, 2) if i else x)
+            passed.append(x)
+        for up, merge, old in zip(self.up, self.merge, passed[-2::-1]):
+            x = merge(torch.cat([old, up(x)], 1))
+        return self.head(x)
+
+
+def images(model, batch, size, classes, device, dense=False):
+    model = model.to(device, memory_format=torch.channels_last)
+    x = torch.randn(batch, 3, size, size, device=device).to(memory_format=torch.channels_last)
+    shape = (batch, size, size) if dense else (batch,)
+    return WithLoss(model), (x, torch.randint(classes, shape, device=device))
+
+
+def texts(model, batch, tokens, words, device):
+    return WithLoss(model.to(device)), (torch.randint(words, (batch, tokens), device=device), torch.randint(words, (batch, tokens), device=device))
+
+
+MODELS = {
+    "resnet50": lambda device="cuda", batch=128: images(ResNet(), batch, 224, 1000, device),
+    "gpt2_small": lambda device="cuda", batch=8: texts(GPT2(), batch, 1024, 50304, device),
+    "gpt2_medium": lambda device="cuda", batch=8: texts(GPT2(24, 1024, 16), batch, 1024, 50304, device),
+    "vit_b16": lambda device="cuda", batch=128: images(ViT(), batch, 224, 1000, device),
+    "convnext_t": lambda device="cuda", batch=128: images(ConvNeXt(), batch, 224, 1000, device),
+    "unet": lambda device="cuda", batch=16: images(UNet(), batch, 256, 2, device, dense=True),
+}
