@@ -20,22 +20,39 @@ bool fits(const problem& p, const memory_plan& plan) {
   return lower(unlimited, plan).device_arena_bytes <= p.budget;
 }
 
+// Whether any operator can be cut so finely.
+bool can_be_cut_into(const graph& g, std::uint32_t parts) {
+  return std::ranges::any_of(g.ops, [&](const op& o) { return goes_over_batch(g, o, parts); });
+}
+
 }  // namespace
 
+// As few parts as fit: a few are tried one by one, more by doubling and then by bisection.
 memory_plan plan_micro_batches(const problem& p) {
   const auto k = static_cast<std::uint32_t>(p.knobs.at("k"));
   if (k != 0) return with(p.network, k);
-  for (std::uint32_t parts = 1;; ++parts) {
+  constexpr std::uint32_t one_by_one = 16;
+  std::uint32_t too_few = 0, parts = 1;
+  for (;;) {
     memory_plan plan = with(p.network, parts);
-    if (fits(p, plan)) return plan;
-    const bool more = std::ranges::any_of(
-        p.network.ops, [&](const op& o) { return goes_over_batch(p.network, o, parts + 1); });
-    if (!more) {
+    if (fits(p, plan)) {
+      if (parts <= one_by_one) return plan;
+      break;
+    }
+    too_few = parts;
+    parts = parts < one_by_one ? parts + 1 : 2 * parts;
+    while (parts > too_few + 1 && !can_be_cut_into(p.network, parts)) parts -= (parts - too_few) / 2;
+    if (!can_be_cut_into(p.network, parts)) {
       throw infeasible("micro_batches takes " + to_text(std::ranges::max(live_bytes(p, plan))) + " even in " +
-                       std::to_string(parts) + " parts of the batch, the budget is " + to_text(p.budget) +
+                       std::to_string(too_few) + " parts of the batch, the budget is " + to_text(p.budget) +
                        " (weights and gradients stay resident)");
     }
   }
+  while (parts - too_few > 1) {
+    const std::uint32_t middle = too_few + (parts - too_few) / 2;
+    (fits(p, with(p.network, middle)) ? parts : too_few) = middle;
+  }
+  return with(p.network, parts);
 }
 
 }  // namespace um

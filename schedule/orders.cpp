@@ -1,6 +1,10 @@
 #include "schedule/orders.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <ranges>
+#include <stdexcept>
+#include <string>
 
 namespace um {
 namespace {
@@ -10,36 +14,158 @@ std::int64_t images_of(const graph& g, const op& o) {
   return domain_of(g, o).batch.end;
 }
 
-// When an operator is computed: whole before the first part that needs it, in parts, or whole at the end.
-enum class turn : std::uint8_t { first, in_parts, last };
+// The operators of a run of parts, in phases: even ones go through in parts, one part after the other; odd
+// ones are computed whole. What reads a sum over parts, or all of what is written part by part, waits for the
+// phase after that. `ready`: depends on no part.
+constexpr int ready = -1;
 
-std::vector<turn> turns_of(const graph& g, const loops& l) {
-  std::vector<turn> turns;
-  std::vector<turn> of_tensor(g.tensors.size(), turn::first);
+class phases {
+ public:
+  // `strict`: throws infeasible where an operator that is cut reads one that cannot be and follows parts.
+  phases(const graph& g, const inner_loop& run, const std::vector<bool>& deferred, bool strict)
+      : g_(g), run_(run), strict_(strict), of_tensor_(g.tensors.size()), reader_(g.tensors.size(), ready) {
+    for (op_id o = run.begin; o < run.end; ++o) {
+      placed_op x{o, ready, goes_over_batch(g, g.ops[o], run.parts) && run.parts > 1};
+      if (deferred[o]) {
+        if (strict && x.cut) refuse_late(g.ops[o], deferred);
+        continue;
+      }
+      x.phase = phase_of(x);
+      note(x);
+      ops_.push_back(x);
+    }
+    place_ready();
+  }
+
+  std::vector<compute> order() const {
+    int last = 0;
+    for (const placed_op& x : ops_) last = std::max(last, x.phase);
+    std::vector<std::vector<placed_op>> by_phase(static_cast<std::size_t>(last) + 1);
+    for (const placed_op& x : ops_) by_phase[static_cast<std::size_t>(x.phase)].push_back(x);
+    std::vector<compute> all;
+    for (const std::vector<placed_op>& phase : by_phase) {
+      const bool in_parts = std::ranges::any_of(phase, &placed_op::cut);
+      for (std::uint32_t i = 0; i < (in_parts ? run_.parts : 1); ++i) {
+        const std::uint32_t part = run_.descending ? run_.parts - 1 - i : i;
+        for (const placed_op& x : phase) {
+          if (x.cut) all.push_back({x.what, part_of(x.what, part)});
+          if (!x.cut && i == 0) all.push_back({x.what, {}});
+        }
+      }
+    }
+    return all;
+  }
+
+ private:
+  struct placed_op {
+    op_id what = 0;
+    int phase = ready;
+    bool cut = false;
+  };
+  struct origin {  // of a tensor that the run writes
+    op_id by = 0;
+    int phase = ready;
+    bool in_slices = false;  // each part writes its own
+  };
+
+  box part_of(op_id o, std::uint32_t part) const {
+    return batch_part(images_of(g_, g_.ops[o]), part, run_.parts);
+  }
+  static bool is_whole_phase(int phase) { return phase % 2 == 1; }
+
+  int phase_of(const placed_op& x) const {
+    int least = ready;
+    const auto wait_for = [&](int phase, bool whole) {
+      if (phase == ready) return;
+      const bool joins = is_whole_phase(phase) ? !x.cut : x.cut && !whole;
+      least = std::max(least, joins ? phase : is_whole_phase(phase) || !x.cut ? phase + 1 : phase + 2);
+    };
+    const op& o = g_.ops[x.what];
+    for (const tensor_id t : o.in) {
+      const origin& from = of_tensor_[t];
+      if (from.phase == ready) continue;
+      if (strict_ && x.cut && is_whole_phase(from.phase)) refuse(g_.ops[from.by], o);
+      wait_for(from.phase, !x.cut || !from.in_slices || !reads_own_slices(x.what, t, from.by));
+    }
+    // Whoever read or wrote a tensor before comes before whoever writes it again.
+    for (const tensor_id t : o.out) wait_for(std::max(of_tensor_[t].phase, reader_[t]), true);
+    return x.cut && least == ready ? 0 : least;
+  }
+
+  void note(const placed_op& x) {
+    const op& o = g_.ops[x.what];
+    for (const tensor_id t : o.in) reader_[t] = std::max(reader_[t], x.phase);
+    for (const tensor_id t : o.out) of_tensor_[t] = {x.what, x.phase, false};
+    if (!x.cut) return;
+    for (const access& a : accesses_of(g_, o, part_of(x.what, run_.parts - 1))) {
+      if (a.mode == access_mode::write && !is_whole(g_.tensors[a.what].shape, a.where))
+        of_tensor_[a.what].in_slices = true;
+    }
+  }
+
+  // Whether every part reads of `t` only what that part of `by` and those before it have written.
+  bool reads_own_slices(op_id reader, tensor_id t, op_id by) const {
+    if (run_.descending) return images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
+    const bool alike = images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
+    const auto end_of = [&](op_id o, std::uint32_t part, bool reading) {
+      std::int64_t end = 0;
+      for (const access& a : accesses_of(g_, g_.ops[o], part_of(o, part))) {
+        if (a.what == t && (a.mode == access_mode::read) == reading) end = std::max(end, a.where.batch.end);
+      }
+      return end;
+    };
+    for (std::uint32_t part = 0; part < (alike ? 1 : run_.parts); ++part) {
+      if (end_of(reader, part, true) > end_of(by, part, false)) return false;
+    }
+    return true;
+  }
+
+  // What depends on no part is computed before the first that needs it.
+  void place_ready() {
+    std::vector<int> first_reader(g_.tensors.size(), std::numeric_limits<int>::max());
+    for (placed_op& x : ops_ | std::views::reverse) {
+      const op& o = g_.ops[x.what];
+      if (x.phase == ready) {
+        int first = std::numeric_limits<int>::max();
+        for (const tensor_id t : o.out) first = std::min(first, first_reader[t]);
+        x.phase = first == std::numeric_limits<int>::max() ? 0 : first;
+      }
+      for (const tensor_id t : o.in) first_reader[t] = std::min(first_reader[t], x.phase);
+    }
+  }
+
+  [[noreturn]] static void refuse(const op& whole, const op& reader) {
+    throw infeasible("micro-batches cannot go through " + whole.name + " (" +
+                     std::string(kind_of(whole.what)) + "): it needs the whole batch, and " + reader.name +
+                     " reads what it writes");
+  }
+  void refuse_late(const op& reader, const std::vector<bool>& deferred) const {
+    for (op_id k = 0; k < g_.ops.size(); ++k) {
+      const op& x = g_.ops[k];
+      if (&x != &reader && deferred[k] && std::ranges::find_first_of(reader.in, x.out) != reader.in.end())
+        refuse(x, reader);
+    }
+  }
+
+  const graph& g_;
+  const inner_loop& run_;
+  bool strict_ = false;
+  std::vector<origin> of_tensor_;
+  std::vector<int> reader_;  // per tensor: the last phase in which one reads it
+  std::vector<placed_op> ops_;
+};
+
+// Those of `late`, and what depends on them.
+std::vector<bool> deferred_of(const graph& g, const std::vector<op_id>& late) {
+  std::vector<bool> deferred(g.ops.size(), false), written(g.tensors.size(), false);
+  for (const op_id o : late) deferred[o] = true;
   for (op_id o = 0; o < g.ops.size(); ++o) {
     const op& x = g.ops[o];
-    turn reads = turn::first;
-    const op* late = nullptr;
-    for (const tensor_id t : x.in) reads = std::max(reads, of_tensor[t]);
-    const bool deferred = std::ranges::find(l.late, o) != l.late.end();
-    const bool cut = l.micro_batches > 1 && goes_over_batch(g, x, l.micro_batches);
-    turn own = cut ? turn::in_parts : reads == turn::first ? turn::first : turn::last;
-    if (deferred || reads == turn::last) own = turn::last;
-    if (l.micro_batches == 1 && own == turn::first) own = turn::in_parts;
-    if (cut && reads == turn::last && !deferred) {
-      for (op_id k = 0; k < o; ++k) {
-        const auto& out = g.ops[k].out;
-        if (turns[k] == turn::last && std::ranges::find_first_of(x.in, out) != x.in.end()) late = &g.ops[k];
-      }
-      throw infeasible("micro-batches cannot go through " + late->name + " (" +
-                       std::string(kind_of(late->what)) + "): it needs the whole batch, and " + x.name +
-                       " reads what it writes");
-    }
-    turns.push_back(own);
-    for (const tensor_id t : x.out)
-      of_tensor[t] = l.micro_batches == 1 && own != turn::last ? turn::first : own;
+    if (std::ranges::any_of(x.in, [&](tensor_id t) { return written[t]; })) deferred[o] = true;
+    if (!deferred[o]) continue;
+    for (const tensor_id t : x.out) written[t] = true;
   }
-  return turns;
+  return deferred;
 }
 
 }  // namespace
@@ -75,33 +201,38 @@ bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts) {
 }
 
 std::vector<compute> order_of(const graph& g, const loops& l) {
-  const std::vector<turn> turns = turns_of(g, l);
-  std::vector<compute> order;
-  const std::uint32_t k = l.micro_batches;
-  const auto add = [&](op_id o, std::uint32_t part, std::uint32_t of) {
-    const bool whole = of == 1 || turns[o] == turn::first;
-    if (turns[o] == turn::last || (whole && part > 0)) return;
-    const std::int64_t images = images_of(g, g.ops[o]);
-    order.push_back(whole ? compute{o, {}} : compute{o, batch_part(images, part, of)});
-  };
   const auto count = static_cast<op_id>(g.ops.size());
-  for (std::uint32_t part = 0; part < k; ++part) {
-    auto next = l.inner.begin();
-    for (op_id o = 0; o < count;) {
-      if (next == l.inner.end() || o < next->begin) {
-        add(o++, part, k);
-        continue;
-      }
-      for (std::uint32_t i = 0; i < next->parts; ++i) {
-        const std::uint32_t at = next->descending ? next->parts - 1 - i : i;
-        for (op_id x = next->begin; x < next->end; ++x) add(x, part * next->parts + at, k * next->parts);
-      }
-      o = next++->end;
+  const bool micro = l.micro_batches > 1;
+  if (micro && !l.inner.empty()) throw std::invalid_argument("micro-batches have no inner loops");
+  const std::vector<bool> deferred = deferred_of(g, l.late);
+  std::vector<compute> order;
+  const auto add = [&](const inner_loop& run) {
+    const std::vector<compute> all = phases(g, run, deferred, micro).order();
+    order.insert(order.end(), all.begin(), all.end());
+  };
+  op_id o = 0;
+  for (const inner_loop& run : l.inner) {
+    for (; o < run.begin; ++o) {
+      if (!deferred[o]) order.push_back({o, {}});
+    }
+    add(run);
+    o = run.end;
+  }
+  if (micro) {
+    add({0, count, l.micro_batches});
+  } else {
+    for (; o < count; ++o) {
+      if (!deferred[o]) order.push_back({o, {}});
     }
   }
-  for (op_id o = 0; o < count; ++o) {
-    if (turns[o] == turn::last) order.push_back({o, {}});
+  const auto is_cut = [](const compute& c) { return !is_whole(c.part); };
+  const auto last_part = std::ranges::find_if(order | std::views::reverse, is_cut).base() - order.begin();
+  const auto behind = order.begin() + (micro ? last_part : static_cast<std::ptrdiff_t>(order.size()));
+  const auto from = behind - order.begin();
+  for (op_id x = 0; x < count; ++x) {
+    if (deferred[x]) order.push_back({x, {}});
   }
+  std::ranges::stable_sort(order.begin() + from, order.end(), {}, &compute::what);
   return order;
 }
 

@@ -22,8 +22,9 @@ std::int64_t batch_of(const graph& g);
 // the batch (on parameters it is not). The loss can: its parts add up.
 bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts);
 
-// Operators [begin, end) that go over each micro-batch in `parts`, one part through all of them after the
-// other.
+// Operators [begin, end) that go over the batch in `parts`, one part through all of them after the other.
+// Those that cannot be cut are computed whole: before the first part that reads them, or between two rounds
+// of parts where they depend on parts. What reads a sum over parts waits for the whole sum in the same way.
 struct inner_loop {
   op_id begin = 0, end = 0;
   std::uint32_t parts = 1;
@@ -31,6 +32,7 @@ struct inner_loop {
   friend bool operator==(const inner_loop&, const inner_loop&) = default;
 };
 
+// Micro-batches are one loop over all operators, without inner ones.
 struct loops {
   std::uint32_t micro_batches = 1;
   std::vector<inner_loop> inner;  // by `begin`, apart from one another
@@ -38,10 +40,9 @@ struct loops {
   friend bool operator==(const loops&, const loops&) = default;
 };
 
-// One micro-batch after the other through all operators, forward, loss and backward; gradients add up. What
-// depends on no part (casts of filters) is computed whole and once, before what reads it; what cannot be cut
-// and depends on parts (updates), or on what is late, whole and last. Throws infeasible, naming the operator,
-// where one that needs the whole batch is read by one that goes over it in parts.
+// The computes of all operators for these loops. Gradients of parts add up. What depends on what is late is
+// late, too. Throws infeasible, naming the operator, where micro-batches meet one that needs the whole batch
+// and is read by one that is cut.
 std::vector<compute> order_of(const graph& g, const loops& l);
 
 // The gradients of parameters that are larger than all that they are computed from: better late.

@@ -141,14 +141,66 @@ TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
 
 TEST(orders, every_operator_is_computed_for_every_image_once) {
   const graph g = small("alexnet", "alexnet", 8, {.sgd = true}).g;
-  const loops l{4, {{2, 4, 2}}, large_gradients(g)};
-  std::vector<std::uint32_t> parts(g.ops.size(), 0);
-  for (const compute& c : order_of(g, l)) ++parts[c.what];
-  for (op_id o = 0; o < g.ops.size(); ++o) {
-    const bool late =
-        std::ranges::find(l.late, o) != l.late.end() || std::holds_alternative<sgd_update>(g.ops[o].what);
-    EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 ? 8U : 4U) << g.ops[o].name;
+  const auto late_ops = large_gradients(g);
+  for (const loops& l : {loops{4, {}, late_ops}, loops{1, {{2, 4, 8}}, late_ops}}) {
+    std::vector<std::uint32_t> parts(g.ops.size(), 0);
+    for (const compute& c : order_of(g, l)) ++parts[c.what];
+    for (op_id o = 0; o < g.ops.size(); ++o) {
+      const bool late =
+          std::ranges::find(l.late, o) != l.late.end() || std::holds_alternative<sgd_update>(g.ops[o].what);
+      const std::uint32_t outside = l.inner.empty() ? 4 : 1;
+      EXPECT_EQ(parts[o], late ? 1U : o >= 2 && o < 4 && outside == 1 ? 8U : outside) << g.ops[o].name;
+    }
   }
+}
+
+// x -> y part by part, s sums over y, z reads y in parts and s whole; w is a whole operator on z, v is cut.
+graph with_sums() {
+  graph g;
+  g.name = "sums";
+  const auto add_tensor = [&](const char* name, std::int64_t images, role use) {
+    g.tensors.push_back({.name = name, .shape = {images, 64, 8, 8}, .use = use});
+    return static_cast<tensor_id>(g.tensors.size() - 1);
+  };
+  const tensor_id x = add_tensor("x", 8, role::input), y = add_tensor("y", 8, role::activation),
+                  s = add_tensor("s", 1, role::activation), z = add_tensor("z", 8, role::activation),
+                  w = add_tensor("w", 8, role::activation), v = add_tensor("v", 8, role::output);
+  using enum batch_cut;
+  const auto add_op = [&](const char* name, std::vector<tensor_id> in, std::vector<tensor_id> out,
+                          std::vector<batch_cut> cut_in, std::vector<batch_cut> cut_out) {
+    opaque how;
+    how.in = std::move(cut_in);
+    how.out = std::move(cut_out);
+    how.flops = 1'000'000;
+    how.bytes = 1'000'000;
+    op o;
+    o.name = name;
+    o.what = std::move(how);
+    o.in = std::move(in);
+    o.out = std::move(out);
+    g.ops.push_back(std::move(o));
+  };
+  add_op("make_y", {x}, {y}, {part}, {part});
+  add_op("sum_y", {y}, {s}, {part}, {sum});
+  add_op("make_z", {y, s}, {z}, {part, whole}, {part});
+  add_op("make_w", {z}, {w}, {}, {});
+  add_op("make_v", {w, s}, {v}, {part, whole}, {part});
+  return g;
+}
+
+TEST(orders, what_reads_a_sum_waits_for_all_parts_of_it) {
+  const graph g = with_sums();
+  const auto all = static_cast<op_id>(g.ops.size());
+  std::string order;
+  for (const compute& c : order_of(g, {1, {{0, all, 2}}, {}})) order += std::to_string(c.what);
+  EXPECT_EQ(order, "010122344");
+  graph cut = g;
+  cut.ops.erase(cut.ops.begin() + 3, cut.ops.end());
+  std::string micro;
+  for (const compute& c : order_of(cut, {2, {}, {}})) micro += std::to_string(c.what);
+  EXPECT_EQ(micro, "010122");
+  EXPECT_THROW(order_of(g, {2, {}, {}}), infeasible) << "make_w needs the whole batch and make_v is cut";
+  EXPECT_EQ(defect_of(g, plan_of(g, order_of(g, {1, {{0, all, 4}}, {}}), residence::device)), std::nullopt);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ inline std::vector<loops> loops_for(const graph& g) {
     if (images % (2 * k) != 0 || g.name.starts_with("resnet")) continue;
     all.push_back({k, {}, {}});
     if (goes_over_batch(g, g.ops[count / 2], 2 * k) && goes_over_batch(g, g.ops[count / 2 + 1], 2 * k))
-      all.push_back({k, {{count / 2, count / 2 + 2, 2}}, large_gradients(g)});
+      all.push_back({1, {{count / 2, count / 2 + 2, k}}, large_gradients(g)});
   }
   return all;
 }
