@@ -120,7 +120,8 @@ def mark_origin(axis, simulated):
     """Tells simulated and measured values apart at a glance."""
     axis.set_facecolor(SIMULATED if simulated else "white")
     axis.text(0.995, 0.99, "simulated" if simulated else "measured", transform=axis.transAxes, ha="right", va="top", fontsize=8,
-              color="#555555", style="italic" if simulated else "normal", zorder=6)
+              color="#555555", style="italic" if simulated else "normal", zorder=6,
+              bbox={"facecolor": SIMULATED if simulated else "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6})
 
 
 def set_title(axis, lines, pad=6):

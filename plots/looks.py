@@ -56,13 +56,13 @@ def looks(families):
     """{label: Look} of {label: family}. A strategy looks the same in every figure; labels of one strategy with several knobs
     differ in their dashes."""
     found, variants = {}, {}
-    for label, family in families.items():
+    for label, family in sorted(families.items(), key=lambda each: "(" in each[0]):  # names without knobs first
         name = label.split(" (")[0]
         colour, marker, dash = LOOKS.get(name) or _other(name, family)
         turn = variants.get(name, 0)
         variants[name] = turn + 1
         found[label] = Look(colour, marker, DASHES[(DASHES.index(dash) + turn) % len(DASHES)], 8 if name == "device" else 5.5)
-    return found
+    return {label: found[label] for label in families}
 
 
 def _other(name, family):

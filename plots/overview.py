@@ -8,7 +8,7 @@ from collections import namedtuple
 
 from umbench import load
 from umbench.plots import curves, slowdown
-from umbench.plots.common import arguments, families, layout, mark_origin, panels, pyplot, read, save, set_title, use_style
+from umbench.plots.common import arguments, families, layout, mark_origin, panels, read, save, set_title, use_style
 from umbench.plots.looks import looks
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")

@@ -113,19 +113,19 @@ def _time(groups):
         drawn[group] = ratio, here[:MOST_BARS], len(here)
     shown = _drawn(groups)
     most = max(len(drawn[group][1]) for group in shown)
-    figure, axes = panels(len(shown), height=1.25 + 0.2 * most, least=420, extra=0.3)
+    figure, axes = panels(len(shown), height=1.25 + 0.2 * most, least=420, extra=0.5)
     used = set()
     for panel, group in zip(axes, shown):
         used |= _draw_bars(panel, *drawn[group][:2])
         _title(panel, group)
     handles = {label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels())}
-    layout(figure, rect=(0, 0.3 / figure.get_figheight(), 1, 1))
+    layout(figure, rect=(0, 0.5 / figure.get_figheight(), 1, 1))
     names = [name for name in TIME_PARTS if name in used]
-    figure.legend([handles[name] for name in names], names, loc="lower center", ncol=5, frameon=False)
-    text = ("What an iteration's time went into, fastest strategy first, at the highest ratio at which most strategies ran. Cells "
-            "that ran with a timeline are told apart: compute, and where the compute lane was idle, waiting for copies to the "
-            "GPU or to the CPU; stalls are what kernels took longer than with everything resident, and what no lane explains. "
-            "For others the waiting is one. The CSV has all ratios.")
+    figure.legend([handles[name] for name in names], names, loc="lower center", ncol=4, frameon=False)
+    text = ("Parts of an iteration's time, fastest strategy first, at the highest ratio at which most strategies ran. Of cells with a "
+            "timeline, kernels beyond `compute` are operators computed again, faults and evictions of managed memory, or slower kernels; "
+            "where the compute lane is idle it waits for a copy, else for launches. Of other cells all time beyond `compute` has the "
+            "name of what the plan does. The CSV has all ratios.")
     if any(number > MOST_BARS for _, _, number in drawn.values()):
         text += f" A panel shows the {MOST_BARS} fastest."
     return Section("time", "Where the time goes", _shown(text, groups), figure,

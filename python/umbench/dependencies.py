@@ -5,7 +5,8 @@ import sys
 
 from umbench import output
 
-PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "python3-matplotlib"}
+PACKAGES = {"numpy": "python3-numpy", "scipy": "python3-scipy", "matplotlib": "python3-matplotlib",
+            "jsonschema": "python3-jsonschema", "jinja2": "python3-jinja2"}
 
 
 def require(*modules):

@@ -15,6 +15,7 @@ from umbench import load
 import matplotlib.image
 
 from umbench.plots import report_parts
+from umbench.plots.verdict import verdict as verdict_on
 
 FIGURES = ["slowdown", "time", "traffic", "series", "timeline_1", "prediction"]
 
@@ -126,19 +127,45 @@ def test_reasons_are_shown_as_text(report):
 def test_time_parts_add_up():
     plain = synthetic.record("vgg16", "managed", 1.5)
     assert sum(report_parts.time_parts(plain).values()) == load.steady_ns(plain)
-    spans = [{"lane": "compute", "name": "a", "begin_ns": 0, "end_ns": 50},
-             {"lane": "to_device", "name": "b", "begin_ns": 40, "end_ns": 70},
-             {"lane": "to_host", "name": "c", "begin_ns": 60, "end_ns": 90},
-             {"lane": "compute", "name": "d", "begin_ns": 95, "end_ns": 100}]
-    record = plain | {"compute_ns": 45, "timeline": {"iteration": 1, "spans": spans, "resident": []}}
-    assert report_parts.time_parts(record) == {"compute": 45, "to the GPU": 20, "to the CPU": 20, "stall": 15}
+    spans = [("compute", "a", 0, 50), ("to_device", "b", 40, 70), ("to_host", "c", 60, 90), ("compute", "d", 95, 100)]
+    assert report_parts.time_parts(timed(45, spans)) == {
+        "compute": 45, "computing again": 0, "slower kernels": 10, "waiting for copies to the GPU": 20,
+        "waiting for copies to the CPU": 20, "launches and gaps": 5}
+
+
+def timed(compute_ns, spans, **changes):
+    spans = [dict(zip(("lane", "name", "begin_ns", "end_ns"), span)) for span in spans]
+    return synthetic.record("vgg16", "managed", 1.5, compute_ns=compute_ns,
+                            timeline={"iteration": 1, "spans": spans, "resident": []}) | changes
+
+
+def plan(swaps, repeats):
+    return {"bounds": {"plan": {"class": "whole", "swaps": swaps, "repeats": repeats, "least_ns": 1}}}
+
+
+def test_computing_again_and_faults_are_told_from_waiting():
+    spans = [("compute", "a", 0, 50), ("compute", "b", 50, 80), ("compute", "a", 90, 140)]
+    parts = report_parts.time_parts(timed(80, spans, **plan(False, True)))
+    assert parts["computing again"] == 50 and parts["launches and gaps"] == 10 and sum(parts.values()) == 140
+    faulting = {"counters": {"first": synthetic.counted(), "last": synthetic.counted(faults=7)}}
+    parts = report_parts.time_parts(timed(80, spans, **plan(True, False), **faulting))
+    assert parts["faults and evictions"] == 50 and parts["computing again"] == 0
+
+
+@pytest.mark.parametrize("changes, name", [
+    ({"family": "explicit"} | plan(False, True), "computing again"), ({"family": "explicit"} | plan(True, False), "waiting for copies"),
+    ({"family": "explicit"} | plan(True, True), "copies or computing again"), ({"family": "explicit"} | plan(False, False), "launches and gaps"), ({}, "copies or faults"), ({"family": "explicit"}, "copies or computing again"),
+    ({"counters": {"first": synthetic.counted(), "last": synthetic.counted(faults=7)}}, "faults and evictions")])
+def test_without_a_timeline_the_plan_names_what_is_beyond_compute(changes, name):
+    parts = report_parts.time_parts(synthetic.record("vgg16", "managed", 1.5) | changes)
+    assert list(parts) == ["compute", name] and set(parts) <= set(report_parts.TIME_PARTS)
 
 
 def verdict_of(times, ratios=(1.5,)):
     """The verdict on one network with these times in ms, the same at every ratio."""
     cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=100 * 10**6)]
     cells += [synthetic.record(strategy=name, ratio=ratio, time_ns=time * 10**6) for name, time in times.items() for ratio in ratios]
-    return " ".join(report_parts.verdict(load.group_of(cells[0]), cells, 100e6))
+    return " ".join(verdict_on(load.group_of(cells[0]), cells, 100e6))
 
 
 def test_what_hints_do_harm_is_said():
@@ -149,6 +176,27 @@ def test_what_hints_do_harm_is_said():
     assert "managed_advise does harm at ratios 1.5, 2 and 3: up to 1.15 times" in text
     text = verdict_of({"managed": 200, "managed_advise": 150})
     assert "harm" not in text and "the fastest is managed_advise: 1.50 times" in text and "2.00 times that time, 1.33 times as long as managed_advise" in text
+
+
+def test_more_memory_that_makes_it_slower_is_said():
+    cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=10**8)]
+    cells += [synthetic.record(strategy="best", ratio=ratio, time_ns=time) for ratio, time in ((1.25, 11 * 10**7), (1.5, 3 * 10**8), (2.0, 12 * 10**7))]
+    text = " ".join(verdict_on(load.group_of(cells[0]), cells, 1e8))
+    assert "best is slower with more memory: 3.00 times the time with everything on the device at ratio 1.5, 1.20 times at 2." in text
+    assert "more memory" not in verdict_of({"managed": 200, "best": 120}, (1.5, 2))
+
+
+def test_a_strategy_without_a_plan_where_another_has_one_is_said():
+    cells = [synthetic.record(strategy="device", ratio=0.5, time_ns=10**8), synthetic.record(strategy="twin", ratio=3.0, time_ns=2 * 10**8),
+             synthetic.record(strategy="best", ratio=3.0, outcome="infeasible"), synthetic.record(strategy="best", ratio=4.0, outcome="infeasible")]
+    text = " ".join(verdict_on(load.group_of(cells[0]), cells, 1e8))
+    assert "At ratio 3 there is no plan of best, while twin runs." in text and "At ratio 4 there is no plan" not in text
+
+
+def test_cells_of_different_machine_files_are_said():
+    cells = [synthetic.record(strategy="device", ratio=0.5, figures_digest="0" * 16), synthetic.record(ratio=1.5, figures_digest="1" * 16)]
+    assert "simulated with 2 different machine files" in " ".join(verdict_on(load.group_of(cells[0]), cells, 1e8))
+    assert "machine files" not in verdict_of({"managed": 200})
 
 
 def test_a_small_difference_is_none():
@@ -248,7 +296,7 @@ return {wide: document.documentElement.scrollWidth, inner: document.documentElem
 """
 
 
-@pytest.fixture(params=[1200, 500])
+@pytest.fixture(params=[1280, 390])
 def seen(request, chromium, report):
     chromium.set_window_size(request.param, 900)
     chromium.get((report[0] / "index.html").as_uri())

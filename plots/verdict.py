@@ -1,0 +1,118 @@
+"""The verdict of the report: sentences about one group of cells (same work, machine and mode)."""
+
+from umbench import iteration_times, load
+from umbench.plots.report_parts import over as slowdown_of
+
+LITTLE = 1.05  # times a time: taken for the same
+
+
+def verdict(group, cells, baseline):
+    """Sentences about one group of cells, in plain words."""
+    found = load.lines(cells)
+    if not baseline:
+        return ["There is no cell with everything on the device, so nothing can be called slow or fast."] + _failures(cells)
+    at = {}
+    for label, line in found.items():
+        for record in line:
+            slowdown = slowdown_of(record, baseline)
+            if slowdown and label != "device":
+                at.setdefault(record["ratio"], {})[label] = slowdown
+    sentences = _free_range(found, baseline)
+    tight = [ratio for ratio in sorted(at) if ratio > 1]
+    for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
+        sentences.append(_at_ratio(ratio, at[ratio]))
+    hints = {label for label, line in found.items() if load.family_of(line[0]) == "managed"} - {"managed"}
+    sentences += _harm({ratio: {label: at[ratio][label] for label in hints & set(at[ratio])} for ratio in tight},
+                       {ratio: at[ratio].get("managed") for ratio in tight})
+    sentences += _slower_with_more_memory(at) + _without_a_plan(found, at) + _machine_files(cells)
+    beyond = sorted({record["ratio"] for line in found.values() for record in line} - set(at))
+    beyond = [ratio for ratio in beyond if ratio > max([1, *at])]
+    if beyond:
+        sentences.append(f"Nothing ran at ratio {beyond[0]:g}" + (" and above." if len(beyond) > 1 else "."))
+    return sentences + _failures(cells)
+
+
+def _free_range(found, baseline):
+    free, dear = None, None
+    for record in found.get("managed", []):
+        slowdown = slowdown_of(record, baseline)
+        if not slowdown or slowdown > LITTLE:
+            dear = record["ratio"] if slowdown else None
+            break
+        free = record["ratio"]
+    if free:
+        return [f"Managed memory costs less than 5 % up to ratio {free:.4g}."]
+    return [f"Managed memory costs more than 5 % at ratio {dear:.4g} already."] if dear and dear <= 1 else []
+
+
+def _at_ratio(ratio, over):
+    best, plain = min(over, key=over.get), over.get("managed")
+    if plain and best != "managed" and plain < LITTLE * over[best]:
+        return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
+                f"{_times(plain)} the time with everything on the device.")
+    text = f"At ratio {ratio:g} the fastest is {best}: {_times(over[best])} the time with everything on the device"
+    if plain and best != "managed":
+        text += f"; plain managed memory takes {_times(plain)} that time, {_times(plain / over[best])} as long as {best}"
+    return text + "."
+
+
+def _times(value):
+    """Three digits: what spread allows more is in the tables."""
+    return f"{value:.{iteration_times.decimals(value, 0)}f} times"
+
+
+def _harm(at, plain):
+    """Of {ratio: {label: slowdown}} of hints and {ratio: slowdown} of none: which make it slower, where and by how much."""
+    found = {}
+    for ratio, over in at.items():
+        for label in over:
+            if over[label] > LITTLE * (plain[ratio] or float("inf")):
+                found.setdefault(label, {})[ratio] = over[label] / plain[ratio]
+    return [f"{label} does harm at {'ratio' if len(times) == 1 else 'ratios'} {_listed([f'{ratio:g}' for ratio in times])}: "
+            f"{'' if len(times) == 1 else 'up to '}{max(times.values()):.2f} times the time of plain managed memory."
+            for label, times in sorted(found.items())]
+
+
+def _slower_with_more_memory(at):
+    """Of {ratio: {label: slowdown}}: strategies that take longer at a ratio than at the next higher one."""
+    found = {}
+    for label in dict.fromkeys(label for over in at.values() for label in over):
+        ratios = [ratio for ratio in sorted(at) if label in at[ratio]]
+        worse = [(at[more][label] / at[less][label], more, less) for more, less in zip(ratios, ratios[1:])
+                 if at[more][label] > LITTLE * at[less][label]]
+        if worse:
+            found[label] = max(worse)
+    return [f"{label} is slower with more memory: {_times(at[more][label])} the time with everything on the device at ratio {more:g}, "
+            f"{_times(at[less][label])} at {less:g}." for label, (_, more, less) in sorted(found.items(), key=lambda each: -each[1][0])]
+
+
+def _without_a_plan(lines, at):
+    """Strategies that do not fit at a ratio at which another one runs, by the lowest such ratio above 1."""
+    found = {}
+    for label, line in lines.items():
+        ratio = next((record["ratio"] for record in line if record["outcome"] == "infeasible" and at.get(record["ratio"])
+                      and record["ratio"] > 1), None)
+        if ratio and label != "device":
+            found.setdefault(ratio, []).append(label)
+    return [f"At ratio {ratio:g} there is no plan of {_listed(found[ratio])}, while {_listed(sorted(at[ratio], key=at[ratio].get)[:2])} "
+            f"{'run' if len(at[ratio]) > 1 else 'runs'}." for ratio in sorted(found)]
+
+
+def _machine_files(cells):
+    digests = {record["figures_digest"] for record in cells if record["simulated"] and record.get("figures_digest")}
+    if len(digests) < 2:
+        return []
+    return [f"These cells were simulated with {len(digests)} different machine files of this name (figures_digest): a difference "
+            "may be one of machine files."]
+
+
+def _failures(cells):
+    failed = [record for record in cells if record["outcome"] not in ("ok", "infeasible")]
+    if not failed:
+        return []
+    kinds = _listed(sorted({record["outcome"] for record in failed}))
+    return [f"{len(failed)} of {len(cells)} cells failed ({kinds})."]
+
+
+def _listed(names):
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
