@@ -19,19 +19,85 @@ function(um_compile_quickly)
 endfunction()
 
 set(UM_TEST_TIMEOUT 7200 CACHE STRING "Seconds after which a test hangs: no test is told to be quick")
+# Debian's interpreter by path: it sees the packages of apt, which another python3 may not.
+set(UM_PYTHON /usr/bin/python3 CACHE FILEPATH "Python with matplotlib, scipy, jsonschema and pytest")
+set(UM_TORCH_PYTHON ${UM_PYTHON} CACHE FILEPATH "The same with torch, torchvision and transformers (./check --torch)")
 
-# um_test(name SOURCES ... DEPENDS ... [LOCK resource]): a GoogleTest executable, its cases found by
-# CTest. Cases that lock the same resource never run at the same time.
+# Tests with the label `study` take long and ask more than a change needs: ./check leaves them out, ./check --all runs
+# them (docs/running.md).
+set(UM_STUDY study)
+
+function(um_test_properties name)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${UM_TEST_TIMEOUT} SKIP_RETURN_CODE 77 ${ARGN})
+endfunction()
+
+# um_test(name SOURCES ... DEPENDS ... [LOCK resource] [SHARDS n] [STUDY filter]): a GoogleTest executable and its entry
+# in CTest; with SHARDS, n entries that share its cases. Entries that lock the same resource never run at the same time.
+# Cases that match the filter of GoogleTest in STUDY are a study.
 function(um_test name)
-  cmake_parse_arguments(ARG "" "LOCK" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "LOCK;SHARDS;STUDY" "SOURCES;DEPENDS" ${ARGN})
   if(NOT UM_TESTS)
     return()
   endif()
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main um_warnings)
-  set(lock "")
+  add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:um_test_main>)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest um_warnings)
+  um_compile_quickly(${name})
+  set(more "")
   if(ARG_LOCK)
-    set(lock RESOURCE_LOCK ${ARG_LOCK})
+    list(APPEND more RESOURCE_LOCK ${ARG_LOCK})
   endif()
-  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 3600 PROPERTIES TIMEOUT ${UM_TEST_TIMEOUT} ${lock})
+  set(filter "")
+  if(ARG_STUDY)
+    set(filter --gtest_filter=-${ARG_STUDY})
+    add_test(NAME ${name}.study COMMAND ${name} --gtest_brief=1 --gtest_filter=${ARG_STUDY})
+    um_test_properties(${name}.study LABELS ${UM_STUDY} ${more})
+  endif()
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 1)
+  endif()
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    set(entry ${name})
+    if(ARG_SHARDS GREATER 1)
+      set(entry ${name}.${shard})
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${entry} COMMAND ${name} --gtest_brief=1 ${filter})
+    um_test_properties(${entry} ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}" ${more})
+  endforeach()
+endfunction()
+
+# um_python_test(name [STUDY] [TORCH] [ENVIRONMENT ...] [PROPERTIES ...] COMMAND ...): runs Python in the folder of the
+# list; $UMBENCH names the program. With STUDY it is a study, with TORCH Python has PyTorch if any does.
+function(um_python_test name)
+  cmake_parse_arguments(ARG "STUDY;TORCH" "" "COMMAND;ENVIRONMENT;PROPERTIES" ${ARGN})
+  set(python ${UM_PYTHON})
+  if(ARG_TORCH)
+    set(python ${UM_TORCH_PYTHON})
+  endif()
+  add_test(NAME ${name} COMMAND ${python} ${ARG_COMMAND} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+  um_test_properties(${name} ${ARG_PROPERTIES} ENVIRONMENT
+    "PYTHONDONTWRITEBYTECODE=1;UMBENCH=$<$<TARGET_EXISTS:umbench>:$<TARGET_FILE:umbench>>;${ARG_ENVIRONMENT}")
+  if(ARG_STUDY)
+    set_property(TEST ${name} PROPERTY LABELS ${UM_STUDY})
+  endif()
+endfunction()
+
+# um_pytest(name [STUDY] [TORCH] [ENVIRONMENT ...] [paths ...]): the tests of pytest in those files of the list's folder, or in
+# all of it. With STUDY, those marked `study` are an entry of their own, which is a study.
+function(um_pytest name)
+  cmake_parse_arguments(ARG "STUDY;TORCH" "" "ENVIRONMENT" ${ARGN})
+  list(TRANSFORM ARG_UNPARSED_ARGUMENTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)
+  if(NOT paths)
+    set(paths ${CMAKE_CURRENT_SOURCE_DIR})
+  endif()
+  set(run -m pytest -q -p no:cacheprovider ${paths})
+  set(how "")
+  if(ARG_TORCH)
+    set(how TORCH)
+  endif()
+  list(APPEND how ENVIRONMENT ${ARG_ENVIRONMENT} PROPERTIES WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  um_python_test(${name} COMMAND ${run} -m "not study" ${how})
+  if(ARG_STUDY)
+    um_python_test(${name}.study STUDY COMMAND ${run} -m study ${how})
+  endif()
 endfunction()

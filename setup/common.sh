@@ -5,6 +5,7 @@
 # System packages only: another python3 earlier in PATH would not see Debian's modules.
 python=/usr/bin/python3
 venv=build/venv
+torch_python=build/torch/bin/python
 
 system_packages=(
   g++ cmake ninja-build ccache
@@ -149,6 +150,25 @@ install_solver() {
   [[ -x $venv/bin/pip ]] || "$python" -m venv "$venv" &&
     "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r setup/optional.txt ||
     note "not to be had: tvdnn_ilp will be unsupported, all else works"
+}
+
+# PyTorch and models for the tests in tests/torch, in an environment that sees Debian's modules as well.
+install_torch() {
+  [[ -x $torch_python ]] && "$torch_python" -c 'import torch, torchvision, transformers' 2>/dev/null && return
+  local log=build/torch.log
+  say "Installing from PyPI into build/torch (log in $log): $(tr '\n' ' ' <setup/torch.txt)"
+  "$python" -m venv --system-site-packages build/torch &&
+    build/torch/bin/pip install --disable-pip-version-check --only-binary :all: -r setup/torch.txt >"$log" 2>&1 || {
+    tail -n 20 "$log" >&2
+    die "pip could not install PyTorch; mend it and run again, or leave --torch out"
+  }
+  note "downloaded $(downloaded_megabytes "$log") MB, done in $SECONDS s"
+}
+
+# Sums the sizes that pip tells, such as "(1.2 GB)".
+downloaded_megabytes() {
+  sed -nE 's/^ *Downloading .*\(([0-9.]+) ([kMG]?)B\)$/\1 \2/p' "$1" |
+    awk '{ sum += $1 * ($2 == "G" ? 1000 : $2 == "M" ? 1 : 0.001) } END { printf "%.0f", sum }'
 }
 
 frontend_include() {

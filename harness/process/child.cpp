@@ -32,7 +32,6 @@ using clock = std::chrono::steady_clock;
 
 constexpr std::array stop_signals{SIGINT, SIGTERM, SIGHUP};
 constexpr std::size_t tail_bytes = 4096;
-constexpr std::chrono::seconds kill_patience{10};
 constexpr std::chrono::milliseconds longest_wait{500};
 
 [[noreturn]] void fail(const char* what) {
@@ -231,8 +230,8 @@ struct child_pool::child {
   child_report report;
   pid_t pid = 0;
   descriptor out, error;
-  deadline_of counted = deadline_of::clock;
-  clock::duration limit{}, spent{};
+  child_limits within{};
+  clock::duration spent{};
   clock::time_point looked = clock::now();
   std::chrono::nanoseconds computed{};  // until then
   clock::time_point given_up_at;        // once it was killed
@@ -250,7 +249,7 @@ struct child_pool::child {
     const auto now = clock::now();
     auto passed = now - looked;
     looked = now;
-    if (counted == deadline_of::processor) {
+    if (within.counted == deadline_of::processor) {
       const auto in_all = probe.processor_time(pid).value_or(computed + passed);
       // Runnable and not running: it waits for a processor that others have.
       if (state == 'R') passed = std::max(in_all - computed, std::chrono::nanoseconds{0});
@@ -259,14 +258,16 @@ struct child_pool::child {
     spent += passed;
   }
 
-  // Killed, it has so long to be gone.
-  void give_up_after(std::chrono::seconds patience) {
+  void kill_and_wait() {
+    kill_group();
     report.timed_out = true;
-    given_up_at = clock::now() + patience;
+    given_up_at = clock::now() + within.kill_patience;
   }
 
-  // Until something has to be done about it whatever it does.
-  clock::duration left() const { return report.timed_out ? given_up_at - clock::now() : limit - spent; }
+  // Time until its next deadline.
+  clock::duration left() const {
+    return report.timed_out ? given_up_at - clock::now() : within.deadline - spent;
+  }
 
   // True once the process is gone, or given up because not even SIGKILL ends it.
   bool settle() {
@@ -294,9 +295,8 @@ struct child_pool::child {
       report.stuck = true;
       return true;
     }
-    kill_group();
     report.last_state = state;
-    give_up_after(kill_patience);
+    kill_and_wait();
     return false;
   }
 };
@@ -310,8 +310,7 @@ child_pool::~child_pool() {
   }
 }
 
-void child_pool::start(std::size_t id, const child_job& job, std::chrono::seconds deadline,
-                       process_probe probe, deadline_of counted) {
+void child_pool::start(std::size_t id, const child_job& job, child_limits within, process_probe probe) {
   pipe_ends out = make_pipe(), error = make_pipe();
   for (const descriptor* ours : {&out.read, &error.read}) make_non_blocking(*ours);
   auto c = std::make_unique<child>();
@@ -322,8 +321,7 @@ void child_pool::start(std::size_t id, const child_job& job, std::chrono::second
   c->out = std::move(out.read);
   c->error = std::move(error.read);
   c->looked = clock::now();
-  c->limit = deadline;
-  c->counted = counted;
+  c->within = within;
   children_.push_back(std::move(c));
 }
 
@@ -360,10 +358,7 @@ std::optional<child_report> child_pool::wait() {
 }
 
 void child_pool::kill_all() {
-  for (const auto& c : children_) {
-    c->kill_group();
-    c->give_up_after(kill_patience);
-  }
+  for (const auto& c : children_) c->kill_and_wait();
   while (!children_.empty()) {
     if (!reap()) poll_once();
     signals_->stop_signal();  // keeps the descriptor from being readable for ever

@@ -34,9 +34,15 @@ class signal_watch {
   std::unique_ptr<saved_actions> saved_;
 };
 
-// What a deadline counts: time on the clock or, so that it does not depend on what else runs, the processor's
-// time and time spent asleep, but not waiting for a processor.
+// What a deadline counts: time on the clock, or processor time and time asleep, so that it does not depend on
+// what else runs.
 enum class deadline_of : std::uint8_t { clock, processor };
+
+struct child_limits {
+  std::chrono::milliseconds deadline;
+  deadline_of counted = deadline_of::clock;
+  std::chrono::milliseconds kill_patience{10'000};  // a killed child that takes longer is stuck
+};
 
 struct child_report {
   std::size_t id = 0;                    // as given to start()
@@ -72,8 +78,7 @@ class child_pool {
   // dies with this process, and before it if memory runs out. This process has one thread and has not used
   // CUDA, which outlives no fork. `probe` tells how the child fares. Throws `no_child_now` or another
   // std::runtime_error if none can be started.
-  void start(std::size_t id, const child_job& job, std::chrono::seconds deadline,
-             process_probe probe = kernel_probe(), deadline_of counted = deadline_of::clock);
+  void start(std::size_t id, const child_job& job, child_limits within, process_probe probe = kernel_probe());
   std::size_t running() const { return children_.size(); }
 
   // Waits for the next child to end; nothing if a stop signal came first.

@@ -30,8 +30,8 @@ def groups_of(records):
     return {key: cells for key, cells in found.items() if sum(load.steady_ns(cell) is not None for cell in cells.values()) > 1}
 
 
-def named(program, backend, cells):
-    """What advise names of these strategies; None if it finds that none works."""
+def question(program, backend, cells):
+    """The command that asks advise about these strategies."""
     any_cell = next(iter(cells.values()))
     group = load.group_of(any_cell)
     words = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
@@ -41,17 +41,25 @@ def named(program, backend, cells):
         words += ["--set", f"{name}={value}"]
     for strategy in cells:
         words += ["--strategy", strategy]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    return tuple(str(word) for word in words)
+
+
+def named(words):
+    """The strategy that advise names; None if it finds that none works."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1) or not done.stdout:
-        raise load.BadInput(f"{group.network}: advise refused: {done.stderr.strip()}")
+        raise load.BadInput(f"{' '.join(words)}: advise refused: {done.stderr.strip()}")
     return json.loads(done.stdout)["named"]
 
 
 def judged(program, backend, paths):
     """Rows (file, group, ratio, named, fastest, how much longer the named one took; None: it could not run)."""
     asked = [(path, key, cells) for path in paths for key, cells in groups_of(load.read(path)[1]).items()]
+    questions = [question(program, backend, cells) for _, _, cells in asked]
+    different = list(dict.fromkeys(questions))  # several files ask the same
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        chosen_of_each = list(pool.map(lambda each: named(program, backend, each[2]), asked))
+        named_by = dict(zip(different, pool.map(named, different)))
+    chosen_of_each = [named_by[words] for words in questions]
     rows = []
     for (path, (group, ratio), cells), chosen in zip(asked, chosen_of_each):
         times = {strategy: load.steady_ns(cell) for strategy, cell in cells.items() if load.steady_ns(cell) is not None}

@@ -17,6 +17,7 @@ STARTS = ("umbench ", "benchmarks/", "tools/", "python3 ", "build/", "./", "pip 
 NEEDS_TORCH = "tools/export_torch.py"
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
 WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
+SLOW = ("umbench advise", "umbench report", "--strategy best ", "umbench validate", "plots/microbenchmarks.py")  # seconds each
 SMALL = {"schema": 1, "name": "small", "grids": [{"network": "alexnet", "batch": [8, 16], "backend": "sim:h200", "iterations": 2,
                                                  "strategy": ["device", "managed"], "ratio": [0.5, 1.5], "timeline": True}]}
 
@@ -97,12 +98,18 @@ def write_blocks(text, folder):
         (folder / name).write_text(block, encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)
-def test_commands_run_as_written(place, page):
-    text = page.read_text(encoding="utf-8")
-    write_blocks(text, place.folder)
+def quick(line):
+    """The line made to take a moment; nothing if there is no such line."""
+    if any(word in line for word in SLOW):
+        return None
+    line = line.replace("benchmarks/sweeps/small.json --out", "SPEC.json --out").replace("benchmarks/sweeps/small.json --shard", "SPEC.json --shard")
+    return f"{line} --trials 5" if line.startswith("umbench tune ") and "--trials" not in line else line
+
+
+def run_page(place, page, lines):
+    write_blocks(page.read_text(encoding="utf-8"), place.folder)
     ran = skipped = 0
-    for line in commands(text):
+    for line in lines:
         if line.startswith(WHOLE_BUILDS):
             assert (ROOT / shlex.split(line)[0]).exists(), line
         elif any(word in line for word in NEEDS_GPU) and not has_gpu() or line.startswith(NEEDS_TORCH) and not has_torch():
@@ -117,6 +124,21 @@ def test_commands_run_as_written(place, page):
             ran += 1
     if not ran and skipped:
         pytest.skip(f"{skipped} commands need a GPU or PyTorch")
+
+
+WITH_COMMANDS = pytest.mark.parametrize("page", [page for page in PAGES if commands(page.read_text(encoding="utf-8"))],
+                                        ids=lambda page: page.stem)
+
+
+@pytest.mark.study
+@WITH_COMMANDS
+def test_commands_run_as_written(place, page):
+    run_page(place, page, commands(page.read_text(encoding="utf-8")))
+
+
+@WITH_COMMANDS
+def test_commands_run(place, page):
+    run_page(place, page, [line for line in map(quick, commands(page.read_text(encoding="utf-8"))) if line])
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if in_tables(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem)

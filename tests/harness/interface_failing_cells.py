@@ -5,6 +5,7 @@ import unittest
 
 from interface import CELLS, InterfaceTest, entries
 
+os.environ["UMBENCH_TEST_DEADLINE_MS"] = "1000"  # of cells that are asked to fail
 RUN = ["run", "--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strategy", "device"]
 
 

@@ -24,6 +24,7 @@ def umbench():
     return os.path.abspath(binary)
 
 
+@pytest.mark.study
 def test_nine_in_ten_kept_groups_are_right(umbench):
     rows = check_advice.judged(umbench, "sim:h200", KEPT)
     assert len(rows) >= 50

@@ -13,6 +13,7 @@ from umbench import arguments, comparison, judge
 DRAWS = 200
 
 
+@pytest.mark.study
 def test_interleaved_rounds_bear_any_drift():
     """0 to 5 % a round, in turn."""
     found = simulate.rates(1, DRAWS)
@@ -21,23 +22,27 @@ def test_interleaved_rounds_bear_any_drift():
     assert found.three_percent > 0.95
 
 
+@pytest.mark.study
 def test_one_slow_cell_among_many_is_found():
     """In whole files of 29 to 59 cells, whose noise differs a hundredfold."""
     assert simulate.rates(2, DRAWS).one_found > 0.95
     assert simulate.rates(2, DRAWS, run_noise=1.0).one_found > 0.85
 
 
+@pytest.mark.study
 def test_more_rounds_of_what_is_left_open_find_one_slow_cell_also_among_noisy_runs():
     found = simulate.rates(8, DRAWS, run_noise=1.0, more=10)
     assert found.false_alarms < 0.05
     assert found.one_found > 0.95 and found.cells_found > 0.95 and found.three_percent > 0.95
 
 
+@pytest.mark.study
 def test_runs_that_differ_more_than_their_iterations_raise_no_alarm():
     found = simulate.rates(3, 60, run_noise=2.0)
     assert found.false_alarms < 0.05 and found.all_found == 1
 
 
+@pytest.mark.study
 def test_two_plain_sweeps_of_five_iterations_are_judged():
     found = simulate.rates(4, 60, drifts=(0.0,), rounds=1)
     assert found.false_alarms < 0.05
@@ -52,6 +57,7 @@ def test_the_review_case_of_a_steady_drift_with_ten_percent_in_every_round():
     assert not simulate.regressed(simulate.draw(random, cells, samples=10, drift=0.04))
 
 
+@pytest.mark.study
 def test_five_percent_of_noise_never_fail_two_builds_in_a_row():
     random = numpy.random.default_rng(5)
     cells = [noise.Cell(f"cell{number}", 1e8, 0.05) for number in range(40)]

@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 child_report run(const child_job& job, std::chrono::seconds deadline = 1h) {
   signal_watch signals;
   child_pool pool(signals);
-  pool.start(7, job, deadline);
+  pool.start(7, job, {deadline});
   auto report = pool.wait();
   EXPECT_TRUE(report);
   return report.value_or(child_report{});
@@ -110,7 +110,7 @@ TEST(Child, TheDeadlineKillsItAndItsOwnChildren) {
 TEST(Child, AStopSignalEndsTheWait) {
   signal_watch signals;
   child_pool pool(signals);
-  pool.start(0, hang, 3600s);
+  pool.start(0, hang, {3600s});
   kill(getpid(), SIGTERM);
   EXPECT_FALSE(pool.wait());
   EXPECT_EQ(signals.stop_signal(), SIGTERM);
@@ -121,7 +121,7 @@ TEST(Child, AStopSignalEndsTheWait) {
 TEST(Child, SeveralRunAtATime) {
   signal_watch signals;
   child_pool pool(signals);
-  for (std::size_t id = 0; id < 8; ++id) pool.start(id, says(std::to_string(id)), 3600s);
+  for (std::size_t id = 0; id < 8; ++id) pool.start(id, says(std::to_string(id)), {3600s});
   std::size_t ended = 0;
   while (const auto report = pool.wait()) {
     EXPECT_EQ(report->output, std::to_string(report->id));
@@ -144,7 +144,7 @@ TEST(Child, UninterruptibleSleepIsReportedNotWaitedFor) {
   child_pool pool(signals);
   process_probe asleep = kernel_probe();
   asleep.state = [](pid_t) { return 'D'; };
-  pool.start(1, hang, 1s, asleep);
+  pool.start(1, hang, {.deadline = 1s, .kill_patience = 1s}, asleep);
   const auto report = pool.wait();
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->stuck);
