@@ -34,7 +34,8 @@ std::string_view asked_failure(const std::string& key) {
   return text.substr(0, colon);
 }
 
-// Of a cell that is asked to fail the environment variable UMBENCH_TEST_DEADLINE_MS gives deadline and patience.
+// Of a cell that is asked to fail the environment variable UMBENCH_TEST_DEADLINE_MS gives deadline and
+// patience.
 child_limits limits_for(const cell& work) {
   child_limits within{std::chrono::seconds{work.what.deadline_s},
                       work.where.simulated ? deadline_of::processor : deadline_of::clock};
@@ -176,8 +177,7 @@ record record_of(const cell& work, const child_report& report) {
 
 bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   try {
-    pool.start(
-        id, [&] { return run_and_tell(work); }, limits_for(work), probe_for(asked_failure(work.key)));
+    pool.start(id, [&] { return run_and_tell(work); }, limits_for(work), probe_for(asked_failure(work.key)));
     return true;
   } catch (const no_child_now&) {
     if (pool.running() == 0) throw;

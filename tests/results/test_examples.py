@@ -27,7 +27,7 @@ def steps(path):
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "github").glob("*.yml")), ids=lambda path: path.stem)
 def test_workflows_call_what_there_is(umbench, path):
     scripts = steps(path)
-    assert len(scripts) >= 3
+    assert scripts
     for script in scripts:
         script = script.replace("${{", "").replace("}}", "")
         assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
@@ -42,7 +42,7 @@ def test_workflows_call_what_there_is(umbench, path):
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
-@pytest.mark.parametrize("path", sorted((EXAMPLES / "github").glob("*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [EXAMPLES / "github" / f"{name}.yml" for name in ("gpu", "simulated")], ids=lambda path: path.stem)
 def test_a_workflow_ends_as_the_comparison_did(path, code, tmp_path):
     """GitHub runs a step by bash -e; after bad input there is no summary."""
     script = next(script for script in steps(path) if "compare" in script and "status" in script)

@@ -64,7 +64,7 @@ TEST(Child, StartsAfresh) {
   std::fputs("not for the child\n", stdout);
   const int mine = open("/dev/null", O_RDONLY | O_CLOEXEC), everybodys = open("/dev/null", O_RDONLY);
   const child_report report = run([&] {
-    struct sigaction pipe {};
+    struct sigaction pipe{};
     sigaction(SIGPIPE, nullptr, &pipe);
     sigset_t held;
     sigprocmask(SIG_BLOCK, nullptr, &held);
