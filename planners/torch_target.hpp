@@ -9,6 +9,9 @@
 
 namespace um {
 
+using torch_id = std::uint32_t;  // of a node: its place in the order of execution
+inline constexpr torch_id no_node = UINT32_MAX;
+
 enum class torch_kind : std::uint8_t {
   input,          // a parameter, an input of the step, or a gradient that comes from outside
   view,           // shares the memory of its first input
@@ -21,15 +24,15 @@ enum class torch_kind : std::uint8_t {
 
 struct torch_node {
   torch_kind kind = torch_kind::kernel;
-  std::vector<int> inputs;     // earlier nodes
-  std::int64_t bytes = 0;      // of its own memory; 0 for views and for several results
-  std::int64_t elements = 0;   // its loop goes over
-  std::int64_t ns = 0;         // of a kernel
-  std::int64_t workspace = 0;  // bytes that a kernel needs while it runs
-  int family = 0;              // nodes that do the same in different layers share one
-  bool forward = false;        // the forward graph can run it: no incoming gradient is needed
-  bool resident = false;       // a parameter or an input: there during the whole step
-  bool repeatable = true;      // computing it again gives the same values
+  std::vector<torch_id> inputs;  // earlier nodes
+  std::int64_t bytes = 0;        // of its own memory; 0 for views and for several results
+  std::int64_t elements = 0;     // its loop goes over
+  std::int64_t ns = 0;           // of a kernel
+  std::int64_t workspace = 0;    // bytes that a kernel needs while it runs
+  int family = 0;                // nodes that do the same in different layers share one
+  bool forward = false;          // the forward graph can run it: no incoming gradient is needed
+  bool resident = false;         // a parameter or an input: there during the whole step
+  bool repeatable = true;        // computing it again gives the same values
   bool forward_result = false, backward_result = false;
 };
 
@@ -45,13 +48,13 @@ struct torch_step {
 struct torch_estimate {
   std::int64_t ns = 0;
   std::int64_t peak = 0, forward_peak = 0, saved_bytes = 0;
-  double excess = 0;   // bytes above the budget, averaged over the kernels
-  int peak_node = -1;  // begun at the peak
+  double excess = 0;             // bytes above the budget, averaged over the kernels
+  torch_id peak_node = no_node;  // whose kernel has the peak
 };
 
 struct torch_plan {
-  std::vector<int> saved;       // sent from the forward to the backward graph, without residents
-  std::vector<int> recomputed;  // nodes that the forward graph runs and the backward graph as well
+  std::vector<torch_id> saved;       // sent from the forward to the backward graph, without residents
+  std::vector<torch_id> recomputed;  // nodes that the forward graph runs and the backward graph as well
   torch_estimate estimate;
   std::int64_t evaluations = 0;
 };
@@ -59,7 +62,7 @@ struct torch_plan {
 // Evaluates choices of saved tensors, O(nodes + edges) each.
 class torch_model {
  public:
-  explicit torch_model(const torch_step& step, std::int64_t budget);
+  torch_model(const torch_step& step, std::int64_t budget);
   ~torch_model();
 
   // saved[v]: v is sent to the backward graph if that needs it.
@@ -68,13 +71,13 @@ class torch_model {
   torch_plan plan() const;
 
  private:
-  struct state;
-  std::unique_ptr<state> state_;
+  struct parts;
+  std::unique_ptr<parts> parts_;
 };
 
 // The fastest choice found whose peak is at most `budget` bytes, or the one with the least peak.
 // `begin`: a choice to start from as well, such as PyTorch's own.
-torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<int>& begin,
+torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<torch_id>& begin,
                       double seconds);
 
 }  // namespace um

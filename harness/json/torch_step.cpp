@@ -10,12 +10,12 @@ namespace {
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 constexpr double most_seconds = 3600;
 
-std::vector<int> numbers_in(fields& f, std::string_view name, std::size_t nodes) {
-  std::vector<int> numbers;
+std::vector<torch_id> numbers_in(fields& f, std::string_view name, std::size_t nodes) {
+  std::vector<torch_id> numbers;
   for (const auto& [value, at] : f.list(name)) {
     const auto number = as_integer(*value, at, 0, most_integer);
     if (number >= static_cast<std::int64_t>(nodes)) refuse(at, "names no earlier node");
-    numbers.push_back(static_cast<int>(number));
+    numbers.push_back(static_cast<torch_id>(number));
   }
   return numbers;
 }
@@ -53,7 +53,7 @@ json estimate_of(const torch_plan& plan) {
           {"peak", e.peak},
           {"forward_peak", e.forward_peak},
           {"saved_bytes", e.saved_bytes},
-          {"peak_node", e.peak_node},
+          {"peak_node", e.peak_node == no_node ? -1 : static_cast<std::int64_t>(e.peak_node)},
           {"evaluations", plan.evaluations},
           {"saved", plan.saved},
           {"recomputed", plan.recomputed}};

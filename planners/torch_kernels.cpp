@@ -1,0 +1,196 @@
+#include "planners/torch_kernels.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+// torch/_inductor/config.py: realize_reads_threshold, realize_opcount_threshold,
+// realize_acc_reads_threshold, max_fusion_size.
+constexpr std::size_t most_reads_if_shared = 4, most_reads = 8, most_joined = 64;
+constexpr int most_operations_if_shared = 30;
+constexpr std::size_t no_kernel = SIZE_MAX;
+
+bool fusible(torch_kind kind) {
+  return kind == torch_kind::pointwise || kind == torch_kind::reduction || kind == torch_kind::far_reduction;
+}
+
+void add(std::vector<torch_id>& to, torch_id id) {
+  if (std::ranges::find(to, id) == to.end()) to.push_back(id);
+}
+
+}  // namespace
+
+torch_kernels::torch_kernels(const torch_orders& orders) : orders_(orders), wiring_(orders.wiring) {
+  const std::size_t n = wiring_.root.size();
+  for (auto* flags : {&runs_, &stored_, &read_elsewhere_}) flags->resize(n);
+  for (auto* ids : {&joined_, &last_reader_}) ids->resize(n, no_node);
+  for (auto* sizes : {&joined_size_, &kernel_of_}) sizes->resize(n);
+  reads_.resize(n);
+  operations_.resize(n);
+  depth_.resize(n);
+}
+
+void torch_kernels::fuse(const std::vector<torch_id>& order, bool backward) {
+  backward_ = backward;
+  std::ranges::fill(runs_, 0);
+  for (const torch_id v : order) runs_[v] = 1;
+  for (const torch_id v : order) {
+    joined_[v] = v;
+    joined_size_[v] = 1;
+    kernel_of_[v] = no_kernel;
+    stored_[v] = read_elsewhere_[v] = 0;
+    const torch_kind kind = wiring_.at(v).kind;
+    if (kind == torch_kind::item) continue;
+    read_inputs(v);
+    stored_[v] = is_stored(v);
+  }
+  if (wiring_.step.fused) join_all(order);
+  collect(order);
+  placed_.clear();
+  for (std::size_t k = 0; k < found_count_; ++k) place(k);
+}
+
+bool torch_kernels::stays(torch_id root, bool backward) const {
+  return backward ? wiring_.backward_result[root] : wiring_.forward_result[root] || orders_.is_saved[root];
+}
+
+bool torch_kernels::alone(const torch_node& node) const {
+  return node.kind == torch_kind::kernel || !wiring_.step.fused;
+}
+
+void torch_kernels::read_inputs(torch_id v) {
+  reads_[v].clear();
+  operations_[v] = 1;
+  int deepest = 0;
+  for (const torch_id b : wiring_.sources[v]) {
+    const torch_id maker = wiring_.maker(b);
+    if (!runs_[b]) {
+      add(reads_[v], b);
+      continue;
+    }
+    const torch_kind kind = wiring_.at(maker).kind;
+    deepest = std::max(deepest, depth_[maker] + (kind == torch_kind::far_reduction ? 1 : 0));
+    if (stored_[maker]) {
+      add(reads_[v], b);
+      continue;
+    }
+    operations_[v] += operations_[maker];
+    for (const torch_id r : reads_[maker]) add(reads_[v], r);
+  }
+  depth_[v] = alone(wiring_.at(v)) ? deepest + 1 : deepest;
+}
+
+// Whether a node's value gets memory, if no kernel holds all that read it.
+bool torch_kernels::is_stored(torch_id v) const {
+  if (wiring_.at(v).kind != torch_kind::pointwise || alone(wiring_.at(v)) || stays(v, backward_)) return true;
+  std::size_t users = 0;
+  for (const torch_id w : wiring_.readers[v]) {
+    if (!runs_[w]) continue;
+    if (!fusible(wiring_.at(w).kind)) return true;
+    ++users;
+  }
+  const std::size_t reads = reads_[v].size();
+  return reads > most_reads ||
+         (users > 1 && (reads > most_reads_if_shared || operations_[v] > most_operations_if_shared));
+}
+
+torch_id torch_kernels::leader(torch_id v) {
+  while (joined_[v] != v) {
+    joined_[v] = joined_[joined_[v]];
+    v = joined_[v];
+  }
+  return v;
+}
+
+// Nodes that go over the same elements, with no library call in between.
+bool torch_kernels::can_join(torch_id a, torch_id b) const {
+  return fusible(wiring_.at(a).kind) && depth_[a] == depth_[b] &&
+         wiring_.at(a).elements == wiring_.at(b).elements;
+}
+
+void torch_kernels::join(torch_id a, torch_id b) {
+  a = leader(a), b = leader(b);
+  if (a == b || joined_size_[a] + joined_size_[b] > most_joined) return;
+  joined_size_[a] += joined_size_[b];
+  joined_[b] = a;
+}
+
+void torch_kernels::join_all(const std::vector<torch_id>& order) {
+  for (const torch_id v : order) {
+    for (const torch_id b : reads_[v]) last_reader_[b] = no_node;
+  }
+  for (const torch_id v : order) {
+    if (!stored_[v] || !fusible(wiring_.at(v).kind)) continue;
+    for (const torch_id b : reads_[v]) {
+      const torch_id maker = wiring_.maker(b);
+      if (runs_[b] && wiring_.at(maker).kind != torch_kind::far_reduction && can_join(maker, v))
+        join(maker, v);
+      if (last_reader_[b] != no_node && can_join(last_reader_[b], v)) join(last_reader_[b], v);
+      last_reader_[b] = v;
+    }
+  }
+}
+
+void torch_kernels::collect(const std::vector<torch_id>& order) {
+  found_count_ = 0;
+  for (const torch_id v : order) {
+    if (!stored_[v]) continue;
+    std::size_t& k = kernel_of_[leader(v)];
+    if (k == no_kernel) {
+      k = found_count_;
+      new_kernel(wiring_.at(v).kind == torch_kind::kernel);
+    }
+    kernel_of_[v] = k;
+    found_[k].members.push_back(v);
+  }
+  for (std::size_t k = 0; k < found_count_; ++k) {
+    for (const torch_id v : found_[k].members) {
+      for (const torch_id b : reads_[v]) {
+        const torch_id maker = wiring_.maker(b);
+        if (runs_[b] && kernel_of_[maker] == k) continue;
+        add(found_[k].reads, b);
+        read_elsewhere_[b] = 1;
+      }
+    }
+  }
+  collect_writes();
+}
+
+// A library's results are written whether they are read or not.
+void torch_kernels::collect_writes() {
+  for (std::size_t k = 0; k < found_count_; ++k) {
+    torch_kernel& kernel = found_[k];
+    const auto write = [&](torch_id b) {
+      if (wiring_.at(b).bytes > 0 && (kernel.library || stays(b, backward_) || read_elsewhere_[b]))
+        kernel.writes.push_back(b);
+    };
+    for (const torch_id v : kernel.members) {
+      write(v);
+      for (const torch_id each : wiring_.items[v]) {
+        if (runs_[each]) write(each);
+      }
+    }
+  }
+}
+
+torch_kernel& torch_kernels::new_kernel(bool library) {
+  if (found_count_ == found_.size()) found_.emplace_back();
+  torch_kernel& kernel = found_[found_count_++];
+  for (auto* ids : {&kernel.members, &kernel.reads, &kernel.writes}) ids->clear();
+  kernel.library = library;
+  kernel.placed = false;
+  return kernel;
+}
+
+void torch_kernels::place(std::size_t k) {
+  if (found_[k].placed) return;
+  found_[k].placed = true;
+  for (const torch_id b : found_[k].reads) {
+    const torch_id maker = wiring_.maker(b);
+    if (runs_[b] && kernel_of_[maker] != no_kernel) place(kernel_of_[maker]);
+  }
+  placed_.push_back(k);
+}
+
+}  // namespace um

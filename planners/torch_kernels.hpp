@@ -1,0 +1,58 @@
+// Which nodes of a graph share a kernel, as Inductor decides (torch/_inductor: ir.py realize and
+// mark_reuse, scheduler.py can_fuse), simplified.
+#pragma once
+
+#include <vector>
+
+#include "planners/torch_orders.hpp"
+
+namespace um {
+
+// A library call, or nodes fused into one. Reads and writes are roots that lie in memory.
+struct torch_kernel {
+  std::vector<torch_id> members, reads, writes;
+  bool library = false, placed = false;
+};
+
+// The kernels of one graph. Memory is kept from one graph to the next.
+class torch_kernels {
+ public:
+  explicit torch_kernels(const torch_orders& orders);
+
+  // In the order in which Inductor runs them: a kernel as soon as one of its nodes may, behind those that it
+  // reads.
+  void fuse(const std::vector<torch_id>& order, bool backward);
+  std::size_t count() const { return placed_.size(); }
+  const torch_kernel& kernel(std::size_t position) const { return found_[placed_[position]]; }
+  // Whether the last graph ran v.
+  bool runs(torch_id v) const { return runs_[v]; }
+  // Whether what lies in a root is wanted after the graph.
+  bool stays(torch_id root, bool backward) const;
+
+ private:
+  bool alone(const torch_node& node) const;
+  void read_inputs(torch_id v);
+  bool is_stored(torch_id v) const;
+  bool can_join(torch_id a, torch_id b) const;
+  void join(torch_id a, torch_id b);
+  void join_all(const std::vector<torch_id>& order);
+  torch_id leader(torch_id v);
+  void collect(const std::vector<torch_id>& order);
+  void collect_writes();
+  torch_kernel& new_kernel(bool library);
+  void place(std::size_t k);
+
+  const torch_orders& orders_;
+  const torch_wiring& wiring_;
+  bool backward_ = false;
+  std::vector<char> runs_, stored_, read_elsewhere_;
+  std::vector<std::vector<torch_id>> reads_;  // roots that a node reads, through the nodes inlined in it
+  std::vector<int> operations_, depth_;       // inlined ones; library calls on the longest way to it
+  std::vector<torch_id> joined_, last_reader_;
+  std::vector<std::size_t> joined_size_, kernel_of_;
+  std::vector<torch_kernel> found_;  // the first found_count_ are of the last graph
+  std::size_t found_count_ = 0;
+  std::vector<std::size_t> placed_;
+};
+
+}  // namespace um

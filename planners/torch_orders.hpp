@@ -1,0 +1,49 @@
+// What PyTorch runs in the forward and in the backward graph once it is known what is saved.
+#pragma once
+
+#include <vector>
+
+#include "planners/torch_target.hpp"
+
+namespace um {
+
+// Who shares memory and who reads it: the same for each choice.
+struct torch_wiring {
+  explicit torch_wiring(const torch_step& step);
+
+  const torch_node& at(torch_id v) const { return step.nodes[v]; }
+  // The node that writes the memory of a root.
+  torch_id maker(torch_id root_id) const {
+    return at(root_id).kind == torch_kind::item ? at(root_id).inputs[0] : root_id;
+  }
+
+  const torch_step& step;
+  std::vector<torch_id> root;                         // whose memory a node's is
+  std::vector<torch_id> computed;                     // nodes that are no views and no inputs
+  std::vector<std::vector<torch_id>> sources;         // roots that a computed node reads
+  std::vector<std::vector<torch_id>> readers;         // nodes, no views, that read a root's memory
+  std::vector<std::vector<torch_id>> items;           // of nodes with several results
+  std::vector<char> forward_result, backward_result;  // of roots: they or views of them are results
+  torch_id first_backward = 0;                        // the first node that reads an incoming gradient
+};
+
+// One choice. `used`: saved tensors that the backward graph reads.
+struct torch_orders {
+  explicit torch_orders(const torch_wiring& wiring);
+  void choose(const std::vector<char>& saved);
+
+  const torch_wiring& wiring;
+  std::vector<char> is_saved;
+  std::vector<torch_id> used, forward, backward;
+
+ private:
+  bool runs_backward(torch_id v) const;
+  void need_backward(const std::vector<char>& saved);
+  void order_backward();
+  void order_forward();
+
+  std::vector<char> needed_, seen_;
+  std::vector<torch_id> open_;
+};
+
+}  // namespace um
