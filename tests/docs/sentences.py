@@ -15,13 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 AVERAGE, LONGEST, ALL_WORDS = 20, 40, 22_000
+GENERATED = [ROOT / "results/validation" / name for name in ("simulated.md", "modes.md")]
 
 Page = namedtuple("Page", "path words average long")  # long: [(words, sentence), ...]
 
 
 def pages():
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in listed if (ROOT / name).is_file()]
+    return [ROOT / name for name in listed if (ROOT / name).is_file() and ROOT / name not in GENERATED]
 
 
 def without_comments(text):
