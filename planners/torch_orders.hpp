@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "planners/torch_target.hpp"
+#include "planners/torch_step.hpp"
 
 namespace um {
 

@@ -7,43 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "planners/torch_step.hpp"
+
 namespace um {
-
-using torch_id = std::uint32_t;  // of a node: its place in the order of execution
-inline constexpr torch_id no_node = UINT32_MAX;
-
-enum class torch_kind : std::uint8_t {
-  input,          // a parameter, an input of the step, or a gradient that comes from outside
-  view,           // shares the memory of its first input
-  item,           // one of several results of its first input
-  pointwise,      // fused with its neighbours
-  reduction,      // over the last dimensions: fused with its neighbours
-  far_reduction,  // over other dimensions: ends the fused kernel that it is in
-  kernel,         // a product, a convolution, a library call: never fused
-};
-
-struct torch_node {
-  torch_kind kind = torch_kind::kernel;
-  std::vector<torch_id> inputs;  // earlier nodes
-  std::int64_t bytes = 0;        // of its own memory; 0 for views and for several results
-  std::int64_t elements = 0;     // its loop goes over
-  std::int64_t ns = 0;           // of a kernel
-  std::int64_t workspace = 0;    // bytes that a kernel needs while it runs
-  int family = 0;                // nodes that do the same in different layers share one
-  bool forward = false;          // the forward graph can run it: no incoming gradient is needed
-  bool resident = false;         // a parameter or an input: there during the whole step
-  bool repeatable = true;        // computing it again gives the same values
-  bool forward_result = false, backward_result = false;
-};
-
-// One step as PyTorch's partitioner sees it: forward and backward nodes in order of execution.
-struct torch_step {
-  std::vector<torch_node> nodes;
-  std::int64_t base_bytes = 0;  // what is on the device beside the tensors of the graph
-  double bytes_per_ns = 1;      // of fused kernels
-  std::int64_t launch_ns = 0;   // the shortest fused kernel
-  bool fused = true;            // false: each node is a kernel
-};
 
 struct torch_estimate {
   std::int64_t ns = 0;
