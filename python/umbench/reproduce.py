@@ -4,6 +4,7 @@ Each file of results/papers/ is one paper: its cells (options of `umbench run`),
 in which ours counts as reproduced, and why it is off where it is known to be. Records go to OUT/PAPER.jsonl, the figure beside them.
 """
 
+import difflib
 import json
 import os
 import subprocess
@@ -35,7 +36,20 @@ def options_of(paper, cell, backend):
 RESULTS = ("ok", "infeasible", "unsupported")  # other outcomes are failures; a figure off the published one is neither
 
 
-def run(paper, backend, iterations, folder):
+def check_machine(backend, machines):
+    """Throws BadInput where no machine file has the name behind sim:."""
+    name = backend.removeprefix("sim:")
+    if name == backend:
+        return
+    folders = [places.RESULTS / "machines", *([Path(machines)] if machines else [])]
+    known = sorted(path.stem for folder in folders for path in load.files_in(folder, "*.json"))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        raise load.BadInput(f"--backend {backend}: no machine file has that name; "
+                            + (f"did you mean sim:{near[0]}?" if near else f"known: {', '.join(known)}; --machines DIR names more"))
+
+
+def run(paper, backend, machines, iterations, folder):
     """{cell: record, or what the program said where there is none}. Beside the records, which cell has which key."""
     path, keys, results = folder / f"{paper['name']}.jsonl", {}, {}
     for number, (name, cell) in enumerate(paper["cells"].items(), 1):
@@ -44,7 +58,7 @@ def run(paper, backend, iterations, folder):
         output.say(f"{paper['name']}: {number} of {len(paper['cells'])}: {name}")
         before = len(lines_of(path))
         done = subprocess.run([program(), "run", *options, "--backend", where, "--iterations", str(iterations or (2 if simulated else 5)),
-                               *([] if simulated else ["--times-only"]), "--out", str(path)],
+                               *(["--machines", machines] if machines else []), *([] if simulated else ["--times-only"]), "--out", str(path)],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode > 128 or done.returncode < 0:
             sys.exit(done.returncode if done.returncode > 0 else 128 - done.returncode)
@@ -207,7 +221,11 @@ def draw(paper, results, where, folder):
         return kept
 
     if "series" in figure_of:
-        looks = look_table.looks({series["label"]: family(results, series) for series in figure_of["series"]})
+        names = {series["label"]: strategy_of(results, series) for series in figure_of["series"]}
+        if len(set(names.values())) < len(names):
+            names = {label: label for label in names}
+        found = look_table.looks({names[series["label"]]: family(results, series) for series in figure_of["series"]})
+        looks = {label: found[name] for label, name in names.items()}
         for series in figure_of["series"]:
             points = values(series["points"])
             look = looks[series["label"]]
@@ -233,10 +251,15 @@ def draw(paper, results, where, folder):
         if figure_of["value"] == "arena_over_peak":
             panel.set_ylim(0.98, None)
     panel.set_ylabel(figure_of["y"])
-    common.set_title(panel, [paper["title"], where])
+    common.mark_origin(panel, where.startswith("simulated"))
+    common.set_title(panel, [paper["title"], f"ours: {where}"])
     panel.legend()
     common.layout(figure)
     common.save(figure, folder, paper["name"])
+
+
+def strategy_of(results, series):
+    return next((results[name]["strategy"] for _, name in series["points"] if isinstance(results[name], dict)), series["label"])
 
 
 def family(results, series):
@@ -256,6 +279,7 @@ def parse(argv):
     parser = Parser("umbench reproduce", description="Run what papers measured, print published beside ours, draw both.")
     parser.add_argument("papers", metavar="PAPER", nargs="*", help=", ".join(known_papers()) + " (all)")
     parser.add_argument("--backend", default="", help="cuda:N: with the paper's capacity as budget; sim:NAME: on that machine file (the paper's)")
+    parser.add_argument("--machines", metavar="DIR", default="", help="folder with more machine files")
     parser.add_argument("--out", default="reproduced", help="folder for records and figures (reproduced)")
     parser.add_argument("--kept", metavar="DIR", default="", help="run nothing: from what an earlier run left there, as results/papers/simulated")
     parser.add_argument("--markdown", action="store_true", help="print tables alone, in Markdown")
@@ -265,6 +289,7 @@ def parse(argv):
     for name in arguments.papers:
         if name not in known_papers():
             raise load.BadInput(f"unknown paper {json.dumps(name)}; known: {', '.join(known_papers())}")
+    check_machine(arguments.backend, arguments.machines)
     if arguments.iterations < 0:
         raise load.BadInput("--iterations: wants a whole number from 1 on")
     return arguments
@@ -302,11 +327,13 @@ def main(argv):
         print("| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
     failed = False
     for paper in papers:
-        results = kept(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.iterations, folder)
+        results = kept(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
         where = where_text(results)
         print(markdown(paper, results) if arguments.markdown else table(paper, results, where), flush=True)
-        if figures:
+        if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             draw(paper, results, where, folder)
+        elif figures:
+            output.say(f"umbench: {paper['name']}: no cell ran, so there is no figure")
         failed |= any(isinstance(r, dict) and r["outcome"] not in RESULTS for r in results.values())
     return int(failed)
 

@@ -62,6 +62,16 @@ class Reproduce(InterfaceTest):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("crashed", done.stdout)
 
+    def test_an_unknown_machine_is_refused_and_machines_may_be_named(self):
+        self.refused("reproduce", "smartpool", "--backend", "sim:h20", "--out", "out", words=["sim:h20", "did you mean sim:h200?"])
+        self.refused("reproduce", "smartpool", "--backend", "sim:nowhere", "--out", "out", words=["no machine file", "--machines DIR"])
+        self.assertFalse((self.folder / "out").exists())
+        machine = json.loads((ROOT / "results/machines/h200.json").read_text(encoding="utf-8")) | {"name": "mine"}
+        (self.folder / "machines").mkdir()
+        (self.folder / "machines/mine.json").write_text(json.dumps(machine), encoding="utf-8")
+        said = self.well("reproduce", "vdnn", "--backend", "sim:mine", "--machines", "machines", "--out", "out", "--no-figure")
+        self.assertIn("simulated on mine", said)
+
     def test_what_is_no_paper(self):
         self.refused("reproduce", "vdn", words=["unknown paper \"vdn\"", "vdnn"])
 
