@@ -33,11 +33,13 @@ install(TARGETS umbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT pr
 if(TARGET umbench_trace)
   install(TARGETS umbench_trace LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program)
 endif()
-foreach(folder plots python results)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program USE_SOURCE_PERMISSIONS
-    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "*.schema.json" PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE
-    PATTERN "setup.py" EXCLUDE PATTERN "local" EXCLUDE)
+foreach(folder plots python)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program
+    FILES_MATCHING PATTERN "*.py" PATTERN "*.html" PATTERN "__pycache__" EXCLUDE PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE
+    PATTERN "setup.py" EXCLUDE)
 endforeach()
+file(GLOB schemas ${PROJECT_SOURCE_DIR}/results/*.schema.json)
+install(FILES ${schemas} DESTINATION share/umbench/results COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/results/machines ${PROJECT_SOURCE_DIR}/results/papers
   DESTINATION share/umbench/results COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/benchmarks/sweeps DESTINATION share/umbench/benchmarks COMPONENT program)

@@ -1,5 +1,5 @@
-"""Lines of slowdown against the oversubscription ratio, whatever made the ratio grow: the figures of slowdown.py and
-growth.py. A line is a strategy; whiskers are the quartiles of measured times; a cell without a time is a cross in a strip of
+"""Lines of slowdown against the oversubscription ratio, for the figures of slowdown.py (shrinking budget) and
+growth.py (growing work). A line is a strategy; whiskers are the quartiles of measured times; a cell without a time is a cross in a strip of
 its own at the top, where no slowdown is."""
 
 from collections import namedtuple
@@ -45,7 +45,7 @@ def figure_of(found, families, width=WIDTH, extra=(), grey=()):
 
 
 def legend_room(number, width=WIDTH):
-    """(columns, inches) that so many entries take below a figure."""
+    """(columns, inches) of a legend of `number` entries below a figure."""
     columns = max(1, width // 215)
     return columns, 0.21 * -(-number // columns) + 0.15
 

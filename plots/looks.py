@@ -1,5 +1,5 @@
-"""How a strategy looks in every figure: one row each. Colours survive colour-blind readers as far as a palette of this
-size can; marker and dash alone tell all rows apart, so that a figure survives a black and white printer."""
+"""How a strategy looks in every figure: one row each. Marker and dash alone tell all rows apart, so that figures work in black
+and white and for colour-blind readers."""
 
 import zlib
 from collections import namedtuple

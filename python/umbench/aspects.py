@@ -1,4 +1,4 @@
-"""What is judged of a cell besides its times: one row each of the table below.
+"""Judges everything of a cell but its times, such as bytes, faults, loss and digest: one table row each.
 
 Simulated cells are the same everywhere, so that any difference counts; of measured ones what keeps within a limit
 does not, nor what the runs of one side show among themselves.
@@ -13,8 +13,8 @@ from umbench import load
 # `change`: relative, None where there is no such number; `verdict`: regressed, improved, ambiguous or ok.
 Change = namedtuple("Change", "aspect verdict base head change limit text")
 
-# Of each aspect the change that is tolerated in measured cells (None: none), the amount below which nothing counts,
-# and what it is in a record. An amount: less is better.
+# For each amount (less is better): the relative change tolerated in measured cells, the amount below which nothing counts,
+# and where it stands in a record.
 Amount = namedtuple("Amount", "limit least of unit")
 
 MIB = 2**20

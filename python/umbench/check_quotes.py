@@ -1,6 +1,6 @@
 """Holds the figures that pages quote to the records that they come from.
 
-    python3 python/start.py check_quotes [--builds] [PAGE.md ...]      without pages: README.md and docs/*.md
+    python3 python/start.py check_quotes [PAGE.md ...]      without pages: README.md and docs/*.md
 
 A figure is a number with a unit of time, rate or share, a factor (1.2x, 3 times), "5 of 7", or a number with a
 decimal point in a table. In README.md and docs/ each needs a comment right behind its paragraph, list item or table,
@@ -14,13 +14,12 @@ which a reader of the page does not see:
     <!-- given: 5 %, 10 us -->                                limits, settings and other people's figures
     <!-- tested: tests/results/test_gate.py -->               a test of that name compares the figures itself
 
-What stands right of `=` is Python with the functions of `Figures` below; times are in ns, shares of 1, rates in units a
+What stands right of `=` is Python with the functions of `Figures` (quoted_figures.py); times are in ns, shares of 1, rates in units a
 second, and the text's unit and decimals say how the value is rounded. Exit code 1: something is wrong, a line each.
 """
 
 import argparse
 import functools
-import json
 import math
 import os
 import re
@@ -31,6 +30,7 @@ from collections import namedtuple
 from pathlib import Path
 
 from umbench import load, places
+from umbench.quoted_figures import Wrong, evaluate
 
 ROOT = places.TOP
 
@@ -48,10 +48,6 @@ LITERAL = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?) ?([^\d\s]\S*)?$")
 COMMENT = re.compile(r"<!--(.*?)-->", re.S)
 
 Block = namedtuple("Block", "line text comments")  # comments: [(line, text), ...]
-
-
-class Wrong(Exception):
-    """One line on what does not hold."""
 
 
 # --- a page -> its blocks ---
@@ -104,138 +100,6 @@ def figures_in(block):
 
 
 # --- comments ---
-
-class Figures:
-    """What the right side of a line may call: figures of the records of some files. `words` name one cell by its
-    strategy (with knobs that vary), network, b64 (batch), x1.50 (ratio), precision, level, mode, backend,
-    256MiB (workspace), insize=448 and other knobs."""
-
-    def __init__(self, paths):
-        self.paths = paths
-        for path in paths:
-            if not (ROOT / path).is_file():
-                raise Wrong(f"{path}: no such file")
-
-    @functools.cached_property
-    def records(self):
-        return [(_words(record, label), record) for record, label in zip(*_labelled(tuple(self.paths)))]
-
-    def cells(self, words=""):
-        return [record for known, record in self.records if set(words.split()) <= known]
-
-    def cell(self, words):
-        found = self.cells(words)
-        if len(found) != 1:
-            raise Wrong(f"'{words}' names {len(found)} cells of {', '.join(self.paths)}")
-        return found[0]
-
-    def median(self, words):
-        """Of the iterations after the first, ns."""
-        return self._of(load.steady_ns, words)
-
-    def least(self, words):
-        return self._of(lambda record: min(record["samples_ns"][1:], default=None), words)
-
-    def first(self, words):
-        return self._of(lambda record: (record["samples_ns"] or [None])[0], words)
-
-    def slowdown(self, words):
-        """The median over that of `device` for the same work, wherever it fits."""
-        record = self.cell(words)
-        base = _baseline(tuple(self.paths), load.group_of(record))
-        if base is None:
-            raise Wrong(f"'{words}' has no cell of device beside it")
-        return self.median(words) / base
-
-    def field(self, words, path):
-        return _down(self.cell(words), path)
-
-    def at(self, path):
-        """Of a JSON document: at("uvm.fault_ns")."""
-        return _down(_document(self.paths[0]), path)
-
-    def line(self, path, **wanted):
-        """Of the line of a JSON Lines file whose fields are as wanted: line("time_ratio", network="vgg16", batch=64)."""
-        found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in wanted.items())]
-        if len(found) != 1:
-            raise Wrong(f"{wanted} names {len(found)} lines of {self.paths[0]}")
-        return _down(found[0], path)
-
-    def outcome(self, words):
-        return self.cell(words)["outcome"]
-
-    def _of(self, figure, words):
-        found = figure(self.cell(words))
-        if found is None:
-            raise Wrong(f"'{words}' has no time: {self.cell(words)['outcome']}")
-        return found
-
-
-def _down(value, path):
-    for step in path.split("."):
-        try:
-            value = value[int(step) if isinstance(value, list) else step]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise Wrong(f"there is no {path}") from error
-    return value
-
-
-@functools.lru_cache(maxsize=None)
-def _labelled(paths):
-    records = load.read_all([ROOT / path for path in paths])
-    return records, load.strategy_labels(records)
-
-
-def _words(record, label):
-    cap = record.get("workspace_cap_bytes")
-    words = {record["network"], record["network"].partition("#")[0], f"b{record['batch']}", record["strategy"], label,
-             record.get("precision", "fp32"), record.get("fusion", "none"), record["mode"], record["backend"], record["outcome"],
-             record["pass"]}
-    words |= {f"{name}={value}" for name, value in (record.get("network_knobs") or {}).items()}
-    words |= {f"{name}={value}" for name, value in (record.get("strategy_knobs") or {}).items()}
-    words |= {f"{cap >> 20}MiB"} if cap else set()
-    return words | ({f"x{record['ratio']:.2f}"} if record["ratio"] is not None else set())
-
-
-@functools.lru_cache(maxsize=None)
-def _baselines(paths):
-    return load.baselines(_labelled(paths)[0])
-
-
-def _baseline(paths, group):
-    return load.baseline_of(group, _baselines(paths))
-
-
-@functools.lru_cache(maxsize=None)
-def _document(path):
-    return json.loads((ROOT / path).read_text(encoding="utf-8"))
-
-
-@functools.lru_cache(maxsize=None)
-def _lines(path):
-    return [json.loads(line) for line in (ROOT / path).read_text(encoding="utf-8").splitlines()]
-
-
-KNOWN = {name: __builtins__[name] if isinstance(__builtins__, dict) else getattr(__builtins__, name)
-         for name in ("len", "sum", "min", "max", "sorted", "abs", "round", "set")}
-KNOWN["median_of"] = lambda values: sorted(values)[len(values) // 2]
-KNOWN["steady_ns"] = load.steady_ns
-
-
-@functools.lru_cache(maxsize=None)
-def evaluate(expression, paths):
-    """The values, a list."""
-    figures = Figures(paths)
-    names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
-                                                       "at", "line", "outcome")}
-    try:
-        value = eval(expression, {"__builtins__": {}} | KNOWN | names)  # noqa: S307: the project's own pages
-    except Wrong:
-        raise
-    except Exception as error:
-        raise Wrong(f"{expression}: {type(error).__name__}: {error}") from error
-    return value if isinstance(value, list) else [value]
-
 
 def check_literal(literal, value):
     """A figure as written, such as "1.12x", against its value; "3 of 7" against (3, 7)."""
@@ -346,22 +210,6 @@ def check_text(text):
     return [each for block in blocks(text) for each in check_block(block)]
 
 
-def quoted_files(text):
-    """The record files that a page's comments name."""
-    named = [comment for block in blocks(text) for _, comment in block.comments]
-    words = [word for comment in named for word in re.split(r"[\s,]+", comment.split("\n")[0])]
-    return sorted({word for word in words if word.endswith((".jsonl", ".json")) and (ROOT / word).is_file()})
-
-
-def builds_of(path):
-    """The builds that made a file."""
-    if not path.endswith(".jsonl"):
-        return []
-    found = [entry.get("umbench") if entry.get("kind") == "environment" else (entry.get("versions") or {}).get("umbench")
-             for entry in _lines(path)]
-    return sorted({build for build in found if isinstance(build, str)})
-
-
 def pages():
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -369,7 +217,6 @@ def pages():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE.md")
-    parser.add_argument("--builds", action="store_true", help="which build made what the pages quote")
     wanted = parser.parse_args()
     code = 0
     for page in wanted.pages or pages():
@@ -377,10 +224,6 @@ def main():
             text = page.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise load.BadInput(f"{page}: {getattr(error, 'strerror', None) or error}") from error
-        if wanted.builds:
-            for path in quoted_files(text):
-                print(f"{page.name}: {path}: {', '.join(builds_of(path)) or 'names no build'}")
-            continue
         for line, complaint in check_text(text):
             print(f"{page}:{line}: {complaint}")
             code = 1

@@ -1,7 +1,7 @@
 """Two sides of record files -> a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
 
 A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst
-of them. What `--fail-on` leaves out is told, but a regression of it is only `tolerated`.
+of them. An aspect that `--fail-on` leaves out is reported, but its regression is only `tolerated`.
 """
 
 import statistics
@@ -108,7 +108,7 @@ DRIFT = 0.01  # of the clock under load
 
 
 def _drift(befores, afters, measured, paired):
-    """Of one sweep a side: whatever drifted between the two looks like a change of all cells."""
+    """A note for one sweep a side, where drift between the two looks like a change of all cells."""
     if not measured or len(paired or ()) != 1:
         return []
     text = ("one sweep a side: a GPU that warms up or slows down between them looks like a change, and how much sweeps differ is "

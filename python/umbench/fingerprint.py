@@ -1,8 +1,7 @@
-"""What of an environment line decides times, and whether two environments may be compared.
+"""Decides whether two environments (environment lines of record files) may be compared.
 
-Left out is what differs between any two runs: the revision under test and the date. A fact that one side does not
-know is not held against the other. That two GPUs of one model are two, or that something else used one, is told
-but keeps nobody from comparing: a pool of like machines would never be compared otherwise.
+The revision under test and the date do not count. A fact that only one side knows does not count either. Two GPUs of one
+model, or other processes on one of them, are noted but allowed: machines of a pool could never be compared otherwise.
 """
 
 from collections import namedtuple

@@ -1,4 +1,4 @@
-"""Runs a sweep by two programs in turn on one machine, so that whatever drifts there strikes both alike.
+"""Runs a sweep by two programs in turn on one machine, so that drift affects both alike.
 
 Every round runs every cell once by each program, one right after the other, and the next round in the other
 order. DIR/base and DIR/head get one record file a round: `umbench compare DIR/base DIR/head` judges them. The same

@@ -305,5 +305,5 @@ def counted(number, what):
 
 
 def report_errors(main, name="error"):
-    """Runs main() and turns whatever goes wrong into one line, which begins with `name`, and an exit code."""
+    """Runs main(); an error becomes one line that begins with `name`, and an exit code."""
     return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

@@ -49,7 +49,7 @@ def _kind(span):
 
 
 def _facts(record):
-    """What was counted and decided, as far as it is known."""
+    """Counters and decisions that the record has."""
     memory = record.get("memory") or {}
     facts = {name: memory.get(name) for name in ("budget_bytes", "footprint_bytes", "peak_device_bytes")}
     facts |= (record.get("counters") or {}).get("last") or {}

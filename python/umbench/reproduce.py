@@ -192,8 +192,6 @@ def table(paper, results, where):
     return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
 
-# --- the figure ---
-
 def markdown(paper, results):
     """Rows of a table: paper, what, published, ours, verdict."""
     rows = []
@@ -201,72 +199,6 @@ def markdown(paper, results):
         ours, verdict, _ = judged(claim, results)
         rows.append(f"| `{paper['name']}` | {claim['name']} | {published_text(claim)} | {ours} | {verdict} |")
     return "\n".join(rows)
-
-
-def draw(paper, results, where, folder):
-    from umbench.plots import common, looks as look_table  # noqa: PLC0415: nothing else needs matplotlib
-
-    figure_of = paper["figure"]
-    common.use_style()
-    figure, (panel,) = common.panels(1, height=3.6)
-    value = ONE[figure_of["value"]]
-
-    def values(points):
-        kept = []
-        for x, name in points:
-            try:
-                kept.append((x, value(cell_of(results, name))))
-            except Missing:
-                pass
-        return kept
-
-    if "series" in figure_of:
-        names = {series["label"]: strategy_of(results, series) for series in figure_of["series"]}
-        if len(set(names.values())) < len(names):
-            names = {label: label for label in names}
-        found = look_table.looks({names[series["label"]]: family(results, series) for series in figure_of["series"]})
-        looks = {label: found[name] for label, name in names.items()}
-        for series in figure_of["series"]:
-            points = values(series["points"])
-            look = looks[series["label"]]
-            if points:
-                panel.plot(*zip(*points), color=look.colour, marker=look.marker, linestyle=look.dash, label=series["label"])
-        for series in figure_of["published"]:
-            panel.plot(*zip(*series["points"]), color="#777777", linestyle=":", marker="x", label=series["label"] or None)
-        panel.set_xlabel(figure_of["x"])
-    else:
-        at, ticks = 0.0, []
-        for group, bars in figure_of["bars"]:
-            for label, name in bars:
-                known = figure_of["published"].get(group, {}).get(label)
-                ours = values([(at, name)])
-                panel.bar(at - 0.2, known or 0, 0.38, color="#BBBBBB")
-                panel.bar(at + 0.2, ours[0][1] if ours else 0, 0.38, color="#0072B2", hatch=None if ours else "x")
-                ticks.append((at, f"{group} {label}" if len(figure_of["bars"]) > 1 else label))
-                at += 1
-            at += 0.6
-        panel.bar(0, 0, color="#BBBBBB", label="published")
-        panel.bar(0, 0, color="#0072B2", label="here")
-        panel.set_xticks([x for x, _ in ticks], [text for _, text in ticks], rotation=60, ha="right", fontsize=7)
-        if figure_of["value"] == "arena_over_peak":
-            panel.set_ylim(0.98, None)
-    panel.set_ylabel(figure_of["y"])
-    common.mark_origin(panel, where.startswith("simulated"))
-    common.set_title(panel, [paper["title"], f"ours: {where}"])
-    panel.legend()
-    common.layout(figure)
-    common.save(figure, folder, paper["name"])
-
-
-def strategy_of(results, series):
-    return next((results[name]["strategy"] for _, name in series["points"] if isinstance(results[name], dict)), series["label"])
-
-
-def family(results, series):
-    for _, name in series["points"]:
-        if isinstance(results[name], dict):
-            return load.family_of(results[name])
-    return "explicit"
 
 
 # --- the command ---
@@ -331,7 +263,9 @@ def main(argv):
         where = where_text(results)
         print(markdown(paper, results) if arguments.markdown else table(paper, results, where), flush=True)
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
-            draw(paper, results, where, folder)
+            from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not
+
+            reproduced.draw(paper, results, where, folder)
         elif figures:
             output.say(f"umbench: {paper['name']}: no cell ran, so there is no figure")
         failed |= any(isinstance(r, dict) and r["outcome"] not in RESULTS for r in results.values())

@@ -126,5 +126,3 @@ def test_the_script_says_where(tmp_path):
     assert done.returncode == 1 and done.stdout == f"{page}:3: nothing backs 3 ms\n"
     done = subprocess.run([*run, tmp_path / "none.md"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    done = subprocess.run([*run, "--builds", conftest.ROOT / "README.md"], capture_output=True, text=True, check=False)
-    assert "best_resnet50_h200.jsonl: 0.1.0+" in done.stdout

@@ -1,0 +1,144 @@
+"""The figures that a page's comment may compute from record files (check_quotes.py): medians, slowdowns and fields of cells."""
+
+import functools
+import json
+
+from umbench import load, places
+
+ROOT = places.TOP
+
+
+class Wrong(Exception):
+    """One line on what does not hold."""
+
+
+class Figures:
+    """What the right side of a line may call: figures of the records of some files. `words` name one cell by its
+    strategy (with knobs that vary), network, b64 (batch), x1.50 (ratio), precision, level, mode, backend,
+    256MiB (workspace), insize=448 and other knobs."""
+
+    def __init__(self, paths):
+        self.paths = paths
+        for path in paths:
+            if not (ROOT / path).is_file():
+                raise Wrong(f"{path}: no such file")
+
+    @functools.cached_property
+    def records(self):
+        return [(_words(record, label), record) for record, label in zip(*_labelled(tuple(self.paths)))]
+
+    def cells(self, words=""):
+        return [record for known, record in self.records if set(words.split()) <= known]
+
+    def cell(self, words):
+        found = self.cells(words)
+        if len(found) != 1:
+            raise Wrong(f"'{words}' names {len(found)} cells of {', '.join(self.paths)}")
+        return found[0]
+
+    def median(self, words):
+        """Of the iterations after the first, ns."""
+        return self._of(load.steady_ns, words)
+
+    def least(self, words):
+        return self._of(lambda record: min(record["samples_ns"][1:], default=None), words)
+
+    def first(self, words):
+        return self._of(lambda record: (record["samples_ns"] or [None])[0], words)
+
+    def slowdown(self, words):
+        """The median over that of `device` for the same work, wherever it fits."""
+        record = self.cell(words)
+        base = _baseline(tuple(self.paths), load.group_of(record))
+        if base is None:
+            raise Wrong(f"'{words}' has no cell of device beside it")
+        return self.median(words) / base
+
+    def field(self, words, path):
+        return _down(self.cell(words), path)
+
+    def at(self, path):
+        """Of a JSON document: at("uvm.fault_ns")."""
+        return _down(_document(self.paths[0]), path)
+
+    def line(self, path, **wanted):
+        """Of the line of a JSON Lines file whose fields are as wanted: line("time_ratio", network="vgg16", batch=64)."""
+        found = [entry for entry in _lines(self.paths[0]) if all(entry.get(name) == value for name, value in wanted.items())]
+        if len(found) != 1:
+            raise Wrong(f"{wanted} names {len(found)} lines of {self.paths[0]}")
+        return _down(found[0], path)
+
+    def outcome(self, words):
+        return self.cell(words)["outcome"]
+
+    def _of(self, figure, words):
+        found = figure(self.cell(words))
+        if found is None:
+            raise Wrong(f"'{words}' has no time: {self.cell(words)['outcome']}")
+        return found
+
+
+def _down(value, path):
+    for step in path.split("."):
+        try:
+            value = value[int(step) if isinstance(value, list) else step]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise Wrong(f"there is no {path}") from error
+    return value
+
+
+@functools.lru_cache(maxsize=None)
+def _labelled(paths):
+    records = load.read_all([ROOT / path for path in paths])
+    return records, load.strategy_labels(records)
+
+
+def _words(record, label):
+    cap = record.get("workspace_cap_bytes")
+    words = {record["network"], record["network"].partition("#")[0], f"b{record['batch']}", record["strategy"], label,
+             record.get("precision", "fp32"), record.get("fusion", "none"), record["mode"], record["backend"], record["outcome"],
+             record["pass"]}
+    words |= {f"{name}={value}" for name, value in (record.get("network_knobs") or {}).items()}
+    words |= {f"{name}={value}" for name, value in (record.get("strategy_knobs") or {}).items()}
+    words |= {f"{cap >> 20}MiB"} if cap else set()
+    return words | ({f"x{record['ratio']:.2f}"} if record["ratio"] is not None else set())
+
+
+@functools.lru_cache(maxsize=None)
+def _baselines(paths):
+    return load.baselines(_labelled(paths)[0])
+
+
+def _baseline(paths, group):
+    return load.baseline_of(group, _baselines(paths))
+
+
+@functools.lru_cache(maxsize=None)
+def _document(path):
+    return json.loads((ROOT / path).read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=None)
+def _lines(path):
+    return [json.loads(line) for line in (ROOT / path).read_text(encoding="utf-8").splitlines()]
+
+
+KNOWN = {name: __builtins__[name] if isinstance(__builtins__, dict) else getattr(__builtins__, name)
+         for name in ("len", "sum", "min", "max", "sorted", "abs", "round", "set")}
+KNOWN["median_of"] = lambda values: sorted(values)[len(values) // 2]
+KNOWN["steady_ns"] = load.steady_ns
+
+
+@functools.lru_cache(maxsize=None)
+def evaluate(expression, paths):
+    """The values, a list."""
+    figures = Figures(paths)
+    names = {name: getattr(figures, name) for name in ("cells", "cell", "median", "least", "first", "slowdown", "field",
+                                                       "at", "line", "outcome")}
+    try:
+        value = eval(expression, {"__builtins__": {}} | KNOWN | names)  # noqa: S307: the project's own pages
+    except Wrong:
+        raise
+    except Exception as error:
+        raise Wrong(f"{expression}: {type(error).__name__}: {error}") from error
+    return value if isinstance(value, list) else [value]
