@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/layout.hpp"
+#include "core/liveness.hpp"
 #include "core/lower.hpp"
 #include "planners/ooc_stream.hpp"
 #include "planners/planners.hpp"
@@ -25,25 +26,7 @@ byte_count held_bytes(const tensor& t) {
 
 // --- places ---
 
-struct stretch {
-  op_id first = 0, last = 0;
-  bool touched = false;
-};
-
-std::vector<stretch> stretches_of(const graph& g) {
-  std::vector<stretch> all(g.tensors.size());
-  for (op_id o = 0; o < g.ops.size(); ++o) {
-    for (const auto* operands : {&g.ops[o].in, &g.ops[o].out}) {
-      for (const tensor_id t : *operands) {
-        if (!all[t].touched) all[t] = {o, o, true};
-        all[t].last = o;
-      }
-    }
-  }
-  return all;
-}
-
-bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const stretch& s) {
+bool is_of_one_call(const graph& g, const ooc_call& call, tensor_id t, const index_range& s) {
   return !survives(g.tensors[t].use) && s.first >= call.begin && s.last < call.end;
 }
 
@@ -51,7 +34,7 @@ class placing {
  public:
   placing(const graph& g, byte_count room, byte_count most)
       : g_(g),
-        stretch_(stretches_of(g)),
+        touched_(touched_ranges(g)),
         room_(room),
         free_(std::min(most, room)),
         placed_(g.tensors.size()) {
@@ -86,7 +69,7 @@ class placing {
   void place_outputs(const ooc_call& call, op_id o) {
     for (std::size_t i = 0; i < g_.ops[o].out.size(); ++i) {
       const tensor_id t = g_.ops[o].out[i];
-      if (is_of_one_call(g_, call, t, stretch_[t])) continue;
+      if (is_of_one_call(g_, call, t, *touched_[t])) continue;
       if (!takes_place(call, o, i)) place(t);
     }
   }
@@ -97,8 +80,8 @@ class placing {
     if (!x.alias || x.alias->output != output) return false;
     const tensor_id from = x.in[x.alias->input], to = x.out[output];
     const bool has_place = placed_[from] && all_.home[from] == residence::device && !placed_[to];
-    if (!has_place || from == to || survives(g_.tensors[from].use) || stretch_[from].last != o ||
-        is_of_one_call(g_, call, from, stretch_[from]) ||
+    if (!has_place || from == to || survives(g_.tensors[from].use) || touched_[from]->last != o ||
+        is_of_one_call(g_, call, from, *touched_[from]) ||
         held_bytes(g_.tensors[from]) != held_bytes(g_.tensors[to])) {
       return false;
     }
@@ -115,14 +98,14 @@ class placing {
     }
     for (const tensor_id t : done) {
       const bool has_place = placed_[t] && all_.home[t] == residence::device && !heirs_.contains(t);
-      if (!has_place || survives(g_.tensors[t].use) || stretch_[t].last >= call.end) continue;
+      if (!has_place || survives(g_.tensors[t].use) || touched_[t]->last >= call.end) continue;
       free_ += held_bytes(g_.tensors[t]);
       taken_ -= held_bytes(g_.tensors[t]);
     }
   }
 
   const graph& g_;
-  std::vector<stretch> stretch_;
+  std::vector<std::optional<index_range>> touched_;
   byte_count room_, free_, taken_ = 0;
   std::vector<bool> placed_;
   std::set<tensor_id> heirs_;  // those whose place another has
@@ -142,9 +125,9 @@ class dividing {
       }
     }
     if (streams_) workspace_ = std::min(workspace_, left / 4);
-    const std::vector<stretch> stretches = stretches_of(g_);
+    const std::vector<std::optional<index_range>> touched = touched_ranges(g_);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t)
-      own_.push_back(stretches[t].touched && is_of_one_call(g_, call, t, stretches[t]));
+      own_.push_back(touched[t] && is_of_one_call(g_, call, t, *touched[t]));
   }
 
   std::optional<std::vector<ooc_step>> run() {

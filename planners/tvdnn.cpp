@@ -8,7 +8,7 @@
 #include "planners/feature_maps.hpp"
 #include "planners/planners.hpp"
 #include "planners/within.hpp"
-#include "schedule/gap_milp.hpp"
+#include "schedule/milp/gap_optimum.hpp"
 #include "schedule/notes.hpp"
 #include "schedule/orders.hpp"
 

@@ -43,43 +43,13 @@
 #include <vector>
 
 #include "core/access.hpp"
-#include "core/lower.hpp"
 #include "core/machine.hpp"
-#include "core/memory_plan.hpp"
+#include "simulator/block_table.hpp"
 #include "simulator/driver_clock.hpp"
+#include "simulator/kernel_faults.hpp"
+#include "simulator/managed_traffic.hpp"
 
 namespace um {
-
-// What one operation, or several, made the driver do.
-struct managed_traffic {
-  nanoseconds time = 0;              // for which the causer waits
-  std::uint64_t batches = 0;         // of faults
-  std::uint64_t fault_groups = 0;    // granules faulted, each once a batch
-  std::uint64_t services = 0;        // blocks serviced because a kernel touched them
-  std::uint64_t evicted_blocks = 0;  // with resident values, displaced by the driver
-  std::uint64_t prefetch_calls = 0;
-  std::uint64_t discarded_blocks = 0;
-  byte_count fault_bytes = 0;          // to the device because a kernel touched them or their neighbours
-  byte_count populated_bytes = 0;      // appeared on the device, nothing copied
-  byte_count prefetched_in_bytes = 0;  // by calls
-  byte_count prefetched_out_bytes = 0;
-  byte_count host_populated_bytes = 0;  // host pages allocated
-  byte_count evicted_bytes = 0;         // copied out by the driver to make room
-  byte_count host_fault_bytes = 0;      // copied out because the CPU touched them
-  byte_count remote_bytes = 0;          // read or written by a kernel over the link
-
-  managed_traffic& operator+=(const managed_traffic& other);
-  friend bool operator==(const managed_traffic&, const managed_traffic&) = default;
-};
-
-// How a kernel goes through a range.
-struct touch_pattern {
-  unsigned stride = 1;      // in granules, from the first one of the range
-  bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch
-  bool sparse = false;      // one page of each granule, by a thread of its own; else every byte
-  bool shuffled = false;    // from everywhere at once: blocks in an order without a pattern, granules too
-  friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
-};
 
 // What a caller may ask about one block; a bit for each granule.
 struct managed_block_state {
@@ -95,6 +65,7 @@ struct managed_block_state {
 // part of a granule covers the granule, except in discard() and for bytes that cross the link.
 class managed_memory {
  public:
+  // Throws std::invalid_argument for an arena that is too large or has no room at all.
   managed_memory(byte_count arena_bytes, std::uint64_t capacity_blocks, const machine& on);
 
   // The range holds data on the host: mapped by the CPU and never seen by the device, as after
@@ -115,92 +86,22 @@ class managed_memory {
   // Only granules that lie wholly in the range are discarded.
   managed_traffic discard(range r);
   // Every block that the range overlaps takes the advice.
-  void advise(range r, advice hint);
+  void advise(range r, advice hint) { blocks_.advise(r, hint); }
   // The CPU touches every byte of the range once.
   managed_traffic touch_by_host(range r, access_mode mode);
 
   managed_block_state state(std::uint64_t block) const;
-  std::uint64_t block_count() const { return count_; }
-  std::uint64_t capacity() const { return capacity_; }
+  std::uint64_t block_count() const { return blocks_.size(); }
+  std::uint64_t capacity() const { return blocks_.capacity(); }
   // Blocks of device memory held, also those with nothing resident in them.
-  std::uint64_t held_blocks() const { return held_; }
+  std::uint64_t held_blocks() const { return blocks_.held(); }
   // Chunks taken from a block so far: nothing has left the device while it stays the same.
-  std::uint64_t evictions() const { return evictions_; }
+  std::uint64_t evictions() const { return blocks_.evictions(); }
 
  private:
-  enum class list : std::uint8_t { none, unused, discarded, used };
-  struct entry {
-    granule_set device = 0, host = 0;  // both: read-mostly data
-    granule_set host_pages = 0;        // allocated
-    granule_set host_mapped = 0, remote = 0, discarded = 0;
-    std::uint32_t previous = 0, next = 0;
-    list in = list::none;
-    std::uint8_t hints = 0;
-    bool visited = false, clean_chunk = false;
-  };
-  // Blocks [first, last] of a non-empty range and the granules it covers in each.
-  struct cover {
-    std::uint32_t first = 0, last = 0;
-    granule_set in_first = 0, in_last = 0;
-    granule_set of(std::uint32_t id) const;
-  };
-  struct fault {
-    std::uint32_t block = 0;
-    granule_set granules = 0;
-  };
-  struct operation {  // one in progress
-    driver_clock clock;
-    managed_traffic traffic;
-    bool busy = false;
-    touch_pattern how;         // of the kernel that faults, if one does
-    bool in_no_order = false;  // its faults come so
-    nanoseconds anew = 0;      // what is done again of a block that had to wait for room
-  };
-
-  cover covered(range r) const;  // of a range that is not empty
-  void refuse_outside(range r) const;
-  bool advised(const entry& b, advice hint) const;
-  bool stays_on_host(const entry& b) const;
-  void map_remotely(entry& b) const;
-  granule_set ready(const entry& b, bool writes) const;
-
-  granule_set served(const entry& b, granule_set asked, bool writes) const;
-  unsigned most_of_batch(touch_pattern how) const;
-  nanoseconds fetching(unsigned granules, touch_pattern how) const;
-  void service_batch(bool writes, operation& now);
-  void service(const fault& f, bool writes, operation& now);
-  void service_discarded(const fault& f, operation& now);
-  void write_read_mostly(range r, const fault& f, operation& now);
-  void touch_shuffled(range r, access_mode mode, const cover& c, operation& now);
-  void service_in_place(const fault& f, operation& now);
-  void make_resident(std::uint32_t id, granule_set want, bool keeps_host, byte_count managed_traffic::*cause,
-                     operation& now);
-  void access_remote(range r, std::uint32_t id, granule_set touched, access_mode mode, operation& now);
-  granule_set often_accessed(range r, std::uint32_t id, granule_set touched, touch_pattern how);
-  bool host_fault(range r, std::uint32_t id, granule_set asked, bool writes, operation& now);
-  static void finish_call(nanoseconds fixed, operation& now);
-  void expel_block(std::uint32_t id, granule_set want, operation& now);
-  granule_set host_chunk_around(const entry& b, granule_set want) const;
-  void populate_host(entry& b, granule_set want, operation& now);
-  void take_chunk(std::uint32_t id, operation& now);
-  void evict_one(operation& now);
-  void empty(entry& victim, operation& now);
-  void settle(std::uint32_t id);
-
-  void append(std::uint32_t id, list to);
-  void unlink(std::uint32_t id);
-  std::uint32_t sentinel(list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }
-  operation begin(bool busy = true) const {
-    return {driver_clock(prices_), {}, busy, {}, false, prices_.of().service_ns};
-  }
-  static managed_traffic end(operation& now);
-
-  std::uint32_t count_ = 0;
-  std::uint64_t capacity_ = 0, held_ = 0, evictions_ = 0;
+  block_table blocks_;
   driver_prices prices_;
-  std::vector<entry> entries_;           // the blocks, then the sentinels of the three lists
-  std::vector<std::uint32_t> accesses_;  // per granule, over the link; only where the machine counts them
-  std::vector<fault> batch_;             // of the touch in progress
+  access_counters counters_;
 };
 
 }  // namespace um

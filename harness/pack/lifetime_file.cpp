@@ -127,17 +127,17 @@ std::vector<byte_count> load_of(std::span<const traced_lifetime> all,
   return load;
 }
 
-// When one of them is away.
-struct stretch {
+// When one of the tensors is off the device.
+struct time_away {
   std::size_t which = 0;
   std::uint64_t from = 0, to = 0;
 };
 
-swapped_lifetimes without(std::span<const traced_lifetime> all, const std::vector<stretch>& where,
+swapped_lifetimes without(std::span<const traced_lifetime> all, const std::vector<time_away>& where,
                           const std::vector<std::size_t>& leave) {
   swapped_lifetimes swapped{{all.begin(), all.end()}, leave.size(), 0};
   for (const std::size_t c : leave) {
-    const stretch& away = where[c];
+    const time_away& away = where[c];
     traced_lifetime& before = swapped.all[away.which];
     traced_lifetime after = before;
     const auto middle = std::ranges::lower_bound(before.accesses, away.to) - before.accesses.begin();
@@ -198,7 +198,7 @@ std::vector<swapped_lifetimes> swapped_within(std::span<const traced_lifetime> a
   const std::vector<byte_count> load = load_of(all, times);
   const auto peak = static_cast<std::size_t>(std::ranges::max_element(load) - load.begin());
   std::vector<absence> absences;
-  std::vector<stretch> where;
+  std::vector<time_away> where;
   for (std::size_t l = 0; l < all.size() && load[peak] > limit; ++l) {
     const auto& accesses = all[l].accesses;
     const auto after = std::ranges::upper_bound(accesses, times[peak]);

@@ -9,7 +9,7 @@
 #include "core/lower.hpp"
 #include "core/planner.hpp"
 #include "networks/catalogue.hpp"
-#include "schedule/bounds.hpp"
+#include "schedule/bounds/bounds.hpp"
 
 namespace um {
 

@@ -14,7 +14,7 @@
 #include "core/trace.hpp"
 #include "harness/study/cell.hpp"
 #include "harness/study/observation.hpp"
-#include "schedule/bounds.hpp"
+#include "schedule/bounds/bounds.hpp"
 
 namespace um {
 

@@ -18,7 +18,7 @@ using pairs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
 
 pairs stretches_of(const std::vector<step>& steps) {
   pairs all;
-  for (const stretch& s : launch_order_of(steps).stretches) all.emplace_back(s.first, s.last);
+  for (const index_range& s : launch_order_of(steps).stretches) all.emplace_back(s.first, s.last);
   return all;
 }
 
@@ -69,7 +69,7 @@ TEST(stretches, keep_every_wait_of_random_steps) {
     const launch_order order = launch_order_of(steps);
     std::vector<std::uint32_t> launched;  // steps of the compute lane
     std::size_t within = 0;
-    for (const stretch& s : order.stretches) {
+    for (const index_range& s : order.stretches) {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
         if (steps[i].where != lane::compute) continue;
         launched.push_back(i);

@@ -11,7 +11,7 @@
 #include "core/errors.hpp"
 #include "core/verify.hpp"
 #include "planners/planners.hpp"
-#include "schedule/milp.hpp"
+#include "schedule/milp/mixed_program.hpp"
 #include "tests/machines.hpp"
 #include "tests/planners/small_networks.hpp"
 

@@ -1,5 +1,5 @@
 // Bounds, against what can be worked out by hand or by trying everything, and against every strategy.
-#include "schedule/bounds.hpp"
+#include "schedule/bounds/bounds.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include "core/errors.hpp"
 #include "core/lower.hpp"
 #include "planners/planners.hpp"
-#include "schedule/closure.hpp"
-#include "schedule/simplex.hpp"
+#include "schedule/bounds/closure.hpp"
+#include "schedule/bounds/simplex.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/schedule/random_decisions.hpp"
 

@@ -1,5 +1,5 @@
 // Mixed-integer programs against trying everything, and the program over gaps against plans.
-#include "schedule/milp.hpp"
+#include "schedule/milp/mixed_program.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "core/errors.hpp"
 #include "core/lower.hpp"
 #include "core/verify.hpp"
-#include "schedule/gap_milp.hpp"
+#include "schedule/milp/gap_optimum.hpp"
 #include "schedule/room.hpp"
 #include "tests/schedule/random_decisions.hpp"
 

@@ -29,7 +29,7 @@ bool graph_recorder::record_stretches() {
   order_ = launch_order_of(run_.plan.steps);
   stretches_.clear();
   const cudaStream_t compute = run_.on.compute().stream;
-  for (const stretch& s : order_.stretches) {
+  for (const index_range& s : order_.stretches) {
     stretches_.push_back(record(compute, [&] {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
         if (run_.plan.steps[i].where == lane::compute) steps_.issue(i, compute, 1);

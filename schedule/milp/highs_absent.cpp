@@ -1,5 +1,5 @@
 #include "core/errors.hpp"
-#include "schedule/milp.hpp"
+#include "schedule/milp/mixed_program.hpp"
 
 namespace um {
 

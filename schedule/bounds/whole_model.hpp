@@ -1,4 +1,5 @@
-// What whole_bound knows of a network and an order: what may be away when, and what that takes.
+// The program whose optimum bounds plans of whole operators: what may be away when, and what that takes
+// (README.md, "Whole operators").
 #pragma once
 
 #include <cstddef>
@@ -16,20 +17,20 @@ namespace whole {
 
 // Times are parts of the operators' time, bytes parts of the budget. Interval 2 p is the wait before position
 // p, 2 p + 1 its compute, 2 n the wait behind everything. Instant i lies between intervals i and i + 1.
-struct stretch {
-  std::size_t first = 0, last = 0;  // instants at which it may be away: [first, last)
-  bool again = false;
+struct absence {
+  std::size_t first = 0, last = 0;  // instants at which a value may be away: [first, last)
+  bool recomputable = false;        // it may be computed again at the end
 };
 
-// A value of a part: the gaps behind one producer.
+// A value of a part: what one producer made, and the gaps between its uses.
 struct value {
   double bytes = 0, out = 0, in = 0;  // of the budget; times of its copies
   std::size_t made = 0;               // the first interval in which it can leave
-  std::size_t producer = 0;           // a position, if `again` for any
-  bool from_home = false;             // it is at home at the start: with a stretch before its first use
-  bool stays_home = false;            // the last stretch ends with the iteration
+  std::size_t producer = 0;           // a position, if any absence is recomputable
+  bool from_home = false;             // at home at the start, and away before its first use
+  bool stays_home = false;            // the last absence ends with the iteration
   bool clean = false;                 // it leaves without a copy
-  std::vector<stretch> away;
+  std::vector<absence> away;          // in order
 };
 
 struct model {
@@ -37,12 +38,12 @@ struct model {
   double unit = 0;            // ns
   std::vector<double> time;   // per position
   std::vector<double> again;  // the same when it is computed again
-  std::vector<double> fixed;  // per instant: what is there whatever is decided
+  std::vector<double> fixed;  // per instant: resident bytes that no decision changes
   std::vector<value> values;
   std::vector<std::vector<std::size_t>> needs;  // positions that must run again for one
   std::vector<int> large_outputs;               // per position: values that can be computed again there
-  bool feasible = true;
-  bool all_fits = true;  // nothing need be away
+  bool feasible = true;                         // operands and what must stay keep to the budget
+  bool all_fits = true;                         // nothing has to leave
 };
 
 model model_of(const problem& p, const std::vector<compute>& order, allowed what);

@@ -1,4 +1,4 @@
-#include "schedule/closure.hpp"
+#include "schedule/bounds/closure.hpp"
 
 #include <algorithm>
 #include <cmath>

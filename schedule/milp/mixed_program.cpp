@@ -1,4 +1,4 @@
-#include "schedule/milp.hpp"
+#include "schedule/milp/mixed_program.hpp"
 
 #include <algorithm>
 

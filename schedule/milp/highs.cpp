@@ -5,7 +5,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "schedule/milp.hpp"
+#include "schedule/milp/mixed_program.hpp"
 
 namespace um {
 

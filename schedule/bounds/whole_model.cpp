@@ -1,4 +1,4 @@
-#include "schedule/whole_model.hpp"
+#include "schedule/bounds/whole_model.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,9 +9,9 @@
 namespace um::whole {
 namespace {
 
-class modelling {
+class model_builder {
  public:
-  modelling(const problem& p, const std::vector<compute>& order, allowed what)
+  model_builder(const problem& p, const std::vector<compute>& order, allowed what)
       : p_(p), g_(p.network), what_(what), uses_(uses_of(p.network, order)), gaps_(gaps_of(g_, uses_)) {
     m_.count = order.size();
     for (const compute& c : order) {
@@ -30,7 +30,7 @@ class modelling {
     m_.feasible = m_.fixed.empty() || std::ranges::max(m_.fixed) <= 1 + rounding;
     std::vector<double> all = m_.fixed;
     for (const value& v : m_.values) {
-      for (const stretch& s : v.away) {
+      for (const absence& s : v.away) {
         for (std::size_t i = s.first; i < s.last; ++i) all[i] += v.bytes;
       }
     }
@@ -45,7 +45,7 @@ class modelling {
   bool is_small(part_id part) const { return bytes_of(part) < 1.0 / 2000; }
   role use_of(part_id part) const { return g_.tensors[uses_.parts[part].what].use; }
 
-  // Two parts of which one may take the other's place.
+  // Bytes that an output shares with the input whose place it may take.
   double shared_at(position at) const {
     const op& o = g_.ops[uses_.order[static_cast<std::size_t>(at)].what];
     if (!o.alias) return 0;
@@ -94,25 +94,26 @@ class modelling {
     }
   }
 
-  // What must stay counts as fixed.
+  // A value that can neither leave nor be computed again counts as fixed.
   void add(value v) {
-    const bool some = std::ranges::any_of(v.away, &stretch::again);
-    for (stretch& s : v.away) {
-      if (what_.swaps || s.again) continue;
+    const bool some = std::ranges::any_of(v.away, &absence::recomputable);
+    for (absence& s : v.away) {
+      if (what_.swaps || s.recomputable) continue;
       for (std::size_t i = s.first; i < s.last; ++i) m_.fixed[i] += v.bytes;
       s.last = s.first;
     }
     if (what_.swaps || some) m_.values.push_back(std::move(v));
   }
 
-  // What is computed again needs what is dead by then; of the rest it is not known when it is there.
+  // A recomputation needs inputs that are dead by then. Other inputs are not required: when they are resident
+  // is not known here.
   void add_needs() {
     m_.needs.resize(m_.count);
     m_.large_outputs.assign(m_.count, 0);
     std::vector<bool> has_gaps(uses_.parts.size(), false);
     for (const gap& e : gaps_) has_gaps[e.part] = true;
     for (const value& v : m_.values) {
-      if (std::ranges::any_of(v.away, &stretch::again)) ++m_.large_outputs[v.producer];
+      if (std::ranges::any_of(v.away, &absence::recomputable)) ++m_.large_outputs[v.producer];
     }
     for (position at = 0; at < uses_.end(); ++at) {
       for (const touched_part& x : uses_.touched_again(at)) {
@@ -136,7 +137,7 @@ class modelling {
 }  // namespace
 
 model model_of(const problem& p, const std::vector<compute>& order, allowed what) {
-  return modelling(p, order, what).take();
+  return model_builder(p, order, what).take();
 }
 
 }  // namespace um::whole

@@ -1,4 +1,4 @@
-// The most valuable set that holds whatever its members need.
+// Maximum-weight closure: the most valuable set of items that contains all items its members need.
 #pragma once
 
 #include <cstddef>

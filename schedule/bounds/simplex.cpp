@@ -1,4 +1,4 @@
-#include "schedule/simplex.hpp"
+#include "schedule/bounds/simplex.hpp"
 
 #include <algorithm>
 #include <cmath>

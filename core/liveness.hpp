@@ -1,0 +1,26 @@
+// Liveness of tensors in graph order, before anything is planned. Of a plan: core/lifetimes.hpp,
+// core/residency.hpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/graph.hpp"
+#include "core/index_range.hpp"
+
+namespace um {
+
+// Per tensor, from the first operator that touches it to the last; nothing where none does.
+std::vector<std::optional<index_range>> touched_ranges(const graph& g);
+
+// The same, but tensors that persist are alive from the first operator on and those that survive to the last.
+std::vector<std::optional<index_range>> live_ranges(const graph& g);
+
+// Bytes that each tensor takes in an arena.
+std::vector<byte_count> arena_sizes(const graph& g);
+
+// Bytes alive while each operator runs, `size` per tensor. An output that takes an input's place is counted
+// once.
+std::vector<byte_count> live_bytes(const graph& g, const std::vector<byte_count>& size);
+
+}  // namespace um

@@ -1,0 +1,85 @@
+// The state of a managed arena: where each granule of each block lives, which blocks hold device memory, and
+// in which order the driver takes it away. It knows no times (driver_operation.hpp charges them).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/box.hpp"
+#include "core/memory_plan.hpp"
+#include "simulator/granules.hpp"
+
+namespace um {
+
+// Lists of the chunks of device memory, in the order in which victims are taken from them.
+enum class chunk_list : std::uint8_t { none, unused, discarded, used };
+
+struct block_entry {
+  granule_set device = 0, host = 0;  // both: read-mostly data
+  granule_set host_pages = 0;        // allocated
+  granule_set host_mapped = 0, remote = 0, discarded = 0;
+  std::uint32_t previous = 0, next = 0;  // in its list
+  chunk_list in = chunk_list::none;
+  std::uint8_t advice_bits = 0;
+  bool visited = false, clean_chunk = false;
+};
+
+bool is_advised(const block_entry& b, advice hint);
+// Whether kernels reach its data over the link instead of migrating it. Read-mostly outranks the other
+// advice; a preferred device takes in what it touches.
+bool stays_on_host(const block_entry& b);
+// Maps what lies on the host for the device, if it stays there.
+void map_remotely(block_entry& b);
+// The granules that a kernel reads or writes without a fault. A write to data that is mapped read-only
+// faults: read-mostly data, which is copied, and discarded data.
+granule_set reachable(const block_entry& b, bool writes);
+// What one service of these faults makes resident. Discarded data comes by itself when it is written, and the
+// prefetcher never takes it along.
+granule_set served(const block_entry& b, granule_set asked, bool writes);
+
+// Blocks [first, last] of a non-empty range, and the granules that it covers of each.
+struct block_cover {
+  std::uint32_t first = 0, last = 0;
+  granule_set in_first = 0, in_last = 0;
+  granule_set of(std::uint32_t id) const;
+};
+block_cover cover_of(range r);
+
+class block_table {
+ public:
+  // Throws std::invalid_argument for an arena of too many blocks, or without any room.
+  block_table(byte_count arena_bytes, std::uint64_t capacity_blocks);
+
+  block_entry& operator[](std::uint32_t id) { return entries_[id]; }
+  const block_entry& operator[](std::uint32_t id) const { return entries_[id]; }
+  std::uint64_t size() const { return count_; }
+  std::uint64_t capacity() const { return capacity_; }
+  // Chunks in use, also those with nothing resident in them.
+  std::uint64_t held() const { return held_; }
+  std::uint64_t evictions() const { return evictions_; }
+  bool is_full() const { return held_ >= capacity_; }
+
+  // Throws std::out_of_range.
+  void refuse_outside(range r) const;
+  void advise(range r, advice hint);
+
+  // Gives the block a free chunk; it belongs to no list until append().
+  void take_free_chunk() { ++held_; }
+  // Takes the chunk of the first victim: the head of the unused, else the discarded, else the used list.
+  std::optional<std::uint32_t> take_victim();
+  // Moves the block to the tail of a list, from wherever it was.
+  void append(std::uint32_t id, chunk_list to);
+  // A chunk with nothing resident left is the first to be taken.
+  void release_if_empty(std::uint32_t id);
+
+ private:
+  std::uint32_t sentinel(chunk_list of) const { return count_ + static_cast<std::uint32_t>(of) - 1; }
+  void unlink(std::uint32_t id);
+
+  std::uint32_t count_ = 0;
+  std::uint64_t capacity_ = 0, held_ = 0, evictions_ = 0;
+  std::vector<block_entry> entries_;  // the blocks, then the sentinels of the three lists
+};
+
+}  // namespace um

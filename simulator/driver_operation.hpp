@@ -1,0 +1,59 @@
+// One operation of the driver in progress: it changes the blocks, and charges what each change takes.
+#pragma once
+
+#include "simulator/block_table.hpp"
+#include "simulator/driver_clock.hpp"
+#include "simulator/managed_traffic.hpp"
+
+namespace um {
+
+class driver_operation {
+ public:
+  // References are kept. `redone`: the work on a block that is done again if it has to wait for room.
+  driver_operation(block_table& table, const driver_prices& prices, nanoseconds redone)
+      : blocks(table), clock(prices), prices_(prices), redone_(redone) {}
+
+  const uvm_costs& costs() const { return prices_.of(); }
+  const driver_prices& prices() const { return prices_; }
+
+  // Faults arrive in no order: the CPU's mapping of a block leaves in more runs than it has.
+  void expect_scattered_faults() { scattered_faults_ = true; }
+
+  // Brings granules to the device: takes a chunk if the block has none, unmaps, copies, clears. `keeps_host`:
+  // the host's copy stays. What is copied counts as `cause`.
+  void make_resident(std::uint32_t id, granule_set want, bool keeps_host,
+                     byte_count managed_traffic::* cause);
+  // Allocates host pages for these granules.
+  void populate_host(block_entry& b, granule_set want);
+  // Waits for all copies.
+  managed_traffic finish();
+
+  block_table& blocks;
+  driver_clock clock;
+  managed_traffic traffic;
+
+ private:
+  void take_chunk(std::uint32_t id);
+  void empty_victim(block_entry& victim);
+
+  const driver_prices& prices_;
+  nanoseconds redone_;
+  bool scattered_faults_ = false;
+};
+
+// The granules whose host pages are allocated together with these.
+granule_set host_chunk_around(const block_entry& b, granule_set want, const uvm_costs& costs);
+
+// Calls of the driver, and the CPU's accesses.
+namespace driver {
+
+// `queued`: behind another call on its stream. Ranges are not empty and lie in the arena.
+managed_traffic prefetch_to_device(block_table& blocks, const driver_prices& prices, range r, bool queued);
+managed_traffic prefetch_to_host(block_table& blocks, const driver_prices& prices, range r);
+// Only granules that lie wholly in the range are discarded.
+managed_traffic discard(block_table& blocks, const driver_prices& prices, range r);
+// The CPU touches every byte of the range once.
+managed_traffic touch_by_host(block_table& blocks, const driver_prices& prices, range r, bool writes);
+
+}  // namespace driver
+}  // namespace um

@@ -1,0 +1,310 @@
+#include "simulator/kernel_faults.hpp"
+
+#include <algorithm>
+
+namespace um {
+namespace {
+
+constexpr byte_count counted_bytes = 128;  // one access, as the GPU counts them
+
+// The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
+constexpr unsigned full_batch = 256;
+
+std::uint64_t next_random(std::uint64_t seed) {
+  return seed * 6364136223846793005U + 1442695040888963407U;
+}
+
+// Of these granules of the block every stride-th, counted from where block `first` has byte `from`.
+granule_set strided(granule_set of, std::uint32_t id, std::uint32_t first, unsigned stride, byte_count from) {
+  if (stride <= 1) return of;
+  const byte_count origin = from % managed_block / granule_bytes;
+  granule_set s = 0;
+  for (unsigned g = 0; g < granules_per_block; ++g) {
+    const std::uint64_t at = std::uint64_t{id - first} * granules_per_block + g;
+    if (at >= origin && (at - origin) % stride == 0) s |= granule_set{1} << g;
+  }
+  return s & of;
+}
+
+// n random granules of the set.
+granule_set some_of(granule_set s, unsigned n, std::uint64_t seed) {
+  if (count(s) <= n) return s;
+  granule_set taken = 0;
+  while (count(taken) < n) {
+    seed = next_random(seed);
+    const granule_set one = granule_set{1} << (seed >> 59U);
+    if ((s & one) != 0) taken |= one;
+  }
+  return taken;
+}
+
+// Bytes of the range within those granules of the block.
+byte_count bytes_within(range r, std::uint32_t id, granule_set granules) {
+  byte_count sum = 0;
+  for (unsigned g = 0; g < granules_per_block; ++g) {
+    if ((granules >> g & 1U) == 0) continue;
+    const byte_count begin = id * managed_block + g * granule_bytes;
+    sum += std::min(begin + granule_bytes, r.offset + r.bytes) - std::max(begin, r.offset);
+  }
+  return sum;
+}
+
+unsigned batch_limit_of(touch_pattern how, const uvm_costs& costs) {
+  if (how.one_by_one) return 1;
+  return how.sparse || how.shuffled ? full_batch / static_cast<unsigned>(costs.faults_of_page)
+                                    : static_cast<unsigned>(costs.batch_granules);
+}
+
+}  // namespace
+
+access_counters::access_counters(std::uint64_t blocks, std::uint64_t threshold) : threshold_(threshold) {
+  if (counts()) seen_.resize(blocks * granules_per_block);
+}
+
+bool access_counters::count(std::uint32_t block, unsigned granule, byte_count bytes) {
+  std::uint32_t& seen = seen_[std::size_t{block} * granules_per_block + granule];
+  if (seen >= threshold_) {
+    seen = 0;
+    return true;
+  }
+  seen += static_cast<std::uint32_t>(bytes / counted_bytes);
+  return false;
+}
+
+kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, const driver_prices& prices,
+                             range r, access_mode mode, touch_pattern how, bool busy)
+    : blocks_(blocks),
+      counters_(counters),
+      driver_(blocks, prices, prices.of().service_ns),
+      range_(r),
+      cover_(cover_of(r)),
+      mode_(mode),
+      writes_(mode != access_mode::read),
+      how_(how),
+      busy_(busy),
+      batch_limit_(batch_limit_of(how, prices.of())) {
+  if (!how.one_by_one) driver_.expect_scattered_faults();
+}
+
+managed_traffic kernel_faults::run() {
+  if (how_.shuffled) {
+    touch_shuffled();
+  } else {
+    touch_by_address();
+  }
+  return driver_.finish();
+}
+
+// --- the order of faults ---
+
+void kernel_faults::touch_by_address() {
+  for (std::uint32_t id = cover_.first; id <= cover_.last;) {
+    const granule_set needed = touched_in(id);
+    if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
+      service_batch();
+      if (needed != 0) write_read_mostly({id, needed});
+      ++id;
+    } else if (touch_block(id, needed)) {
+      ++id;
+    }
+  }
+  service_batch();
+}
+
+// Adds faults of the block to the batch. False: there is more to ask for once the batch is serviced.
+bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
+  const block_entry& b = blocks_[id];
+  const granule_set missing = needed & ~reachable(b, writes_);
+  if (missing == 0) {
+    if ((b.remote & needed) != 0) access_remote(id, b.remote & needed);
+    return true;
+  }
+  const unsigned of_block =
+      how_.sparse ? static_cast<unsigned>(driver_.costs().sparse_granules) : granules_per_block;
+  const granule_set asked = first_of(missing, std::min(batch_limit_ - collected_, of_block));
+  ask(id, asked);
+  // What stays on the host is accessed over the link as soon as it is mapped.
+  const bool is_full = collected_ == batch_limit_;
+  const bool lacks_more = is_full || stays_on_host(b) || (missing & ~served(b, asked, writes_)) != 0;
+  if (lacks_more) service_batch();
+  return !lacks_more;
+}
+
+// Blocks in random order, and their granules too.
+std::vector<kernel_faults::fault> kernel_faults::shuffled_blocks() {
+  std::vector<fault> todo;
+  for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
+    const fault all{id, touched_in(id)};
+    if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
+      if (all.granules != 0) write_read_mostly(all);
+    } else {
+      todo.push_back(all);
+    }
+  }
+  return todo;
+}
+
+// A batch has equally many faults of every block that lacks something. What is on the device when its turn
+// comes is used then and not looked at again.
+void kernel_faults::touch_shuffled() {
+  std::vector<fault> todo = shuffled_blocks();
+  std::uint64_t seed = 1;
+  for (std::size_t i = todo.size(); i > 1; --i) {
+    seed = next_random(seed);
+    std::swap(todo[i - 1], todo[(seed >> 33U) % i]);
+  }
+  while (!todo.empty()) {
+    const auto share =
+        std::max(1U, batch_limit_ / static_cast<unsigned>(std::min<std::size_t>(todo.size(), batch_limit_)));
+    for (fault& f : todo) {
+      const block_entry& b = blocks_[f.block];
+      if ((b.remote & f.granules) != 0) access_remote(f.block, b.remote & f.granules);
+      f.granules &= ~reachable(b, writes_);
+      if (f.granules == 0) continue;
+      seed = next_random(seed);
+      const granule_set asked = some_of(f.granules, std::min(share, batch_limit_ - collected_), seed);
+      ask(f.block, asked);
+      if (!stays_on_host(b)) f.granules &= ~asked;
+      if (collected_ == batch_limit_) service_batch();
+    }
+    service_batch();
+    busy_ = true;
+    std::erase_if(todo, [](const fault& f) { return f.granules == 0; });
+  }
+}
+
+void kernel_faults::ask(std::uint32_t id, granule_set granules) {
+  batch_.push_back({id, granules});
+  collected_ += count(granules);
+}
+
+granule_set kernel_faults::touched_in(std::uint32_t id) const {
+  return strided(cover_.of(id), id, cover_.first, how_.stride, range_.offset);
+}
+
+// Of a sparse touch a page of each granule.
+byte_count kernel_faults::bytes_touched(std::uint32_t id, granule_set granules) const {
+  const byte_count all = bytes_within(range_, id, granules);
+  return how_.sparse ? std::min(all, count(granules) * page_bytes) : all;
+}
+
+// --- services ---
+
+// A streaming kernel fills a batch with the faults of batch_granules.
+nanoseconds kernel_faults::fetch_time(unsigned granules) const {
+  const uvm_costs& costs = driver_.costs();
+  if (how_.one_by_one) return costs.fault_ns * granules;
+  if (how_.sparse || how_.shuffled)
+    return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
+  return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
+}
+
+// Services what has been collected, if anything.
+void kernel_faults::service_batch() {
+  if (collected_ == 0) return;
+  const uvm_costs& costs = driver_.costs();
+  driver_clock& clock = driver_.clock;
+  if (!busy_) clock.work(costs.interrupt_ns);
+  ++driver_.traffic.batches;
+  driver_.traffic.fault_groups += collected_;
+  const bool streams_reads = !writes_ && !how_.one_by_one && !how_.sparse && !how_.shuffled;
+  const auto percent = static_cast<nanoseconds>(streams_reads ? costs.read_batches_percent : 100);
+  clock.work(fetch_time(collected_) * percent / 100);
+  for (const fault& f : batch_) service(f);
+  clock.wait_for_copies();
+  clock.work(costs.batch_ns * percent / 100);
+  batch_.clear();
+  collected_ = 0;
+  busy_ = true;
+}
+
+void kernel_faults::service(const fault& f) {
+  const block_entry& b = blocks_[f.block];
+  driver_.clock.work(driver_.costs().service_ns);
+  ++driver_.traffic.services;
+  granule_set rest = f.granules;
+  if (const granule_set dead = writes_ ? rest & b.discarded : 0; dead != 0) {
+    service_discarded({f.block, dead});
+    rest &= ~dead;
+  }
+  if (stays_on_host(b)) {
+    const granule_set stays = rest & (is_advised(b, advice::preferred_host) ? ~b.device : b.host);
+    if (stays != 0) service_in_place({f.block, stays});
+    rest &= ~stays;
+  }
+  if (rest == 0) return;
+  const bool nowhere = (b.device | b.host) == 0;
+  granule_set want =
+      nowhere && is_advised(b, advice::preferred_device) ? all_granules : grown(b.device, rest);
+  want &= ~b.discarded | rest;
+  const granule_set arrives = want & ~b.device, copied = arrives & b.host;
+  // What is asked for is copied apart from the rest.
+  driver_.clock.work(driver_.costs().issue_copy_ns * 2 * count(copied & rest));
+  driver_.make_resident(f.block, want, is_advised(b, advice::read_mostly) && !writes_,
+                        &managed_traffic::fault_bytes);
+  driver_.clock.work(driver_.costs().granule_ns * count(arrives));
+}
+
+// Page by page: the driver does not prefetch into discarded data. The block stays on the list of discarded
+// ones, though its value counts again.
+void kernel_faults::service_discarded(const fault& f) {
+  driver_.make_resident(f.block, f.granules, false, &managed_traffic::fault_bytes);
+  driver_.clock.work(driver_.costs().page_fault_ns * pages_per_granule * count(f.granules));
+  blocks_.append(f.block, chunk_list::discarded);
+  blocks_[f.block].discarded &= ~f.granules;
+}
+
+// Data resident nowhere that prefers the host is allocated there, a block at once, and mapped.
+void kernel_faults::service_in_place(const fault& f) {
+  block_entry& b = blocks_[f.block];
+  const bool nowhere = (b.device | b.host) == 0;
+  const granule_set fresh = (nowhere ? all_granules : f.granules) & ~b.host;
+  driver_.populate_host(b, fresh);
+  b.host |= fresh;
+  b.discarded &= ~fresh;
+  map_remotely(b);
+}
+
+// A fault for every page that is touched, and the block comes to the device.
+void kernel_faults::write_read_mostly(const fault& f) {
+  driver_.clock.work(driver_.costs().service_ns);
+  ++driver_.traffic.services;
+  ++driver_.traffic.batches;
+  driver_.traffic.fault_groups += count(f.granules);
+  const byte_count bytes = bytes_touched(f.block, f.granules);
+  blocks_[f.block].discarded &= ~f.granules;
+  driver_.make_resident(f.block, f.granules, false, &managed_traffic::fault_bytes);
+  driver_.clock.work(driver_.costs().read_mostly_write_ns *
+                     static_cast<nanoseconds>((bytes + page_bytes - 1) / page_bytes));
+  driver_.clock.wait_for_copies();
+  busy_ = true;
+}
+
+// --- over the link ---
+
+// What was accessed often enough before comes to the device now; the rest is read and written where it lies.
+// The driver learns of a full counter while the kernel goes on, so a pass ends over the link.
+void kernel_faults::access_remote(std::uint32_t id, granule_set touched) {
+  if (const granule_set often = often_accessed(id, touched); often != 0) {
+    driver_.clock.work(driver_.costs().batch_ns + driver_.costs().service_ns);
+    driver_.make_resident(id, grown(blocks_[id].device, often), false, &managed_traffic::fault_bytes);
+    driver_.clock.wait_for_copies();
+  }
+  const byte_count bytes = bytes_touched(id, touched & ~blocks_[id].device);
+  const bool reads = mode_ != access_mode::write;
+  if (reads) driver_.clock.work(driver_.prices().remote_read(bytes));
+  if (writes_) driver_.clock.work(driver_.prices().remote_write(bytes));
+  driver_.traffic.remote_bytes += bytes * (reads && writes_ ? 2 : 1);
+}
+
+granule_set kernel_faults::often_accessed(std::uint32_t id, granule_set touched) {
+  if (!counters_.counts() || is_advised(blocks_[id], advice::preferred_host)) return 0;
+  granule_set often = 0;
+  for (unsigned g = 0; g < granules_per_block; ++g) {
+    const granule_set one = granule_set{1} << g;
+    if ((touched & one) != 0 && counters_.count(id, g, bytes_touched(id, one))) often |= one;
+  }
+  return often;
+}
+
+}  // namespace um

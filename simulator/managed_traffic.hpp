@@ -1,0 +1,32 @@
+// What the driver moved, and how long its causer waited.
+#pragma once
+
+#include <cstdint>
+
+#include "core/units.hpp"
+
+namespace um {
+
+// Of one operation, or of several.
+struct managed_traffic {
+  nanoseconds time = 0;              // for which the causer waits
+  std::uint64_t batches = 0;         // of faults
+  std::uint64_t fault_groups = 0;    // granules faulted, each once a batch
+  std::uint64_t services = 0;        // blocks serviced because a kernel touched them
+  std::uint64_t evicted_blocks = 0;  // with resident values, displaced by the driver
+  std::uint64_t prefetch_calls = 0;
+  std::uint64_t discarded_blocks = 0;
+  byte_count fault_bytes = 0;          // to the device because a kernel touched them or their neighbours
+  byte_count populated_bytes = 0;      // appeared on the device, nothing copied
+  byte_count prefetched_in_bytes = 0;  // by calls
+  byte_count prefetched_out_bytes = 0;
+  byte_count host_populated_bytes = 0;  // host pages allocated
+  byte_count evicted_bytes = 0;         // copied out by the driver to make room
+  byte_count host_fault_bytes = 0;      // copied out because the CPU touched them
+  byte_count remote_bytes = 0;          // read or written by a kernel over the link
+
+  managed_traffic& operator+=(const managed_traffic& other);
+  friend bool operator==(const managed_traffic&, const managed_traffic&) = default;
+};
+
+}  // namespace um

@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+"""Draw names and comments of the C++ sources at random: does a reader who has not seen the project understand them?
+
+    tests/structure/draw_names.py [--seed N] [--names 60] [--comments 40] [FOLDER...]
+
+Prints file:line, the name or the comment, and the line where a name is declared. The same seed and the same sources give the same draw.
+"""
+
+import argparse
+import random
+import re
+
+from structure import ROOT, functions, sources
+
+FOLDERS = ("core", "networks", "simulator", "schedule", "planners", "hints", "harness", "measure", "backends", "um_allocators", "trace")
+TYPE = re.compile(r"\s*(?:enum class|class|struct|using|concept) (\w+)(?: :| =| \{|\b)(?!.*;\s*//\s*forward)")
+MEMBER = re.compile(r"\s+(?:static |constexpr |const |mutable )*[\w:<>,\s\*&\[\]]+?[\s>&*](\w+)(?: = [^()]*|\{[^()]*\})?;(?:\s*//.*)?$")
+KEYWORDS = ("return", "throw", "using", "friend", "break", "continue", "case", "default", "else", "delete", "goto", "typename")
+
+
+def names(path):
+    """(line number, name, line) of every type, function and member of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for name, first, _, signature in functions(lines):
+        yield first + 1, name.split("::")[-1], signature
+    declares = re.compile(r"\s*(?:virtual |static |constexpr |inline |explicit )*[\w:<>,&\*\s]+?[\s&\*](\w+)\(.*\)(?: const)?(?: noexcept)?(?: = 0)?;$")
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith(KEYWORDS) or line.lstrip().startswith("//"):
+            continue
+        found = TYPE.match(line) or (MEMBER.match(line) if path.suffix in (".hpp", ".cuh") else None)
+        if not found and path.suffix in (".hpp", ".cuh"):
+            found = declares.match(line)
+        if found:
+            yield number, found[1], line.strip()
+
+
+def comments(path):
+    """(line number, text) of every comment; consecutive lines are one."""
+    block, first = [], 0
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() + [""], 1):
+        text = line.strip()
+        if text.startswith("//"):
+            first = first or number
+            block.append(text.lstrip("/ "))
+            continue
+        if block:
+            yield first, " ".join(block)
+            block, first = [], 0
+        if text.startswith("}"):  # the end of a namespace
+            continue
+        if beside := re.search(r"\S\s+// (.+)$", line):
+            yield number, f"{beside[1]}    [{line[: beside.start()+1].strip()}]"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--names", type=int, default=60)
+    parser.add_argument("--comments", type=int, default=40)
+    parser.add_argument("folders", nargs="*", default=FOLDERS)
+    given = parser.parse_args()
+    all_names, all_comments = {}, []
+    for path in sources():
+        where = path.relative_to(ROOT)
+        if where.parts[0] not in given.folders:
+            continue
+        for number, name, line in names(path):
+            all_names.setdefault((where.parent, name), f"{where}:{number}: {name}    [{line}]")
+        all_comments += [f"{where}:{number}: {text}" for number, text in comments(path)]
+    draw = random.Random(given.seed)
+    for kind, all_of_it, count in (("names", sorted(all_names.values()), given.names), ("comments", all_comments, given.comments)):
+        print(f"{kind} ({count} of {len(all_of_it)})")
+        for text in draw.sample(all_of_it, min(count, len(all_of_it))):
+            print("  " + text)
+
+
+if __name__ == "__main__":
+    main()
