@@ -7,7 +7,7 @@ import torch
 
 from . import private
 from .costs import RATES, costs_for, rates_of
-from .plan import Plan
+from .plan import Plan, in_gib
 from .planner import NoPlan, ask
 from .step import device_of, step_of
 
@@ -85,9 +85,11 @@ class Planning:
         self.plan.take(step, answer, base)
         self.plan.seconds = time.monotonic() - begun
         if answer["plan"]["peak"] > self.plan.usable:
-            raise NoPlan(f"no plan within {self.plan.budget / 2**30:.2f} GiB; the least found is {self.plan.least_budget() / 2**30:.2f} GiB")
-        return private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
-                               static_lifetime_input_indices=static_lifetime_input_indices, **others)
+            raise NoPlan(f"no plan within {in_gib(self.plan.budget)}; the least found is {in_gib(self.plan.least_budget())}")
+        forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
+                                            static_lifetime_input_indices=static_lifetime_input_indices, **others)
+        self.plan.compare(forward, backward)
+        return forward, backward
 
     def base_bytes(self, step, device):
         """What is on the device beside the tensors that the two graphs make."""

@@ -1,6 +1,6 @@
 """What a fitted model does with its activations."""
 
-from .step import module_of, name_of
+from .step import is_view, module_of, name_of
 
 # Of the budget, left to the caching allocator's unused pieces.
 SLACK = 0.02
@@ -9,11 +9,11 @@ SLACK = 0.02
 class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
-    saved, recomputed: names of nodes. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice."""
+    saved, recomputed: names of nodes; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice."""
 
     def __init__(self, budget):
         self.budget, self.usable = budget, int(budget * (1 - SLACK))
-        self.saved, self.recomputed, self.modules = [], [], {}
+        self.saved, self.recomputed, self.modules, self.differences = [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.base_bytes, self.seconds = 0, 0.0
 
@@ -27,6 +27,12 @@ class Plan:
         self.unplanned = {"peak": own["peak"], "ms": own["ns"] / 1e6, "saved": own["saved_bytes"]}
         self.modules = by_module(step, made)
         self.peak_at = step.nodes[made["peak_node"]].name if made["peak_node"] >= 0 else ""
+
+    def compare(self, forward, backward):
+        """Notes where PyTorch's two graphs save or compute again something else than was planned."""
+        given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
+        ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
+        self.differences = sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
 
     def least_budget(self):
         return int(self.predicted["peak"] / (1 - SLACK)) + 1

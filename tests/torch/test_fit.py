@@ -1,0 +1,189 @@
+"""fit() on the CPU: the graphs that run are those that were planned, and the gradients are those of the unplanned model, bit for bit."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import umbench.torch as umt  # noqa: E402
+from umbench.torch import planner, private  # noqa: E402
+from umbench.torch.bench import models  # noqa: E402
+
+try:
+    planner.program()
+except umt.NoPlan:
+    pytest.skip("the program umbench is not built", allow_module_level=True)
+
+nn = torch.nn
+
+
+class Recurrent(nn.Module):
+    """A long short-term memory, cell by cell."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.cell, self.head = nn.LSTMCell(width, width), nn.Linear(width, 1)
+
+    def forward(self, x):
+        state = (torch.zeros_like(x[:, 0]), torch.zeros_like(x[:, 0]))
+        for i in range(x.shape[1]):
+            state = self.cell(x[:, i], state)
+        return self.head(state[0]).square().mean()
+
+
+class Perceptron(nn.Sequential):
+    def __init__(self):
+        super().__init__(*[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.GELU())], nn.Linear(64, 1))
+
+    def forward(self, x):
+        return super().forward(x).square().mean()
+
+
+class Convolutions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = models.ResNet((1, 1, 1, 1), 8, 10)
+
+    def forward(self, x, labels):
+        return nn.functional.cross_entropy(self.body(x), labels)
+
+
+class Language(nn.Module):
+    """A small GPT, whose first and last weights are one, with or without dropout."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.body = models.GPT2(3, 32, 2, 101, 48, dropout)
+
+    def forward(self, x):
+        return nn.functional.cross_entropy(self.body(x).flatten(0, 1), x.flatten())
+
+
+MODELS = {
+    "perceptron": (Perceptron, lambda: (torch.randn(512, 64),)),
+    "convolutions": (Convolutions, lambda: (torch.randn(4, 3, 64, 64), torch.randint(10, (4,)))),
+    "transformer block": (lambda: Mean(models.Block(32, 4, False, 0.1)), lambda: (torch.randn(8, 40, 32),)),
+    "recurrent": (Recurrent, lambda: (torch.randn(256, 8, 32),)),
+    "tied weights": (Language, lambda: (torch.randint(101, (4, 48)),)),
+    "dropout": (lambda: Language(0.2), lambda: (torch.randint(101, (4, 48)),)),
+}
+
+
+class Mean(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x):
+        return self.body(x).square().mean()
+
+
+def made(name):
+    torch.manual_seed(0)
+    factory, inputs = MODELS[name]
+    return factory().train(), inputs()
+
+
+def trained(model, inputs):
+    torch.manual_seed(1)
+    loss = model(*inputs)
+    loss.backward()
+    return loss.detach()
+
+
+def fitted(model, inputs, share):
+    """`model` under the peak of PyTorch's own choice, by `share`; the budget that this is."""
+    probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", seconds=0.1)
+    trained(probe, inputs)
+    budget = int(probe.plan.unplanned["peak"] * share)
+    return umt.fit(model, budget=budget, backend="aot_eager", seconds=0.3), budget
+
+
+@pytest.mark.parametrize("share", (1.05, 0.7))
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_those_of_the_unplanned_model(name, share):
+    model, inputs = made(name)
+    plain = copy.deepcopy(model)
+    unplanned = trained(torch.compile(plain, backend="aot_eager"), inputs)
+    model, budget = fitted(model, inputs, share)
+    try:
+        planned = trained(model, inputs)
+    except umt.NoPlan as refusal:
+        least = model.plan.least_budget()
+        assert share < 0.8 and "the least found is" in str(refusal) and least > budget
+        model = umt.fit(made(name)[0], budget=int(least * 1.01), backend="aot_eager", seconds=0.3)
+        planned = trained(model, inputs)
+    assert torch.equal(planned, unplanned)
+    for own, other in zip(plain.parameters(), model.parameters()):
+        assert torch.equal(own.grad, other.grad)
+    for own, other in zip(plain.buffers(), model.buffers()):
+        assert torch.equal(own, other)
+    assert model.plan.differences == []
+    assert model.plan.predicted["peak"] <= model.plan.budget
+
+
+def test_less_memory_computes_more_again():
+    model, inputs = made("perceptron")
+    plenty, _ = fitted(copy.deepcopy(model), inputs, 1.2)
+    tight, _ = fitted(model, inputs, 0.7)
+    for each in (plenty, tight):
+        trained(each, inputs)
+    assert not any(name.startswith("addmm") for name in plenty.plan.recomputed)
+    assert any(name.startswith("addmm") for name in tight.plan.recomputed)
+    assert tight.plan.predicted["saved"] < plenty.plan.predicted["saved"]
+
+
+def test_statistics_are_updated_once():
+    model, inputs = made("convolutions")
+    model, _ = fitted(model, inputs, 0.8)
+    trained(model, inputs)
+    norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    assert norms and all(norm.num_batches_tracked == 1 for norm in norms)
+
+
+def test_the_plan_tells_what_each_module_does():
+    model, inputs = made("perceptron")
+    model, _ = fitted(model, inputs, 0.7)
+    assert "when the first batch arrives" in str(model.plan)
+    trained(model, inputs)
+    told = str(model.plan)
+    assert "predicted peak" in told and "computes again addmm" in told
+
+
+def refusal(call):
+    with pytest.raises(umt.NoPlan) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_refuses_in_one_line():
+    model, inputs = made("perceptron")
+    assert "no size" in refusal(lambda: umt.fit(model, budget="much"))
+    assert "not a" in refusal(lambda: umt.fit(3, budget="1GiB"))
+    assert "one GPU" in refusal(lambda: umt.fit(nn.DataParallel(model), budget="1GiB"))
+    assert "NoSuch" in refusal(lambda: trained(umt.fit(model, budget="1GiB", optimizer="NoSuch", backend="aot_eager"), inputs))
+
+
+def test_refuses_graph_breaks():
+    class Breaks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.layer(x).sum()
+            return y if y.item() > 0 else -y
+
+    assert "no single graph" in refusal(lambda: umt.fit(Breaks(), budget="1GiB", backend="aot_eager")(torch.randn(2, 4)))
+
+
+def test_refuses_what_fits_nowhere_with_the_least_budget():
+    model, inputs = made("perceptron")
+    told = refusal(lambda: trained(umt.fit(model, budget="100KiB", backend="aot_eager", seconds=0.3), inputs))
+    assert "no plan within 0.10 MiB" in told and "the least found is" in told
+
+
+def test_this_release_has_what_fit_uses():
+    assert private.missing() == []
