@@ -23,7 +23,8 @@ std::vector<op_cost> backend::measure(const graph& g, std::span<const compute> w
 
 namespace {
 
-// Parts of as many images cost the same, but that the first writes what others add to.
+// Parts with equally many images cost the same, except that the first part writes results to which others
+// add.
 compute alike(compute c) {
   if (is_all(c.part.batch)) return c;
   const std::int64_t first = c.part.batch.begin == 0 ? 0 : 1;
@@ -31,7 +32,7 @@ compute alike(compute c) {
   return c;
 }
 
-// What no engine computes, or not in the memory there is, costs an hour: planners leave it.
+// A part that no engine computes in the memory that is free costs an hour, so that planners avoid it.
 op_cost measured(backend& by, const graph& g, const compute& c) {
   const op_cost never_worth_it{3'600'000'000'000, 0, {}};
   try {

@@ -28,29 +28,28 @@ struct execution_request {
   // Where to write every tensor that survives, after the last iteration, as NumPy files NAME.npy
   // in the order n, c, h, w (bf16 widened to f32); empty: nowhere. The folder exists.
   std::filesystem::path values = {};
-  // Called with nothing under way on the device: before the first iteration (with 0), after it, after the
-  // last, and after every one that is issued call by call, with their number so far. A simulator calls it
-  // never.
+  // Called with the number of iterations done, while the device is idle: before the first iteration, after
+  // it, after the last, and after each that is issued call by call. A simulator never calls it.
   std::function<void(std::uint32_t done)> watch = {};
-  // Once all else is taken iterations go on for about so long, at least one of them, if there is a `watch`:
-  // it is told when they begin and when they have ended. 0: none.
+  // With a `watch`: after everything else, more iterations run for about so long, at least one. `watch` is
+  // called before and after them. 0: none.
   nanoseconds linger = 0;
-  // Fill what has not been written yet, what is discarded, and what is evicted to a twin with bytes that
-  // make NaNs: a missing transfer shows.
+  // Fill memory with NaNs before its first write, after a discard, and after an eviction to a twin, so that
+  // a missing transfer shows.
   bool poison = false;
-  // Work out execution::band and execution::cycle; a GPU does not.
+  // Compute execution::band and execution::cycle; simulator only.
   bool band = false, cycle = false;
 };
 
-// How a backend issued the work: call by call, or what it recorded once and replayed: each operator, the
-// operators between two that wait for copies or are waited for by them, or the whole iteration.
+// How a backend issued the work: simulated, call by call, or as CUDA graphs: one for each operator, for
+// each stretch of operators between two waits for copies, or for the whole iteration.
 enum class launch_way : std::uint8_t { simulated, streams, operator_graphs, stretch_graphs, cuda_graph };
 std::string_view to_text(launch_way way);
 
-// What a slice of an operator ran with, where a library's engines were chosen among.
+// The cost of a part of an operator, for engines that were chosen by time.
 struct slice_cost {
   compute what;
-  op_cost cost;  // its time when it was chosen
+  op_cost cost;  // measured when the engine was chosen
 };
 
 struct execution {
@@ -60,25 +59,25 @@ struct execution {
   std::optional<double> loss;
   launch_way launched = launch_way::simulated;
   std::optional<time_band> band;
-  std::optional<steady_cycle> cycle;  // nothing where iterations settle at one time
-  std::vector<slice_cost> slices;     // of operators that the plan cuts, in its order
+  std::optional<steady_cycle> cycle;  // nothing if iterations settle at one time
+  std::vector<slice_cost> slices;     // for operators that the plan cuts, in plan order
 };
 
 // A backend is called by the thread that opened it, one call after the other; `watch` is called by that
-// thread too, and calls no backend. Backends of one process know nothing of each other, nor of what others
-// hold of a GPU.
+// thread too, and calls no backend. Backends of one process do not know of each other, nor of memory that
+// other programs hold on a GPU.
 //
-// After an error (unsupported, out_of_memory, std::invalid_argument, or what `watch` threw) what the call had
-// allocated is freed, the iterations done so far are lost with it, and the backend may be called again. After
-// an error of CUDA itself the device may be in any state, and the process is of no more use to it.
+// After an error (unsupported, out_of_memory, std::invalid_argument, or an exception of `watch`) the memory
+// of the call is freed, its iterations are lost, and the backend may be called again. After an error of
+// CUDA itself the device may be in any state, and the process must not use it again.
 class backend {
  public:
   virtual ~backend() = default;
   virtual machine describe() = 0;
   // Time and workspace of every operator with everything resident.
   virtual profile measure(const graph& g) = 0;
-  // The same for operators and parts of them, one cost for each of `what`: what planners ask for. Of the
-  // fastest engine within compute.workspace; throws unsupported where there is none. Here a part takes one
+  // The same for single operators and parts of them, one cost for each of `what`: of the fastest engine
+  // within compute.workspace. Throws unsupported where there is none. This default charges a part one
   // launch and its share of the rest of the whole operator's time.
   virtual std::vector<op_cost> measure(const graph& g, std::span<const compute> what);
   // Runs `plan` that many times from its initial state (inputs and parameters on the host for
@@ -87,8 +86,8 @@ class backend {
   virtual execution execute(const graph& g, const execution_plan& plan, const execution_request& how) = 0;
 };
 
-// For problem::cost_of_slice: asks the backend, once for each size of a part. What no engine computes, or not
-// in the memory there is, costs an hour. Refers to both arguments.
+// For problem::cost_of_slice: asks the backend once for each size of a part. A part that no engine computes
+// in the memory that is free costs an hour. Keeps references to both arguments.
 slice_costs costs_of_slices(backend& by, const graph& g);
 
 }  // namespace um

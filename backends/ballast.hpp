@@ -1,18 +1,17 @@
-// How mode native holds a GPU's driver to a budget: what the budget does not leave free for managed memory is
-// taken by a ballast, which holds nothing.
+// Mode native holds the driver of a GPU to a budget by a ballast: an allocation without data that takes the
+// device memory that the budget does not leave to managed memory.
 #pragma once
 
 #include "core/lower.hpp"
 
 namespace um {
 
-// Managed bytes that the driver would have to evict by itself; 0 where the plan evicts, or all fits.
+// Managed bytes that the driver must evict by itself; 0 if the plan evicts or everything fits.
 byte_count left_to_driver(const execution_plan& plan);
 
-// Of so many free bytes, once the device arena exists, those that a ballast has to take for managed memory to
-// have what the budget leaves and no more: at every ratio, also where everything fits. 0 for plans that leave
-// nothing to the driver's choice: without managed memory, without a budget, or evicting themselves. Throws
-// out_of_memory if less is free than the budget leaves.
+// Size of the ballast, given the free bytes once the device arena exists: managed memory then has exactly
+// the bytes that the budget leaves, at every ratio. 0 for plans without managed memory, without a budget,
+// or that evict themselves. Throws out_of_memory if less is free than the budget leaves.
 byte_count ballast_bytes(const execution_plan& plan, byte_count free_bytes);
 
 }  // namespace um

@@ -29,14 +29,15 @@ float uniform_at(std::uint64_t seed, std::uint64_t index) {
   return static_cast<float>(top - (1 << 23)) / static_cast<float>(1 << 23);
 }
 
-// What is added to `half` times a uniform value in [-1, 1). Half-widths around 1 are powers of two:
-// their products are exact, so that a fused multiply-add gives the same bits.
+// centre + half * u, with u uniform in [-1, 1). Half-widths around 1 are powers of two: their products are
+// exact, so that a fused multiply-add gives the same bits.
 struct distribution {
   float centre = 0, half = 1;
 };
 constexpr distribution small{0.0F, 0.1F}, near_one{1.0F, 0.125F};
 
-// What a parameter is to one of its readers, if that tells: vectors are told apart by operand.
+// The distribution that one reader of a parameter implies, if any: vectors differ by the operand that they
+// are.
 std::optional<distribution> as_operand(const op_attributes& what, std::size_t operand) {
   const auto vectors = [operand](std::initializer_list<distribution> from_second) {
     const bool among = operand >= 1 && operand <= from_second.size();
@@ -79,8 +80,8 @@ std::uint64_t classes_of(const graph& g, tensor_id labels) {
   return 1;
 }
 
-// f(place, index) for each of `count` elements from a position in memory on: its place after that
-// position and its logical index. One division a run of channels, none in between.
+// Calls f(place, index) for `count` elements from a position in memory on: the place counted from that
+// position, and the logical index. Divides once for each run of channels.
 template <class F>
 void for_elements(const tensor& t, std::int64_t first, std::int64_t count, F f) {
   const bool channels_first = t.order == memory_order::nchw;
@@ -94,7 +95,7 @@ void for_elements(const tensor& t, std::int64_t first, std::int64_t count, F f) 
   }
 }
 
-// f(begin, end) for parts of [0, count), on as many threads as there are cores and work for.
+// Calls f(begin, end) for parts of [0, count), on several threads if there is enough work.
 template <class F>
 void in_parallel(std::int64_t count, F f) {
   constexpr std::int64_t worth_a_thread = 1 << 19;

@@ -27,7 +27,7 @@ std::string asked(byte_count bytes, const char* kind) {
   return "cannot allocate " + to_text(bytes) + " of " + kind + " memory";
 }
 
-// Out of memory is told with figures; anything else as check() tells it.
+// Reports out of memory with figures, other errors as check() does.
 void check_allocation(cudaError_t status, const std::string& what) {
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());

@@ -1,4 +1,4 @@
-// One allocation each of the three kinds of memory that a plan's addresses point into. Arenas
+// One allocation for each of the three kinds of memory that a plan's addresses refer to. Arenas
 // exist before the first step of a plan and until after its last.
 #pragma once
 
@@ -23,15 +23,15 @@ class arena {
   byte_count bytes_ = 0;
 };
 
-// Each throws out_of_memory naming the bytes asked for and what there is. No bytes, no memory.
+// Each throws out_of_memory with the bytes asked for and those free. 0 bytes give an empty arena.
 arena device_arena(byte_count bytes);
 arena pinned_arena(byte_count bytes);
 
 enum class managed_limit {
-  // At most 80 % of the device memory free now: driver defects that hang a GPU have been met when
-  // managed memory outgrew the free memory, and other programs may share the GPU.
+  // At most 80 % of the device memory that is free now: driver defects hung a GPU when managed memory
+  // exceeded the free memory, and other programs may share the GPU.
   guarded,
-  none,  // only where a user asked for native oversubscription by name
+  none,  // only if the user asked for native oversubscription by name
 };
 arena managed_arena(byte_count bytes, managed_limit limit = managed_limit::guarded);
 

@@ -1,4 +1,4 @@
-// Turns status codes of the CUDA runtime into exceptions that say where and what.
+// Turns status codes of the CUDA runtime into exceptions with place and meaning.
 //     check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
 // The libraries' own status types have their overloads in backends/cuda/library_check.hpp.
 #pragma once

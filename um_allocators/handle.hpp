@@ -1,5 +1,4 @@
-// Owners of what C libraries hand out: one template in place of a wrapper class per type. A raw
-// handle in a signature does not own.
+// Owners of handles of C libraries, by one template. A raw handle in a signature does not own.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,7 +22,7 @@ using handle = std::unique_ptr<std::remove_pointer_t<Raw>, destroy_with<Raw, Des
 using stream = handle<cudaStream_t, &cudaStreamDestroy>;
 using event = handle<cudaEvent_t, &cudaEventDestroy>;
 
-enum class stream_priority { usual, highest };  // whose waiting blocks get a multiprocessor that falls free
+enum class stream_priority { usual, highest };  // whose waiting blocks get a free multiprocessor first
 
 // A stream that does not wait for the legacy default stream.
 inline stream make_stream(stream_priority among_others = stream_priority::usual) {

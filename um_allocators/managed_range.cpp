@@ -34,7 +34,7 @@ cudaMemoryAdvise runtime_withdrawal(advice hint) {
   throw unsupported("advice " + std::to_string(static_cast<int>(hint)) + " is unknown to the CUDA runtime");
 }
 
-// The runtime knows calls that the driver does not.
+// The runtime has calls that an older driver does not support.
 [[maybe_unused]] void check_supported(cudaError_t status, const char* what) {
   if (status != cudaErrorNotSupported) return check(status);
   static_cast<void>(cudaGetLastError());

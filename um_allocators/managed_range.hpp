@@ -1,5 +1,5 @@
-// What a program may say about a range of managed memory. The runtime's calls for it changed
-// between CUDA 12 and 13; the difference is kept in managed_range.cpp.
+// The runtime's calls for ranges of managed memory. They changed between CUDA 12 and 13; managed_range.cpp
+// hides the difference.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,21 +22,21 @@ struct managed_range {
 void require_demand_paging(int device);
 
 void advise_range(managed_range what, advice hint, int device);
-// Takes advice back, as far as the runtime can: what it moved stays where it is.
+// Takes advice back. Memory that the advice moved stays where it is.
 void withdraw_advice(managed_range what, advice hint, int device);
 
 void prefetch_to_device(managed_range what, int device, cudaStream_t on);
 
-// Migrates to the CPU. Blocks the calling thread for the whole copy (seen on driver 580), so call
-// it from a thread that has nothing else to do.
+// Migrates to the CPU. Blocks the calling thread for the whole copy (seen with driver 580), so call it from
+// a thread of its own.
 void prefetch_to_host(managed_range what, cudaStream_t on);
 
-// Declares the contents dead. Memory discarded must be prefetched before it is written again:
-// without that every page faults by itself. Throws unsupported before CUDA 13.
+// Declares the contents dead. Prefetch discarded memory before writing it again, else every page faults by
+// itself. Throws unsupported before CUDA 13.
 void discard_range(managed_range what, cudaStream_t on);
 
-// One call for many ranges, and discard with prefetch to the device in one. Throw unsupported before
-// CUDA 13.
+// One call for many ranges, and one call for discard and prefetch to the device. They throw unsupported
+// before CUDA 13.
 void prefetch_batch_to_device(std::span<const managed_range> what, int device, cudaStream_t on);
 void prefetch_batch_to_host(std::span<const managed_range> what, cudaStream_t on);
 void discard_and_prefetch_to_device(managed_range what, int device, cudaStream_t on);

@@ -20,8 +20,8 @@ struct batched_algorithm {
   byte_count workspace_bytes = 0;
 };
 
-// cuBLASLt's proposals within the cap, its best guess first; the same ones in every process on the
-// same machine.
+// cuBLASLt's proposals within the cap, the likeliest first. Every process on one machine gets the same
+// ones.
 std::vector<batched_algorithm> proposals(session& on, const batched_product& problem, byte_count cap);
 
 // Data in the order a, b, d.

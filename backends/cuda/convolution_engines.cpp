@@ -30,8 +30,7 @@ kernels::sampled_convolution samples_of(const convolution_problem& p) {
   return made;
 }
 
-// Operands of pseudo-random values in scratch memory, with room for the largest workspace, and what
-// the result should be.
+// Pseudo-random operands in scratch memory, room for the largest workspace, and the expected result.
 class trial_site {
  public:
   trial_site(session& on, const convolution_problem& p, byte_count workspace_cap)
@@ -54,8 +53,7 @@ class trial_site {
     for (double& value : expected_) value += value_of_bytes(samples_.result);
   }
 
-  // Time of one call, as trial_time has it; `never` if the recipe cannot run after all or is not
-  // accurate.
+  // Time of one call by trial_time(); `never` if the recipe fails or is not accurate.
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
     try {
       const kernel_call call = recipe.bind(operands_);
@@ -63,7 +61,7 @@ class trial_site {
       return trial_time({[&] { return checked_time(call); },
                          [&](int before, int counted) { return median_time(on_, call, before, counted); }},
                         to_beat);
-    } catch (const std::runtime_error&) {  // of the library, or memory that it lacks
+    } catch (const std::runtime_error&) {  // the library failed, or memory is short
       return never;
     }
   }
@@ -78,8 +76,8 @@ class trial_site {
     return type == dtype::bf16 ? from_bf16(0x3f3f) : std::bit_cast<float>(0x3f3f3f3f);
   }
 
-  // Time of a first call, `never` if its result is not accurate. Starts from a result of NaNs, so
-  // that what is not written shows; from some number if it is added to.
+  // Time of a first call; `never` if its result is not accurate. The result starts as NaNs, so that
+  // elements that are not written show, or as some number if the call adds to it.
   nanoseconds checked_time(const kernel_call& call) const {
     const auto which = static_cast<std::size_t>(samples_.result_operand);
     std::byte* const result = operands_.data.at(which);
@@ -104,10 +102,10 @@ nanoseconds now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since_start).count();
 }
 
-// The search: every method, each engine with the fewest parts with which it fits the cap. Where an engine is
-// known that won for another batch, the likeliest of its method alone, its family among them: of 384 parts of
-// VGG-16 in bf16 on an H100 that family won 376, and of all engines chosen there six in seven were among the
-// first three of their lists.
+// The search tries every method, and each engine with the fewest parts with which it fits the cap. If an
+// engine is known that won for another batch, only the likeliest engines of its method are tried, with its
+// family among them. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376. Six of seven of all
+// chosen engines were among the first three of their lists.)
 class contest {
  public:
   contest(session& on, const convolution_problem& p, byte_count cap)
@@ -131,7 +129,7 @@ class contest {
   }
 
  private:
-  // The first that is accurate, cuDNN's own before ours: those are the more exact ones.
+  // The first accurate recipe; cuDNN's engines come first, since they are more exact.
   bool is_brief() const { return on_.options().brief_search; }
 
   std::vector<convolution_method> methods() const {
@@ -176,8 +174,8 @@ class contest {
     return false;
   }
 
-  // One family whose workspace shrinks with the part: smaller parts as long as they are faster,
-  // since they may fit the cache.
+  // Tries smaller parts of a family whose workspace shrinks with the part, as long as they are faster: they
+  // may fit the cache.
   void try_sizes(convolution_method method) {
     nanoseconds before = never;
     for (const std::int64_t parts : parts_of(problem_)) {
@@ -206,9 +204,10 @@ class contest {
     }
   }
 
-  // With the fewest parts, every family, those that do not run added to `open`: they need too much workspace,
-  // or refuse so large a tensor. Else only those in it. Returns the families that ran. Once something has
-  // run, lists are left when patience ends, and so are families far behind.
+  // With the fewest parts: tries every family and adds those that do not run to `open` (too much workspace,
+  // or too large a tensor). With more parts: tries only those in `open`. Returns the families that ran.
+  // Once some recipe has run, the search leaves a list when patience ends, and leaves families that are far
+  // behind.
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts, bool is_first,
                                     std::set<std::string>& open) {
     constexpr nanoseconds far = 3;
@@ -239,7 +238,7 @@ class contest {
   nanoseconds best_time_ = never;
 };
 
-// What a problem has in common with those of other batches. Engines add to filter gradients apart.
+// A text that problems of different batches share.
 std::string kind_of(convolution_problem p, byte_count cap) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulate = false;
@@ -275,7 +274,7 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
     recipe = fastest(on, problem, cap, time);
     return {recipe->name, recipe->position, recipe->workspace_bytes, time, recipe->parts};
   };
-  const engine_choice standing = standing_choice(on, signature_of(problem), cap, version, usable, search);
+  const engine_choice standing = cached_or_searched(on, signature_of(problem), cap, version, usable, search);
   // Another process may have stored another choice meanwhile.
   if ((!recipe || !is_of(*recipe, standing)) && !usable(standing)) {
     throw unsupported("engine " + standing.engine + " of the engine cache is not to be had");
@@ -286,16 +285,16 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
 
 }  // namespace
 
-// The version is of what is tried, so that new recipes get their chance; and so that a choice among those
-// like another batch's is not taken for a search in full where this batch is the first.
+// The version names the set of recipes that were tried: new recipes start a new search, and a short search
+// that followed another batch is not taken for a full one.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
   const bool is_known = on.engines().find(on.engine_key(key)).has_value();
   const bool is_like =
       !is_known && !on.options().brief_search && on.precedents().contains(kind_of(problem, workspace_cap));
   const std::string version = full + (is_like ? " like" : "");
-  return on.made_once(engine_key(signature_of(problem), workspace_cap, version),
-                      [&] { return make_engine(on, problem, workspace_cap, version); });
+  return on.built_engine(engine_key(signature_of(problem), workspace_cap, version),
+                         [&] { return make_engine(on, problem, workspace_cap, version); });
 }
 
 }  // namespace um

@@ -1,6 +1,6 @@
-// Launchers of the kernels that convolution engines are made of beside cuDNN's and cuBLASLt's:
-// packing of few channels, Winograd transforms, and spot checks. As for kernels.hpp: deterministic,
-// asynchronous on `where.stream` unless said otherwise, any alignment of elements.
+// Launchers of umbench's own convolution kernels: packing of few channels, Winograd transforms, direct
+// convolutions, and spot checks. As in kernels.hpp they are deterministic, asynchronous on `where.stream`
+// unless noted, and take any alignment of elements.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace um::kernels {
 
 // --- packing.cu ---
-// Tensors with few channels as libraries take them fast: blocks of block * block pixels become
-// channels (space to depth), and zeros fill up the channels. Packed channel (a * block + b) * c + ch
+// Packs tensors with few channels so that libraries compute them fast: blocks of block * block pixels
+// become channels (space to depth), and zeros fill up the channels. Packed channel (a * block + b) * c + ch
 // at pixel (i, j) is x[ch] at (i * block + a - pad_h, j * block + b - pad_w), or zero outside; a
 // filter is packed alike, without pads.
 struct packing {
@@ -24,8 +24,8 @@ struct packing {
 };
 // Fewer than 2^31 packed elements each.
 void pack(launch_site where, const void* from, void* to, const packing& how);
-// dw = [dw +] what a gradient with respect to the packed filter holds for w. With equal shapes and
-// block 1 this converts or adds.
+// dw = [dw +] the gradient with respect to the packed filter, unpacked. With equal shapes and block 1 this
+// only converts or adds.
 void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add);
 
 // --- winograd.cu ---
@@ -61,10 +61,9 @@ void winograd_filter_gradient(launch_site where, const float* from, float* dw, c
                               memory_order order, std::int64_t segments, bool add);
 
 // --- direct_forward.cu, direct_filter_gradient.cu ---
-// Convolutions of few input channels, in nhwc, without anything between x and the result: a tile's
-// inputs lie in shared memory, products are on tensor cores, of bf16 or of f32 rounded to tf32, sums in
-// f32. These are bound by the bytes of y, which libraries are far from where a filter is shallow.
-// Operands aligned to 16 bytes; what does not fit is for others.
+// Convolutions of few input channels in nhwc, without intermediate tensors: the inputs of a tile lie in
+// shared memory, tensor cores multiply bf16 or f32 rounded to tf32, sums are f32. The bytes of y bound
+// them; libraries are far from that bound for shallow filters. Operands are aligned to 16 bytes.
 struct direct_convolution {
   dims x, w, y;
   convolution how;
@@ -106,8 +105,8 @@ void deep_filter_gradient(launch_site where, const direct_convolution& of, const
                           float* dw, bool add, float* workspace);
 
 // --- grouped_convolution.cu ---
-// Convolutions in groups, depthwise ones among them: each result by one thread, straight from memory, which
-// is what bounds those of few channels in a group. Sums in f32; tensors of fewer than 2^31 elements. Padding
+// Convolutions in groups, also depthwise ones: one thread computes each result straight from memory, since
+// memory bounds those of few channels in a group. Sums in f32; tensors of fewer than 2^31 elements. Padding
 // may be negative.
 struct grouped_convolution {
   dims x, w, y;
@@ -134,8 +133,8 @@ struct sampled_convolution {
   memory_order order = memory_order::nchw;
   int result_operand = 2;  // 0: x, 1: w, 2: y
 };
-// Elements of the result at pseudo-random places, computed directly in double precision. These
-// two wait for the stream: for choosing engines, not for runs. b may be null.
+// Elements of the result at pseudo-random places, computed directly in double precision. These two
+// functions wait for the stream: they serve the choice of engines, not runs. b may be null.
 std::vector<double> sampled_results(launch_site where, const sampled_convolution& of, const void* x,
                                     const void* w, const void* y, const float* b);
 // ||result - expected|| / ||expected|| over the same places. Not a number if the result holds one.

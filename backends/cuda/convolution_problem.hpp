@@ -1,4 +1,4 @@
-// A convolution or one of its gradients, as engines are asked for it.
+// A convolution or one of its gradients, as engines compute it.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@ namespace um {
 
 enum class convolution_kind : std::uint8_t { forward, backward_data, backward_filter };
 
-// Rows (or columns) of padding behind `extent` elements, given those before: as many, where they give
-// `results`, else the fewest that do; negative if elements are left over behind the last window.
+// Rows (or columns) of padding behind `extent` elements, given the padding before them: the same number if
+// it gives `results`, else the fewest that do. Negative if elements are left over behind the last window.
 constexpr std::int64_t padding_behind(std::int64_t extent, std::int64_t before, std::int64_t taps,
                                       std::int64_t stride, std::int64_t results) {
   const std::int64_t fewest = (results - 1) * stride + taps - extent - before;
   return fewest <= before && before < fewest + stride ? before : fewest;
 }
 
-// Operands may be parts of tensors. `how` has the padding above and left of x, which is negative where x
-// begins with rows that no window meets; what is below and right of it follows from the shapes.
+// Operands may be parts of tensors. `how` has the padding above and left of x; it is negative if x begins
+// with rows that no window covers. The padding below and right follows from the shapes.
 struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
@@ -34,7 +34,7 @@ struct convolution_problem {
 };
 std::string signature_of(const convolution_problem& problem);
 
-// How far the result of an engine may be from one computed in double precision.
+// Largest relative error of an engine, compared with double precision.
 constexpr double accuracy_of(precision arithmetic) {
   return arithmetic == precision::fp32 ? 1e-4 : arithmetic == precision::tf32 ? 2e-3 : 2e-2;
 }

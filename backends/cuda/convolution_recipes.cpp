@@ -39,7 +39,7 @@ bool is_filter_gradient(const convolution_problem& p) {
 bool has_epilogue(const convolution_problem& p) {
   return p.bias || p.how.relu;
 }
-// Sums that engines leave apart: filter gradients are added up where they are converted.
+// Filter gradients are added up by the kernel that converts them.
 bool adds_up(const convolution_problem& p) {
   return p.accumulate && !is_filter_gradient(p);
 }
@@ -47,7 +47,7 @@ bool adds_up(const convolution_problem& p) {
 std::int64_t rows_of_padding_below(const convolution_problem& p) {
   return padding_behind(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
 }
-// Padding that a library can be told of, as it is.
+// Padding that a library takes as it is.
 bool padding_is_plain(const convolution_problem& p) {
   return p.how.pad_h >= 0 && rows_of_padding_below(p) > -p.how.stride_h;
 }
@@ -63,8 +63,8 @@ byte_count bytes_of(const dims& shape, dtype type) {
   return static_cast<byte_count>(elements(shape)) * size_of(type);
 }
 
-// How x and w are packed: whole blocks of the stride become channels; without a stride, or for what
-// is left over, channels are filled up to 16 bytes.
+// How x and w are packed: whole blocks of the stride become channels. Without a stride, and for the rest,
+// zeros fill up channels to 16 bytes.
 struct packed_operands {
   kernels::packing x, w;
   convolution how;
@@ -101,7 +101,7 @@ bool packing_applies(const convolution_problem& p) {
          (strided || filled) && elements(packing_of(p, 1).x.packed) < std::int64_t{1} << 31;
 }
 
-// Of y: a padded copy of x lies where it should.
+// Offset in y: a padded copy of x lies at its right place.
 bool results_are_aligned(const convolution_problem& p, std::int64_t parts) {
   return bytes_of(part_of(p.y, parts), operand_type(p)) % 16 == 0;
 }
@@ -151,7 +151,7 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
   return s;
 }
 
-// What follows the product of a part.
+// The calls after the product of a part.
 kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method, const stage& s,
                        std::byte* y, std::byte* b, std::byte* apart, std::byte* dw, bool add) {
   if (s.keeps_apart && add && !s.packs && operand_type(p) == dtype::f32) {
@@ -171,14 +171,14 @@ kernel_call bind_after(session& on, const convolution_problem& p, convolution_me
   };
 }
 
-// What precedes the first part.
+// The calls before the first part.
 kernel_call bind_before(session& on, const convolution_problem& p, const stage& s, std::byte* w,
                         std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};
   return [where = on.compute(), w, packed_w, how = s.packing.w] { kernels::pack(where, w, packed_w, how); };
 }
 
-// What computes the product of a part: an engine of cuDNN or a kernel of ours.
+// Computes the product of a part: an engine of cuDNN or one of umbench's own kernels.
 struct product_engine {
   std::string name, family;
   byte_count workspace_bytes = 0;
@@ -190,7 +190,7 @@ product_engine engine_of(session& on, const cudnn_plan& plan) {
           [&on, plan](const bound_operands& operands) { return plan.bind(on, operands); }};
 }
 
-// The rows that a part of x and its padded copy have in common, from the one to the other or back.
+// Copies the rows that a part of x and its padded copy share, in either direction.
 kernels::byte_box common_rows(const convolution_problem& p, const dims& x, const dims& padded, bool back,
                               byte_count& at_x, byte_count& at_padded) {
   const std::int64_t before = p.how.pad_h, first = std::max<std::int64_t>(-before, 0);
@@ -207,8 +207,8 @@ kernels::byte_box common_rows(const convolution_problem& p, const dims& x, const
   return box;
 }
 
-// Between a part of x and its padded copy: into the copy before the product, or for a gradient back behind
-// it.
+// Copies between a part of x and its padded copy: into the copy before the product, or, for a gradient,
+// back after it.
 kernel_call bind_padding(session& on, const convolution_problem& p, const dims& part, const dims& copied,
                          std::byte* x, std::byte* padded) {
   const bool back = p.kind == convolution_kind::backward_data;
@@ -269,7 +269,7 @@ convolution_recipe recipe_of(session& on, const convolution_problem& p, convolut
           }};
 }
 
-// Kernels of ours on packed operands; on others they are a method of their own.
+// umbench's own kernels on packed operands; on other operands they are a method of their own.
 bool visit_direct_product(session& on, const convolution_problem& p, convolution_method method,
                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
   const stage s = stage_of(p, method, parts);
@@ -308,7 +308,7 @@ dims result_shape(const convolution_problem& p) {
   return p.kind == convolution_kind::forward ? p.y : p.kind == convolution_kind::backward_data ? p.x : p.w;
 }
 
-// What a recipe computes to the workspace's front, then added to the result.
+// The recipe writes to the front of the workspace, then a kernel adds that to the result.
 kernel_call bind_apart(session& on, const convolution_problem& p, const convolution_recipe& inner,
                        const bound_operands& operands) {
   const std::size_t which = p.kind == convolution_kind::forward ? 2 : 0;
@@ -343,7 +343,7 @@ void visit_apart(session& on, const convolution_problem& p, convolution_method m
 
 }  // namespace
 
-// The one whose name is the longest that the text begins with.
+// The method with the longest name that the text begins with.
 convolution_method method_of(const std::string& engine) {
   std::size_t best = 0;
   for (std::size_t m = 0; m < method_names.size(); ++m) {
@@ -365,7 +365,7 @@ bool parts_are_aligned(const convolution_problem& p, std::int64_t parts) {
   return parts == 1 || (x | y) % multiple == 0;
 }
 
-// cuDNN 9.19's heuristics crash where they are asked about padding that is not even.
+// The heuristics of cuDNN 9.19 crash for unequal padding.
 std::vector<convolution_method> methods_of(const convolution_problem& p) {
   if (!padding_is_plain(p)) {
     std::vector<convolution_method> few{convolution_method::padded};

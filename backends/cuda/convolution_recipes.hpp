@@ -1,7 +1,6 @@
-// The ways to compute a convolution: cuDNN's engines as they are, with the epilogue in the same
-// kernel, or on packed operands; Winograd's transforms around products of cuBLASLt; and kernels of our
-// own. Each is a
-// recipe: a name, a number of parts, a workspace, and calls. Which one is fastest is not known here.
+// The ways to compute a convolution: cuDNN's engines as they are, with a fused epilogue, or on packed
+// operands; Winograd's transforms around products of cuBLASLt; and umbench's own kernels. Each way is a
+// recipe: a name, a number of parts, a workspace, and calls. convolution_engines.hpp finds the fastest.
 #pragma once
 
 #include <functional>
@@ -13,40 +12,40 @@
 
 namespace um {
 
-// What is done around the product. By name as in records.
+// The work around the product. In quotes: the name in records.
 enum class convolution_method : std::uint8_t {
   plain,         // "": cuDNN's engine, then bias and ReLU in place
   fused,         // "fused": with bias and ReLU in the engine
   packed,        // "packed": few channels packed by blocks of the stride, or filled up
   packed_fused,  // "packed fused": both
   winograd_4x4,  // "winograd4x4": tiles of 4 x 4 results, in fp32
-  direct,        // "direct": a kernel of ours
-  padded,        // "padded": cuDNN's engine without padding of rows, which x has in a copy of it
-  adding,        // "adding": cuDNN's engine, which adds to what the result holds
+  direct,        // "direct": one of umbench's own kernels
+  padded,        // "padded": cuDNN's engine on a copy of x that includes the padding of rows
+  adding,        // "adding": cuDNN's engine adds to the result
 };
-// Of an engine's name in records.
+// The method of an engine, from its name in records.
 convolution_method method_of(const std::string& engine);
-// What variants of that engine have in common, the number of parts left out.
+// The family of an engine: its name without the variant and the number of parts.
 std::string family_of(const std::string& engine);
-// Those that can be tried on a problem, in the order of their cost to try.
+// Methods that a problem allows, those that are cheap to try first.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 
-// Workspace that a method takes in so many parts whichever the engine.
+// Workspace that a method takes in so many parts, besides the engine's own.
 byte_count scratch_of(const convolution_problem& problem, convolution_method method, std::int64_t parts);
 
 // Numbers of equal parts that the batch can be cut into, ascending.
 std::vector<std::int64_t> parts_of(const convolution_problem& problem);
 
-// Does every part begin at a multiple of 16 bytes, as cuDNN's engines want it? Others are not tried.
+// Whether every part begins at a multiple of 16 bytes, as cuDNN's engines need.
 bool parts_are_aligned(const convolution_problem& problem, std::int64_t parts);
 
-// All recipes of a method with a number of parts, likely ones first. `on` must outlive them.
-// `visit` returns false to end: some take a second to make. Those before `first` are left out.
+// Calls `visit` with all recipes of a method and number of parts, likely ones first, until it returns
+// false: some take a second to build. Skips those before `first`. `on` must outlive the recipes.
 void visit_recipes(session& on, const convolution_problem& problem, convolution_method method,
                    std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
                    std::int64_t first = 0);
 
-// The recipe that was chosen, by whichever process; nothing if it is not to be had.
+// The recipe of a choice in the engine cache; nothing if it cannot be built here.
 std::optional<convolution_recipe> find_recipe(session& on, const convolution_problem& problem,
                                               const engine_choice& choice);
 

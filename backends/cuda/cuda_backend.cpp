@@ -68,13 +68,14 @@ std::vector<tensor> dense_operands(const graph& g, const op& o, const box& part)
   return all;
 }
 
-// What an operand may hold: numbers of its type; zeros where a number says a class or a position.
+// Fills an operand with values that it may hold: numbers, but zeros where elements are classes or
+// positions.
 void fill_for_timing(session& on, const tensor& t, std::byte* at, std::uint32_t seed) {
   if (is_floating(t.type)) return kernels::fill(on.compute(), at, elements(t.shape), t.type, seed);
   check(cudaMemsetAsync(at, 0, bytes_of(t), on.compute().stream));
 }
 
-// An engine bound to operands in scratch memory, none of which lies where another does.
+// An engine bound to operands in scratch memory that do not overlap.
 kernel_call bind_for_timing(session& on, const engine& chosen, const std::vector<tensor>& operands) {
   const auto room_for = [](const tensor& t) { return round_up(bytes_of(t), arena_alignment); };
   byte_count bytes = 0;
@@ -124,7 +125,7 @@ class cuda_backend final : public backend {
     return cost_of(chosen.choice, time_of(on_, bind_for_timing(on_, chosen, dense_operands(g, o, {}))));
   }
 
-  // As timed when the engine was chosen, by whichever process.
+  // The time from when the engine was chosen, by this or another process.
   op_cost cost_of(const graph& g, const compute& c) {
     const op o = operator_of(g, c);
     const engine chosen =
@@ -137,7 +138,7 @@ class cuda_backend final : public backend {
     return {time, choice.workspace_bytes, choice.engine, choice.parts};
   }
 
-  // Kernels of our own are not chosen, but timed and kept like what is.
+  // umbench's own kernels are not chosen among others, but timed and cached like engines.
   nanoseconds time_of_own(const graph& g, const op& o, const box& part, const engine& chosen) {
     const std::string key = on_.engine_key(signature_of(g, o, part));
     if (const auto known = on_.engines().find(key)) return known->time;

@@ -1,5 +1,5 @@
-// The backend of a real GPU: operators on cuDNN, cuBLASLt and kernels of our own, plans executed
-// on three streams. Built with UM_CUDA only; nothing of CUDA shows in this header.
+// The backend of a real GPU: operators by cuDNN, cuBLASLt and umbench's own kernels, plans on three
+// streams. Built with UM_CUDA only; this header does not include CUDA's.
 #pragma once
 
 #include <memory>

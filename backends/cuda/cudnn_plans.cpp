@@ -14,8 +14,8 @@ namespace {
 namespace fe = cudnn_frontend;
 using fe_type = fe::DescriptorType_t;
 
-// Ids of tensors: of the operands in the order in which they are bound, and of what lies between
-// product and epilogue.
+// Ids of tensors: the operands in the order in which they are bound, then those between product and
+// epilogue.
 constexpr std::array<std::int64_t, 4> operand_ids{'x', 'w', 'y', 'b'};
 constexpr std::int64_t product_id = 'p', sum_id = 's';
 constexpr std::int64_t operand_alignment = 16;
@@ -122,7 +122,8 @@ fe::OperationGraph graph_of(session& on, const cudnn_convolution& p) {
       .build();
 }
 
-// Engines whose sums depend on timing or are rounded on the way, and those that leave fp32 unasked.
+// Whether to reject an engine: its sums depend on timing or are rounded on the way, or it leaves fp32
+// without permission.
 bool is_unwanted(cudnnBackendDescriptor_t config, const cudnn_convolution& p) {
   if (fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC>(config) ||
       fe::hasNumericalNote<CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION>(config)) {
@@ -176,7 +177,7 @@ cudnn_candidates::cudnn_candidates(session& on, const cudnn_convolution& problem
     list_.reset(
         new list{on.cudnn(), problem.bias ? std::size_t{4} : std::size_t{3}, graph_of(on, problem), {}});
   } catch (const fe::cudnnException&) {
-    return;  // cuDNN knows no such graph: no candidates
+    return;  // cuDNN does not support such a graph: no candidates
   }
   const auto unwanted = [&](cudnnBackendDescriptor_t config) { return is_unwanted(config, problem); };
   const auto slow_to_make = [&](cudnnBackendDescriptor_t config) {

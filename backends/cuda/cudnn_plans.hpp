@@ -1,5 +1,6 @@
-// cuDNN's execution plans for one convolution: the only place that speaks cudnn-frontend. The
-// frontend's descriptor layer is used, not its graph class: only there can operands be bound once.
+// cuDNN's execution plans for one convolution. No other file includes cudnn-frontend, whose headers are
+// slow to compile. It uses the frontend's descriptor layer, not its graph class: only that layer can bind
+// operands once.
 #pragma once
 
 #include <cstddef>
@@ -13,22 +14,22 @@
 
 namespace um {
 
-// One product as cuDNN is asked for it. With bias or relu, product and epilogue are one operation
+// One product as cuDNN computes it. With bias or relu, product and epilogue are one operation
 // graph, y = max(x * w + b, 0) without a tensor in between; forward alone.
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;  // how.relu is the epilogue's; pads are those before, what is behind follows
+  convolution how;  // how.relu is the epilogue's; padding before x, that behind it follows
   bool bias = false;
-  dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, of what is written
+  dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, and of the result
   memory_order order = memory_order::nchw;
   bool tensor_cores = false;  // f32 operands may be rounded to TF32
-  bool add = false;           // to what the result holds
+  bool add = false;           // to the values in the result
 
   friend bool operator==(const cudnn_convolution&, const cudnn_convolution&) = default;
 };
 
-// Something that cuDNN can run. Cheap to copy.
+// A plan that cuDNN can run. Cheap to copy.
 class cudnn_plan {
  public:
   struct compiled;
@@ -43,8 +44,8 @@ class cudnn_plan {
   std::shared_ptr<const compiled> compiled_;
 };
 
-// cuDNN's candidates for a convolution, its best guesses first; deterministic engines only, and
-// none that leaves fp32 unless asked to. Plans are built one by one, since some take a second.
+// cuDNN's candidates for a convolution, its best guesses first: deterministic engines, and only those in
+// full fp32 unless tensor cores are allowed. Plans are built one by one, since some take a second.
 class cudnn_candidates {
  public:
   cudnn_candidates(session& on, const cudnn_convolution& problem);

@@ -16,7 +16,7 @@
 namespace um {
 namespace {
 
-// CUPTI hands buffers to plain functions without an argument of ours, so what they fill is global.
+// CUPTI calls plain functions without a user argument, so they fill global variables.
 std::mutex counting;
 unified_memory_counts counted;
 
@@ -44,7 +44,7 @@ unified_memory_counts take_counts() {
 }  // namespace
 
 unified_memory_counter::unified_memory_counter() try {
-  check(cudaFree(nullptr));  // CUPTI wants a context
+  check(cudaFree(nullptr));  // CUPTI needs a context
   int device = 0;
   check(cudaGetDevice(&device));
   require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
@@ -58,8 +58,7 @@ unified_memory_counter::~unified_memory_counter() {
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 }
 
-// Without the thread, 4000 to 8191 records arrived of a read of 256 MiB, and no faults among them (driver
-// 580).
+// Without the thread, a read of 256 MiB gave 4000 to 8191 records, without its faults (driver 580).
 void unified_memory_counter::start() {
   static_cast<void>(stop());
   collector_ = std::jthread([](const std::stop_token& over) {
@@ -77,7 +76,7 @@ unified_memory_counts unified_memory_counter::stop() {
   return collect();
 }
 
-// The driver hands its records on some time after the work: flushes until no more come.
+// The driver delivers records some time after the work: this flushes until no more come.
 unified_memory_counts unified_memory_counter::collect() {
   constexpr auto pause = std::chrono::milliseconds(10);
   constexpr int quiet_enough = 4, most_flushes = 50;

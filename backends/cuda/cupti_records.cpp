@@ -5,8 +5,8 @@
 namespace um {
 namespace {
 
-// The fields that the records of CUDA 12 and 13 begin with. CUDA 13 appends a longer mask of
-// devices, which nobody needs here.
+// The fields that records of CUDA 12 and 13 share. CUDA 13 appends a longer mask of devices, which is not
+// needed here.
 struct record_head {
   std::uint32_t kind, counter;
   std::uint64_t value, start, end, address;

@@ -14,7 +14,7 @@ kernels::grouped_convolution grouped_of(const convolution_problem& p) {
   return {p.x, p.w, p.y, p.how, p.arithmetic == precision::bf16 ? dtype::bf16 : dtype::f32, p.order};
 }
 
-// Which kernel makes a gradient of filters.
+// The kernel that computes a filter gradient.
 enum class gradient_kernel : std::uint8_t { none, planar, shallow, deep };
 gradient_kernel gradient_kernel_of(const convolution_problem& p) {
   const kernels::direct_convolution of = direct_of(p);
@@ -105,7 +105,7 @@ bool runs_on(session& on, const convolution_problem& p) {
   const int most_shared = attribute_of(on, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   if (which == gradient_kernel::planar)
     return kernels::planar_filter_gradient_shared_bytes(of) <= most_shared;
-  constexpr int tensor_cores_of_these = 8;  // compute capability
+  constexpr int tensor_cores_of_these = 8;  // major compute capability
   if (attribute_of(on, cudaDevAttrComputeCapabilityMajor) < tensor_cores_of_these) return false;
   return which != gradient_kernel::deep || kernels::deep_filter_gradient_shared_bytes(of) <= most_shared;
 }

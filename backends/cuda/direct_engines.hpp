@@ -1,6 +1,8 @@
-// Convolutions by kernels of our own: in tf32 and bf16, nhwc, of few input channels, and gradients of
-// filters of many in tf32; gradients of filters of few input channels in fp32, nchw; those in groups in any
-// type and order.
+// Convolutions by umbench's own kernels:
+// tf32 and bf16, nhwc: few input channels
+// tf32, nhwc: filter gradients of many channels
+// fp32, nchw: filter gradients of few input channels
+// any type and order: convolutions in groups
 #pragma once
 
 #include "backends/cuda/convolution_recipe.hpp"
@@ -9,7 +11,7 @@
 namespace um {
 
 bool direct_applies(const convolution_problem& problem);
-// One recipe, of one part: it needs no smaller ones.
+// One recipe in one part: its workspace needs no smaller parts.
 void visit_direct(session& on, const convolution_problem& problem, std::int64_t parts,
                   const std::function<bool(const convolution_recipe&)>& visit);
 

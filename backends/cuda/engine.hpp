@@ -13,7 +13,7 @@ namespace um {
 // Launches on the session's compute stream; allocates nothing.
 using kernel_call = std::function<void()>;
 
-// Device addresses in the operator's order of operands, and of its workspace.
+// Device addresses of the operands, in the operator's order, and of the workspace.
 struct bound_operands {
   std::vector<std::byte*> data;
   std::byte* workspace = nullptr;

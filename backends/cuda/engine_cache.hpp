@@ -1,11 +1,11 @@
-// Which engine was chosen for an operator, kept on disk: the choice is timed once per machine,
-// and every later process runs the same engine, so that results are equal to the bit and engines
-// never explain why one strategy is slower than another.
+// The engines that were chosen for operators, kept on disk: the choice is timed once on a machine, and
+// every later process runs the same engine. So results are equal to the bit, and engines never explain why
+// one strategy is slower than another.
 //
 // One JSON object {"schema": 1, "engines": {key: {engine, position, workspace_bytes, time_ns,
 // parts}}}.
-// Safe against concurrent and interrupted writers: a write merges under a lock file, goes to a
-// temporary file and renames it; whoever stored a key first wins.
+// Safe against concurrent and interrupted writers: a write merges under a lock file, goes to a temporary
+// file and renames it. The first choice for a key stays.
 #pragma once
 
 #include <filesystem>
@@ -20,9 +20,9 @@ namespace um {
 
 struct engine_choice {
   std::string engine;         // the library's own name for it; enough to find it again
-  std::int64_t position = 0;  // where it stood in the library's list of candidates
+  std::int64_t position = 0;  // in the library's list of candidates
   byte_count workspace_bytes = 0;
-  nanoseconds time = 0;    // when it was chosen; of all parts
+  nanoseconds time = 0;    // of all parts, when it was chosen
   std::int64_t parts = 1;  // equal parts of the batch, computed one after the other
   friend bool operator==(const engine_choice&, const engine_choice&) = default;
 };
@@ -30,22 +30,22 @@ struct engine_choice {
 // $XDG_CACHE_HOME/umbench/engines.json, else ~/.cache/umbench/engines.json.
 std::filesystem::path standard_engine_cache();
 
-// The key of what is chosen for `problem` within a workspace, by a version of the search.
+// The key of the choice for `problem` within a workspace, by a version of the search.
 std::string engine_key(const std::string& problem, byte_count workspace_cap, const std::string& version);
 
 class engine_cache {
  public:
-  // A file that is missing, or that is not such an object, counts as empty.
+  // A file that is missing or malformed counts as empty.
   explicit engine_cache(std::filesystem::path file);
 
   std::optional<engine_choice> find(const std::string& key) const;
-  // What was chosen for `problem` within at least `workspace_cap` and fits it, by the text of the keys: the
-  // fastest within more is so within less.
+  // Choices for `problem` within `workspace_cap` or more that fit it: the fastest engine within more memory
+  // is also the fastest within less, if it fits.
   std::vector<engine_choice> find_within(const std::string& problem, byte_count workspace_cap,
                                          const std::string& version) const;
 
-  // Stores the choice on disk unless another process stored one meanwhile; returns the one that
-  // stands. `stale` is an earlier choice that no longer works and may be replaced.
+  // Stores the choice on disk unless another process stored one meanwhile; returns the stored one. `stale`
+  // is an earlier choice that no longer works and may be replaced.
   engine_choice store(const std::string& key, const engine_choice& choice,
                       const std::optional<engine_choice>& stale = {});
 

@@ -12,9 +12,9 @@ bool is_clearly_slower(nanoseconds time, nanoseconds than) {
 }  // namespace
 
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat) {
-  constexpr nanoseconds loading = 80'000'000;  // 40 ms at most on an H200, what precedes the call included
+  constexpr nanoseconds loading = 80'000'000;  // at most 40 ms seen on an H200, with the work before the call
   constexpr nanoseconds long_call = 50'000'000, span = 25'000'000;
-  constexpr nanoseconds brief_call = 1'000'000;  // of which the launch is a part unless the GPU is at work
+  constexpr nanoseconds brief_call = 1'000'000;  // the launch counts towards it unless the GPU is busy
   const nanoseconds first = of.first();
   if (first == never) return never;
   if (is_clearly_slower(first - loading, to_beat)) return first - loading;

@@ -1,5 +1,5 @@
-// How candidates for an operator are timed, and when a list of them is left. Pure functions over
-// timing callbacks: what runs is the caller's.
+// How candidates for an operator are timed, and when the search leaves a list of them. Pure functions over
+// timing callbacks.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,18 @@ namespace um {
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
 struct candidate {
-  std::function<nanoseconds()> first;  // the first call, with what it loads; `never` if it is of no use
-  std::function<nanoseconds(int before, int counted)> median;  // of calls after some that do not count
+  std::function<nanoseconds()>
+      first;  // of the first call, loading included; `never` if the candidate is useless
+  std::function<nanoseconds(int before, int counted)> median;  // of counted calls, after some that are not
 };
 
-// Time of one call, by as few calls as tell whether `to_beat` is beaten. One call of what is slower by
-// a quarter even without what that call may have loaded, whose time is then at least what is returned; two
-// of what is so in its second call, or takes long (four below 1 ms); others, up to 14.
+// Time of one call, by as few calls as decide whether the candidate beats `to_beat`: one call if it is
+// slower by a quarter even without the time that it may have spent on loading (the result is then a lower
+// bound); two if that holds for the second call, or if calls are long (four below 1 ms); else up to 14.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
-// With a list that has the likely candidates first: it is left once a dozen, or those of a second and a half,
-// have gained nothing.
+// For a list with the likely candidates first: the search leaves it once a dozen candidates, or a second
+// and a half, have brought no gain.
 class patience {
  public:
   explicit patience(nanoseconds now) : gained_(now) {}

@@ -1,4 +1,4 @@
-// Launchers of our own kernels: everything that cuDNN and cuBLASLt do not do better. All are
+// Launchers of umbench's own kernels, for everything that cuDNN and cuBLASLt do not do better. All are
 // deterministic (no atomics; sums in an order that depends on shapes alone), are asynchronous on
 // `where.stream`, and accept more than 2^31 elements, in planes of fewer than 2^30. Elements are f32
 // or bf16 where a `dtype` says so, arithmetic is fp32. Any alignment of elements does; addresses that
@@ -19,7 +19,7 @@ struct launch_site {
   int multiprocessors = 1;
 };
 
-// What a kernel must know of a tensor.
+// The properties of a tensor that a kernel needs.
 struct form {
   dims shape;
   dtype type = dtype::f32;
@@ -39,7 +39,7 @@ void sgd_update(launch_site where, float* w, const float* dw, float learning_rat
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
 
 // --- replay.cu ---
-// What stands for an operator of which only touches and time are known.
+// Replays an operator of which only the touched memory and the time are known.
 struct replayed_operand {
   std::byte* at = nullptr;
   std::int64_t bytes = 0;
@@ -49,10 +49,10 @@ inline constexpr int most_replayed_operands = 100;  // what a launch can carry
 struct replayed_operator {
   replayed_operand operands[most_replayed_operands];
   int count = 0;
-  std::int64_t duration_ns = 0;  // with everything resident
+  std::int64_t duration_ns = 0;  // with all operands resident
 };
-// Reads and writes all of each operand, in step with each other, and takes the duration; touches that are held
-// up add to it. Small numbers are written, zeros where integers lie. `bytes_per_s`: of device memory.
+// Reads and writes all operands side by side, and takes the duration; delays of touches (faults, the link)
+// add to it. Writes small numbers, and zeros to integers. `bytes_per_s`: rate of device memory.
 void replay(launch_site where, const replayed_operator& what, std::int64_t bytes_per_s);
 
 // --- bias.cu ---
@@ -73,7 +73,7 @@ struct pool_problem {
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
   int index_bytes = 1;
-  int pad_above = how.pad;  // rows of padding above x; others where x is a part of a tensor's rows
+  int pad_above = how.pad;  // rows of padding above x; differs if x is a part of a tensor's rows
 };
 // b may be null. With how.relu, y = max(maximum + b, 0).
 void max_pool_forward(launch_site where, const void* x, const float* b, void* y, void* index,
@@ -96,7 +96,7 @@ struct normalization {
   bool relu = false, capped = false;
 };
 void normalize(launch_site where, const normalization& what, const form& of);
-// Operands as core/operators.hpp has them; those that are not given are null.
+// Operands as in core/operators.hpp; optional ones may be null.
 struct normalization_gradient {
   const void* x = nullptr;
   const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
@@ -115,8 +115,8 @@ void global_average_pool(launch_site where, const void* x, void* y, const form& 
 void global_average_pool_backward(launch_site where, const void* dy, void* dx, const form& of);
 
 // --- average_pool.cu ---
-// A part of an average pool, or of its gradient: the rows of x and of y, of which the part begins with
-// x_row and y_row; the input has `height` rows in all.
+// A part of an average pool or of its gradient: it begins with rows x_row of x and y_row of y; the whole
+// input has `height` rows.
 struct average_problem {
   dims x, y;
   average_pool how;

@@ -14,8 +14,8 @@
 namespace um {
 namespace {
 
-// A product d = op(a) op(b) in cuBLAS's column-major terms, in which our row-major matrices read
-// transposed: x is in*n, w is in*out, y is out*n. `a`, `b`, `d` index the operands x, w, y.
+// A product d = op(a) op(b) in cuBLAS's column-major terms, in which row-major matrices appear transposed:
+// x is in*n, w is in*out, y is out*n. `a`, `b`, `d` index the operands x, w, y.
 struct product {
   matmul_description how;
   std::array<matrix_layout, 3> layout;  // of x, w, y
@@ -76,8 +76,7 @@ product describe(const matrix_problem& p, bool joined) {
 
 using algorithm = cublasLtMatmulAlgo_t;
 
-// How a choice is written: cuBLASLt lets an algorithm be stored and restored as it is, for the same
-// version of the library.
+// Text of a choice: cuBLASLt can store and restore an algorithm, for the same version of the library.
 struct named_algorithm {
   algorithm how{};
   bool joined = false;
@@ -110,8 +109,8 @@ std::optional<named_algorithm> parse_algorithm(const std::string& text) {
   return a;
 }
 
-// Bias, ReLU or bias gradient as a pass of its own; its workspace is the product's, which has
-// ended. Asked for with a joined epilogue, too: slices after the first one add, and add apart.
+// Bias, ReLU or bias gradient as a separate pass after the product, in the product's workspace. Parts after
+// the first use it even with a joined epilogue, since they add to the result.
 byte_count pass_workspace(const matrix_problem& p) {
   if (!p.bias || p.kind != matrix_kind::backward_filter) return 0;
   return kernels::bias_backward_workspace({{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw});
@@ -180,7 +179,7 @@ struct proposal {
 void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool joined,
                       std::vector<proposal>& to) {
   const matmul_preference preference = make_preference(cap, p.alignment);
-  if (operand_type(p) == dtype::bf16) {  // a product that is divided adds up in fp32, too
+  if (operand_type(p) == dtype::bf16) {  // a divided product is summed in fp32, too
     set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
@@ -191,7 +190,7 @@ void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool
       on.cublas(), made.how.get(), made.layout[made.a].get(), made.layout[made.b].get(),
       made.layout[made.d].get(), made.layout[made.d].get(), preference.get(), static_cast<int>(found.size()),
       found.data(), &count);
-  // An epilogue that these types cannot have is an invalid value to it.
+  // It reports an epilogue that these types do not support as an invalid value.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (joined && status == CUBLAS_STATUS_INVALID_VALUE)) return;
   check(status);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
@@ -200,7 +199,7 @@ void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool
   }
 }
 
-// Those with a joined epilogue first.
+// Algorithms with a joined epilogue come first.
 std::vector<proposal> proposals(session& on, const matrix_problem& p, byte_count cap) {
   std::vector<proposal> all;
   if (epilogue_may_be_joined(p)) append_proposals(on, p, cap, true, all);
@@ -247,8 +246,8 @@ std::string signature_of(const matrix_problem& p) {
 
 engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap) {
   const auto usable = [](const engine_choice& choice) { return parse_algorithm(choice.engine).has_value(); };
-  const engine_choice choice = standing_choice(on, signature_of(problem), workspace_cap, {}, usable,
-                                               [&] { return fastest(on, problem, workspace_cap); });
+  const engine_choice choice = cached_or_searched(on, signature_of(problem), workspace_cap, {}, usable,
+                                                  [&] { return fastest(on, problem, workspace_cap); });
   const auto how = parse_algorithm(choice.engine);
   if (!how) throw unsupported("algorithm " + choice.engine + " of the engine cache cannot be read");
   return {choice, [&on, problem, how = *how, bytes = choice.workspace_bytes](const bound_operands& operands) {

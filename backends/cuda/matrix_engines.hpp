@@ -26,7 +26,7 @@ struct matrix_problem {
 };
 std::string signature_of(const matrix_problem& problem);
 
-// The fastest algorithm within `workspace_cap` of those cuBLASLt proposes, chosen once as for
+// The fastest algorithm within `workspace_cap` of those that cuBLASLt proposes, chosen once as for
 // convolutions. Operands are bound in the order x, w, y [, b]; b
 // is f32. Throws unsupported if there is none.
 engine choose_engine(session& on, const matrix_problem& problem, byte_count workspace_cap);

@@ -20,7 +20,7 @@ const std::int32_t* integers(std::byte* at) {
   return reinterpret_cast<const std::int32_t*>(at);
 }
 
-// An engine of our own: `launch(operands)` runs the kernel.
+// An engine of umbench's own kernels: `launch(operands)` runs the kernel.
 template <class Launch>
 engine own_kernel(byte_count workspace, Launch launch) {
   return {{"kernel", 0, workspace, 0}, [launch](const bound_operands& operands) -> kernel_call {
@@ -28,7 +28,7 @@ engine own_kernel(byte_count workspace, Launch launch) {
           }};
 }
 
-// The operands of one part of one operator: what each kind's chooser works from.
+// The operands of a part of an operator, for the choosers of each kind.
 struct site {
   session& on;
   const graph& g;
@@ -40,8 +40,7 @@ struct site {
 
   const tensor& whole(std::size_t operand) const { return g.tensors[touched[operand].what]; }
   dims shape(std::size_t operand) const { return shape_of(touched[operand].where, whole(operand).shape.w); }
-  // Rows of padding above the part of x, which begins with rows above its first window where that is
-  // negative.
+  // Rows of padding above the part of x. Negative: the part begins with rows above its first window.
   std::int32_t padding_above() const { return static_cast<std::int32_t>(padding_of(g, o, part).above); }
   kernels::form form_of(std::size_t operand) const {
     return {shape(operand), whole(operand).type, whole(operand).order};
@@ -53,7 +52,7 @@ struct site {
   std::size_t operands() const { return touched.size(); }
 };
 
-// The order that two tensors share: of the one whose planes are larger than a point, if any.
+// The memory order that two tensors share: that of the one with planes larger than a point, if any.
 memory_order order_of(const tensor& a, const tensor& b) {
   return a.shape.h * a.shape.w > 1 && a.shape.c > 1 ? a.order : b.order;
 }
@@ -106,14 +105,14 @@ kernels::average_problem problem_of(const site& at, const average_pool& how, std
           at.whole(x).shape.h};
 }
 
-// An operand of what is joined: its first byte in a run of the whole, and its runs on either side.
+// An operand of a concatenation: its first byte in a run of the whole, and its runs on both sides.
 struct joined_part {
   std::size_t operand = 0;
   byte_count first = 0;
   kernels::byte_box box;
 };
 
-// `order[i]` is the operator's operand that the engine takes as its i-th.
+// The engine's i-th operand is the operator's `order[i]`-th.
 engine reordered(engine inner, std::vector<std::size_t> order) {
   return {inner.choice,
           [bind = std::move(inner.bind), order = std::move(order)](const bound_operands& given) {
@@ -123,7 +122,7 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
           }};
 }
 
-// What stands for an operator that is not computed: its kernel touches what the part touches and takes the
+// Replays an operator that is not computed: its kernel touches the operands of the part and takes the
 // part's share of the time.
 engine replayed(const site& at, const opaque& how) {
   if (!how.duration) {
@@ -152,7 +151,7 @@ engine replayed(const site& at, const opaque& how) {
   });
 }
 
-// Copies between `whole` and the others, which lie in it one after the other.
+// Copies between `whole` and the other operands, which lie in it one after the other.
 engine joined(const site& at, std::size_t whole, bool together) {
   const bool last = at.whole(whole).order == memory_order::nhwc;
   const dims shape = at.shape(whole);
@@ -177,7 +176,7 @@ engine joined(const site& at, std::size_t whole, bool together) {
   });
 }
 
-// Convolutions and products of matrices: engines of libraries, or of ours beside them.
+// Convolutions and matrix products: engines of libraries and of umbench.
 struct product_chooser {
   const site& at;
 
@@ -194,7 +193,7 @@ struct product_chooser {
     const std::size_t y = at.inputs();
     auto problem = problem_of(at, convolution_kind::forward, how, 0, 1, y);
     problem.accumulate = at.accumulates(y);
-    problem.bias = at.inputs() > 2 && !problem.accumulate;  // added once, by the slice that writes
+    problem.bias = at.inputs() > 2 && !problem.accumulate;  // added once, by the part that writes
     std::vector<std::size_t> order{0, 1, y};
     if (problem.bias) order.push_back(2);
     return reordered(choose_aligned(problem), std::move(order));
@@ -234,7 +233,7 @@ struct product_chooser {
   }
 };
 
-// Kernels of ours.
+// umbench's own kernels.
 struct kernel_chooser {
   const site& at;
 
@@ -413,7 +412,7 @@ engine choose_engine(session& on, const graph& g, const op& o, const box& part, 
 
 namespace {
 
-// The attributes that kernels go by, as text.
+// The attributes that kernels depend on, as text.
 struct attribute_text {
   std::string& text;
   void pair(const char* name, std::int32_t rows, std::int32_t columns, std::int64_t) const {

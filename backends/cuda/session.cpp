@@ -87,7 +87,7 @@ session::session(int device, const cuda_options& options)
                   std::to_string(cublasLtGetVersion()) + " | "),
       engines_(options.engine_cache.empty() ? standard_engine_cache() : options.engine_cache) {}
 
-const engine& session::made_once(const std::string& key, const std::function<engine()>& make) {
+const engine& session::built_engine(const std::string& key, const std::function<engine()>& make) {
   constexpr std::size_t most = 1000;
   const auto known = made_.find(key);
   if (known != made_.end()) return known->second;
@@ -105,10 +105,10 @@ std::byte* session::scratch(byte_count bytes, dtype type) {
   return scratch_.data();
 }
 
-engine_choice standing_choice(session& on, const std::string& signature, byte_count workspace_cap,
-                              const std::string& version,
-                              const std::function<bool(const engine_choice&)>& usable,
-                              const std::function<engine_choice()>& search) {
+engine_choice cached_or_searched(session& on, const std::string& signature, byte_count workspace_cap,
+                                 const std::string& version,
+                                 const std::function<bool(const engine_choice&)>& usable,
+                                 const std::function<engine_choice()>& search) {
   const std::string problem = on.engine_key(signature), key = engine_key(problem, workspace_cap, version);
   const auto known = on.engines().find(key);
   if (known && usable(*known)) return *known;

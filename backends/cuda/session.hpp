@@ -1,5 +1,5 @@
-// What every operator on a GPU needs: the device, one stream for kernels, the libraries' handles,
-// the chosen engines and scratch memory to time candidates on.
+// The device, a stream for kernels, the handles of libraries, the chosen engines, and scratch memory to
+// time candidates.
 #pragma once
 
 #include <cublasLt.h>
@@ -27,20 +27,20 @@ class session {
 
   int device() const { return device_; }
   const cuda_options& options() const { return options_; }
-  // Of device memory, by its clock and the width of its bus.
+  // Rate of device memory, from its clock and the width of its bus.
   std::int64_t memory_bytes_per_s() const { return memory_bytes_per_s_; }
   kernels::launch_site compute() const { return {compute_.get(), multiprocessors_}; }
   cudnnHandle_t cudnn() const { return cudnn_.get(); }  // bound to the compute stream
   cublasLtHandle_t cublas() const { return cublas_.get(); }
 
-  // `signature` as it stands in the engine cache: with GPU and library versions in front.
+  // Key of `signature` in the engine cache: GPU and library versions come first.
   std::string engine_key(const std::string& signature) const { return key_prefix_ + signature; }
   engine_cache& engines() { return engines_; }
-  // The engine for a key of the cache, made once: making one takes up to a second. So many are kept.
-  const engine& made_once(const std::string& key, const std::function<engine()>& make);
+  // The engine for a key of the cache. It is built once, which takes up to a second; up to a thousand are
+  // kept.
+  const engine& built_engine(const std::string& key, const std::function<engine()>& make);
 
-  // By kind of problem the engine that the first of it was given: others of the kind begin their search with
-  // it.
+  // The engine of the first problem of each kind. The search for others of the kind begins with it.
   std::map<std::string, std::string>& precedents() { return precedents_; }
 
   // Device memory filled with pseudo-random values of a floating type, to time candidates on; the
@@ -63,17 +63,16 @@ class session {
   arena scratch_;
 };
 
-// The choice for `signature` within `workspace_cap` that the engine cache has, or that it has of a larger cap
-// and fits; else what `search` finds. It is stored as the choice within that cap, and stands from then on.
-engine_choice standing_choice(session& on, const std::string& signature, byte_count workspace_cap,
-                              const std::string& version,
-                              const std::function<bool(const engine_choice&)>& usable,
-                              const std::function<engine_choice()>& search);
+// The choice for `signature` within `workspace_cap`: from the engine cache, also one for a larger cap that
+// fits, else from `search`. It is stored as the choice for that cap and does not change any more.
+engine_choice cached_or_searched(session& on, const std::string& signature, byte_count workspace_cap,
+                                 const std::string& version,
+                                 const std::function<bool(const engine_choice&)>& usable,
+                                 const std::function<engine_choice()>& search);
 
-// Median time of one call, after a first call that does not count; between 3 and 20 calls within
-// about 50 ms.
+// Median time of 3 to 20 calls within about 50 ms, after a first call that is not counted.
 nanoseconds time_of(session& on, const std::function<void()>& call);
-// Median time of `counted` calls, after `before` that do not count.
+// Median time of `counted` calls, after `before` calls that are not counted.
 nanoseconds median_time(session& on, const std::function<void()>& call, int before, int counted);
 
 }  // namespace um

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t tile = 4;
 constexpr std::int64_t taps = kernels::winograd_elements;
-// For a product's own workspace; a constant, so that proposals are the same everywhere.
+// Workspace of a product. It is a constant, so that proposals are the same everywhere.
 constexpr byte_count product_workspace_cap = 32 * MiB;
 
 // One part of a convolution as transforms and a batch of products.
@@ -29,8 +29,8 @@ kernels::winograd_tiles tiles_of(const dims& shape, const dims& result, std::int
   return {shape, (result.h + tile - 1) / tile, (result.w + tile - 1) / tile, pad_h, pad_w, order, 1};
 }
 
-// Runs of tiles that are summed apart, so that a gradient of few channels fills the device: a
-// function of shapes alone, since it decides the order of sums.
+// Number of runs of tiles with separate sums, so that a gradient of few channels fills the device. It
+// depends on shapes alone, since it decides the order of sums.
 std::int64_t segments_of(const dims& filter, std::int64_t tiles) {
   constexpr std::int64_t side = 64, wanted_blocks = 1024, least_tiles = 256;
   const std::int64_t blocks = taps * ((filter.n + side - 1) / side) * ((filter.c + side - 1) / side);
@@ -81,7 +81,7 @@ byte_count matrix_bytes(std::int64_t a, std::int64_t b, std::int64_t count) {
   return round_up(static_cast<byte_count>(a * b * count) * sizeof(float), arena_alignment);
 }
 
-// Workspace in order: the product's operands a and b as this file has them, its result, its own.
+// Workspace in order: the product's operands a and b, its result, its own workspace.
 struct layout {
   byte_count second = 0, result = 0, own = 0, end = 0;
 };
@@ -169,7 +169,7 @@ kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t p
 }  // namespace
 
 bool winograd_applies(const convolution_problem& p) {
-  constexpr std::int64_t least_channels = 16;  // with fewer, transforms outweigh the products saved
+  constexpr std::int64_t least_channels = 16;  // with fewer, transforms cost more than they save
   return p.arithmetic == precision::fp32 && p.how.groups == 1 && p.w.h == 3 && p.w.w == 3 &&
          p.how.stride_h == 1 && p.how.stride_w == 1 && p.how.pad_h <= 2 && p.how.pad_w <= 2 &&
          p.w.c >= least_channels && p.w.n >= least_channels;

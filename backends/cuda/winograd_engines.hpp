@@ -1,6 +1,6 @@
-// 3 x 3 convolutions of stride 1 in fp32 as Winograd tiles: transforms of our own around batches of
-// 36 matrix products. cuDNN's engines of this kind need the transforms of the whole batch at once;
-// these need those of one part.
+// 3 x 3 convolutions of stride 1 in fp32 as Winograd tiles: umbench's own transforms around batches of 36
+// matrix products. cuDNN's engines of this kind hold the transforms of the whole batch at once; these hold
+// those of one part.
 #pragma once
 
 #include "backends/cuda/convolution_recipe.hpp"

@@ -7,7 +7,7 @@ namespace {
 
 using recorded_graph = handle<cudaGraph_t, &cudaGraphDestroy>;
 
-// Ends the capture, whatever became of it; no graph if it was spoilt.
+// Ends the capture; no graph if it is invalid.
 recorded_graph end_capture(cudaStream_t on) {
   cudaGraph_t raw = nullptr;
   const cudaError_t status = cudaStreamEndCapture(on, &raw);
@@ -24,7 +24,7 @@ recording record(cudaStream_t on, const std::function<void()>& issue) {
   bool whole = true;
   try {
     issue();
-  } catch (const std::runtime_error&) {  // what check() and the libraries' wrappers throw
+  } catch (const std::runtime_error&) {  // from check() and the wrappers of libraries
     whole = false;
   }
   const recorded_graph graph = end_capture(on);
@@ -35,7 +35,7 @@ recording record(cudaStream_t on, const std::function<void()>& issue) {
     return {};
   }
   recording made(raw);
-  // Its memory on the device, which may be lacking; outside what is timed.
+  // Allocates the graph's device memory, outside of all times; that may fail.
   if (cudaGraphUpload(made.get(), on) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return {};

@@ -1,4 +1,4 @@
-// Work recorded once as a CUDA graph and launched as often as wanted, by one call each time.
+// Work that is recorded once as a CUDA graph and launched by one call each time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,10 +11,10 @@ namespace um {
 
 using recording = handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 
-// Records what `issue` puts on `on`, and on other streams between a fork from and a join to it;
-// nothing runs. Empty if something in it cannot be recorded (a library that waits or allocates):
-// `on` and the context are as before, and the work may be issued directly instead. Kernels that have
-// never run before may be loaded meanwhile, which not every driver allows, so run them first.
+// Records the work that `issue` puts on `on`, and on other streams between a fork from `on` and a join to
+// it; nothing runs. Empty if something cannot be recorded (a library that waits or allocates): `on` and the
+// context are as before, and the work may be issued directly instead. Run kernels once before: loading them
+// during a recording fails with some drivers.
 recording record(cudaStream_t on, const std::function<void()>& issue);
 
 }  // namespace um

@@ -1,12 +1,13 @@
-// Copies to shared memory that nobody waits for at once (cp.async: compute capability 8.0 and later; launched
-// on no other).
+// Asynchronous copies to shared memory (cp.async: compute capability 8.0 and later; not launched on older
+// devices).
 #pragma once
 
 #include <cstdint>
 
 namespace um::kernels {
 
-// One float or four, or zeros; `to` is an address of shared memory, and both are aligned to what is copied.
+// Copies one float or four, or writes zeros; `to` is an address of shared memory. Both addresses are
+// aligned to the size of the copy.
 template <int Floats>
 __device__ void copy_async(std::uint32_t to, const float* from, bool valid) {
   static_assert(Floats == 1 || Floats == 4);
@@ -23,7 +24,7 @@ __device__ void copy_async(std::uint32_t to, const float* from, bool valid) {
 #endif
 }
 
-// For those of the thread that calls.
+// For the copies of the calling thread.
 __device__ inline void wait_for_copies() {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

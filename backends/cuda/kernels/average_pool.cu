@@ -11,20 +11,20 @@ struct window_axis {
 
   __device__ int begin(int i) const { return i * static_cast<int>(stride.by) - pad; }
   __device__ bool holds(int element) const { return element >= 0 && element < extent; }
-  // Elements that the mean of window i is of.
+  // Number of elements in the mean of window i.
   __device__ int count(int i) const {
     const int first = begin(i), end = first + window;
     if (counts_padding) return min(end, extent + pad) - first;
     return min(end, extent) - max(first, 0);
   }
   __device__ int first_window(int element) const {
-    const int beyond = element + pad - window;  // no window that begins here or before meets it
+    const int beyond = element + pad - window;  // windows that begin here or before do not cover it
     return beyond < 0 ? 0 : static_cast<int>(stride.quotient(static_cast<std::uint32_t>(beyond))) + 1;
   }
   __device__ int last_window(int element) const {
     return static_cast<int>(stride.quotient(static_cast<std::uint32_t>(element + pad)));
   }
-  // Windows that an element is in at most.
+  // Most windows that cover one element.
   int reach() const { return static_cast<int>(divide_up(window, stride.by)); }
 };
 
@@ -57,8 +57,8 @@ __device__ void add_to(float (&sum)[N], const bits<T, N>& values, float share) {
   for (int i = 0; i < N; ++i) sum[i] = fmaf(v[i], share, sum[i]);
 }
 
-// N neighbouring channels of x's mean under a window. Windows of known size are loaded whole before the first
-// of them is used; a Window of 0 stands for any.
+// The mean of x under a window, for N neighbouring channels. Windows of known size are loaded whole before
+// the first use; Window 0: any size.
 template <class T, int N, int Window, class Index>
 __global__ void __launch_bounds__(block_threads)
     average_windows(const T* x, T* y, pool_geometry g, position_finder<Index> find, Index count) {
@@ -97,8 +97,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// The gradient of N neighbouring channels of x from the windows that they are in, `Reach` along each axis at
-// most, loaded as above; 0 stands for any number.
+// The gradient of N neighbouring channels of x from the windows that cover them, at most `Reach` along each
+// axis, loaded as above; Reach 0: any number.
 template <class T, int N, int Reach, class Index>
 __global__ void __launch_bounds__(block_threads)
     spread_windows(const T* dy, T* dx, pool_geometry g, position_finder<Index> find, Index count) {
@@ -142,7 +142,8 @@ __global__ void __launch_bounds__(block_threads)
 template <int Value>
 using constant = std::integral_constant<int, Value>;
 
-// Calls launch(constant) with what both axes have, up to 3, if a kernel of its own is for it; else with 0.
+// Calls launch(constant) with the size that both axes share if it is at most 3 and has a kernel of its own;
+// else with 0.
 template <class Launch>
 void with_size(int rows, int columns, Launch launch) {
   if (rows == columns && rows == 1) return launch(constant<1>{});
@@ -151,8 +152,8 @@ void with_size(int rows, int columns, Launch launch) {
   launch(constant<0>{});
 }
 
-// Calls choose(T{}, constant N) and launches the kernel that it gives for the index, a thread for N
-// neighbours that it writes; kernels of a known size are for tensors that 32 bits can count.
+// Calls choose(T{}, constant N) and launches the kernel that it returns: each thread writes N neighbours.
+// Kernels of a known size take tensors with 32-bit indices.
 template <class Choose>
 void for_each_vector(launch_site where, const average_problem& problem, const dims& written,
                      const pool_geometry& geometry, int rows, int columns, const void* from, void* to,

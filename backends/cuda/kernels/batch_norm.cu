@@ -17,8 +17,8 @@ struct moments {
   }
 };
 
-// Sums of distances from the thread's first value, and of their squares: the values of a channel are
-// near each other, so little cancels.
+// Sums of distances from the thread's first value, and of their squares. The values of a channel are near
+// each other, so cancellation is small.
 template <class Layout>
 struct collect_moments {
   using T = typename Layout::value;
@@ -110,7 +110,7 @@ void launch_normalize(launch_site where, const normalization& what, const dims& 
                                                  static_cast<T*>(what.y),
                                                  what.relu,
                                                  largest_result(what.capped)};
-  // What the statistics read last is the likeliest to be cached still.
+  // Begins with the memory that the statistics read last: it is the likeliest to be in the cache.
   launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
 }
 

@@ -1,4 +1,4 @@
-// What normalisation and its gradient share.
+// Shared by normalisation and its gradient.
 #pragma once
 
 #include "backends/cuda/kernels/channels.cuh"
@@ -9,13 +9,13 @@ struct normalization_vectors {
   const float *scale, *shift, *mean, *inverse_deviation;
 };
 
-// Of a ReLU, capped or not: gradients pass below it.
+// Largest output of a ReLU, capped or not: gradients pass below it.
 inline float largest_result(bool capped) {
   return capped ? relu_cap : std::numeric_limits<float>::infinity();
 }
 
-// scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes
-// the ReLU's mask from x with it: it has to round as the forward pass did, whatever surrounds it.
+// scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes the
+// ReLU's mask with it, so it must round as in the forward pass wherever it is inlined.
 template <int Channels>
 struct normalizer {
   float mean[Channels], factor[Channels], shift[Channels];
@@ -34,7 +34,7 @@ struct normalizer {
   }
 };
 
-// A pass over what a reduction has just read: the same parts, each from its end.
+// A pass over the memory that a reduction has just read: the same parts, each from its end.
 template <class Layout, int Unroll, class Op>
 void launch_second_pass(launch_site where, const Op& op, const dims& shape) {
   const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));

@@ -9,7 +9,7 @@
 namespace um::kernels {
 namespace {
 
-// Reads g, whatever it is made of.
+// Reads g.
 template <class Layout>
 struct gradient_source {
   using T = typename Layout::value;

@@ -33,7 +33,7 @@ struct add_bias {
   }
 };
 
-// Sums dy; with `Masked` only where y > 0, and writes what it sums up.
+// Sums dy. With `Masked`: only where y > 0, and writes the masked dy.
 template <class Layout, bool Masked>
 struct sum_gradient {
   using T = typename Layout::value;

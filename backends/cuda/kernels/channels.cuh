@@ -1,5 +1,5 @@
-// Passes over a tensor in which every thread keeps to its channels, so that what belongs to a
-// channel stays in registers, and sums per channel.
+// Passes over a tensor, and sums for each channel. Every thread keeps to its channels, so that a channel's
+// values stay in registers.
 //
 // Channels last: a thread owns N neighbouring channels and walks over pixels; the threads of a
 // block lie along the channels first, then along the pixels. Planes: a block owns a channel, its
@@ -42,8 +42,8 @@ struct cover {
   std::int64_t positions = 0;
 };
 
-// `blocks` is how many blocks are wanted in all; a block has work for at least `least` positions a
-// thread. Depends on the shape alone.
+// `blocks`: wanted number of blocks; a block has at least `least` positions for each thread. The result
+// depends on the shape alone.
 template <class Layout>
 cover cover_of(std::int64_t channels, std::int64_t positions, std::int64_t blocks, std::int64_t least) {
   cover result;
@@ -66,7 +66,7 @@ cover cover_of(std::int64_t channels, std::int64_t positions, std::int64_t block
   return result;
 }
 
-// The part of the positions that is this block's.
+// This block's part of the positions.
 struct share_of_block {
   std::int64_t begin;
   std::uint32_t count;
@@ -76,7 +76,7 @@ struct share_of_block {
         count(static_cast<std::uint32_t>(positions * (blockIdx.y + 1) / gridDim.y - begin)) {}
 };
 
-// A thread's first channel; at or beyond `channels` where the thread has nothing to do.
+// A thread's first channel; at or beyond `channels` if the thread has no work.
 template <class Layout>
 __device__ std::int64_t channel_of_thread() {
   if (Layout::planes) return blockIdx.x;
@@ -99,7 +99,7 @@ struct extent_of_walk {
   }
 };
 
-// Where position begin + local of the thread's channels lies.
+// Offset of position begin + local of the thread's channels.
 template <class Layout>
 class element_finder {
  public:
@@ -174,7 +174,8 @@ constexpr int unrolled(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
 }
 
-// Several times Unroll positions a thread, for what it loads once, as long as there are blocks enough.
+// Several times Unroll positions for each thread, so that it loads parameters once, as long as there are
+// enough blocks.
 template <class Layout, int Unroll, class Op>
 void launch_map(launch_site where, const Op& op, const dims& shape) {
   const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
@@ -184,7 +185,7 @@ void launch_map(launch_site where, const Op& op, const dims& shape) {
          extent_of_walk::make<Layout>(shape), c.positions);
 }
 
-// --- sums: of whatever a Sum's `plus` combines; `Sum{}` is nothing ---
+// --- sums: combined by a Sum's `plus`; `Sum{}` is zero ---
 
 struct sum_of_one {
   float value = 0.0F;
@@ -197,7 +198,7 @@ struct sum_of_two {
   }
 };
 
-// The Sum of the lane `distance` further on.
+// The Sum of the lane at `distance` behind this one.
 template <class Sum>
 __device__ Sum from_lane_after(const Sum& mine, unsigned distance) {
   float words[sizeof(Sum) / sizeof(float)];
@@ -313,7 +314,7 @@ void launch_reduction(launch_site where, const Op& op, const dims& shape, float*
   launch_combine(where, static_cast<const sum*>(partial), shape.c, c.grid.y, finish);
 }
 
-// For whatever layout the alignment of the data leads to.
+// For the layout that the alignment of the data allows.
 template <class Sum>
 std::size_t reduction_workspace(const form& of) {
   std::int64_t parts = 0;

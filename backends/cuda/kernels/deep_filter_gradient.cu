@@ -6,14 +6,14 @@ namespace {
 
 // dw[k][tap][c] = sum over pixels of dy[pixel][k] * x[pixel + tap][c]. A block makes `group` channels k by
 // `group` channels c for a run of taps, over a share of the pixels; warp w has all of the k and 8 of the c.
-// What it needs of x and dy comes into shared memory in steps of some rows of a segment of an image; rows
-// of x stay in a ring for the taps of the rows that follow.
+// x and dy come into shared memory in steps of some rows of a segment of an image; rows of x stay in a ring
+// for the taps of the next rows.
 constexpr int group = 64;
 constexpr int warps = group / 8, threads = warps * warp_threads;
 constexpr int pixel_words = group + 4;   // lanes of a fragment then read from 32 different banks
 constexpr int depth = mma_depth<float>;  // pixels of a fragment
 constexpr int vector_words = 4, vectors = group / vector_words, pass_pixels = threads / vectors;
-constexpr int step_pixels = 128;  // at most about: a step hides what the next one loads
+constexpr int step_pixels = 128;  // about, at most: a step hides the loads of the next one
 constexpr int most_columns = 56;  // of a segment
 
 struct deep_form {
@@ -21,7 +21,7 @@ struct deep_form {
   int result_height, result_width, result_channels;
   int taps_h, taps_w, pad_h, pad_w;
   int tap_rows;           // of a block
-  int segments, columns;  // of a row of results; columns are a multiple of what fragments hold
+  int segments, columns;  // of a row of results; columns are a multiple of a fragment's
   int steps_of_column;    // a segment from the first row to the last
   int rows;               // of results in a step
   int ring_rows, ring_columns;
@@ -55,7 +55,7 @@ struct deep_form {
   int tiles() const { return result_channels / group * groups_of_inputs() * tap_groups(); }
 };
 
-// Rows of taps that a block takes at once: what registers hold.
+// Rows of taps that a block computes at once, limited by registers.
 int tap_rows_of(const direct_convolution& of) {
   return of.w.h == 3 && of.w.w == 3 ? 3 : 1;
 }
@@ -122,7 +122,7 @@ class pixel_rows {
   int row_step_, pass_, height_, width_, row_, column_;
 };
 
-// What brings the operands of a step into shared memory.
+// Loads the operands of a step into shared memory.
 class step_loader {
  public:
   __device__ step_loader(const deep_form& f, const float* x, const float* dy, int first_c, int first_k,
@@ -178,7 +178,7 @@ class deep_fragments {
 #pragma unroll
     for (int tap = 0; tap < taps; ++tap) load_inputs(tap);
   }
-  // Adds the products of these 8 pixels; what is no longer needed makes room for the next, if there are.
+  // Adds the products of these 8 pixels, and loads the next fragments, if any, into free registers.
   __device__ void multiply(float (&sums)[4][taps][4], bool more) {
     dy_ += depth * pixel_words;
 #pragma unroll
@@ -203,7 +203,7 @@ class deep_fragments {
   }
 
  private:
-  // Tensor cores cut f32 off to tf32: rounded half away before.
+  // Tensor cores truncate f32 to tf32, so values are rounded (half away from zero) before.
   __device__ static std::uint32_t rounded(float value) { return __float_as_uint(value) + 0x1000; }
   __device__ void load_gradients(int i) {
 #pragma unroll
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(threads, 1)
     const int slot = next_slot, buffer = static_cast<int>(i - begin) % 2;
     const int rows = rows_of(f, next);
     wait_for_copies();
-    __syncthreads();  // the step is there, and all have done with the one before
+    __syncthreads();  // the step is loaded, and all threads are done with the one before
     if (i + 1 < end) {
       next = step_behind(f, next);
       const int kept = next.first_row > 0 ? TapRows - 1 : 0;  // rows that the ring has

@@ -1,5 +1,5 @@
-// What direct convolutions share: tiles of results, the patch of inputs that a tile needs in shared
-// memory, and products of small matrices on tensor cores (mma.sync).
+// Shared by direct convolutions: tiles of results, the inputs of a tile (its patch) in shared memory, and
+// products of small matrices on tensor cores (mma.sync).
 #pragma once
 
 #include "backends/cuda/convolution_kernels.hpp"
@@ -10,12 +10,12 @@ namespace um::kernels {
 
 // D[16][8] += A[16][depth] B[depth][8] of one warp: of f32 rounded to tf32, depth 8, or of bf16, depth 16.
 // Lane 4 g + t holds of A rows g and g + 8, of B column g, of D rows g and g + 8 and columns 2 t and 2 t + 1
-// (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). Which depth is which k is up to the
-// caller, if A and B agree.
+// (PTX ISA, "Matrix Fragments for mma.m16n8k8" and "mma.m16n8k16"). The caller may assign any k to a depth,
+// if A and B agree.
 template <class T>
 inline constexpr int mma_depth = sizeof(T) == 4 ? 8 : 16;
 
-// Compute capability 8.0 and later; launched on no other.
+// Compute capability 8.0 and later; not launched on older devices.
 template <class T>
 __device__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -87,7 +87,7 @@ struct direct_form {
 
   int depth() const { return channels * taps_h * taps_w; }
   int patch_elements() const { return patch_rows * patch_columns * channels; }
-  // Of depth k, which counts as a filter lies in memory: [row][column][channel].
+  // Of depth k, in the filter's memory order: [row][column][channel].
   __device__ int patch_offset(int k) const {
     const int row = taps_w * channels;
     return k / row * patch_columns * channels + k % row;

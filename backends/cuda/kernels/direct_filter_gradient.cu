@@ -9,7 +9,7 @@ namespace {
 // one or few cover them, for other pixels. Every such run of warps leaves a partial sum.
 constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
 constexpr int most_warps = 8;       // in a block
-constexpr int resident_blocks = 2;  // of so many warps; what registers allow
+constexpr int resident_blocks = 2;  // of so many warps; limited by registers
 
 struct division {
   int groups = 1;       // of channels of y, a row of the grid each
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(most_warps* warp_threads, resident_blocks)
   const int first_depth = (static_cast<int>(blockIdx.z) * d.depth_warps + warp % d.depth_warps) * warp_depths;
   const int depth = f.channels * f.taps_h * f.taps_w;
   const int pixel_step = f.stride_w * f.channels, first_pixel = t * lane_pixels;
-  int offset[column_fragments];  // what lies beyond the filter's depths is not kept
+  int offset[column_fragments];  // depths beyond the filter's are dropped
 #pragma unroll
   for (int j = 0; j < column_fragments; ++j)
     offset[j] = f.patch_offset(min(first_depth + 8 * j + g, depth - 1)) + first_pixel * pixel_step;

@@ -5,7 +5,7 @@ namespace {
 
 constexpr int fragments = tile_columns / 16;  // of pixels; a warp takes a row of a tile at a time
 constexpr int warps = 8, threads = warps * warp_threads;
-constexpr int resident_blocks = 2;  // what registers allow
+constexpr int resident_blocks = 2;  // limited by registers
 
 // Channels of a group, 8 per column fragment, lie so that lane 4 g + t holds 16 bytes of neighbours, and
 // the lanes of a pixel 64: this many fragments make up a run of 4 such vectors.
@@ -18,8 +18,8 @@ __device__ int channel_of(int j, int q) {
   return j / run * 4 * vector_of<T> + q / 2 * vector_of<T> + j % run * 2 + q % 2;
 }
 
-// A filter's rows one after the other, each filled up to whole words; what fills up is zero in the
-// filter's words, whatever it meets in the patch's.
+// A filter's rows one after the other, each filled up with zeros to whole words, so that the patch's values
+// there do not count.
 template <class T>
 struct depths {
   int taps, row, count;

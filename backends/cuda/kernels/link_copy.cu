@@ -1,8 +1,8 @@
 // Copies between managed memory on the device and pinned host memory that leave the rest of the device to
-// others. The driver copies managed memory with a kernel that fills the device; these take four blocks. On
-// compute capability 9.0 one thread of each keeps bulk copies through shared memory under way, as many as it
-// takes beside kernels that keep the device's memory busy, and at a pace: a copy that fills the link to the
-// host holds up whatever else has to get there, and discards beside it took eight times as long
+// others. The driver copies managed memory with a kernel that fills the device; these copies take four
+// blocks. On compute capability 9.0 one thread of each block keeps enough bulk copies through shared memory
+// in flight to work beside kernels that keep device memory busy, and limits their rate: a copy that fills
+// the link to the host delays all other traffic, and discards beside it took eight times as long
 // (docs/hints.md).
 #include <algorithm>
 
@@ -34,7 +34,7 @@ constexpr std::uint32_t chunk_bytes = 4096;
 constexpr std::uint32_t stages = 32;                  // chunks a block holds
 [[maybe_unused]] constexpr std::uint32_t ahead = 24;  // of them, has under way; before 9.0 nobody asks
 constexpr std::uint32_t held_bytes = stages * chunk_bytes;
-// What a block that fell behind may make up for at full speed.
+// A block that fell behind catches up at full speed by at most so much.
 [[maybe_unused]] constexpr std::uint64_t credit_ns = 3000;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

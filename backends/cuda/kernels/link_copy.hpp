@@ -1,4 +1,4 @@
-// Copies over the link that leave the rest of the device to others.
+// Copies over the link that leave the rest of the device to other work.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,13 @@
 
 namespace um::kernels {
 
-// Between managed memory that lies on the device and pinned host memory, either way, by few blocks, no faster
-// than asked for (0: as fast as they can). Both addresses are multiples of 16, and so much more than `bytes`
-// is there that a multiple of 16 is copied.
+// Copies between device-resident managed memory and pinned host memory, in either direction, by few blocks,
+// no faster than asked for (0: no limit). Both addresses are multiples of 16, and `bytes` is rounded up to
+// a multiple of 16, which must exist on both sides.
 void copy_over_link(launch_site where, const void* from, void* to, std::size_t bytes,
                     std::uint64_t most_bytes_per_s);
 
-// The same without bulk copies and at no pace: what devices before compute capability 9.0 do, and every
-// device can.
+// The same without bulk copies and without a rate limit: for devices before compute capability 9.0.
 void copy_over_link_plainly(launch_site where, const void* from, void* to, std::size_t bytes);
 
 }  // namespace um::kernels

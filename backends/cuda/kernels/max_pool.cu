@@ -60,9 +60,9 @@ __device__ void write_pooled(const pool_operands<typename Layout::value, Index>&
   store<N>(to.index + at, packed);
 }
 
-// Rows of input under a column of windows. A row or a column outside the input is stood for by the
-// nearest inside, at its own position: it is there a second time and wins nothing. So nothing
-// branches, and all of a window's loads are under way before the first is used.
+// Rows of input under a column of windows. A row or column outside the input is replaced by the nearest one
+// inside, at that one's position: a second copy never wins. So nothing branches, and all loads of a window
+// start before the first use.
 template <class Layout, int Window>
 class window_column {
  public:
@@ -114,8 +114,8 @@ class window_column {
   std::int64_t column_[Window];
 };
 
-// Windows of 2 or 3, two apart. Those below each other share at most one row: what is known of it is
-// carried on, so that a strip reads each of its rows once.
+// Windows of 2 or 3, two apart. Windows below each other share at most one row. Its maxima are kept, so
+// that a strip reads each row once.
 template <class Layout, int Window, class Index>
 __device__ void pool_strip(const pool_operands<typename Layout::value, Index>& data, const pool_extents& e,
                            const strip& s, std::int64_t channel, const float (&b)[Layout::channels]) {
@@ -145,7 +145,7 @@ __device__ void pool_strip(const pool_operands<typename Layout::value, Index>& d
   }
 }
 
-// Any window: loops over what of it lies inside.
+// Any window: loops over its part inside the input.
 template <class Layout, class Index>
 __device__ void pool_any(const pool_operands<typename Layout::value, Index>& data, const pool_extents& e,
                          const strip& s, std::int64_t channel, const float (&b)[Layout::channels]) {
@@ -169,7 +169,7 @@ __device__ void pool_any(const pool_operands<typename Layout::value, Index>& dat
   write_pooled<Layout>(data, y(s.begin, s.column), best, b);
 }
 
-// A Window of 0 stands for any.
+// Window 0: any size.
 template <class Layout, int Window, class Index>
 __global__ void __launch_bounds__(block_threads) pool(pool_operands<typename Layout::value, Index> data,
                                                       pool_extents e, strips along, std::int64_t positions) {

@@ -119,8 +119,8 @@ class gathering_strip {
       for (int i = 0; i < N; ++i) sum_[c][i] = 0.0F;
     }
   }
-  // Adds what has its maximum in the thread's columns of a window's row, whose first position is
-  // `first`: windows in the order of their columns.
+  // Adds the gradients of windows whose maximum is in the thread's columns of a row of windows, whose first
+  // position is `first`, in the order of columns.
   __device__ void gather(int first) {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -287,7 +287,7 @@ way way_of(const pool_problem& p, bool aligned) {
   return is_usual(p.how) ? way::strips : way::elements;
 }
 
-// What a launch covers, whichever way it takes.
+// The positions that a launch covers.
 strips strips_of(const pool_problem& p, way how, bool planes) {
   if (how == way::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
   if (how == way::elements) return {p.x.n, p.x.h, p.x.w, 1};

@@ -1,4 +1,4 @@
-// Sums of what blocks found for a filter gradient, each from its pixels.
+// Adds up the partial filter gradients of blocks, each from its pixels.
 #pragma once
 
 #include "backends/cuda/kernels/launch.cuh"

@@ -4,13 +4,13 @@
 namespace um::kernels {
 namespace {
 
-// Runs below this are copied by a kernel: an engine takes each by itself.
+// Shorter runs are copied by a kernel, since a copy engine takes each run by itself.
 constexpr std::uint64_t short_run = 64;
 
 // That cudaMemcpy2D and 3D take.
 constexpr std::uint64_t most_pitch = std::numeric_limits<std::int32_t>::max();
 
-// What is the same for all runs of a launch; runs count through the slices.
+// Properties that all runs of a launch share; runs are counted through the slices.
 struct runs_of_box {
   byte_box box;
   divisor by_chunk, by_row;
@@ -40,7 +40,7 @@ template <class Vector>
 void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box,
                  std::uint64_t most = index_limit) {
   const std::uint64_t chunks = box.width / sizeof(Vector), runs = box.height * box.depth;
-  if (chunks > most) {  // of every run what a launch can copy, then the rest
+  if (chunks > most) {  // the first part of every run that a launch can copy, then the rest
     byte_box front = box, back = box;
     front.width = most * sizeof(Vector);
     back.width -= front.width;
@@ -64,8 +64,8 @@ bool is_empty(const byte_box& box) {
   return box.width == 0 || box.height == 0 || box.depth == 0;
 }
 
-// With distances that are of no account set as though runs and slices lay side by side, and what does lie
-// side by side on both sides joined.
+// Sets distances that do not matter as if runs and slices were contiguous, and joins runs that are
+// contiguous on both sides.
 byte_box joined(byte_box box) {
   for (int axis = 0; axis < 2; ++axis) {
     if (box.height == 1) box.from_pitch = box.to_pitch = box.width;

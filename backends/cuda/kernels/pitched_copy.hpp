@@ -15,12 +15,12 @@ struct byte_box {
   std::uint64_t from_pitch = 0, from_slice = 0, to_pitch = 0, to_slice = 0;
 };
 
-// On the device, or between it and pinned memory: asynchronous on `on`. A kernel where runs are short,
-// which copy engines take one by one, and cudaMemcpy3DAsync elsewhere.
+// Copies on the device, or between it and pinned memory, asynchronously on `on`: by a kernel if runs are
+// short, since copy engines take them one by one, else by cudaMemcpy3DAsync.
 void copy_box(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box);
 
-// Either way by name, for tests and measurements. The engine takes slices that are whole numbers of runs
-// apart in one call, others in one call each.
+// Both ways by name. The engine needs one call for slices that are whole numbers of runs apart, else one
+// call for each slice.
 void copy_box_by_kernel(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box);
 void copy_box_by_engine(cudaStream_t on, std::byte* to, const std::byte* from, const byte_box& box);
 

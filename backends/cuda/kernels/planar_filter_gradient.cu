@@ -7,8 +7,8 @@ namespace {
 
 // dw[k][c][r][s] = sum over pixels of dy[k][pixel] * x[c][pixel moved by (r, s)]: a block takes tiles of
 // results of one image for 8 * Channels channels of y, with all of dy and x that they need in shared memory.
-// A thread holds the sums of some of these channels for one row of taps, or for a few, and goes over pixels
-// in runs: what it reads of x for a run serves all its channels and taps. Eight neighbouring threads differ
+// A thread holds the sums of some of these channels for one or a few rows of taps, and goes over pixels in
+// runs: one read of x for a run serves all its channels and taps. Eight neighbouring threads differ
 // in channels, the next eight in rows of taps, the rest in runs.
 constexpr int channel_groups = 8;
 constexpr int run = 4;  // pixels of a row
@@ -20,7 +20,7 @@ template <int Taps, int Stride>
 struct shape_of {
   static constexpr int tap_rows = Taps == 3 ? 3 : 1;                                         // of a thread
   static constexpr int vectors = static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // of a row of x
-  // What registers allow.
+  // Limited by registers.
   static constexpr int most_threads = Taps == 3 ? 192 : Taps == 7 ? 352 : 288;
   static constexpr int resident = Taps == 3 ? 2 : 1;
 };
@@ -49,7 +49,7 @@ struct planar_form {
 template <int Channels>
 constexpr int block_channels = channel_groups * Channels;
 
-// False if a tile of one row takes more than there is, or the filter more threads.
+// False if a tile of one row needs too much shared memory, or the filter too many threads.
 template <int Taps, int Stride, int Channels>
 bool shape_form(const direct_convolution& of, planar_form& f) {
   using shape = shape_of<Taps, Stride>;
@@ -86,7 +86,7 @@ __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
   return {static_cast<int>(rest), row * f.rows, column * f.columns};
 }
 
-// Some floats to shared memory, or zeros. Where the hardware can, without waiting for them: see arrived().
+// Copies some floats to shared memory, or writes zeros; asynchronously if the hardware can: see arrived().
 template <int Floats>
 __device__ void copy(float* to, const float* from, bool is) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -95,7 +95,7 @@ __device__ void copy(float* to, const float* from, bool is) {
   for (int i = 0; i < Floats; ++i) to[i] = is ? from[i] : 0.0F;
 #endif
 }
-// What the block has copied is there, and what it did before is over.
+// Waits until the block's copies have arrived and its threads are done with earlier work.
 __device__ inline void arrived() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   wait_for_copies();
@@ -272,7 +272,7 @@ bool prepare_for_channels(const direct_convolution& of, planar_launch& l) {
   return of.y.c % block_channels<4> == 0 && prepare<Taps, Stride, 4>(of, l);
 }
 
-// False if there is no kernel for it.
+// False if no kernel supports it.
 bool prepare(const direct_convolution& of, planar_launch& l) {
   constexpr std::int64_t most_channels = 4, most = std::int64_t{1} << 31;
   const convolution& how = of.how;

@@ -1,4 +1,4 @@
-// What pooling and its gradient share: shapes as kernels take them, and which positions threads have.
+// Shared by pooling and its gradient: shapes, and the positions of threads.
 #pragma once
 
 #include "backends/cuda/kernels/channels.cuh"
@@ -67,7 +67,7 @@ class strip_finder {
   std::uint32_t skipped_;
 };
 
-// Elements between a tensor's neighbours as the layout has them, for `channel` of `sample`.
+// Distances between a tensor's neighbours in elements, for `channel` of `sample`.
 template <class Layout>
 struct plane_view {
   std::int64_t base, row;

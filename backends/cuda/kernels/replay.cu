@@ -3,8 +3,8 @@
 namespace um::kernels {
 namespace {
 
-constexpr int blocks_per_multiprocessor = 8;  // all resident at once: none waits for another one's time
-constexpr std::int64_t launch_ns = 2000;      // what a kernel takes beside its own work
+constexpr int blocks_per_multiprocessor = 8;  // all resident at once, so that no block waits for another
+constexpr std::int64_t launch_ns = 2000;      // overhead of a kernel
 constexpr std::int64_t least_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
 constexpr std::int64_t latency_ns = 5000;     // of a wave's touches beyond their share of the bandwidth
 constexpr std::int64_t most_waves = 1024;
@@ -15,8 +15,8 @@ __device__ std::int64_t now_ns() {
   return static_cast<std::int64_t>(at);
 }
 
-// Sleeping: warps that ask for the time without a pause hold up the loads and stores of the others. A sleep
-// takes at most twice what it is given, so it never lasts too long.
+// Waits by sleeping: warps that poll the timer without a pause delay the loads and stores of others. A
+// sleep lasts at most twice the time asked for, so half of the rest is asked for.
 __device__ void wait_until(std::int64_t end) {
   constexpr std::int64_t shortest_ns = 64, longest_ns = 500'000;
   for (std::int64_t left = end - now_ns(); left > 0; left = end - now_ns()) {
@@ -28,7 +28,7 @@ __device__ void wait_until(std::int64_t end) {
 __device__ std::uint32_t value_at(std::int64_t i, bool floating, std::uint32_t read) {
   const std::uint32_t bits = static_cast<std::uint32_t>(i) * 0x9e3779b9U;
   const std::uint32_t value = floating ? 0x3c003c00U | (bits & 0x007f007fU) : 0U;
-  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so that what is read is needed
+  return read == 0x5bd1e995U ? value & 0x3c003c00U : value;  // so that the read is not optimised away
 }
 
 // Reads or writes units [begin, end) of 16 bytes or of one; the blocks share them.
@@ -51,9 +51,9 @@ __device__ void touch(const replayed_operand& what, std::int64_t begin, std::int
   }
 }
 
-// In waves, each of which touches its share of every operand and then waits: until its share of the duration
-// is over and, after a touch that was held up, for what computing takes beyond touching. What a wave sleeps
-// too long the next one has less.
+// Works in waves. Each touches its share of every operand and then waits until its share of the duration is
+// over, and, after a delayed touch, for the time that computing takes beyond touching. A wave that sleeps
+// too long shortens the next one.
 __global__ void __launch_bounds__(block_threads, blocks_per_multiprocessor)
     replay_waves(const replayed_operator what, std::int64_t waves, std::int64_t wave_ns,
                  std::int64_t computing_ns) {
@@ -90,7 +90,7 @@ void replay(launch_site where, const replayed_operator& what, std::int64_t bytes
   const std::int64_t duration = std::max<std::int64_t>(what.duration_ns - launch_ns, 0);
   const std::int64_t waves = std::clamp<std::int64_t>(
       std::min(duration / least_wave_ns, threads / (std::int64_t{blocks} * block_threads)), 1, most_waves);
-  // Touching alone, with a margin: a wave that nothing holds up must not outlast its share.
+  // The time of touching alone, with a margin: an undelayed wave must not outlast its share.
   const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_s);
   const auto touching = static_cast<std::int64_t>(std::min(seconds * 1.3e9, static_cast<double>(duration)));
   const std::int64_t computing = std::max<std::int64_t>((duration - touching) / waves - latency_ns, 0);

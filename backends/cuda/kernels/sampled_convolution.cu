@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(block_threads)
   out[sample] = static_cast<float>(from[offset(laid.stride, at.n, at.c, at.h, at.w)]);
 }
 
-// What `launch` writes to device memory.
+// Copies the values that `launch` writes to device memory.
 template <class Launch>
 std::vector<double> fetched(launch_site where, int count, Launch launch) {
   std::vector<double> out(static_cast<std::size_t>(count));

@@ -13,7 +13,7 @@ namespace um::kernels {
 
 using bf16 = __nv_bfloat16;
 
-// What a capped ReLU gives at most (core/operators.hpp).
+// Largest output of a capped ReLU (core/operators.hpp).
 inline constexpr float relu_cap = 6.0F;
 
 template <int Bytes>
@@ -110,7 +110,7 @@ template <class Launch>
 void with_type(dtype type, Launch launch) {
   if (type == dtype::f32) return launch(float{});
   if (type == dtype::bf16) return launch(bf16{});
-  throw std::invalid_argument("kernels of ours compute on f32 and bf16, not on " +
+  throw std::invalid_argument("umbench's kernels compute on f32 and bf16, not on " +
                               std::string(to_text(type)));
 }
 

@@ -83,7 +83,7 @@ __device__ void transform_tile(const float (&d)[From][From], float (&t)[To][To],
   for (int i = 0; i < To; ++i) transform(half[i], t[i]);
 }
 
-// What a kernel must know of the tiles of a tensor; one thread has one tile of one channel.
+// The tiles of a tensor; one thread has one tile of one channel.
 struct tile_map {
   divisor channels, rows, columns, tiles, segment_tiles;
   std::int64_t stride_n, stride_c, stride_h, stride_w;
