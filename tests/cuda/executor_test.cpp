@@ -136,7 +136,7 @@ TEST_F(executors, replay_a_recording_to_the_same_bits) {
   }
 }
 
-TEST_F(executors, tell_whoever_watches) {
+TEST_F(executors, call_the_watch) {
   using numbers = std::vector<std::uint32_t>;
   const graph g = small_network(true);
   for (const auto& [plan, expected] : {std::pair{everything_on_device(g), numbers{0, 1, 4, 4}},
@@ -298,7 +298,7 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
   }
 }
 
-// Every iteration counts its own, whoever puts it on the streams.
+// Every iteration counts its own, issued or launched.
 TEST_F(executors, counts_copies_of_recordings_too) {
   const graph g = small_network(true);
   const execution done = execute(g, staged_throughout(g), {.iterations = 4});
@@ -376,7 +376,7 @@ TEST_F(executors, natively_a_ballast_leaves_what_the_budget_does) {
   EXPECT_EQ(execute(g, everything(g, residence::device), {.iterations = 2, .digest = true}).digest, digest);
 }
 
-// Kernels of ours take what they take; engines are chosen anew within less.
+// Only engines of libraries need workspace by choice; they are chosen again within less.
 TEST_F(executors, refuses_workspaces_of_another_machine) {
   const graph g = small_network();
   profile costs = workspaces_of(gpu(), g);

@@ -16,7 +16,7 @@ struct operator_case {
 struct operator_group {
   std::string name;
   std::vector<operator_case> cases;
-  bool of_libraries = false;  // cuDNN or cuBLASLt computes them, not kernels of ours
+  bool of_libraries = false;  // cuDNN or cuBLASLt computes them, not umbench's kernels
 };
 std::vector<operator_group> operator_groups();
 

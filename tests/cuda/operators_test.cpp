@@ -117,7 +117,7 @@ TEST_P(operators, take_the_place_of_their_inputs) {
   expect_right(calling{{}, true, false});
 }
 
-// The libraries' engines are chosen for 16 or 4 bytes; kernels of ours take any element's address.
+// The libraries' engines are chosen for 16 or 4 bytes; umbench's kernels take any element's address.
 TEST_P(operators, take_any_alignment_of_their_elements) {
   if (it().of.of_libraries && it().in.arithmetic == precision::bf16) GTEST_SKIP() << "engines take 4 bytes";
   expect_right(calling{{}, false, true});

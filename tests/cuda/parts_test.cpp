@@ -138,7 +138,7 @@ TEST_F(parts_of_networks, agree_where_kernels_reach_to_the_host) {
   for (const cutting& cut : one_axis) expect_agreement(ways[0], cut, residence::host);
 }
 
-// Timed once, whoever asks; within less workspace, of an engine that needs less.
+// Timed once, for all callers; within less workspace the engine is one that needs less.
 TEST_F(parts_of_networks, have_costs_that_are_kept) {
   const graph g = build(small_vgg(precision::fp32, memory_order::nchw, fusion::none));
   std::vector<compute> asked;
