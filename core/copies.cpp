@@ -62,15 +62,19 @@ copies::finding copies::strip_of(tensor_id t, const region& r, std::uint32_t& st
   }
 }
 
-copies::finding copies::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
-  if (auto wrong = not_movable(x.what, "prefetched")) return wrong;
-  const residence home = plan_.home[x.what];
-  if (home == residence::managed) return {};
+template <class Movement, class F>
+copies::finding copies::for_moved_cells(const Movement& x, const char* verb, F&& f) {
+  if (auto wrong = not_movable(x.what, verb)) return wrong;
+  if (plan_.home[x.what] == residence::managed) return {};
   const region r = moved_by(g_, x);
   std::uint32_t strip = 0;
   if (auto wrong = strip_of(x.what, r, strip)) return wrong;
-  return for_cells(x.what, r, [&](std::uint32_t c) -> const char* {
-    state& here = here_[x.what][strip][c];
+  return for_cells(x.what, r, [&](std::uint32_t c) { return f(here_[x.what][strip][c], c); });
+}
+
+copies::finding copies::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
+  const residence home = plan_.home[x.what];
+  return for_moved_cells(x, "prefetched", [&](state& here, std::uint32_t c) -> const char* {
     if (home == residence::twinned && (here != state::absent || !home_[x.what][c])) return nullptr;
     if (here != state::absent) return "it is resident already";
     if (!home_[x.what][c]) return "its home holds no value";
@@ -81,14 +85,8 @@ copies::finding copies::apply(const prefetch& x, std::vector<std::uint32_t>* cel
 }
 
 copies::finding copies::apply(const evict& x, std::vector<std::uint32_t>* cells) {
-  if (auto wrong = not_movable(x.what, "evicted")) return wrong;
   const residence home = plan_.home[x.what];
-  if (home == residence::managed) return {};
-  const region r = moved_by(g_, x);
-  std::uint32_t strip = 0;
-  if (auto wrong = strip_of(x.what, r, strip)) return wrong;
-  return for_cells(x.what, r, [&](std::uint32_t c) -> const char* {
-    state& here = here_[x.what][strip][c];
+  return for_moved_cells(x, "evicted", [&](state& here, std::uint32_t c) -> const char* {
     if (here == state::absent) return home == residence::twinned ? nullptr : "it is not resident";
     if (here == state::stale) return "it holds a stale value there";
     if (!home_[x.what][c] && cells != nullptr) cells->push_back(c);

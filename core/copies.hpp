@@ -52,6 +52,9 @@ class copies {
 
   template <class F>
   finding for_cells(tensor_id t, const region& r, F&& f);
+  // Calls f(state on the device, cell) for the cells of a movement between device and home copy.
+  template <class Movement, class F>
+  finding for_moved_cells(const Movement& x, const char* verb, F&& f);
   finding not_movable(tensor_id t, const char* verb) const;
   bool holds(tensor_id t, std::uint32_t strip, const region& r) const;
   finding strip_of(tensor_id t, const region& r, std::uint32_t& strip) const;

@@ -29,8 +29,6 @@ struct convolution_problem {
   bool accumulate = false;                 // the result is added to what is there; without bias or relu
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
   memory_order order = memory_order::nchw;
-
-  friend bool operator==(const convolution_problem&, const convolution_problem&) = default;
 };
 std::string signature_of(const convolution_problem& problem);
 

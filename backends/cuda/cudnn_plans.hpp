@@ -25,8 +25,6 @@ struct cudnn_convolution {
   memory_order order = memory_order::nchw;
   bool tensor_cores = false;  // f32 operands may be rounded to TF32
   bool add = false;           // to the values in the result
-
-  friend bool operator==(const cudnn_convolution&, const cudnn_convolution&) = default;
 };
 
 // A plan that cuDNN can run. Cheap to copy.
