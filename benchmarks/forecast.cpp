@@ -1,4 +1,4 @@
-// How fast a forecast is: searches ask for thousands of them.
+// Speed of a forecast: searches make thousands of them.
 #include "schedule/forecast.hpp"
 
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// Our own kernels against the copy bandwidth of the GPU at hand, at the sizes of VGG-16, AlexNet and
+// umbench's own kernels against the copy bandwidth of this GPU, at the sizes of VGG-16, AlexNet and
 // ResNet-50: Google Benchmark, times by CUDA events, operands rotated so that no cache holds them.
 //   um_kernel_benchmark --benchmark_filter=max_pool
 // bytes_per_second counts what the passes of a kernel have to move; `share` is that over the
@@ -68,7 +68,7 @@ device open() {
   return gpu;
 }
 
-// Device memory that a kernel works on, filled with pseudo-random values.
+// Operands in device memory, filled with pseudo-random values.
 class operands {
  public:
   explicit operands(launch_site where) : where_(where) {}
@@ -99,7 +99,7 @@ class operands {
 using graph_handle = handle<cudaGraph_t, &cudaGraphDestroy>;
 using recording_handle = handle<cudaGraphExec_t, &cudaGraphExecDestroy>;
 
-// All calls as one CUDA graph: launches one by one would be slower than small kernels.
+// Records all calls as one CUDA graph: single launches take longer than small kernels.
 recording_handle recorded(const device& gpu, const std::vector<std::function<void()>>& calls) {
   check(cudaStreamBeginCapture(gpu.where.stream, cudaStreamCaptureModeThreadLocal));
   for (const auto& call : calls) call();
@@ -117,11 +117,11 @@ struct kernel_case {
   form of;
   double bytes;
   std::function<std::function<void()>(launch_site, operands&)> prepare;
-  double flops = 0;  // where arithmetic is the bound
+  double flops = 0;  // if arithmetic bounds it
 };
 
 void measure(benchmark::State& state, const device& gpu, const kernel_case& c) {
-  constexpr byte_count cache = 256 * MiB;  // well beyond any
+  constexpr byte_count cache = 256 * MiB;  // larger than any
   std::vector<std::unique_ptr<operands>> sets;
   std::vector<std::function<void()>> calls;
   byte_count held = 0;
@@ -444,8 +444,14 @@ void add_deep(case_list& all) {
 // DenseNet-121's transitions, an average as Inception's, and depthwise layers of MobileNetV2.
 void add_mobile(case_list& all, dtype type, memory_order order) {
   for (const auto& [channels, side] : {std::pair{128, 56}, {256, 28}, {512, 14}}) {
-    const kernels::average_problem halved{
-        {128, channels, side, side}, {128, channels, side / 2, side / 2}, {2, 2, 2, 2}, type, order, 0, 0, side};
+    const kernels::average_problem halved{{128, channels, side, side},
+                                          {128, channels, side / 2, side / 2},
+                                          {2, 2, 2, 2},
+                                          type,
+                                          order,
+                                          0,
+                                          0,
+                                          side};
     for (const bool forward : {true, false}) all.push_back(of_average_pool(halved, forward));
   }
   const dims inception{128, 192, 28, 28};
@@ -465,8 +471,8 @@ void add_mobile(case_list& all, dtype type, memory_order order) {
                                           how,
                                           type,
                                           order};
-    for (const convolution_kind kind : {convolution_kind::forward, convolution_kind::backward_data,
-                                        convolution_kind::backward_filter}) {
+    for (const convolution_kind kind :
+         {convolution_kind::forward, convolution_kind::backward_data, convolution_kind::backward_filter}) {
       all.push_back(of_grouped(of, kind));
     }
   }

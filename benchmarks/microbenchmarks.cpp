@@ -1,10 +1,8 @@
-// What Unified Memory gives on the GPU at hand: every family of measure/ as Google Benchmark
-// cases.
+// Measures Unified Memory on this GPU: every family of measure/ as Google Benchmark cases.
 //   um_microbenchmarks --benchmark_filter=^prefetch/ --benchmark_out=here.json [--device=1]
-// Times are the case's own (manual time): what puts residency back is outside of them, and said in
-// the label. A case that cannot run is skipped with its reason. Cases that make the driver move data
-// come a second time, as NAME/counted: CUPTI counts them after everything has been timed, because
-// counting takes time.
+// Cases measure their own times (manual time). Residency is restored outside of them, as the label says. A
+// case that cannot run is skipped with its reason. Cases in which the driver moves data run again as
+// NAME/counted, after everything has been timed, because counting by CUPTI takes time.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -24,7 +22,7 @@
 namespace um::measure {
 namespace {
 
-// Pinned copies of one large size: what a share of the link is a share of.
+// Rates of large pinned copies: shares of the link are relative to them.
 struct link_rates {
   double to_device = 0, to_host = 0, both = 0;
 };
@@ -59,7 +57,7 @@ double rate_of(const link_rates& link, way direction) {
 struct runner {
   explicit runner(int device) : on(device), link(measure_link(on)) {}
 
-  // Memory kept for one family is not held during the next.
+  // Frees the memory of one family before the next.
   void enter(std::string_view name) {
     if (name != family) on.let_go();
     family = name;
@@ -72,7 +70,7 @@ struct runner {
   std::unique_ptr<unified_memory_counter> counter;
 };
 
-// Runs `work`; what it cannot do becomes the reason of a skipped case.
+// Runs `work`; an error becomes the reason of a skipped case.
 template <class Work>
 void skipping(benchmark::State& state, const Work& work) {
   try {
@@ -118,7 +116,7 @@ void run_timed(benchmark::State& state, runner& with, std::string_view family, c
   samples all;
   with.enter(family);
   skipping(state, [&] { all = take_for_a_while(with.on, what); });
-  // The library wants as many times as it was promised, however many were taken.
+  // The library needs as many times as it was promised, whatever number was taken.
   std::size_t next = 0;
   for ([[maybe_unused]] const auto tick : state) {
     state.SetIterationTime(static_cast<double>(all.later[next++ % all.later.size()].total) / 1e9);
@@ -150,7 +148,7 @@ void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
   state.counters["throttled"] = static_cast<double>(counts.throttling);
 }
 
-// What the driver moved in the time that the case takes uncounted.
+// Bytes that the driver moved, over the time of the case without counting.
 void add_rates(benchmark::State& state, const unified_memory_counts& counts, nanoseconds time,
                const link_rates& link) {
   const auto add = [&](const std::string& name, byte_count bytes, double most) {
@@ -178,7 +176,7 @@ void require_whole(const unified_memory_counts& counts, const measurement& what)
   compare("host", counts.to_host.all, what.brings_out);
 }
 
-// One repetition after one that does not count.
+// One counted repetition after one that is not.
 void run_counted(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   with.enter(family);
   repetition counted;
@@ -225,7 +223,7 @@ void add_limits(const memory_limits& limits) {
   benchmark::AddCustomContext("host_limit_bytes", std::to_string(limits.host));
 }
 
-// `whole_case_s`: also what is outside of the times, allocation and putting back among it.
+// `whole_case_s`: with the work outside of the times, such as allocation and restoring residency.
 void add_case(const std::string& name, int iterations, std::function<void(benchmark::State&)> run) {
   const auto watched = [run = std::move(run)](benchmark::State& state) {
     const auto begin = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// How fast the simulator is: cost against the size of the arena, and whole cells.
+// Speed of the simulator: by the size of the arena, and for whole cells.
 //   um_simulator_benchmark --benchmark_counters_tabular=true
 #include <benchmark/benchmark.h>
 
@@ -62,7 +62,7 @@ BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed, "managed")->Unit(benchmar
 BENCHMARK_CAPTURE(vgg16_batch_256_at_ratio_2, managed_prefetch, "managed_prefetch")
     ->Unit(benchmark::kMillisecond);
 
-// Of VGG-16 with every operator cut into 16 along the batch, what planners that cut ask for again and again.
+// VGG-16 with every operator cut into 16 along the batch: planners that cut lower such plans many times.
 struct sliced_vgg16 {
   graph network = build({.name = "vgg16", .batch = 256});
   machine on = h200();

@@ -30,7 +30,7 @@ bool bear(std::string_view text, Read read) {
   std::abort();
 }
 
-// What has no writer: reading must end well or in a refusal.
+// Readers without a writer: reading must succeed or refuse the text.
 template <class Read>
 bool bear_reading(std::string_view text, Read read) {
   try {

@@ -1,4 +1,4 @@
-// Every reader of text that comes from outside, as a function that must bear anything.
+// Every reader of text from outside, as a function that must survive any input.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
-// Has every reader bear its kept corpus: replay CORPUS reads the files of CORPUS/NAME by the reader NAME.
-// Those named *.json are what fuzzing starts from and must not be refused. Any compiler builds it, so it runs
-// with all other tests.
+// Runs every reader on its kept corpus: replay CORPUS reads the files of CORPUS/NAME by the reader NAME.
+// Files named *.json are valid seeds and must not be refused. Any compiler builds it, so it runs with all
+// other tests.
 #include <fmt/format.h>
 
 #include <filesystem>
