@@ -17,9 +17,9 @@ Flatten = namedtuple("Flatten", "")
 Linear = namedtuple("Linear", "name inputs outputs")
 # relu(body(x) + shortcut(x)), or the sum alone; an empty shortcut is x itself.
 Residual = namedtuple("Residual", "body shortcut relu", defaults=(True,))
-# The channels of what several bodies make of x.
+# Several bodies on x; their channels are joined.
 Branches = namedtuple("Branches", "bodies")
-# Each body reads the channels of x and of what all bodies before have made; all of these are the result.
+# Each body reads x and the results of all bodies before it; the result is all of these joined.
 Dense = namedtuple("Dense", "bodies")
 
 INSIZE, CLASSES = 224, 1000

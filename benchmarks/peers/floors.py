@@ -1,4 +1,4 @@
-"""How fast the card could be at best, by its own measured ceilings, and where the rest of the time goes.
+"""Lower bounds of times from the measured rates of the card, and the operators that take longer.
 
 The floor of an operator is its arithmetic over the measured matrix rate of the precision, or its bytes
 (each operand once) over the measured copy bandwidth, whichever takes longer. The floor of a step is the

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times one training step of PyTorch and of umbench in turn, and holds their gradients against each other.
+"""Times one training step of PyTorch and of umbench in turn, and compares their gradients.
 
 Forward and backward of mean cross-entropy: no optimiser, no dropout, the same shapes, and for the
 gradients the same weights and inputs, which umbench exports. PyTorch runs in its usual best settings:
@@ -37,8 +37,8 @@ import umbench_runs  # noqa: E402
 from umbench import load, peer_files  # noqa: E402
 
 WAYS = ("eager", "graph", "compile")
-# What shares a process, and with it cuDNN's search; the compiled step is captured as well. Compiling can
-# hang or take too long, and then takes nothing else along.
+# Ways that share a process, and with it cuDNN's search. Compiled steps have their own: compiling can hang, and
+# must not take the others along.
 TOGETHER = (("eager", "graph"), ("compile", "compile_graph"))
 STANDARD_ORDER = {"fp32": "nchw", "tf32": "nhwc", "bf16": "nhwc"}
 
@@ -146,14 +146,14 @@ def say(text):
 
 @contextlib.contextmanager
 def announced(row, what):
-    """Says how long it took: a row can take minutes, and one should see on what."""
+    """Prints how long each part of a row takes: a row can take minutes."""
     began = time.monotonic()
     yield
     say(f"{row.key}: {what}: {time.monotonic() - began:.0f} s")
 
 
 def append(path, line):
-    """On the disk when this returns. A torn last line, which a crash while appending left, is cut off."""
+    """Appends and syncs a line. Removes an incomplete last line that a crash left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab+") as file:
         file.seek(0)
@@ -167,7 +167,7 @@ def append(path, line):
 
 
 def measure(row, binary, steps, card, args):
-    """The row's line: whatever could not be had is null or says the reason. Never the end of the others."""
+    """The row's line. A missing value is null or has its reason; a failure does not end the other rows."""
     line = blank_line(row, card)
     try:
         with tempfile.TemporaryDirectory() as values:

@@ -67,7 +67,7 @@ def time_remedy(task):
 
 
 def command(binary, task, peak_bytes, out):
-    """`best` within as much device memory."""
+    """The command line of `best` within that peak of device memory."""
     return [str(part) for part in (
         binary, "run", "--network", task["network"], "--batch", task["batch"], "--precision", task["precision"], "--fusion", "fused",
         "--strategy", "best", "--budget", peak_bytes, "--mode", "capped", "--backend", "cuda:0", "--workspace-cap", "256MiB",

@@ -40,11 +40,9 @@ class Row:
                 "slices": self.slices}
 
 
-# The rows of the published table. `workspace` is the most that one operator of umbench may use:
-# AlexNet's activations are small, so that a workspace is a larger share of its peak, the more so
-# where PyTorch's own peak is small. `slices` trades a little time for memory. ResNet-50 in fp32 is there for its gradients: roundings to fewer
-# bits grow so much on the way through that many layers that in tf32 and bf16 two right results are far
-# apart.
+# The rows of the published table. `workspace` is the cap for one operator: AlexNet's activations are small, so a
+# workspace is a large share of its peak. `slices` trades a little time for memory. ResNet-50 in fp32 is there for
+# its gradients: in tf32 and bf16 roundings grow so much through its layers that two right results are far apart.
 TABLE = [
     Row("vgg16", 64, "fp32"), Row("vgg16", 256, "fp32"),
     Row("vgg16", 64, "tf32", workspace="128MiB"),
@@ -58,7 +56,7 @@ TABLE = [
 
 
 def parse_row(text):
-    """A row from its text; what it does not say is as in the table, or the default."""
+    """A row from its text. Other options are those of the table, or the defaults."""
     name, _, options = text.partition(":")
     parts = name.split("/")
     if len(parts) != 3:

@@ -1,4 +1,4 @@
-"""Training steps of PyTorch: built from architectures.py, timed, and held against umbench's gradients.
+"""Training steps of PyTorch: built from architectures.py, timed, and compared with umbench's gradients.
 
 Imports torch and nothing of CUDA happens on import, so a parent may import it and fork; each function
 of a task (a dict) below is meant for a child process of its own.
@@ -158,7 +158,7 @@ def time_modes(task):
             found[way] = _time_captured(step, task) if way.endswith("graph") else _time_issued(step, task)
         except Exception as error:  # kept with the row: another way may still run
             found[way] = {"reason": reason_of(error)}
-        torch.cuda.empty_cache()  # what one way leaves behind is no room for the next
+        torch.cuda.empty_cache()  # memory of one way is not free for the next
     return found
 
 
@@ -267,7 +267,7 @@ def relative_error(out, expected):
 
 
 def ceilings(task):
-    """What the card reaches on plain work, and what it and the libraries are."""
+    """Measured rates of plain copies and products, and versions of card and libraries."""
     return {"copy_bytes_per_s": _copy_rate(task["copy_bytes"]),
             "matrix_flops_per_s": {p: _matrix_rate(p, task["matrix_size"]) for p in ("fp32", "tf32", "bf16")},
             "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
