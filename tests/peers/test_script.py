@@ -143,7 +143,7 @@ def test_a_failing_umbench_is_a_reason(run):
 def test_a_record_that_is_not_whole_is_a_reason_and_not_the_end(run):
     code, found = run("--rows", "vgg19/8/fp32", "vgg16/64/fp32")
     assert code == 1 and [peer_files.is_complete(row) for row in found] == [False, True]
-    assert found[0]["umbench"]["reason"].endswith("lacks 'launch'")
+    assert "'launch'" in found[0]["umbench"]["reason"]
     schema().validate(found[0])
 
 
