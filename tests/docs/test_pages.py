@@ -4,22 +4,32 @@ import re
 
 import conftest
 import pytest
+import sentences
 
 PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted((conftest.ROOT / "docs").glob("*.md")),
          *sorted((conftest.ROOT / "results").rglob("*.md"))]
 
 
-def words(text):
-    return len(re.sub(r"(?s)<!--.*?-->", "", text).split())
+# Pages whose sentences are still too long; take out what is mended.
+STILL_LONG = {"README.md", "docs/adding.md", "docs/architecture.md", "docs/best.md", "docs/hints.md", "docs/oversubscription.md",
+              "docs/records.md", "docs/running.md", "docs/simulator.md", "docs/trace.md", "docs/tuning.md",
+              "schedule/bounds/README.md"}
 
 
 def test_the_first_page_is_short():
-    text = (conftest.ROOT / "README.md").read_text(encoding="utf-8")
-    assert words(text[:text.index("## Go on")]) <= 1200
+    page = sentences.measured(conftest.ROOT / "README.md")
+    assert page.words <= 1300
 
 
-def test_the_pages_can_be_read_in_a_day():
-    assert sum(words(page.read_text(encoding="utf-8")) for page in PAGES if page.parent.name == "docs") <= 25500
+def test_all_pages_can_be_read_in_a_day():
+    assert sum(sentences.measured(page).words for page in sentences.pages()) <= 30_000
+
+
+@pytest.mark.parametrize("page", sentences.pages(), ids=lambda page: str(page.relative_to(conftest.ROOT)))
+def test_sentences_are_short(page):
+    found = sentences.measured(page)
+    if str(page.relative_to(conftest.ROOT)) not in STILL_LONG:
+        assert found.average < sentences.AVERAGE and not found.long, found
 
 
 def anchors(page):
