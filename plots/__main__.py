@@ -15,8 +15,8 @@ import sys
 from umbench.plots.common import load
 from umbench import output
 
-KINDS = {"overview": "overview", "slowdown": "slowdown", "growth": "growth", "timeline": "timeline", "bounds": "bounds_figure", "peers": "peers_figure",
-         "table": "table"}
+KINDS = {"overview": "overview", "slowdown": "slowdown", "growth": "growth", "timeline": "timeline", "bounds": "bounds_figure",
+         "peers": "peers_figure", "table": "table"}
 
 
 def main():

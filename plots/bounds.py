@@ -52,7 +52,7 @@ def _json(option, path):
 
 
 def _graph_for(graphs, cell):
-    """That of the cell's precision; graphs of before that say none are for all."""
+    """The graph of the cell's precision; a graph without one fits all."""
     return next((graph for graph in graphs if graph.get("precision", cell["precision"]) == cell["precision"]), None)
 
 

@@ -1,4 +1,4 @@
-"""What all figures share: arguments, sizes, titles, and saving as PNG, SVG and PDF."""
+"""Parts of all figures: arguments, sizes, titles, and saving as PNG, SVG and PDF."""
 
 from pathlib import Path
 
@@ -96,7 +96,7 @@ def use_style():
         "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
         "axes.grid": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7, "axes.axisbelow": True,
         "lines.linewidth": 1.5, "hatch.linewidth": 0.5, "svg.fonttype": "none",
-        "text.parse_math": False,  # names hold what they hold
+        "text.parse_math": False,  # a $ in a name is no formula
         "svg.hashsalt": "umbench", "figure.dpi": 100, "savefig.dpi": 150,
     })
 
@@ -162,7 +162,7 @@ def _fitting(figure, text, room):
     return "\n".join(lines)
 
 
-# What is left out of each kind of file, so that the same records give the same bytes.
+# Metadata left out of each kind of file, so that the same records give the same bytes.
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 

@@ -100,7 +100,8 @@ def strip(axis, failing, rows):
     axis.set_yticks(ticks[0])
     axis.set_yticks(ticks[1], minor=True)
     axis.axhspan(high, top, facecolor="#E6E6E6", edgecolor="#999999", linewidth=0.6, zorder=0.8)
-    axis.text(0.012, 0.985, "does not fit" if all(_does_not_fit(line) for line, _ in failing.values()) else "no time", transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
+    name = "does not fit" if all(_does_not_fit(line) for line, _ in failing.values()) else "no time"
+    axis.text(0.012, 0.985, name, transform=axis.transAxes, ha="left", va="top", fontsize=8, color="#333333", zorder=6,
               bbox={"facecolor": "#E6E6E6", "edgecolor": "none", "pad": 0.8})
     for number, (points, look) in enumerate(failing.values()):
         y = low * (top / low) ** (1 - share * (0.36 + 0.58 * (number + 0.5) / rows))
@@ -173,7 +174,7 @@ def _scales(axis, good, panel, wide):
 
 
 def _sizes(axis, panel, across):
-    """Names on the upper edge what grew, at its ratios."""
+    """Labels the upper edge with the sizes that grew, at their ratios."""
     sizes = {point.ratio: point.size for line in panel.lines.values() for point in line}
     kept, last = [], None
     low, high = axis.get_xlim()

@@ -51,7 +51,7 @@ def panels_of(records):
 
 
 def _varies(axis, cells):
-    """Among those that can be drawn."""
+    """Whether the axis varies among cells that can be drawn."""
     return len({AXES[axis](cell) for cell in cells if load.steady_ns(cell) and cell.get("compute_ns")}) > 1
 
 

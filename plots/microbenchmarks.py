@@ -1,4 +1,4 @@
-"""What the link and the driver give: figures from the JSON of um_microbenchmarks.
+"""Figures of link and driver rates from the JSON of um_microbenchmarks.
 
 link            pinned copies by size, by copy engine and by kernel
 ways            every way of moving a large piece of data, as GB/s and as a share of the link

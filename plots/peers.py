@@ -34,7 +34,7 @@ def main():
 
 
 def setting(rows):
-    """What the rows have in common, one line; versions that differ are all named."""
+    """One line on what the rows have in common; versions that differ are all named."""
     def named(what):
         return ", ".join(dict.fromkeys(str(row["versions"][what]) for row in rows))
 

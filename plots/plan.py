@@ -1,4 +1,4 @@
-"""A plan file as a picture: when each large tensor is on the device, at home on the host, or given up to be computed again.
+"""Draws a plan file: when each large tensor is on the device, on the host, or dropped to be computed again.
 
 Takes what `umbench plan -o PLAN.json --graph GRAPH.json` writes.
 """

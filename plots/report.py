@@ -14,7 +14,7 @@ from umbench import output
 from umbench.arguments import Parser
 
 KINDS = ("png", "svg", "pdf")
-MANY = 500  # records from which on it says how far it is
+MANY = 500  # from this many records on it shows progress
 
 
 def main():

@@ -71,7 +71,7 @@ def point(cell, over, size=None):
 
 
 def _work(group):
-    """The work; on which machine and in which precision is the column's."""
+    """The group without machine and precision: panels of one work share a row."""
     return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False,
                           precision="", memory_order="")
 

@@ -42,7 +42,7 @@ def chosen(path, records, key, everything):
 
 
 def drawable(record):
-    """One of no length cannot be drawn."""
+    """Whether it has a timeline with a length."""
     spans = (record.get("timeline") or {}).get("spans") or ()
     return max((span["end_ns"] for span in spans), default=0) > 0
 
@@ -100,7 +100,7 @@ def _draw_lanes(axes, record, scale, end):
     axes.tick_params(axis="y", length=0)
 
 
-# What moves without a step of its own, while operators run: causes and what counts them.
+# Data that moves while operators run, without a step of its own: causes and their counters.
 UNPLANNED = {"to_device": {"by faults": ("fault_to_device_bytes",), "read in place": ("remote_bytes",)},
              "to_host": {"evicted by the driver": ("driver_evict_bytes",)}}
 
@@ -113,7 +113,7 @@ def unplanned(record, lane):
 
 
 def _draw_unplanned(axes, operators, level, scale, text):
-    """A thin band below the lane wherever an operator runs, since nothing tells which of them moved it."""
+    """A thin band below the lane wherever an operator runs: the record does not say which one moved the data."""
     axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
                      (level - 0.5, 0.12), facecolor="#B00020", edgecolor="none", alpha=0.45)
     axes.text(0.005, level - 0.16, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",

@@ -1,4 +1,4 @@
-"""Command lines of the scripts behind umbench: one line for what is wrong, exit code 2."""
+"""Command lines of the Python commands. A wrong one gets one line and exit code 2."""
 
 import argparse
 import math

@@ -1,7 +1,7 @@
 """Judges everything of a cell but its times, such as bytes, faults, loss and digest: one table row each.
 
-Simulated cells are the same everywhere, so that any difference counts; of measured ones what keeps within a limit
-does not, nor what the runs of one side show among themselves.
+In simulated cells any difference counts. In measured cells a change counts beyond a limit and beyond the noise between runs
+of one side.
 """
 
 import math
@@ -48,8 +48,7 @@ NOISE = 3  # standard deviations
 
 
 def changes(befores, afters, limits):
-    """[Change, ...] of the records of one cell, several where there are several runs. What one side does not know is
-    left out. `limits`: {name: share}."""
+    """[Change, ...] of the records of one cell, one record a run. An aspect that one side lacks is left out. `limits`: {name: share}."""
     simulated = befores[0]["simulated"]
     well = [[record for record in side if record["outcome"] == "ok"] for side in (befores, afters)]
     found = [outcome(befores, afters)]
@@ -91,7 +90,7 @@ def outcome(befores, afters):
 
 
 def _ended(records):
-    """The worst of them, and how often."""
+    """The worst outcome of the records, and its count."""
     worst = min(records, key=lambda record: RANK.get(record["outcome"], 0))
     text = worst["outcome"] + (f" ({worst['reason']})" if worst.get("reason") else "")
     often = sum(record["outcome"] == worst["outcome"] for record in records)
@@ -120,7 +119,7 @@ def _amount(name, befores, afters, limit, simulated):
 
 
 def _noise(amounts, floor):
-    """What runs of one code show among themselves."""
+    """The noise between runs of one code: three standard deviations, relative."""
     sides = [[math.log(max(value, floor)) for value in side] for side in amounts]
     freedom = sum(len(side) - 1 for side in sides)
     if not freedom:
@@ -147,8 +146,8 @@ def _loss(befores, afters, limit):
 
 
 def _digest(befores, afters):
-    """Other bits count where BASE agrees with itself and all ran the same engines: other engines round otherwise, which
-    is told."""
+    """Other bits are a regression if BASE agrees with itself and all runs used the same engines. Other engines round differently:
+    ambiguous."""
     sides = [{record["digest"] for record in side if record["digest"] is not None} for side in (befores, afters)]
     if not all(sides):
         return None

@@ -22,7 +22,7 @@ AT_ONCE = 4  # each of them runs as many cells at a time as there are processors
 
 
 def groups_of(records):
-    """{(group, ratio): {strategy: record}} of measured cells; of a cell that ran again the last counts."""
+    """{(group, ratio): {strategy: record}} of measured cells; the last record of a cell counts."""
     found = {}
     for record in records:
         if not record["simulated"] and record["ratio"] and not record["strategy"].startswith("plan:"):

@@ -1,4 +1,4 @@
-"""Holds the figures that pages quote to the records that they come from.
+"""Checks the figures that pages quote against the records that they come from.
 
     python3 python/start.py check_quotes [PAGE.md ...]      without pages: README.md and docs/*.md
 
@@ -43,7 +43,7 @@ UNIT = rf"(?:{FACTORS}(?![\w/])|(?<=\.\d) [KMGT]i?B|(?<=\.\d\d) [KMGT]i?B)"
 LISTED = r"(?=(?:(?:,| and| or| to| /) \d[\d.]*)+" + UNIT + ")"  # 1.1, 2 and 3 ms
 IN_TEXT = re.compile(rf"{NUMBER}(?:{UNIT}|{LISTED}| of (?:the )?\d+)")
 IN_TABLE = re.compile(rf"{NUMBER}{UNIT}|(?<![\w.,/#-])\d+\.\d+(?: [KMGT]i?B)?")
-RATIO = re.compile(rf"\b(?:ratio|at) \d+(?:\.\d+)?(?!\.?\d|{UNIT})")  # where, not what
+RATIO = re.compile(rf"\b(?:ratio|at) \d+(?:\.\d+)?(?!\.?\d|{UNIT})")  # places on the axis, not results
 LITERAL = re.compile(r"([+-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?) ?([^\d\s]\S*)?$")
 COMMENT = re.compile(r"<!--(.*?)-->", re.S)
 
@@ -85,7 +85,7 @@ def blocks(text):
 
 
 def plain(text):
-    """Without code, targets of links, emphasis and what only looks like a figure."""
+    """The text without code, link targets, emphasis, and numbers that are no figures."""
     text = re.sub(r"`[^`]*`|\barXiv \S+", " ", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     return text.replace("**", "").replace("\n", " ").replace("*", "").replace("\\", "")
@@ -158,7 +158,7 @@ def _row(line):
 
 
 def check_table(comment, block):
-    """A table may leave out columns and rows of what the command prints."""
+    """A table may leave out columns and rows that the command prints."""
     command = comment.removeprefix("table:").strip()
     printed = rows_of(command)
     for line in block.text.splitlines()[2:]:
@@ -173,7 +173,7 @@ def _within(row, known):
 
 
 def check_block(block):
-    """What is wrong with it, a text each."""
+    """Its errors, one text each."""
     wrong, backed = [], []
     for line, comment in block.comments:
         try:
@@ -206,7 +206,7 @@ def check_block(block):
 
 
 def check_text(text):
-    """[(line, what is wrong), ...]"""
+    """[(line, error), ...]"""
     return [each for block in blocks(text) for each in check_block(block)]
 
 

@@ -1,4 +1,4 @@
-"""Where modes `simulated` and `capped` differ for one cell, and by what: a table in Markdown, largest difference first.
+"""A Markdown table of cells whose times differ between modes `simulated` and `capped`, largest difference first, with a reason.
 
     UMBENCH=build/cpu/umbench python3 python/start.py compare_modes > results/validation/modes.md
 """

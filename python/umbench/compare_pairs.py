@@ -1,5 +1,4 @@
-"""Pairs of runs, file by file: what the gate would have said of each. Of pairs of one and the same code (A/A runs) it
-shows how often the gate is wrong."""
+"""Compares pairs of runs, file by file. Pairs of one and the same code (A/A runs) show how often the gate is wrong."""
 
 from collections import Counter, namedtuple
 from pathlib import Path

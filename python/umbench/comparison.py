@@ -1,4 +1,4 @@
-"""Two sides of record files -> a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
+"""Compares two sides of record files: a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
 
 A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst
 of them. An aspect that `--fail-on` leaves out is reported, but its regression is only `tolerated`.
@@ -79,7 +79,7 @@ def _places(base, head, wanted):
 
 
 def _left_out(base, head, paired):
-    """What of the folders has no partner, so that what drifts does not cancel there."""
+    """Notes files without a partner in the other folder, for which drift does not cancel."""
     if max(len(base.runs), len(head.runs)) == 1:
         return []
     if paired is None:
@@ -192,7 +192,7 @@ def _tolerated(verdict, aspect, fail_on):
 
 
 def _equal(before, after, changes):
-    """The Finding of a simulated cell: equal, or not."""
+    """The Finding of a simulated cell, whose times must be equal."""
     times = load.steady_ns(before), load.steady_ns(after)
     change = times[1] / times[0] - 1 if times[0] else 0.0
     facts = dict(base_ns=times[0], head_ns=times[1], change=change,
@@ -210,7 +210,7 @@ def _equal(before, after, changes):
 
 
 def _differ(before, after):
-    """What only one of them has, a field that older files lack, tells nothing."""
+    """A field that only one of them has does not count."""
     if isinstance(before, dict) and isinstance(after, dict):
         return any(_differ(before[name], after[name]) for name in before.keys() & after.keys())
     return before != after

@@ -1,5 +1,4 @@
-"""Records in the formats of other tools, as text. Each keeps what its format has a place for; simulated cells say
-so in their names or labels, since none of these formats has a field for it."""
+"""Records in the formats of other tools, as text. Names or labels of simulated cells say so, since no format has a field for it."""
 
 import csv
 import io
@@ -120,7 +119,7 @@ def junit(_, records):
 
 
 def _legal(text):
-    """What XML 1.0 cannot hold, even escaped, is shown as JSON would."""
+    """Characters that XML 1.0 cannot hold are written as JSON escapes."""
     return re.sub("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

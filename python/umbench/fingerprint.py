@@ -17,7 +17,7 @@ NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some
 # Kernels of one machine type count its memory a little differently.
 LIKE_BYTES = 0.01
 
-# Of record["observed"]["gpu_after"]["throttled_by"]: what heat or power supply do to a GPU, not its own limits.
+# Of record["observed"]["gpu_after"]["throttled_by"]: reasons from heat or power supply, not the GPU's own limits.
 SLOWED_BY = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 
 Differences = namedtuple("Differences", "unlike noted")  # texts
@@ -67,7 +67,7 @@ def _like(name, left, right):
 
 
 def disturbances(records):
-    """{what disturbed it: [key, ...]} of cells while which something held the GPU's clocks down or used it too."""
+    """{disturbance: [key, ...]} of cells during which heat or power held the GPU's clocks down, or other processes used it."""
     found = {}
     for record in records:
         observed = record.get("observed") or {}

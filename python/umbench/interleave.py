@@ -42,7 +42,7 @@ def main():
 
 
 def run_round(programs, wanted, number, which, cells):
-    """{(side, number, key): what happened} of the cells of this round that did not work."""
+    """{(side, number, key): error} of the cells of this round that failed."""
     failed = {}
     for done, cell in enumerate(which):
         for side in ("base", "head") if number % 2 else ("head", "base"):
@@ -103,8 +103,7 @@ def count_cells(path, wanted):
 
 
 def run_cell(path, wanted, out, cell, cells, least):
-    """Raises unless the file then has a record of it, that is, `least` records, whatever they say: no cell is refused for being
-    the only one of its shard that does not fit."""
+    """Raises unless the file then has `least` records, of any outcome."""
     done = sweep(path, wanted, "--out", out, "--resume", "--no-preflight", "--shard", f"{cell}/{cells}")
     if done.returncode not in (0, 1):
         raise load.BadInput(f"{path}: {last_line(done.stderr) or ended(done.returncode)}")
@@ -122,7 +121,7 @@ def records(out):
 
 
 def failures(out):
-    """{key: what happened} of a file's cells that did not work."""
+    """{key: error} of a file's cells that failed."""
     return {record["key"]: f"{record['outcome']}: {record['reason']}" for record in records(out)
             if record["outcome"] not in ("ok", "infeasible")}
 

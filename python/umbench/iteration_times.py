@@ -1,5 +1,4 @@
-"""How far the iterations of a cell lay apart, and how many digits of their median that leaves. The first iteration is
-left out, as everywhere."""
+"""Median and quartiles of a cell's iterations without the first, and texts with as many digits as their spread allows."""
 
 import math
 import statistics

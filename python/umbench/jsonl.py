@@ -1,5 +1,5 @@
-"""The bytes of a record file -> its entries, as docs/records.md says. A file that cannot be read whole is refused by the
-number of the line; only a torn last line, which a crash while appending leaves, is left out."""
+"""Parses the bytes of a record file into its entries (docs/records.md). A line that cannot be read is refused by its number.
+Only a torn last line, which a crash while appending leaves, is dropped."""
 
 import json
 from collections import namedtuple
@@ -58,7 +58,7 @@ def _json(line):
         raise ValueError("not JSON: nested too deeply") from error
     except _Known:
         raise
-    except ValueError as error:  # more digits than Python makes a number of
+    except ValueError as error:  # more digits than Python parses
         raise ValueError("not JSON: a number of too many digits") from error
     if "\\ud" in text or "\\uD" in text:
         _refuse_halves(found)
@@ -83,7 +83,7 @@ def _constant(name):
 
 
 def _refuse_halves(found):
-    """Half a surrogate pair is a text that nothing can write down again."""
+    """Refuses half a surrogate pair, which cannot be encoded again."""
     try:
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:

@@ -36,14 +36,14 @@ Estimate = namedtuple("Estimate", "change spread freedom")
 
 Unit = namedtuple("Unit", "expected seen freedom within_freedom share")  # variances of the change of a single run
 
-RUN_FACTOR = 4.0    # variance between runs over what their iterations explain, where nothing else is known
-PRIOR_FREEDOM = (4, 16)  # how much that is trusted, as if seen in so many runs more: at least, and where cells are alike
+RUN_FACTOR = 4.0    # variance between runs over that within them, where nothing else is known
+PRIOR_FREEDOM = (4, 16)  # weight of that prior in runs: the minimum, and where cells are alike
 PRIOR_CELLS = 4
 ALIKE_CELLS = 10    # fewer cells do not tell how alike they are
 LEAST_VARIANCE = 1e-6  # 0.1 %: clocks are no better
 OF_MEDIAN = math.pi / 2  # the variance of a median over that of a mean
 MEAN_ALPHA = 0.2    # the mean's share of alpha: whole sessions of one build differ, too
-MOST_RUNS = 200     # more than anybody makes
+MOST_RUNS = 200     # upper end of the search for enough rounds
 
 
 def one_run(base, head):
@@ -53,8 +53,8 @@ def one_run(base, head):
 # --- how much it changed ---
 
 def change_of(cell):
-    """The relative change, as a logarithm. Of several rounds the Hodges-Lehmann estimate of theirs: one wild round
-    moves it little, and what is faster now in the one half of a round and now in the other cancels."""
+    """The relative change, as a logarithm. Of several rounds the Hodges-Lehmann estimate of theirs: one wild
+    round moves it little, and a drift within rounds cancels."""
     if not cell.paired:
         return _median_of(cell.head) - _median_of(cell.base)
     steps = round_changes(cell)
@@ -66,7 +66,7 @@ def round_changes(cell):
 
 
 def changes_by_round(cell):
-    """{number of the round: its change}; of a cell that is not paired nothing."""
+    """{number of the round: its change}; empty for a cell that is not paired."""
     numbers = range(len(cell.base)) if cell.rounds is None else cell.rounds
     return dict(zip(numbers, round_changes(cell))) if cell.paired else {}
 
@@ -80,7 +80,7 @@ def _median_of(runs):
 
 
 def _unit(cell):
-    """What its runs and iterations show of the variance of one run's change (paired) or one run's median."""
+    """The variance of one run's change (paired) or median, as its runs and iterations show it."""
     freedom = sum(len(run) - 1 for run in cell.base + cell.head)
     squares = sum(_squares([math.log(max(sample, 1.0)) for sample in run]) for run in cell.base + cell.head)
     share = lambda runs: statistics.fmean(1 / len(run) for run in runs)  # noqa: E731
@@ -105,8 +105,8 @@ Prior = namedtuple("Prior", "factor freedom")
 
 
 def _prior(units):
-    """How much more runs differ than their iterations explain, over all cells, and how alike the cells are in that. The
-    factor is a median, so that a few wild cells do not make all others look wild."""
+    """How much more runs differ than their iterations explain, over all cells, and how alike cells are in that. The factor is a
+    median, which a few wild cells do not move."""
     seen = [(unit.seen / unit.expected, unit.freedom) for unit in units if unit.expected and unit.freedom]
     if not seen:
         return Prior(RUN_FACTOR, PRIOR_FREEDOM[0])
@@ -150,7 +150,7 @@ def p_value(found):
 
 
 def t_beyond(chance, freedom):
-    """Above which Student's t is with that chance."""
+    """The value that Student's t exceeds with that chance."""
     return -special.stdtrit(freedom, chance)
 
 
