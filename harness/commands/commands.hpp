@@ -17,6 +17,7 @@ struct experiment_options {
   std::vector<std::string> without;
   bool sgd = false, timeline = false, allow_native = false, times_only = false;
   std::string machines, like;
+  std::string trace;  // of `umbench trace`; becomes the network
 };
 
 struct run_options {

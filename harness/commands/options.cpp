@@ -66,6 +66,8 @@ void add_place(CLI::App& command, experiment_options& o) {
 void add_network(CLI::App& command, experiment_options& o) {
   option(command, "--network", o.network,
          {"NAME|FILE", "One of `umbench list networks`, or a graph file of one's own", required});
+  option(command, "--trace", o.trace,
+         {"FILE", "A file of `umbench trace` in place of a network: becomes FILE.graph.json beside it", "none"});
   option(command, "--batch", o.batch, {"N", "Images a batch, at least 1", "1"});
   option(command, "--insize", o.insize,
          {"N", "Height and width of an image, at least 1; short for --set insize=N", "the network's"});

@@ -1,6 +1,7 @@
 #include "harness/commands/scripts.hpp"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +10,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "harness/io/errors.hpp"
+#include "harness/io/say.hpp"
 
 namespace um {
 namespace {
@@ -90,6 +93,24 @@ void run_script(const script_command& command, const std::vector<std::string>& a
   execvp(python.c_str(), argv.data());
   throw input_error(fmt::format("{}: cannot start {}: {}; install Python 3 or let UMBENCH_PYTHON name it",
                                 command.name, python, std::strerror(errno)));
+}
+
+int run_script_and_wait(const script_command& command, const std::vector<std::string>& arguments) {
+  constexpr int cannot_start = 2;
+  const pid_t child = fork();
+  if (child < 0) throw std::system_error(errno, std::generic_category(), command.name);
+  if (child == 0) {
+    try {
+      run_script(command, arguments);
+    } catch (const input_error& error) {
+      say("umbench: {}\n", error.what());
+    }
+    _exit(cannot_start);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : cannot_start;
 }
 
 }  // namespace um

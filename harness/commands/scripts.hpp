@@ -21,4 +21,7 @@ const script_command* script_named(const std::string& command);
 // PATH. Throws input_error where one of them is missing.
 [[noreturn]] void run_script(const script_command& command, const std::vector<std::string>& arguments);
 
+// Runs the script in a process of its own; its exit code.
+int run_script_and_wait(const script_command& command, const std::vector<std::string>& arguments);
+
 }  // namespace um

@@ -2,16 +2,22 @@
 
 BASE and HEAD are record files, or folders of them: then each file in a folder is one run of the same code.
 Measured times are judged by a t test on the raw samples and by limits; simulated ones must be equal.
+Two traces of umbench trace are compared by what moved, what faulted and how long it took (docs/trace.md).
 """
 
 import sys
 from pathlib import Path
 
-from umbench import dependencies  # noqa: E402
+from umbench import dependencies, load
+from umbench.trace import compare as traces
+from umbench.trace import reader
+
+if __name__ == "__main__" and any(reader.is_trace(word) for word in sys.argv[1:]):  # which need none of what follows
+    sys.exit(load.report_errors(lambda: traces.main(sys.argv[1:]), "umbench"))
 
 dependencies.require("numpy", "scipy")
 
-from umbench import arguments, compare_pairs, comparison, load, output, print_comparison  # noqa: E402
+from umbench import arguments, compare_pairs, comparison, output, print_comparison  # noqa: E402
 
 EXIT_CODES = [0, load.EXIT_TOO_LITTLE, comparison.EXIT_REGRESSED]  # the worst last
 

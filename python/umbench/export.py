@@ -5,7 +5,8 @@ github-action      customSmallerIsBetter of github-action-benchmark
 bencher            Bencher Metric Format
 junit              JUnit XML: a failed cell is a failed test
 csv                one row a cell
-perfetto           Chrome trace of the records with a timeline, for ui.perfetto.dev
+perfetto           Chrome trace of the records with a timeline, for ui.perfetto.dev; of a trace of umbench trace, all of it
+graph              of a trace: a network file, which run, sweep and plan take
 """
 
 import re
@@ -13,21 +14,32 @@ import sys
 from pathlib import Path
 
 from umbench import arguments, export_formats, load, output
+from umbench.trace import exports, reader
 
 
 def main():
     if any(re.fullmatch(r"[^-].*:[A-Za-z_]\w*", word) and not Path(word).exists() for word in sys.argv[1:]):
         from umbench.torch import export as model_export
         return model_export.main(sys.argv[1:])
-    wanted = arguments.export(__doc__, list(export_formats.FORMATS))
+    wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
+    if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
+        raise load.BadInput(f"--out {wanted.out}: is the file itself; choose another")
+    if reader.is_trace(wanted.file):
+        _check(wanted.format, exports.FORMATS, "a trace")
+        output.write(exports.FORMATS[wanted.format](reader.read(wanted.file)), wanted.out)
+        return None
+    _check(wanted.format, export_formats.FORMATS, "a record file")
     environments, records = load.read(wanted.file)
     if not records:
         raise load.TooLittle(f"{wanted.file}: no record, nothing to write")
     text = export_formats.FORMATS[wanted.format](environments, records)
-    if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
-        raise load.BadInput(f"--out {wanted.out}: is the record file itself; choose another")
     output.write(text, wanted.out)
     return None
+
+
+def _check(format_, formats, of):
+    if format_ not in formats:
+        raise load.BadInput(f"--format {format_}: is not for {of}, which has {', '.join(formats)}")
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def summarize(process, costs):
         allocation = owners.of(block, at)
         key = allocation.number if allocation else ("unknown", block // SAME_MEMORY)
         if key not in found:
-            found[key] = Facts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", []))
+            found[key] = Facts(allocation or Allocation(None, 0, None, block * BLOCK, 0, None, "managed", ()))
         facts = found[key]
         if not allocation:
             begin = min(facts.allocation.address, block * BLOCK)

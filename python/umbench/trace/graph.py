@@ -12,7 +12,7 @@ import json
 import re
 from collections import defaultdict
 
-from umbench import load, output
+from umbench import load
 from umbench.trace.facts import stall_of, summarize
 from umbench.trace.names import Names
 from umbench.trace.reader import BLOCK, BY_FAULT_IN, GPU_FAULTS, Owners, join_runs
@@ -117,13 +117,3 @@ def _plain(process):
     name = re.sub(r"[^a-z0-9_.-]+", "_", re.sub(r"\.\w+$", "", word.rsplit("/", 1)[-1]).lower()).strip("._-")
     return f"trace-{name or 'program'}"
 
-
-def write(processes, out):
-    """Writes the busiest process as a network file; says on standard error what is known."""
-    from umbench.trace.costs import Costs, machine_of
-    from umbench.trace.explain import busiest
-    process = busiest(processes)
-    gpu = next(iter(process.gpus.values()), {}).get("name", "")
-    made = convert(process, Costs(machine_of(gpu)[0]))
-    output.write(made.as_json(), out)
-    output.say(f"umbench: {out or 'graph'}: {made.said()}")

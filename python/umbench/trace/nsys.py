@@ -100,7 +100,7 @@ def _allocations(process, report, number, zero):
         if row["memoryOperationType"] == ALLOCATED:
             alive[row["address"]] = len(process.allocations)
             process.allocations.append(Allocation(len(process.allocations), row["start"] - zero, None, row["address"], row["bytes"],
-                                                  row.get("deviceId"), MEMORY.get(row["memKind"], "other"), []))
+                                                  row.get("deviceId"), MEMORY.get(row["memKind"], "other"), ()))
         elif row["address"] in alive:
             at = alive.pop(row["address"])
             process.allocations[at] = process.allocations[at]._replace(until=row["start"] - zero)

@@ -122,7 +122,7 @@ def _gpu(process, entry):
 
 
 def _allocation(process, entry):
-    called = [process.names[number] for number in entry.get("called", [])]
+    called = tuple(process.names[number] for number in entry.get("called", []))
     process.alive[entry["address"]] = len(process.allocations)
     process.allocations.append(Allocation(len(process.allocations), entry["at_ns"], None, entry["address"], entry["bytes"],
                                           _device(entry.get("device")), entry["memory"], called))
@@ -135,7 +135,7 @@ def _free(process, entry):
 
 
 def _hint(process, entry):
-    called = [process.names[number] for number in entry.get("called", [])]
+    called = tuple(process.names[number] for number in entry.get("called", []))
     process.hints.append(Hint(entry["at_ns"], entry["until_ns"], entry["call"], entry["address"], entry["bytes"],
                               _device(entry["device"]), called))
 

@@ -1,0 +1,95 @@
+"""Compares two traces of the same program: has it come to move more, to fault more, or to wait longer?
+
+    umbench compare BASE.jsonl HEAD.jsonl [--limit bytes=1%] [--limit faults=20%] [--limit time=10%]
+
+What one process of several moved is summed over all. A row is worse where it grew by more than its kind's limit and by more than a floor
+below which nothing is meant by it. Exit code 1 if a row is worse, 3 if a trace lost records or ended early.
+"""
+
+import argparse
+import sys
+from collections import namedtuple
+
+from umbench import arguments, load, output
+from umbench.trace import explain, reader
+
+EXIT_WORSE = 1
+LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
+FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
+Row = namedtuple("Row", "name kind base head verdict")
+
+# name: (kind, quantities)
+MOVED = {
+    "to GPUs by faults": ("bytes", reader.BY_FAULT_IN), "to GPUs by prefetch": ("bytes", ("in_user",)), "between GPUs": ("bytes", ("in_peer",)),
+    "to the host by faults": ("bytes", reader.BY_FAULT_OUT), "to the host by prefetch": ("bytes", ("out_user",)),
+    "evicted by the driver": ("bytes", ("out_eviction",)), "faults of GPUs": ("faults", reader.GPU_FAULTS),
+    "faults of CPUs": ("faults", reader.CPU_FAULTS), "thrashing": ("faults", ("thrashing",))}
+
+
+class Limited(argparse.ArgumentParser):
+    def error(self, message):
+        output.say(f"umbench: compare: {message}; see umbench compare --help")
+        sys.exit(load.EXIT_BAD_INPUT)
+
+
+def rows_of(base, head, limits):
+    """The rows of two lists of processes."""
+    rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
+            for name, (kind, names) in MOVED.items()]
+    times = [_times(processes) for processes in (base, head)]
+    rows += [_row(name, "time", times[0][name], times[1][name], limits) for name in times[0]]
+    return [row for row in rows if row.base or row.head]
+
+
+def _times(processes):
+    """Nanoseconds, with one machine's figures for both sides."""
+    summaries = [explain.explain(process)[0] for process in processes]
+    return {"time of kernels": sum(s.kernel_ns for s in summaries), "of it, waiting for memory": sum(s.stall_ns for s in summaries),
+            "the CPU waiting for memory": sum(s.host_ns for s in summaries)}
+
+
+def _row(name, kind, base, head, limits):
+    grown = head - base
+    beyond = abs(grown) > max(limits[kind] * base, FLOORS[kind])
+    return Row(name, kind, base, head, ("worse" if grown > 0 else "better") if beyond else "same")
+
+
+def incomplete(processes, path):
+    """Why a trace cannot be judged, or None."""
+    for process in processes:
+        if process.lost:
+            return f"{path}: CUPTI lost {process.lost:,} records"
+        if process.end is None:
+            return f"{path}: the program was killed or crashed"
+    return None
+
+
+def as_text(rows):
+    shown = [("", "base", "head", "change", "")] + [
+        (row.name, _amount(row.kind, row.base), _amount(row.kind, row.head),
+         f"{100 * (row.head - row.base) / row.base:+.1f} %" if row.base else "new", row.verdict) for row in rows]
+    widths = [max(len(cells[i]) for cells in shown) for i in range(5)]
+    return "\n".join("  ".join(cell.ljust(width) if i in (0, 4) else cell.rjust(width) for i, (cell, width) in enumerate(zip(cells, widths))).rstrip()
+                     for cells in shown) + "\n"
+
+
+def _amount(kind, value):
+    if kind == "time":
+        return f"{value / 1e6:.2f} ms"
+    return f"{value / 2**20:.2f} MiB" if kind == "bytes" else f"{value:,}"
+
+
+def main(words):
+    parser = Limited(prog="umbench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("base", metavar="BASE.jsonl")
+    parser.add_argument("head", metavar="HEAD.jsonl")
+    parser.add_argument("--limit", action="append", default=[], type=arguments.limit_of(LIMITS), metavar="KIND=SHARE",
+                        help="growth that is allowed: " + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()))
+    wanted = parser.parse_args(words)
+    sides = [explain.read(path) for path in (wanted.base, wanted.head)]
+    rows = rows_of(*sides, LIMITS | dict(wanted.limit))
+    output.write(as_text(rows) if rows else "Nothing moved in either.\n")
+    why = incomplete(sides[0], wanted.base) or incomplete(sides[1], wanted.head)
+    if why:
+        raise load.TooLittle(why)
+    return EXIT_WORSE if any(row.verdict == "worse" for row in rows) else 0

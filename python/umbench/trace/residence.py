@@ -1,0 +1,42 @@
+"""Which bytes lie on GPUs at a time, as far as what moved and faulted tells."""
+
+from collections import Counter
+
+from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, GPU_FAULTS
+
+IN = (*BY_FAULT_IN, "in_user", "in_peer", "in_eviction")
+OUT = (*BY_FAULT_OUT, "out_user", "out_eviction")
+
+
+def resident_over_time(process, owners):
+    """[(time, {allocation: bytes})], after each piece in which something came or left. A block holds at most 2 MiB; one that a GPU faulted
+    on without anything moving was touched there first and counts whole."""
+    held, by_block, out = Counter(), {}, []
+    for piece in process.pieces:
+        changed = set()
+        for block, (came, left, fresh) in _changes(piece).items():
+            before = by_block.get(block, 0)
+            after = min(BLOCK, max(0, before + came - left))
+            if fresh and not came and not before:
+                after = BLOCK
+            if after != before:
+                allocation = owners.of(block, piece.begin)
+                held[allocation] += after - before
+                by_block[block] = after
+                changed.add(allocation)
+        if changed:
+            out.append((piece.end, {allocation: held[allocation] for allocation in changed}))
+    return out
+
+
+def _changes(piece):
+    """{block: [bytes that came, bytes that left, whether a GPU faulted]}."""
+    found = {}
+    for name, runs in piece.sums.items():
+        place = 0 if name in IN else 1 if name in OUT else 2 if name in GPU_FAULTS else None
+        if place is None:
+            continue
+        for first, blocks, amount in runs:
+            for block in range(first, first + blocks):
+                found.setdefault(block, [0, 0, 0])[place] += amount // blocks
+    return found
