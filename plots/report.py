@@ -12,6 +12,7 @@ from umbench.plots import report_figures
 from umbench.plots import report_page
 from umbench import output
 from umbench.arguments import Parser
+from umbench.trace import reader
 
 KINDS = ("png", "svg", "pdf")
 MANY = 500  # from this many records on it shows progress
@@ -25,6 +26,9 @@ def main():
     parser.add_argument("--title", default="Memory management under oversubscription")
     wanted = parser.parse_args()
     load.check_path(wanted.out)
+    if any(reader.is_trace(path) for path in wanted.files):
+        from umbench.trace import report
+        return report.write(wanted.files, wanted.out)
     environments, records = read_with_places(wanted.files)
     if not any(load.steady_ns(record) for record in records):
         raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to report")

@@ -24,22 +24,17 @@ def main():
     wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
     if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
         raise load.BadInput(f"--out {wanted.out}: is the file itself; choose another")
-    if reader.is_trace(wanted.file):
-        _check(wanted.format, exports.FORMATS, "a trace")
+    if reader.is_trace(wanted.file) or wanted.format not in export_formats.FORMATS:
+        if wanted.format not in exports.FORMATS:
+            raise load.BadInput(f"--format {wanted.format}: is for record files; of a trace there are {', '.join(exports.FORMATS)}")
         output.write(exports.FORMATS[wanted.format](reader.read(wanted.file)), wanted.out)
         return None
-    _check(wanted.format, export_formats.FORMATS, "a record file")
     environments, records = load.read(wanted.file)
     if not records:
         raise load.TooLittle(f"{wanted.file}: no record, nothing to write")
     text = export_formats.FORMATS[wanted.format](environments, records)
     output.write(text, wanted.out)
     return None
-
-
-def _check(format_, formats, of):
-    if format_ not in formats:
-        raise load.BadInput(f"--format {format_}: is not for {of}, which has {', '.join(formats)}")
 
 
 if __name__ == "__main__":

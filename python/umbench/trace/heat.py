@@ -1,0 +1,73 @@
+"""Heat of allocations: which blocks moved when, and what lay on GPUs."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from umbench.plots.common import pyplot
+from umbench.trace.findings import size
+from umbench.trace.names import Names
+from umbench.trace.reader import BLOCK, Owners
+from umbench.trace.residence import IN, OUT, resident_over_time
+
+COLUMNS, ROWS, MOST_ALLOCATIONS = 240, 128, 6
+MIB = 1024 * 1024
+
+
+def grids(process):
+    """[(allocation, array of bytes moved by row of blocks and column of time)], what moved most first."""
+    owners = Owners(process.allocations)
+    length = max(process.last, 1)
+    moved = defaultdict(Counter)
+    for piece in process.pieces:
+        column = min(COLUMNS - 1, piece.begin * COLUMNS // length)
+        for name in (*IN, *OUT):
+            for first, blocks, amount in piece.sums.get(name, ()):
+                for block in range(first, first + blocks):
+                    allocation = owners.of(block, piece.begin)
+                    if allocation:
+                        moved[allocation][block - allocation.address // BLOCK, column] += amount // blocks
+    found = []
+    for allocation, cells in sorted(moved.items(), key=lambda item: -sum(item[1].values()))[:MOST_ALLOCATIONS]:
+        blocks = max(1, -(-allocation.bytes // BLOCK))
+        rows = min(ROWS, blocks)
+        grid = np.zeros((rows, COLUMNS))
+        for (block, column), amount in cells.items():
+            grid[min(rows - 1, block * rows // blocks), column] += amount
+        found.append((allocation, grid))
+    return found
+
+
+def figure(process):
+    """A figure with a panel an allocation and what lay on GPUs below; None where nothing moved."""
+    found = grids(process)
+    if not found:
+        return None
+    names = Names(process.allocations)
+    drawn, axes = pyplot.subplots(len(found) + 1, 1, figsize=(9, 1.7 * len(found) + 2), sharex=True, layout="constrained", squeeze=False)
+    seconds = process.last / 1e9
+    for axis, (allocation, grid) in zip(axes[:, 0], found):
+        shown = np.where(grid > 0, grid / MIB, np.nan)
+        image = axis.imshow(shown, aspect="auto", origin="lower", cmap="viridis_r", interpolation="nearest", vmin=0,
+                            extent=(0, seconds, 0, max(allocation.bytes, BLOCK) / MIB))
+        drawn.colorbar(image, ax=axis, label="MiB moved")
+        axis.set_title(names.described(allocation, size), loc="left")
+        axis.set_ylabel("MiB into it")
+        axis.grid(visible=False)
+    _draw_resident(axes[-1, 0], process, names, [allocation for allocation, _ in found])
+    return drawn
+
+
+def _draw_resident(axis, process, names, allocations):
+    lines = {allocation: ([0], [0]) for allocation in allocations}
+    for at, held in resident_over_time(process, Owners(process.allocations)):
+        for allocation, amount in held.items():
+            if allocation in lines:
+                lines[allocation][0].append(at / 1e9)
+                lines[allocation][1].append(amount / MIB)
+    for allocation, (at, held) in lines.items():
+        axis.step([*at, process.last / 1e9], [*held, held[-1]], where="post", label=names.allocation(allocation))
+    axis.set_title("Lying on GPUs, as far as it moved or faulted", loc="left")
+    axis.set_ylabel("MiB")
+    axis.set_xlabel("seconds since the program started CUDA")
+    axis.legend(loc="upper left", ncols=3)

@@ -1,0 +1,45 @@
+"""One page on a trace: what umbench explain says, and heat by allocation and block over time."""
+
+import base64
+from html import escape
+from pathlib import Path
+
+from umbench import load, output
+from umbench.plots import report_page
+from umbench.plots.common import save, use_style
+from umbench.trace import explain, heat
+
+KINDS = ("png", "svg", "pdf")
+
+
+def write(files, out):
+    """OUT/index.html and the figures of each process with anything to show."""
+    use_style()
+    out = Path(out)
+    parts = []
+    for path in files:
+        processes = explain.read(path)
+        for process in processes:
+            name = f"heat_{Path(path).stem}" + (f"_{process.environment.get('process')}" if len(processes) > 1 else "")
+            parts.append(_part(path, process, out, name))
+    text = ("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+            f"<meta http-equiv='Content-Security-Policy' content=\"{report_page.POLICY}\"><title>Unified Memory in a program</title>"
+            f"<style>{report_page.STYLE} pre {{ white-space: pre-wrap; }}</style></head>\n<body>\n<h1>Unified Memory in a program</h1>\n"
+            + "\n".join(parts) + "\n</body></html>\n")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise load.BadInput(f"--out {out}: {error.strerror}") from error
+    output.write(text, out / "index.html")
+    print(out / "index.html")
+
+
+def _part(path, process, out, name):
+    lines = explain.as_lines(process, *explain.explain(process))
+    drawn = heat.figure(process)
+    image = ""
+    if drawn is not None:
+        save(drawn, out, name, KINDS)
+        data = base64.b64encode((out / f"{name}.png").read_bytes()).decode()
+        image = f"<figure><img alt='Heat of allocations over time' src='data:image/png;base64,{data}'></figure>"
+    return f"<section><h2>{escape(str(path))}, process {process.environment.get('process')}</h2><pre>{escape(chr(10).join(lines))}</pre>{image}</section>"

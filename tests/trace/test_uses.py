@@ -1,0 +1,120 @@
+"""What else takes traces: network files and the simulator, comparison, Perfetto, the report."""
+
+import json
+
+import pytest
+from made import BLOCK, FIRST, MS, Made, count, run
+from test_explain import ping_pong, prefetch_missing
+
+from umbench import load
+from umbench.trace import graph, reader
+from umbench.trace.costs import Costs
+from umbench.trace.reader import Owners
+from umbench.trace.residence import resident_over_time
+
+
+def read(made, tmp_path):
+    return reader.read(made.write(tmp_path / "run.jsonl"))[0]
+
+
+def two_layers():
+    """Two weights and an activation that both layers use; the second launch of each moves nothing."""
+    made = Made(program=("python3", "/home/me/Train.py")).allocate(32).allocate(32, first=FIRST + 32).allocate(16, first=FIRST + 64)
+    made.kernel("layer", in_demand=[run(32), run(16, first=FIRST + 64)], gpu_read_faults=[count(300, 32), count(100, 16, FIRST + 64)])
+    made.kernel("layer", in_demand=run(32, first=FIRST + 32), gpu_read_faults=[count(300, 32, FIRST + 32), count(1, 16, FIRST + 64)])
+    return made.quiet("layer", count=2, ms=1.5)
+
+
+def test_a_trace_becomes_operators_that_read_what_launches_touched(tmp_path):
+    made = graph.convert(read(two_layers(), tmp_path), Costs("h200"))
+    assert made.name == "trace-train"
+    sizes = {tensor["name"]: 4 * tensor["shape"][1] for tensor in made.tensors if tensor["use"] == "parameter"}
+    assert sorted(sizes.values()) == [16 * BLOCK, 32 * BLOCK, 32 * BLOCK]
+    reads = [{sizes[name] // BLOCK for name in operator["in"]} for operator in made.operators]
+    assert reads == [{16, 32}, {16, 32}, set()]
+    assert made.operators[2]["duration_ns"] == 3 * MS
+    assert made.operators[0]["duration_ns"] < 2 * MS < 10 * MS  # it mostly waited
+    assert "for" in made.said() and made.unknown_ns == 3 * MS
+
+
+def test_a_trace_in_which_nothing_moved_becomes_no_network(tmp_path):
+    with pytest.raises(load.TooLittle):
+        graph.convert(read(Made().quiet(), tmp_path), Costs("h200"))
+
+
+def test_it_is_simulated_under_other_hints_and_sizes(umbench, tmp_path):
+    two_layers().write(tmp_path / "run.jsonl")
+    times = {}
+    for strategy, ratio in (("managed", 0.9), ("managed", 1.5), ("managed_prefetch", 1.5)):
+        done = umbench("run", "--trace", "run.jsonl", "--strategy", strategy, "--ratio", ratio, "--backend", "sim:h200", "--out", "records.jsonl")
+        assert done.returncode == 0, done.stderr
+    for line in (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        if record["kind"] == "record":
+            assert record["simulated"] and record["network"].startswith("trace-train#")
+            times[record["strategy"], record["ratio"]] = load.steady_ns(record)
+    assert len(times) == 3 and times["managed", 0.9] < min(times["managed_prefetch", 1.5], times["managed", 1.5])
+
+
+def test_a_sweep_takes_the_network_file(umbench, tmp_path):
+    two_layers().write(tmp_path / "run.jsonl")
+    assert umbench("export", "run.jsonl", "--format", "graph", "--out", "run.graph.json").returncode == 0
+    (tmp_path / "sweep.json").write_text(json.dumps({"schema": 1, "name": "s", "grids": [
+        {"network": "run.graph.json", "strategy": ["managed", "managed_prefetch"], "ratio": [0.9, 1.5], "backend": "sim:h200"}]}), encoding="utf-8")
+    assert umbench("sweep", "sweep.json", "--out", "s.jsonl").returncode == 0
+    assert umbench("compare", "s.jsonl", "s.jsonl").returncode == 0
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--trace", "run.jsonl", "--network", "alexnet"), "--network and --trace are given"),
+    (("--trace", "no.jsonl"), "no.jsonl"),
+])
+def test_wrong_traces_are_refused_in_one_line(umbench, tmp_path, words, said):
+    two_layers().write(tmp_path / "run.jsonl")
+    done = umbench("run", *words, "--strategy", "managed", "--backend", "sim:h200")
+    assert done.returncode == 2 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_equal_traces_compare_equal_and_more_faults_are_worse(umbench, tmp_path):
+    prefetch_missing().write(tmp_path / "base.jsonl")
+    made = Made().allocate().kernel("read", ms=30, in_demand=run(share=0.25), in_tree=run(share=1.75), gpu_read_faults=count(1800))
+    made.write(tmp_path / "head.jsonl")
+    same = umbench("compare", "base.jsonl", "base.jsonl")
+    assert same.returncode == 0 and "worse" not in same.stdout
+    worse = umbench("compare", "base.jsonl", "head.jsonl")
+    assert worse.returncode == 1
+    assert [line.split()[-1] for line in worse.stdout.splitlines()[1:]] == ["worse"] * 4  # bytes, faults, time, waiting
+    assert umbench("compare", "base.jsonl", "head.jsonl", "--limit", "bytes=200%", "--limit", "faults=200%", "--limit", "time=300%").returncode == 0
+    better = umbench("compare", "head.jsonl", "base.jsonl")
+    assert better.returncode == 0 and "better" in better.stdout
+
+
+def test_a_trace_that_ended_early_is_not_judged(umbench, tmp_path):
+    prefetch_missing().write(tmp_path / "base.jsonl")
+    prefetch_missing().write(tmp_path / "head.jsonl", end=False)
+    assert umbench("compare", "base.jsonl", "head.jsonl").returncode == 3
+
+
+def test_perfetto_has_lanes_and_counters(umbench, tmp_path):
+    ping_pong().write(tmp_path / "run.jsonl")
+    events = json.loads(umbench("export", "run.jsonl", "--format", "perfetto").stdout)["traceEvents"]
+    assert {event["name"] for event in events if event["ph"] == "X"} >= {"add #0", "fetch back"}
+    held = [event["args"]["m0"] for event in events if event["name"] == "bytes on GPUs"]
+    assert held == [64 * BLOCK, 0] * 4
+    assert umbench("export", "run.jsonl", "--format", "csv").returncode == 2
+
+
+def test_resident_bytes_follow_first_touch_and_eviction(tmp_path):
+    made = Made().allocate().kernel("write", gpu_write_faults=count(64)).kernel("other", out_eviction=run(16))
+    process = read(made, tmp_path)
+    held = [sum(amounts.values()) for _, amounts in resident_over_time(process, Owners(process.allocations))]
+    assert held == [64 * BLOCK, 48 * BLOCK]
+
+
+def test_the_report_draws_heat(umbench, tmp_path):
+    ping_pong().write(tmp_path / "run.jsonl")
+    done = umbench("report", "run.jsonl", "--out", "report")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
+    assert "ping-pong" in page and "data:image/png" in page
+    assert (tmp_path / "report/heat_run.svg").is_file()
