@@ -31,7 +31,7 @@ foreach(shared HiGHS_LIBRARY cuDNN_LIBRARY)
 endforeach()
 install(TARGETS umbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 if(TARGET umbench_trace)
-  install(TARGETS umbench_trace LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program)
+  install(TARGETS umbench_trace umbench_pool LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT program)
 endif()
 foreach(folder plots python)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION share/umbench COMPONENT program

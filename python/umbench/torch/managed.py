@@ -1,0 +1,102 @@
+"""PyTorch in managed memory.
+
+    with umbench.torch.managed_pool(policy="prefetch"):
+        loss = model(batch).sum()
+        loss.backward()
+
+Everything that PyTorch allocates on the GPU inside lies in managed memory, below a cap that leaves the GPU room: the
+backward pass, too, which runs on the calling thread there. PyTorch keeps and cuts what it got, as it does with memory of its own. Policies:
+
+none            managed memory as it comes: pages arrive by faults
+prefetch        each segment is populated on the GPU when it is allocated
+advise_host     preferred location host, accessed by the GPU: kernels reach over the link
+advise_device   preferred location GPU
+read_mostly     copies on both sides; harms what kernels write
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import shutil
+from pathlib import Path
+
+LIBRARY = "libumbench_pool.so"
+POLICIES = ("none", "prefetch", "advise_host", "advise_device", "read_mostly")
+SHARE = 0.7  # of what is free: more managed memory than a GPU holds can hang it
+
+
+class NoLibrary(RuntimeError):
+    """libumbench_pool.so is not there; the message says how to get it."""
+
+
+def library_path():
+    """UMBENCH_POOL_LIBRARY, beside the program umbench, or below the repository's build folder. Throws NoLibrary."""
+    asked = os.environ.get("UMBENCH_POOL_LIBRARY")
+    if asked:
+        return asked
+    program = os.environ.get("UMBENCH_PROGRAM") or shutil.which("umbench")
+    beside = [Path(program).resolve().parent] if program else []
+    folders = beside + [folder.parent / name for folder in beside for name in ("lib", "lib64")]
+    folders += sorted((Path(__file__).resolve().parents[3] / "build").glob("*"))
+    for folder in folders:
+        if (folder / LIBRARY).is_file():
+            return str(folder / LIBRARY)
+    raise NoLibrary(f"there is no {LIBRARY}; build umbench with -DUM_CUDA=ON, or let UMBENCH_POOL_LIBRARY name it")
+
+
+@functools.cache
+def _library(path):
+    found = ctypes.CDLL(path)
+    found.um_pool_configure.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    found.um_pool_used.restype = found.um_pool_peak.restype = ctypes.c_size_t
+    return found
+
+
+@functools.cache
+def _allocator(path):
+    import torch
+    return torch.cuda.memory.CUDAPluggableAllocator(path, "um_pool_alloc", "um_pool_free")
+
+
+def cap_bytes(free, asked=None):
+    """Bytes that the pool may take of what is free. Throws ValueError where more is asked than stays safe."""
+    most = int(SHARE * free)
+    if asked is None:
+        return most
+    if not 0 < asked <= most:
+        raise ValueError(f"cap {asked} is not between 1 and {most}, {SHARE:.0%} of the free GPU memory: more managed memory than a GPU "
+                         "holds can hang it")
+    return int(asked)
+
+
+class Pool:
+    """What `managed_pool` gives: bytes in use and the most that were."""
+
+    def __init__(self, library, cap):
+        self._library, self.cap = library, cap
+
+    @property
+    def used(self):
+        return self._library.um_pool_used()
+
+    @property
+    def peak(self):
+        return self._library.um_pool_peak()
+
+
+@contextlib.contextmanager
+def managed_pool(policy="none", cap=None):
+    """A context in which this thread's GPU memory of PyTorch is managed. `cap`: bytes, at most 70 % of what is free."""
+    if policy not in POLICIES:
+        raise ValueError(f"policy {policy!r} is none of {', '.join(POLICIES)}")
+    path = library_path()
+    import torch
+    library = _library(path)
+    most = cap_bytes(torch.cuda.mem_get_info()[0], cap)
+    if library.um_pool_used():
+        raise RuntimeError(f"{library.um_pool_used()} bytes of an earlier managed_pool are in use; let go of its tensors first")
+    library.um_pool_configure(policy.encode(), most)
+    pool = torch.cuda.MemPool(_allocator(path).allocator())
+    with torch.cuda.use_mem_pool(pool), torch.autograd.set_multithreading_enabled(False):
+        yield Pool(library, most)

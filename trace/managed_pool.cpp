@@ -1,0 +1,102 @@
+// Managed memory for PyTorch's allocator (torch.cuda.memory.CUDAPluggableAllocator): python/umbench/torch/managed.py loads
+// this library and says by which policy. PyTorch asks for segments of 2 MiB and more and cuts them itself.
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <mutex>
+#include <string_view>
+
+namespace {
+
+#define UM_EXPORT extern "C" __attribute__((visibility("default")))
+
+struct pool {
+  std::mutex guard;
+  std::string_view policy = "none";
+  std::size_t most = 0, used = 0, peak = 0;
+};
+
+pool& own() {
+  static pool one;
+  return one;
+}
+
+constexpr std::string_view policies[] = {"none", "prefetch", "advise_host", "advise_device", "read_mostly"};
+
+bool take(std::size_t bytes) {
+  const std::lock_guard lock(own().guard);
+  if (bytes > own().most - own().used) return false;
+  own().used += bytes;
+  if (own().used > own().peak) own().peak = own().used;
+  return true;
+}
+
+void give_back(std::size_t bytes) {
+  const std::lock_guard lock(own().guard);
+  own().used -= bytes;
+}
+
+cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t stream) {
+  const std::string_view policy = own().policy;
+  const cudaMemLocation gpu{cudaMemLocationTypeDevice, device}, host{cudaMemLocationTypeHost, 0};
+  if (policy == "prefetch") return cudaMemPrefetchAsync(at, bytes, gpu, 0, stream);
+  if (policy == "advise_device") return cudaMemAdvise(at, bytes, cudaMemAdviseSetPreferredLocation, gpu);
+  if (policy == "read_mostly") return cudaMemAdvise(at, bytes, cudaMemAdviseSetReadMostly, gpu);
+  if (policy != "advise_host") return cudaSuccess;
+  const cudaError_t error = cudaMemAdvise(at, bytes, cudaMemAdviseSetPreferredLocation, host);
+  return error != cudaSuccess ? error : cudaMemAdvise(at, bytes, cudaMemAdviseSetAccessedBy, gpu);
+}
+
+}  // namespace
+
+// Before the first allocation. `most`: bytes of all allocations together, which PyTorch's own error tells when they run out.
+// 0, or 1 for a policy that there is not.
+UM_EXPORT int um_pool_configure(const char* policy, std::size_t most) {
+  for (const std::string_view known : policies) {
+    if (known != policy) continue;
+    const std::lock_guard lock(own().guard);
+    own().policy = known;
+    own().most = most;
+    return 0;
+  }
+  return 1;
+}
+
+UM_EXPORT std::size_t um_pool_used() {
+  const std::lock_guard lock(own().guard);
+  return own().used;
+}
+
+UM_EXPORT std::size_t um_pool_peak() {
+  const std::lock_guard lock(own().guard);
+  return own().peak;
+}
+
+// nullptr where the pool is full, or CUDA refuses.
+UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream) {
+  if (!take(bytes)) return nullptr;
+  int before = 0;
+  void* at = nullptr;
+  static_cast<void>(cudaGetDevice(&before));
+  static_cast<void>(cudaSetDevice(device));
+  cudaError_t error = cudaMallocManaged(&at, bytes, cudaMemAttachGlobal);
+  if (error == cudaSuccess) {
+    error = follow_policy(at, bytes, device, stream);
+    if (error != cudaSuccess) {
+      static_cast<void>(cudaFree(at));
+      at = nullptr;
+    }
+  } else {
+    at = nullptr;
+  }
+  static_cast<void>(cudaGetLastError());  // PyTorch looks for errors of its own calls there
+  static_cast<void>(cudaSetDevice(before));
+  if (at == nullptr) give_back(bytes);
+  return at;
+}
+
+UM_EXPORT void um_pool_free(void* at, std::size_t bytes, int, cudaStream_t) {
+  if (at == nullptr) return;
+  static_cast<void>(cudaFree(at));
+  give_back(bytes);
+}
