@@ -1,5 +1,6 @@
-// Managed memory for PyTorch's allocator (torch.cuda.memory.CUDAPluggableAllocator): python/umbench/torch/managed.py loads
-// this library and says by which policy. PyTorch asks for segments of 2 MiB and more and cuts them itself.
+// Managed memory for PyTorch's allocator (torch.cuda.memory.CUDAPluggableAllocator):
+// python/umbench/torch/managed.py loads this library and says by which policy. PyTorch asks for segments of 2
+// MiB and more and cuts them itself.
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -49,8 +50,8 @@ cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t 
 
 }  // namespace
 
-// Before the first allocation. `most`: bytes of all allocations together, which PyTorch's own error tells when they run out.
-// 0, or 1 for a policy that there is not.
+// Before the first allocation. `most`: bytes of all allocations together, which PyTorch's own error tells
+// when they run out. 0, or 1 for a policy that there is not.
 UM_EXPORT int um_pool_configure(const char* policy, std::size_t most) {
   for (const std::string_view known : policies) {
     if (known != policy) continue;

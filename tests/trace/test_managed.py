@@ -1,0 +1,34 @@
+"""What managed_pool refuses before PyTorch or a GPU is asked."""
+
+import pytest
+
+from umbench.torch import managed
+
+
+def test_the_cap_leaves_the_gpu_room():
+    assert managed.cap_bytes(1000) == 700
+    assert managed.cap_bytes(1000, 500) == 500
+    for asked in (0, -1, 701):
+        with pytest.raises(ValueError, match="can hang it"):
+            managed.cap_bytes(1000, asked)
+
+
+def test_policies_have_names():
+    with pytest.raises(ValueError, match="none of none, prefetch"):
+        with managed.managed_pool("fast"):
+            pass
+
+
+def test_a_missing_library_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("UMBENCH_POOL_LIBRARY", raising=False)
+    monkeypatch.setenv("UMBENCH_PROGRAM", str(tmp_path / "umbench"))
+    monkeypatch.setattr(managed, "LIBRARY", "libno_such_thing.so")
+    with pytest.raises(managed.NoLibrary, match="UM_CUDA=ON"):
+        managed.library_path()
+
+
+def test_the_library_is_found_beside_the_program(monkeypatch, tmp_path):
+    (tmp_path / managed.LIBRARY).touch()
+    monkeypatch.delenv("UMBENCH_POOL_LIBRARY", raising=False)
+    monkeypatch.setenv("UMBENCH_PROGRAM", str(tmp_path / "umbench"))
+    assert managed.library_path() == str(tmp_path / managed.LIBRARY)
