@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Is the planted fault of each program named first, and does its mend save what umbench explain says? Needs a GPU.
+
+    trace/programs/judge.py BUILD [--out DIR] [--mib N] [--kept TRACES]
+
+Each program runs plainly and mended, three times each, and once traced. With --kept the traces and times of an earlier run are
+judged again, without a GPU. One line a program, then how many were named first and how many savings lie within 30 %; those after the
+twelfth are a second set that the rules were not written on.
+"""
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(Path(__file__).resolve().parent)]
+
+import check  # noqa: E402
+from umbench.trace import explain, reader  # noqa: E402
+
+RUNS, FIRST_SET, WITHIN = 3, 12, 0.3
+
+
+def programs(build):
+    """[(name, what it plants)]"""
+    shown = subprocess.run([f"{build}/um_trace_programs"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    rows = [line.split(" ") for line in shown.splitlines()]
+    return [(name, plants) for name, plants in rows if plants]
+
+
+def measure(build, out, mib):
+    """Writes OUT/NAME.jsonl, a trace each, and OUT/times.json."""
+    times = {}
+    for name, plants in programs(build):
+        size = ["--mib", mib]
+        plain = min(check.run(build, name, size)[0]["seconds"] for _ in range(RUNS))
+        mended = min(check.run(build, name, [*size, "--fixed"])[0]["seconds"] for _ in range(RUNS))
+        traced, lines = check.run(build, name, size, str(out / f"{name}.jsonl"))
+        with open(out / f"{name}.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+        times[name] = {"plants": plants, "plain_s": plain, "mended_s": mended, "traced_s": traced["seconds"]}
+    (out / "times.json").write_text(json.dumps(times, indent=1) + "\n", encoding="utf-8")
+
+
+def judge(folder):
+    """Prints a line a program. Returns [(named first, saving within 30 %)]."""
+    verdicts = []
+    for name, of in json.loads((folder / "times.json").read_text(encoding="utf-8")).items():
+        process = explain.busiest(reader.read(folder / f"{name}.jsonl"))
+        _, found, _, _ = explain.explain(process)
+        saved = 1e3 * (of["plain_s"] - of["mended_s"])
+        said = found[0].saving_ns / 1e6 if found else 0
+        named = bool(found) and found[0].key == of["plants"]
+        near = named and saved > 0 and abs(said - saved) <= WITHIN * saved
+        verdicts.append((named, near))
+        print(f"{name}: plants {of['plants']}, named {', '.join(f.key for f in found) or 'nothing'}; {1e3 * of['plain_s']:.2f} ms, mended "
+              f"{1e3 * of['mended_s']:.2f} ms, traced {1e3 * of['traced_s']:.2f} ms; saves {saved:.2f} ms, said {said:.2f} ms"
+              f"{'' if named else '  NOT NAMED'}{'' if near else '  OFF'}", flush=True)
+    for title, part in (("first set", verdicts[:FIRST_SET]), ("second set", verdicts[FIRST_SET:])):
+        print(f"{title}: {sum(v[0] for v in part)} of {len(part)} named first, {sum(v[1] for v in part)} savings within 30 %")
+    return verdicts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", default="build/cuda")
+    parser.add_argument("--out", type=Path, default=Path("."))
+    parser.add_argument("--mib", default="512")
+    parser.add_argument("--kept", type=Path, metavar="TRACES")
+    wanted = parser.parse_args()
+    if not wanted.kept:
+        wanted.out.mkdir(parents=True, exist_ok=True)
+        measure(str(Path(wanted.build).resolve()), wanted.out, wanted.mib)
+    verdicts = judge(wanted.kept or wanted.out)
+    first = verdicts[:FIRST_SET]
+    return 0 if sum(v[0] for v in first) >= 11 and sum(v[1] for v in first) >= 9 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
