@@ -48,6 +48,7 @@ void write(std::string& out, const char* name, const std::vector<run>& runs, boo
 void bin::add(const event& e) {
   if (sums_.empty() || e.begin < begin_) begin_ = e.begin;
   end_ = std::max(end_, std::max(e.begin, e.end));
+  records_ += e.records;
   sum& of = sums_[{e.what, e.block}];
   of.amount += e.amount;
   of.granules |= e.granules;

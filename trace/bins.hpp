@@ -49,6 +49,7 @@ struct event {
   std::uint64_t block = 0;
   std::uint64_t amount = 0;
   std::uint64_t program_counter = 0;  // of a CPU fault
+  std::uint32_t records = 0;          // of CUPTI, that it stands for
   std::uint32_t granules = 0;         // which 64 KiB of the block, a bit each
   std::uint32_t device = host;        // the GPU that it belongs to; host for what the CPU asked for
   quantity what{};
@@ -63,6 +64,8 @@ class bin {
   // Time in which at least one batch of GPU faults was serviced.
   nanoseconds waiting() const { return waiting_; }
   std::uint64_t batches() const { return batches_; }
+  // Of CUPTI: each of them took the driver time, which a run that is not traced does not take.
+  std::uint64_t records() const { return records_; }
   // The program counter of the first CPU fault, 0 without one.
   std::uint64_t program_counter() const { return program_counter_; }
   // `"in_demand":[[first block, blocks, sum],...],...`: neighbours with equal bytes join, and of faults all
@@ -77,7 +80,7 @@ class bin {
   };
   std::map<std::pair<quantity, std::uint64_t>, sum> sums_;
   nanoseconds begin_ = 0, end_ = 0, waiting_ = 0, served_until_ = 0;
-  std::uint64_t batches_ = 0, program_counter_ = 0;
+  std::uint64_t batches_ = 0, records_ = 0, program_counter_ = 0;
 };
 
 }  // namespace um::tracing

@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-constexpr std::size_t buffer_bytes = 8 * MiB;
+constexpr std::size_t buffer_bytes = 512 * KiB;
 constexpr std::size_t buffer_alignment = 8;
 
 std::vector<std::string> library_names() {

@@ -1,5 +1,5 @@
 // The library that the CUDA driver loads into a program (CUDA_INJECTION64_PATH). It writes to the file that
-// UMBENCH_TRACE_OUT names, and does nothing without it.
+// UMBENCH_TRACE_OUT names, and does nothing without it. With UMBENCH_TRACE_TIMES it times kernels alone.
 #include <cuda.h>
 #include <cupti.h>
 #include <dlfcn.h>
@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -35,11 +34,13 @@ nanoseconds now() {
 // All that lives while the program does. Made once and never destroyed: CUPTI's threads may outlive static
 // objects.
 struct session {
-  session(output to, nanoseconds start)
-      : file(to),
+  session(output to, nanoseconds start, bool only_times)
+      : times_only(only_times),
+        file(to),
         record({[to](std::string_view text) { to.write(text); }, place_of}, start),
-        translate(record) {}
+        translate(record, only_times) {}
 
+  bool times_only;
   std::mutex guard;  // of all below
   output file;
   recorder record;
@@ -49,7 +50,8 @@ struct session {
 
   std::thread collector;
   std::atomic<bool> over = false;
-  std::atomic<bool> busy = false;  // Unified Memory records came with the last flush
+  std::atomic<bool> busy = false;     // Unified Memory records came with the last flush
+  std::atomic<bool> managed = false;  // the program has managed memory
   pid_t owner = getpid();
 };
 session* running = nullptr;
@@ -62,7 +64,7 @@ void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::s
   const std::lock_guard lock(running->guard);
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
-    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) running->busy = true;
+    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) running->busy = running->managed = true;
     running->translate.add(*record);
   }
   std::size_t dropped = 0;
@@ -191,6 +193,7 @@ constexpr CUpti_CallbackId watched_calls[] = {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc
                                               CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync_ptsz};
 
 void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
+  if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) running->managed = true;
   if (data.callbackSite == CUPTI_API_ENTER) {
     *data.correlationData = static_cast<std::uint64_t>(now());
     return;
@@ -274,25 +277,28 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 // --- collecting ---
 
 // The driver keeps few thousand records of Unified Memory and says of none that it lost; so they are fetched
-// often while they come.
+// often while they come, and each fetch takes time of the program's own threads.
+std::chrono::microseconds pause_after(int calm_rounds) {
+  constexpr std::chrono::microseconds while_they_come(200), else_(2'000), without_managed_memory(20'000);
+  constexpr int rounds_of_calm = 50;
+  if (!running->managed) return without_managed_memory;
+  return calm_rounds < rounds_of_calm ? while_they_come : else_;
+}
+
 void collect() {
-  constexpr std::chrono::microseconds short_pause(200), long_pause(2000);
   constexpr nanoseconds between_writes = 50'000'000;
-  constexpr int calm_rounds = 500;
-  const char* const asked = std::getenv("UMBENCH_TRACE_FLUSH");
-  const std::uint32_t how =
-      asked != nullptr && std::strcmp(asked, "forced") == 0 ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0;
   nanoseconds written = now();
   for (int calm = 0; !running->over;) {
     running->busy = false;
-    static_cast<void>(cupti().flush(how));
+    static_cast<void>(
+        cupti().flush(0));  // a forced one would hand out kernels that still run, without their times
     calm = running->busy ? 0 : calm + 1;
     if (const nanoseconds time = now(); time - written > between_writes) {
       const std::lock_guard lock(running->guard);
       running->record.drain(time);
       written = time;
     }
-    std::this_thread::sleep_for(calm < calm_rounds ? short_pause : long_pause);
+    std::this_thread::sleep_for(pause_after(calm));
   }
 }
 
@@ -349,7 +355,8 @@ void begin(const std::string& path) {
   }
   const nanoseconds start = now();
   file.write(environment_line(start, wall));
-  running = new session(file, start);
+  const bool times_only = std::getenv("UMBENCH_TRACE_TIMES") != nullptr;
+  running = new session(file, start, times_only);
   const std::lock_guard lock(running->guard);
   try {
     require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
@@ -357,12 +364,14 @@ void begin(const std::string& path) {
     running->record.lack(std::string("everything: ") + error.what());
     return running->record.finish(start);
   }
-  watch();
   enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels");
-  enable(CUPTI_ACTIVITY_KIND_MEMCPY, "copies");
-  enable(CUPTI_ACTIVITY_KIND_MEMSET, "memsets");
-  enable(CUPTI_ACTIVITY_KIND_MEMORY2, "allocations");
-  enable(CUPTI_ACTIVITY_KIND_MARKER, "named ranges (NVTX)");
+  if (!times_only) {
+    watch();
+    enable(CUPTI_ACTIVITY_KIND_MEMCPY, "copies");
+    enable(CUPTI_ACTIVITY_KIND_MEMSET, "memsets");
+    enable(CUPTI_ACTIVITY_KIND_MEMORY2, "allocations");
+    enable(CUPTI_ACTIVITY_KIND_MARKER, "named ranges (NVTX)");
+  }
   running->collector = std::thread(collect);
   std::atexit(finish);
 }

@@ -65,6 +65,7 @@ std::string recorder::places(const std::vector<std::string>& called) {
 
 void recorder::split(event e, std::uint64_t address, std::uint64_t bytes) {
   const std::uint64_t end = address + std::max<std::uint64_t>(bytes, 1);
+  e.records = 1;
   for (std::uint64_t at = address; at < end;) {
     e.block = at >> block_shift;
     const std::uint64_t until = std::min(end, (e.block + 1) << block_shift);
@@ -72,6 +73,7 @@ void recorder::split(event e, std::uint64_t address, std::uint64_t bytes) {
     e.granules = granules_between(granule(at), granule(until - 1));
     if (bytes > 0) e.amount = until - at;
     events_.push_back(e);
+    e.records = 0;
     at = until;
   }
 }
@@ -115,6 +117,13 @@ void recorder::add(const kernel& k) {
   launch l{.begin = k.begin, .end = k.end, .gpu = k.gpu, .stream = k.stream, .name = name, .moved = {}};
   l.number = launched_[{k.gpu, name}]++;
   launches_[k.gpu].push_back(std::move(l));
+}
+
+void recorder::add_timed(const kernel& k) {
+  if (!below_limit(timed_, "times of launches")) return;
+  const std::uint32_t name = name_of(k.name);
+  line(kind("timed") + field("name", name) + field("launch", launched_[{k.gpu, name}]++) +
+       field("gpu", k.gpu) + field("begin_ns", k.begin - start_) + field("end_ns", k.end - start_));
 }
 
 void recorder::add(const copy& c) {
@@ -182,7 +191,7 @@ recorder::launch* recorder::launch_at(const event& e) {
 void recorder::close(bin& of, const char* what) {
   if (of.empty()) return;
   std::string fields = kind(what) + field("begin_ns", of.begin() - start_) +
-                       field("end_ns", of.end() - start_) + ',' + of.json();
+                       field("end_ns", of.end() - start_) + field("records", of.records()) + ',' + of.json();
   if (of.program_counter() != 0 && to_.place) {
     const std::uint32_t place = name_of(to_.place(of.program_counter()));
     fields += field("place", place);
@@ -245,6 +254,7 @@ void recorder::compress() {
     event& sum = at->second;
     sum.amount += e.amount;
     sum.granules |= e.granules;
+    sum.records += e.records;
   }
   events_.clear();
   for (const auto& [key, e] : sums) events_.push_back(e);
@@ -260,7 +270,8 @@ void recorder::write_launch(const launch& l) {
   }
   line(kind("kernel") + field("name", l.name) + field("launch", l.number) + field("gpu", l.gpu) +
        field("stream", l.stream) + field("begin_ns", l.begin - start_) + field("end_ns", l.end - start_) +
-       field("waiting_ns", l.moved.waiting()) + field("batches", l.moved.batches()) + ',' + l.moved.json());
+       field("waiting_ns", l.moved.waiting()) + field("batches", l.moved.batches()) +
+       field("records", l.moved.records()) + ',' + l.moved.json());
 }
 
 void recorder::write_launches(nanoseconds before) {

@@ -33,6 +33,8 @@ class recorder {
   void add(const cpu_fault& f);
   void add(const contended& c);
   void add(const kernel& k);
+  // Of a run in which nothing is counted: its times alone.
+  void add_timed(const kernel& k);
   void add(const copy& c);
   void add(const allocation& a);
   void add(const release& r);
@@ -91,7 +93,7 @@ class recorder {
   std::map<std::uint32_t, stretch> quiet_;  // by GPU
   bin host_, user_, other_;  // what the CPU asked for, what prefetches did, what no launch explains
   std::vector<std::string> lacking_;
-  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0;
+  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_ = 0;
 };
 
 }  // namespace um::tracing

@@ -58,6 +58,13 @@ const char* memory_of(CUpti_ActivityMemoryKind kind) {
   }
 }
 
+// The CPU's side has no number of its own: driver 580 gives it 0, as the first GPU.
+migration moved(const CUpti_ActivityUnifiedMemoryCounter3& c, std::uint32_t source,
+                std::uint32_t destination) {
+  return {
+      at(c.start), at(c.end), c.address, c.value, source, destination, as(c.flags, cause::access_counter)};
+}
+
 template <class Record>
 const Record& as_record(const CUpti_Activity& record) {
   return reinterpret_cast<const Record&>(record);
@@ -68,10 +75,11 @@ const Record& as_record(const CUpti_Activity& record) {
 void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c) {
   switch (c.counterKind) {
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD:
+      return to.add(moved(c, host, c.dstId));
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH:
+      return to.add(moved(c, c.srcId, host));
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD:
-      return to.add(migration{at(c.start), at(c.end), c.address, c.value, c.srcId, c.dstId,
-                              as(c.flags, cause::access_counter)});
+      return to.add(moved(c, c.srcId, c.dstId));
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT:
       return to.add(cpu_fault{at(c.start), c.address, c.value, as(c.flags, access::prefetch)});
     case CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT:
@@ -92,7 +100,9 @@ void translator::add_kernel(const CUpti_ActivityKernel10& k) {
   if (k.start == 0 || k.end == 0) return to_.lack("some kernels: CUPTI gave no times of them");
   auto known = names_.find(k.name);
   if (known == names_.end()) known = names_.emplace(k.name, readable(k.name)).first;
-  to_.add(kernel{at(k.start), at(k.end), k.deviceId, k.streamId, known->second});
+  const kernel launch{at(k.start), at(k.end), k.deviceId, k.streamId, known->second};
+  if (times_only_) return to_.add_timed(launch);
+  to_.add(launch);
 }
 
 void translator::add_memory(const CUpti_ActivityMemory4& m) {

@@ -13,7 +13,8 @@ namespace um::tracing {
 
 class translator {
  public:
-  explicit translator(recorder& to) : to_(to) {}
+  // `times_only`: launches get lines of their times, nothing else is looked at.
+  explicit translator(recorder& to, bool times_only = false) : to_(to), times_only_(times_only) {}
 
   // Activity kinds that are not wanted are passed over.
   void add(const CUpti_Activity& record);
@@ -30,6 +31,7 @@ class translator {
     std::string name;
   };
   recorder& to_;
+  bool times_only_;
   std::unordered_map<const char*, std::string> names_;  // of kernels, as the source spells them
   std::unordered_map<std::uint32_t, open_range> open_;  // by marker
   std::unordered_map<std::uint64_t, std::vector<std::string>> called_;

@@ -65,8 +65,15 @@ class Made:
         self.lines.append({"kind": "lacking", "what": what})
         return self
 
-    def write(self, path, end=True):
+    def write(self, path, end=True, times=()):
+        """`times`: (kernel, launch, begin, end) of a second run in which nothing was counted."""
         lines = self.lines + ([{"kind": "end", "at_ns": self.now, "lost_records": 0}] if end else [])
+        if times:
+            lines.append(self.lines[0] | {"role": "times"})
+            names = {name: number for number, name in enumerate(dict.fromkeys(time[0] for time in times))}
+            lines += [{"kind": "name", "id": number, "name": name} for name, number in names.items()]
+            lines += [{"kind": "timed", "name": names[name], "launch": launch, "gpu": 0, "begin_ns": begin, "end_ns": end}
+                      for name, launch, begin, end in times]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return path
 

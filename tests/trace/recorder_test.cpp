@@ -73,6 +73,7 @@ TEST_F(recorded, a_thousand_faults_of_a_stream_are_one_run) {
   EXPECT_EQ(k.at("gpu_read_faults"), json({{100, 1024, 32 * 1024}}));
   EXPECT_EQ(k.at("batches"), 32 * 1024);
   EXPECT_EQ(k.at("waiting_ns"), 32 * 1024 * 50);
+  EXPECT_EQ(k.at("records"), 2 * 32 * 1024);
   EXPECT_FALSE(k.contains("granules"));
   EXPECT_LT(out.text.size(), 1000U);
 }
@@ -151,6 +152,14 @@ TEST_F(recorded, a_long_kernel_with_many_faults_keeps_its_sums) {
   for (const auto& run : k.at("in_demand")) bytes += run[2].get<std::uint64_t>();
   EXPECT_EQ(bytes, count * 4096);
   EXPECT_EQ(out.lines("lacking").size(), 1U);
+}
+
+TEST_F(recorded, timed_launches_have_a_line_each) {
+  for (nanoseconds i = 0; i < 3; ++i) record.add_timed(kernel{i * ms, i * ms + 5, 0, 7, "k"});
+  record.finish(second);
+  ASSERT_EQ(out.lines("timed").size(), 3U);
+  EXPECT_EQ(out.lines("timed")[2].at("launch"), 2);
+  EXPECT_EQ(out.lines("timed")[2].at("begin_ns"), 2 * ms);
 }
 
 TEST_F(recorded, what_no_kernel_explains_is_kept) {

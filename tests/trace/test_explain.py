@@ -59,7 +59,7 @@ def false_sharing():
 def read_mostly_missing():
     made = Made().allocate()
     for _ in range(4):
-        made.kernel("read", in_demand=run(), gpu_read_faults=count(900)).host(cpu_read_faults=count(400), out_demand=run())
+        made.kernel("read", in_demand=run(), gpu_read_faults=count(900)).host(ms=30, cpu_read_faults=count(384), out_demand=run())
     return made
 
 
@@ -84,7 +84,7 @@ def first_touch():
 
 
 def host_faults():
-    return Made().allocate().kernel("write", ms=0.2, waiting=0, gpu_write_faults=count(1)).host(cpu_read_faults=count(400), out_demand=run())
+    return Made().allocate().kernel("write", ms=0.2, waiting=0, gpu_write_faults=count(1)).host(ms=30, cpu_read_faults=count(384), out_demand=run())
 
 
 TRACES = [oversubscription, thrashing, read_mostly_written, pushed_out, prefetch_wrong_way, prefetch_late, false_sharing,
@@ -147,6 +147,25 @@ def test_faults_in_a_long_kernel_do_not_blame_all_of_its_time(tmp_path):
     made = Made().allocate().kernel("train", ms=100, waiting=1, in_demand=run(4), gpu_read_faults=count(20))
     _, (summary, _, _, _) = found_in(made, tmp_path)
     assert summary.stall_ns == pytest.approx(1.5 * MS)
+
+
+def test_times_of_a_second_run_replace_those_of_the_counted_one(tmp_path):
+    made = ping_pong()
+    times = [("add", launch, 8 * launch * MS, (8 * launch + 5) * MS) for launch in range(4)]  # 5 ms, and 3 ms between them
+    process, = reader.read(made.write(tmp_path / "run.jsonl", times=times))
+    assert len(process.times) == 4
+    summary = explain.explain(process)[0]
+    assert summary.kernel_ns == 4 * 5 * MS
+    assert summary.stall_ns == pytest.approx(4 * 5 * MS, rel=0.02)
+    # Between launches 12 ms passed while it was counted, 3 ms while not: the CPU waited 9 ms less, but for the last time.
+    assert summary.host_ns == pytest.approx(3 * 1 * MS + (10 - 5) * MS)
+
+
+def test_what_counting_takes_is_subtracted_where_there_is_one_run_alone(tmp_path):
+    made = prefetch_missing()
+    made.lines[-1]["records"] = 1000
+    _, (summary, _, costs, _) = found_in(made, tmp_path)
+    assert summary.kernel_ns == 10 * MS - 1000 * costs.COUNTED_RECORD
 
 
 def test_places_are_named_by_the_programs_own_frames(tmp_path):

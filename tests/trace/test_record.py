@@ -58,6 +58,14 @@ def test_the_library_and_its_file_are_named_to_the_program(umbench, tmp_path):
     assert "no process of it started CUDA" in lines(tmp_path / "run.jsonl")[1]["what"]
 
 
+def test_a_second_run_is_silent_and_leaves_its_times(umbench, tmp_path):
+    program = f"import os\n{STAND_IN % 10}\nprint('ran', 'UMBENCH_TRACE_TIMES' in os.environ)"
+    done = umbench("trace", "--out", "run.jsonl", "--twice", "--", sys.executable, "-c", program)
+    assert (done.returncode, done.stdout) == (0, "ran False\n")
+    roles = [line.get("role") for line in lines(tmp_path / "run.jsonl") if line["kind"] == "environment"]
+    assert roles == [None, "times"]
+
+
 def test_wrong_calls_are_refused_in_one_line(umbench):
     for words, code in ((("trace",), 2), (("trace", "--out", "no/folder/run.jsonl", "--", "true"), 2), (("trace", "--", "no-such-program"), 127)):
         done = umbench(*words)

@@ -46,11 +46,9 @@ TEST_F(translated, counters_by_kind_and_cause) {
   run_kernel();
   auto in = counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD, 4096,
                     CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_COHERENCE);
-  in.srcId = host;
   add(in);
   auto out_again = counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH, 8192,
                            CUPTI_ACTIVITY_UNIFIED_MEMORY_MIGRATION_CAUSE_EVICTION);
-  out_again.dstId = host;
   add(out_again);
   add(counter(CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT, 3,
               CUPTI_ACTIVITY_UNIFIED_MEMORY_ACCESS_TYPE_WRITE));

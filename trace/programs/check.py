@@ -17,9 +17,9 @@ FAULTS_IN = ("in_demand", "in_tree")
 FAULTS_OUT = ("out_demand", "out_tree")
 
 
-def run(build, name, options, trace=None):
-    """The program's own line, and its trace's lines."""
-    environment = dict(os.environ)
+def run(build, name, options, trace=None, **more):
+    """The program's own line, and its trace's lines. `more`: further environment variables."""
+    environment = os.environ | more
     if trace:
         for old in glob.glob(trace + ".*"):
             os.remove(old)

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "trace/programs/programs.hpp"
@@ -225,6 +226,7 @@ truth late_prefetch(std::size_t bytes, bool fixed) {
       read(a);
     } else {
       read(a);
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // most of it has faulted in by then
       a.prefetch(cudaMemLocationTypeDevice, beside);
     }
   })};
@@ -313,8 +315,9 @@ truth pinned_to_the_host(std::size_t bytes, bool fixed) {
   })};
 }
 
+// The driver writes such data page by page, so that little of it takes long.
 truth duplicates_that_are_written(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
+  const managed a(bytes / 32);
   a.fill_on_host(1);
   if (!fixed) a.advise(cudaMemAdviseSetReadMostly, cudaMemLocationTypeDevice);
   a.to_gpu();
@@ -420,12 +423,10 @@ truth cleared_on_the_host(std::size_t bytes, bool fixed) {
   a.to_gpu();
   return {seconds_of([&] {
     for (int i = 0; i < rounds; ++i) {
-      if (fixed) {
-        check(cudaMemsetAsync(a.at(), 0, bytes));
-      } else {
-        finish();
-        std::memset(a.at(), 0, bytes);
-      }
+      if (fixed) a.to_host();
+      finish();
+      std::memset(a.at(), 0, bytes);
+      if (fixed) a.to_gpu();
       add(a);
     }
   })};

@@ -66,7 +66,8 @@ def _head(process, summary, others):
     title = title if len(title) <= 80 else title[:77] + "..."
     yield f"{title} on {gpus}: {process.last / 1e9:.3g} s" + (f" (and {others} more processes)" if others else "")
     yield (f"Kernels ran {summary.kernel_ns / 1e6:.4g} ms, of it {summary.stall_ns / 1e6:.4g} ms ({_percent(summary.stall_ns, summary.kernel_ns)}) "
-           f"waiting for managed memory; the CPU waited {summary.host_ns / 1e6:.4g} ms for it.")
+           f"waiting for managed memory; the CPU waited {summary.host_ns / 1e6:.4g} ms for it"
+           + (" (timed while nothing was counted)." if process.times else "."))
     moved = [(f"{size(process.total(*reader.BY_FAULT_IN))} to GPUs by faults", process.total(*reader.BY_FAULT_IN)),
              (f"{size(process.total('in_user'))} to GPUs by prefetch", process.total("in_user")),
              (f"{size(process.total('in_peer'))} between GPUs", process.total("in_peer")),

@@ -80,15 +80,49 @@ class Summary:
     shortest: dict = field(default_factory=dict)        # by name: ns of a launch that moved nothing, on average of a stretch
 
 
-def stall_of(piece, touched, shortest, costs):
+class Clock:
+    """How long things take while nothing is counted: from the trace's second run where it has one, else with what counting takes
+    subtracted, but for half of the time at most."""
+
+    def __init__(self, process, costs):
+        self.times, self.costs = process.times, costs
+        self.kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
+        self.begins = [piece.begin for piece in self.kernels]
+
+    def _span(self, piece):
+        return self.times.get((piece.gpu, piece.name, piece.launch))
+
+    def kernel(self, piece):
+        length = piece.end - piece.begin
+        span = self._span(piece)
+        if span:
+            return min(length, span[1] - span[0])
+        return length - min(length / 2, piece.records * self.costs.COUNTED_RECORD)
+
+    def host(self, piece):
+        """Of what the CPU waited for between two launches."""
+        length = piece.end - piece.begin
+        after = bisect_right(self.begins, piece.begin)
+        if 0 < after < len(self.kernels):
+            before, then = self.kernels[after - 1], self.kernels[after]
+            spans = self._span(before), self._span(then)
+            if all(spans):
+                longer = (then.begin - before.end) - (spans[1][0] - spans[0][1])
+                return max(0, min(length, length - longer))
+        faults = sum(run[2] for name in CPU_FAULTS for run in piece.sums.get(name, ()))
+        return length - min(length / 2, faults * self.costs.COUNTED_CPU_FAULT)
+
+
+def stall_of(piece, touched, shortest, costs, clock=None):
     """Nanoseconds that a launch waited. CUPTI tells when the driver serviced faults; between two batches the kernel waits for the
     interrupt as well, so that of a launch that mostly waited all counts but what it takes with everything resident."""
     if not any(name in piece.sums for name in GPU_FAULTS) and not any(name in piece.sums for name in BY_FAULT_IN):
         return 0
-    length = piece.end - piece.begin
+    counted = piece.end - piece.begin
+    length = clock.kernel(piece) if clock else counted
     least = min(shortest.get(piece.name, costs.resident(touched)), length)
-    serviced = min(piece.waiting, length)
-    return max(0, length - least) if serviced > length / 3 else min(length - least, 1.5 * serviced)
+    serviced = min(piece.waiting, counted)
+    return max(0, length - least) if serviced > counted / 3 else min(length - least, 1.5 * serviced * length / counted)
 
 
 def summarize(process, costs):
@@ -113,18 +147,19 @@ def summarize(process, costs):
             facts.allocation = facts.allocation._replace(address=begin, bytes=end - begin)
         return facts
 
+    clock = Clock(process, costs)
     for piece in process.pieces:
         if piece.kind == "kernel":
-            summary.kernel_ns += piece.end - piece.begin
+            summary.kernel_ns += clock.kernel(piece)
             summary.launches[piece.name] += 1
-        _add(piece, facts_of, summary, costs)
+        _add(piece, facts_of, summary, costs, clock)
     summary.facts = list(found.values())
     _add_hints(process, owners, found, summary)
     summary.prefetch_ns = _prefetched_alone(process)
     return summary
 
 
-def _add(piece, facts_of, summary, costs):
+def _add(piece, facts_of, summary, costs, clock):
     """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved."""
     masks = masks_of(piece)
     shares = Counter()
@@ -146,10 +181,10 @@ def _add(piece, facts_of, summary, costs):
     whole = sum(shares.values())
     time = 0
     if piece.kind == "kernel":
-        time = stall_of(piece, len(by_block) * BLOCK, summary.shortest, costs)
+        time = stall_of(piece, len(by_block) * BLOCK, summary.shortest, costs, clock)
         summary.stall_ns += time
     elif piece.kind == "host" and any(name in piece.sums for name in BY_FAULT_OUT):
-        time = piece.end - piece.begin
+        time = clock.host(piece)
         summary.host_ns += time
     for key, share in shares.items():
         part = time * share / whole if whole else 0

@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 
 from umbench import load
-from umbench.trace.facts import stall_of, summarize
+from umbench.trace.facts import Clock, stall_of, summarize
 from umbench.trace.names import Names
 from umbench.trace.reader import BLOCK, BY_FAULT_IN, GPU_FAULTS, Owners, join_runs
 
@@ -44,7 +44,7 @@ class Converted:
 
 def convert(process, costs):
     """A Converted. Throws TooLittle where no launch moved anything."""
-    summary = summarize(process, costs)
+    summary, clock = summarize(process, costs), Clock(process, costs)
     launches = [piece for piece in process.pieces if piece.kind == "kernel" and _blocks_of(piece)]
     if not launches:
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
@@ -64,8 +64,8 @@ def convert(process, costs):
     steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
         if what == "launch":
-            length = entry.end - entry.begin
-            spent = max(LEAST_NS, round(length - stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs)))
+            waited = stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
+            spent = max(LEAST_NS, round(clock.kernel(entry) - waited))
             made.known_ns += spent
             _operator(made, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
         else:

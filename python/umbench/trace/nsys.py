@@ -112,12 +112,13 @@ class _Bin:
     def __init__(self):
         self.sums, self.masks = defaultdict(Counter), Counter()
         self.begin = self.end = None
-        self.waiting = self.batches = self.served_until = 0
+        self.waiting = self.batches = self.records = self.served_until = 0
         self.place = None
 
     def add(self, name, begin, end, address, amount, count=None):
         self.begin = begin if self.begin is None else min(begin, self.begin)
         self.end = max(end, self.end or 0)
+        self.records += 1
         last = address + max(amount, 1)
         while address < last:
             block = address // BLOCK
@@ -141,7 +142,7 @@ class _Bin:
 
     def piece(self, kind, zero, begin=None, end=None, name=None, launch=None, gpu=None):
         begin, end = (self.begin, self.end) if begin is None else (begin, end)
-        return Piece(kind, begin - zero, end - zero, name, launch, gpu, self.waiting, self.batches, self.runs(), self.granules(), self.place)
+        return Piece(kind, begin - zero, end - zero, name, launch, gpu, self.waiting, self.batches, self.records, self.runs(), self.granules(), self.place)
 
 
 def _events(report, copies, gpu_faults, cpu_faults):

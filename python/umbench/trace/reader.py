@@ -20,7 +20,7 @@ QUANTITIES = (*BY_FAULT_IN, "in_user", "in_eviction", *BY_FAULT_OUT, "out_user",
 
 # Something that moved, faulted or ran; kind: "kernel", "host", "prefetched" or "other". `sums`: {quantity: [(first block, blocks, sum)]},
 # `granules`: [(first block, blocks, mask of 64 KiB)] where it is less than the whole block.
-Piece = namedtuple("Piece", "kind begin end name launch gpu waiting batches sums granules place")
+Piece = namedtuple("Piece", "kind begin end name launch gpu waiting batches records sums granules place")
 Allocation = namedtuple("Allocation", "number at until address bytes device memory called")
 Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
@@ -39,6 +39,7 @@ class Process:
     lacking: list = field(default_factory=list)
     lost: int = 0
     end: int = None  # None: it crashed or was killed
+    times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
         return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
@@ -71,10 +72,14 @@ def read(path):
             raise load.BadInput(f"{path}:{number}: no line of a trace ({_said(error)}); umbench trace writes such files") from error
     if not processes:
         raise load.BadInput(f"{path}: no trace of a program; umbench trace writes such files")
+    timed = [process for process in processes if process.environment.get("role") == "times"]
+    processes = [process for process in processes if process.environment.get("role") != "times"]
+    for process, again in zip(processes, timed):
+        process.times = again.times
     for process in processes:
         process.pieces.sort(key=lambda piece: piece.begin)
         process.hints.sort(key=lambda hint: hint.at)
-        if torn and process is processes[-1]:
+        if torn and not timed and process is processes[-1]:
             process.lacking.append("its end: the last line is torn")
     return processes
 
@@ -150,7 +155,11 @@ def _piece(process, entry):
     process.pieces.append(Piece(
         kind, entry["begin_ns"], entry["end_ns"], process.names[entry["name"]] if kind == "kernel" else None, entry.get("launch"),
         entry.get("gpu"), entry.get("waiting_ns", 0), entry.get("batches", 0),
-        {name: _runs(entry[name]) for name in QUANTITIES if name in entry}, _runs(entry.get("granules", [])), place))
+        entry.get("records", 0), {name: _runs(entry[name]) for name in QUANTITIES if name in entry}, _runs(entry.get("granules", [])), place))
+
+
+def _timed(process, entry):
+    process.times[entry["gpu"], process.names[entry["name"]], entry["launch"]] = (entry["begin_ns"], entry["end_ns"])
 
 
 def _quiet(process, entry):
@@ -173,7 +182,7 @@ def _end(process, entry):
 
 
 _READERS = {"name": _name, "gpu": _gpu, "allocation": _allocation, "free": _free, "hint": _hint, "kernel": _piece, "host": _piece,
-            "prefetched": _piece, "other": _piece, "quiet": _quiet, "range": _range, "lacking": _lacking, "end": _end}
+            "prefetched": _piece, "other": _piece, "quiet": _quiet, "timed": _timed, "range": _range, "lacking": _lacking, "end": _end}
 
 
 class Owners:

@@ -24,7 +24,7 @@ CANNOT_RUN, NOT_FOUND = 126, 127  # as shells say it
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] -- PROGRAM ARGUMENTS")
+        output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] [--twice] -- PROGRAM ARGUMENTS")
         sys.exit(load.EXIT_BAD_INPUT)
 
 
@@ -39,12 +39,16 @@ def main():
     library = library_path()
     status = _run(wanted.program, _environment(out, library))
     _join(out, wanted.program, library)
+    if wanted.twice and status == 0:
+        _time_again(out, wanted.program, library)
     return status
 
 
 def _arguments(words):
     parser = Parser(prog="umbench trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="trace.jsonl", metavar="RUN.jsonl", help="file to write (trace.jsonl)")
+    parser.add_argument("--twice", action="store_true", help="run it a second time, silently, to time its kernels while nothing is counted: "
+                        "counting slows faults, and umbench explain then goes by these times")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENTS")
     wanted = parser.parse_args(words)
     if wanted.program[:1] == ["--"]:
@@ -74,7 +78,7 @@ def _environment(out, library):
     return environment
 
 
-def _run(program, environment):
+def _run(program, environment, **streams):
     """The exit code. A signal that ends the program ends this one, too."""
     before = {name: signal.signal(getattr(signal, name), signal.SIG_IGN) for name in ("SIGINT", "SIGQUIT")}
 
@@ -83,7 +87,7 @@ def _run(program, environment):
             signal.signal(getattr(signal, name), handler)
 
     try:
-        child = subprocess.Popen(program, env=environment, preexec_fn=as_before)
+        child = subprocess.Popen(program, env=environment, preexec_fn=as_before, **streams)
     except FileNotFoundError:
         output.say(f"umbench: trace: there is no program {program[0]}")
         return NOT_FOUND
@@ -100,6 +104,29 @@ class _Signal(int):
     """The number of the signal that ended the program."""
 
 
+def _time_again(out, program, library):
+    """Its times go behind the trace, each process's with "role": "times" in its environment."""
+    times = Path(f"{out}.times")
+    nothing = subprocess.DEVNULL
+    if _run(program, _environment(times, library) | {"UMBENCH_TRACE_TIMES": "1"}, stdin=nothing, stdout=nothing, stderr=nothing) != 0:
+        output.say("umbench: trace: the second run failed; the trace has the first one's times")
+    with open(out, "a", encoding="utf-8") as whole:
+        for part in sorted(_parts(times), key=_start_of):
+            with open(part, encoding="utf-8", errors="replace") as lines:
+                environment = json.loads(lines.readline() or "{}")
+                whole.write(json.dumps(environment | {"role": "times"}) + "\n")
+                whole.writelines(line for line in lines if line.endswith("\n"))
+            os.remove(part)
+
+
+def _start_of(path):
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        try:
+            return json.loads(lines.readline()).get("start_ns", 0)
+        except ValueError:
+            return 0
+
+
 def _parts(out):
     return sorted(glob.glob(glob.escape(str(out)) + ".[0-9]*"))
 
@@ -109,7 +136,7 @@ def _join(out, program, library):
     parts = _parts(out)
     if not parts:
         parts = [_empty(out, program, library)]
-    parts.sort(key=lambda path: json.loads(open(path, encoding="utf-8", errors="replace").readline() or "{}").get("start_ns", 0))
+    parts.sort(key=_start_of)
     os.replace(parts[0], out)
     with open(out, "ab") as whole:
         for part in parts[1:]:

@@ -5,11 +5,13 @@ from html import escape
 from pathlib import Path
 
 from umbench import load, output
-from umbench.plots import report_page
 from umbench.plots.common import save, use_style
 from umbench.trace import explain, heat
 
 KINDS = ("png", "svg", "pdf")
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+STYLE = ("body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; } "
+         "pre { white-space: pre-wrap; background: #f2f6fa; padding: .6rem 1.2rem; } img { width: 100%; }")
 
 
 def write(files, out):
@@ -23,8 +25,8 @@ def write(files, out):
             name = f"heat_{Path(path).stem}" + (f"_{process.environment.get('process')}" if len(processes) > 1 else "")
             parts.append(_part(path, process, out, name))
     text = ("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
-            f"<meta http-equiv='Content-Security-Policy' content=\"{report_page.POLICY}\"><title>Unified Memory in a program</title>"
-            f"<style>{report_page.STYLE} pre {{ white-space: pre-wrap; }}</style></head>\n<body>\n<h1>Unified Memory in a program</h1>\n"
+            f"<meta http-equiv='Content-Security-Policy' content=\"{POLICY}\"><title>Unified Memory in a program</title>"
+            f"<style>{STYLE}</style></head>\n<body>\n<h1>Unified Memory in a program</h1>\n"
             + "\n".join(parts) + "\n</body></html>\n")
     try:
         out.mkdir(parents=True, exist_ok=True)
