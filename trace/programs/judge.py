@@ -3,7 +3,7 @@
 
     trace/programs/judge.py BUILD [--out DIR] [--mib N] [--kept TRACES]
 
-Each program runs plainly and mended, three times each, and once traced. With --kept the traces and times of an earlier run are
+Each program runs plainly and mended, twice each, and once traced. With --kept the traces and times of an earlier run are
 judged again, without a GPU. One line a program, then how many were named first and how many savings lie within 30 %; those after the
 twelfth are a second set that the rules were not written on.
 """
@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "python"), str(Path(__file__).resolve().parent)]
 import check  # noqa: E402
 from umbench.trace import explain, reader  # noqa: E402
 
-RUNS, FIRST_SET, WITHIN = 3, 12, 0.3
+RUNS, FIRST_SET, WITHIN = 2, 12, 0.3
 
 
 def programs(build):
