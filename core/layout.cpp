@@ -15,6 +15,7 @@ byte_count& term_of(footprint_terms& terms, const graph& g, const lifetime& l) {
     case role::label:
       return terms.inputs;
     case role::parameter:
+    case role::state:
       return terms.parameters;
     case role::parameter_gradient:
       return terms.parameter_gradients;

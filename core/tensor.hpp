@@ -25,7 +25,7 @@ enum class memory_order : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<memory_order>{"nchw"sv, "nhwc"sv};
 
-// What a tensor is for. Inputs, labels and parameters live across iterations and start on the
+// What a tensor is for. Inputs, labels, parameters and states live across iterations and start on the
 // host; outputs and parameter gradients must hold their value when an iteration ends.
 enum class role : std::uint8_t {
   input,
@@ -35,6 +35,7 @@ enum class role : std::uint8_t {
   activation,
   activation_gradient,
   output,
+  state,  // an optimizer's, of a parameter: its moments or momentum
 };
 template <>
 inline constexpr std::array enum_names<role>{
@@ -70,11 +71,11 @@ std::int64_t logical_index(const tensor& t, std::int64_t position);
 std::string to_text(const dims& shape);
 
 constexpr bool is_of_parameters(role use) {
-  return use == role::parameter || use == role::parameter_gradient;
+  return use == role::parameter || use == role::parameter_gradient || use == role::state;
 }
 // True for tensors that keep their value from one iteration to the next.
 constexpr bool persists(role use) {
-  return use == role::input || use == role::label || use == role::parameter;
+  return use == role::input || use == role::label || use == role::parameter || use == role::state;
 }
 // True for tensors whose value a user reads when an iteration has ended.
 constexpr bool survives(role use) {

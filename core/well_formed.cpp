@@ -50,7 +50,7 @@ defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
     const bool updates = std::holds_alternative<sgd_update>(o.what) ||
                          (std::holds_alternative<opaque>(o.what) && is_read && !o.repeatable);
     if (written[id]) return "is a second writer of " + t.name;
-    if (updates ? t.use != role::parameter : persists(t.use)) {
+    if (updates ? t.use != role::parameter && t.use != role::state : persists(t.use)) {
       return "may not write " + t.name + ", a tensor of role " + std::string(to_text(t.use));
     }
     if (!updates && is_read) return "reads and writes " + t.name;

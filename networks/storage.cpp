@@ -22,7 +22,7 @@ std::vector<bool> kept_whole(const graph& g) {
   }
   for (std::size_t id = 0; id < whole.size(); ++id) {
     const role use = g.tensors[id].use;
-    if (use == role::parameter || use == role::parameter_gradient) whole[id] = true;
+    if (is_of_parameters(use)) whole[id] = true;
   }
   return whole;
 }

@@ -1,4 +1,4 @@
-// Networks of one's own from graph files: as `umbench plan --graph` and tools/export_torch.py write them.
+// Networks of one's own from graph files: as `umbench plan --graph` and `umbench export` write them.
 #pragma once
 
 #include <string>

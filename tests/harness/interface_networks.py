@@ -1,6 +1,6 @@
 """Networks of one's own: graph files in the place of a network's name.
 
-The files under tests/networks/exported were written by tools/export_torch.py; models.py beside them says of what.
+The files under tests/networks/exported were written by umbench export; models.py beside them says of what.
 """
 
 import copy

@@ -14,6 +14,28 @@ IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_s
 MOST_HEAD = 256  # extents of a head that flash attention takes
 
 
+# Operators with a kernel of their own on CUDA that tracing would take apart.
+KEPT = ("silu_backward", "mish_backward")
+library = torch.library.Library("umbench", "FRAGMENT")
+for _name in KEPT:
+    library.define(f"{_name}(Tensor gradient, Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
+    library.impl(_name, lambda gradient, x: torch.empty_like(x), "Meta")
+
+
+@contextlib.contextmanager
+def eager_kernels():
+    """Operators of KEPT stay one operator."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    kept = {name: getattr(torch.ops.aten, name).default for name in KEPT}
+    for name, aten in kept.items():
+        aten.py_kernels[key] = getattr(torch.ops.umbench, name).default
+    try:
+        yield
+    finally:
+        for aten in kept.values():
+            del aten.py_kernels[key]
+
+
 class AsCuda(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})

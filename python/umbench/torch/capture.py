@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.fx import traceback
 from torch.utils._pytree import tree_leaves
 
-from .as_cuda import AsCuda, autocast_as_cuda, compiling
+from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # failures are told in one line
 
@@ -35,6 +35,10 @@ class Joint:
     num_fwd_outputs: int
     static_inputs: list
     names: dict
+    own: set  # names of the placeholders of parameters and buffers
+
+    def is_own(self, node):
+        return node.name in self.own
 
 
 class FakeMode(FakeTensorMode):
@@ -124,9 +128,12 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
                 else:
                     wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
                 at.follow(wrapped)
-                joint = _joint(wrapped, inputs, labels, select_decomp_table() if compiled else {})
+                with contextlib.nullcontext() if compiled else eager_kernels():
+                    joint = _joint(wrapped, inputs, labels, select_decomp_table() if compiled else {})
                 if compiled:
                     passes(joint.graph, mode)
+                else:
+                    joint.graph.graph.eliminate_dead_code()
                 return joint
 
 
@@ -150,7 +157,7 @@ def _joint(wrapped, inputs, labels, decompositions):
         names = {n.name: path for n, path in zip(placeholders, paths)}
         names |= {n.name: "labels" if labels and i + 1 == len(inputs) else "data" if i == 0 else f"data{i + 1}"
                  for i, n in enumerate(placeholders[own:])}
-        return Joint(graph, outputs, list(range(own)) if static is None else list(static), names)
+        return Joint(graph, outputs, list(range(own)) if static is None else list(static), names, {n.name for n in placeholders[:own]})
     raise CannotExport("the model was not traced: it has no tensor that requires a gradient")
 
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from . import capture, eager
+from . import capture
 from .kernels import kernels_of
+from .liveness import size_of
 from .operators import is_random, name_of, work_of_kernel
 from .partition import split
-from .values import base_of, stored_bytes, stored_elements, value_of
+from .values import base_of, module_of, stored_bytes, stored_elements, value_of
 
 BACKWARD = "backward"
 
@@ -41,6 +42,7 @@ class Converted:
 def of_model(factory, *, form="compile", inference=False, autocast=None, name="model", precision=None):
     """The Converted of a function that returns (model, inputs). Raises capture.CannotExport."""
     if form == "eager":
+        from . import eager
         return eager.of_model(factory, inference=inference, autocast=autocast, name=name, precision=precision)
     joint = capture.capture(factory, compiled=True, inference=inference, autocast=autocast)
     return convert(joint.graph, num_fwd_outputs=joint.num_fwd_outputs, static_inputs=joint.static_inputs, names=joint.names, name=name,
@@ -62,12 +64,12 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     """The same for graphs that are split already. `primals`: by placeholder, (name, role)."""
     made = _Writer(primals)
     made.add_graph(forward, "activation")
-    returned = _outputs(forward)[:num_fwd_outputs]
-    made.return_results(returned, _mutations(forward, num_fwd_outputs))
+    returned = outputs_of(forward)[:num_fwd_outputs]
+    made.return_results(returned, set(mutations_of(forward, num_fwd_outputs)))
     if backward is not None:
         made.stand_for_saved(forward, backward)
         made.add_graph(backward, "activation_gradient")
-        made.name_gradients(_outputs(backward), list(primals.values()))
+        made.name_gradients(outputs_of(backward), list(primals.values()))
     made.drop_unused()
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
@@ -84,36 +86,22 @@ def as_text(document):
     return f'{{\n{head},\n "tensors": {lines(document["tensors"])},\n "ops": {lines(document["ops"])}\n}}\n'
 
 
-def module_of(node):
-    """The path of the innermost module whose code made a node; "" where the graph does not tell."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
-    if not stack:
-        return ""
-    path = list(stack.values())[-1][0]
-    return _plain_path(path)
-
-
-def _plain_path(path):
-    """layer1.0.conv1 of L['self'].layer1[0].conv1 and of L__self___layer1_0_conv1's entries."""
-    for before in ("L['self'].", "L__self___", "self."):
-        path = path.removeprefix(before)
-    return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
-
-
-def _outputs(graph):
+def outputs_of(graph):
     (out,) = (n for n in graph.nodes if n.op == "output")
     return list(out.args[0])
 
 
-def _mutations(graph, count):
-    """Which of the first outputs are new values of buffers."""
+def mutations_of(graph, count):
+    """Which of the first outputs are new values of inputs: {the output's number: the placeholder's}."""
     (out,) = (n for n in graph.nodes if n.op == "output")
-    return {i for i, d in enumerate(list(out.meta.get("desc") or [])[:count]) if type(d).__name__ == "InputMutationAOTOutput"}
+    described = {n.meta.get("desc"): i for i, n in enumerate(n for n in graph.nodes if n.op == "placeholder")}
+    changed = {i: getattr(d, "mutated_input", None) for i, d in enumerate(list(out.meta.get("desc") or [])[:count])}
+    return {i: described.get(d) for i, d in changed.items() if d is not None}
 
 
 def _primals(joint, static_inputs, num_fwd_outputs, names):
     """(name, role) of each input of the forward pass, by its placeholder's name."""
-    static, gradients = set(static_inputs or ()), _outputs(joint)[num_fwd_outputs:]
+    static, gradients = set(static_inputs or ()), outputs_of(joint)[num_fwd_outputs:]
     found = {}
     placeholders = [n for n in joint.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
     for i, node in enumerate(placeholders):
@@ -219,7 +207,7 @@ class _Writer:
                     continue
                 source = self.memory.get(base)
                 old, new = self.tensors.get(source), self.tensors[name]
-                if old and old["use"] in ("activation", "activation_gradient") and _bytes(old) == _bytes(new):
+                if old and old["use"] in ("activation", "activation_gradient") and size_of(old) == size_of(new):
                     return {"input": read.index(source), "output": i}
         return None
 
@@ -279,8 +267,3 @@ def layout_of(value):
 
 TYPES_BY_SIZE = {True: {4: ("f32", 1), 2: ("bf16", 1), 1: ("u8", 1), 8: ("f32", 2), 16: ("f32", 4)},
                  False: {8: ("i32", 2), 4: ("i32", 1), 2: ("u16", 1), 1: ("u8", 1)}}
-SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
-
-
-def _bytes(tensor):
-    return math.prod(tensor["shape"]) * SIZES[tensor["type"]]

@@ -1,1 +1,145 @@
-def of_model(*a, **k): raise NotImplementedError
+"""From a model to a graph file of the operators that eager PyTorch runs, a kernel each.
+
+What umbench computes becomes its own operators (computed_layers.py, computed_loss.py), the rest opaque ones (opaque.py). The model
+is traced twice, with the batch and with twice the batch: what grows is the batch, along which operators may be cut.
+"""
+
+import operator
+
+import torch
+
+from . import capture, computed_layers, computed_loss, operators
+from .convert import Converted, mutations_of, outputs_of
+from .opaque import opaque, update
+from .values import module_of
+from .walk import View, Walk
+
+KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
+
+
+def of_model(factory, *, inference=False, autocast=None, name="model", precision=None):
+    """As convert.of_model."""
+    once = capture.capture(factory, compiled=False, inference=inference, autocast=autocast)
+    samples = samples_of(once)
+    twice, uncut = _doubled(factory, inference, autocast) if samples > 1 else (None, "")
+    walk = Walk(once.graph.graph, twice.graph.graph if twice else None, samples)
+    walk.uncut = uncut
+    outputs = outputs_of(once.graph.graph)
+    changed = mutations_of(once.graph.graph, once.num_fwd_outputs)
+    results = [n for i, n in enumerate(outputs[:once.num_fwd_outputs]) if i not in changed and isinstance(n, torch.fx.Node)]
+    walk_over(walk, roles_of(once), None if inference else results[0])
+    wanted = set()
+    for result in results:
+        tensor = walk.views[result].tensor
+        tensor.use = "output"
+        wanted.add(tensor)
+    wanted |= name_gradients(walk, once, outputs[once.num_fwd_outputs:])
+    wanted |= write_buffers(walk, {outputs[i]: buffer for i, buffer in changed.items()})
+    walk.keep(wanted)
+    return converted(walk, name, precision)
+
+
+def converted(walk, name, precision):
+    precision = precision or ("bf16" if any(t.type == "bf16" for t in walk.tensors) else "fp32")
+    ops = [op | {"in": [t.name for t in op["in"]], "out": [t.name for t in op["out"]]} for op in walk.ops]
+    document = {"schema": 1, "kind": "graph", "name": name, "precision": precision, "tensors": [t.as_json() for t in walk.tensors], "ops": ops}
+    nodes = {op["name"]: walk.kernel_names[op["name"]] for op in ops}
+    modules = {op: module_of(node) for op, node in nodes.items()} | {t.name: t.name.rpartition(".")[0] for t in walk.tensors}
+    return Converted(document, {t.name: t.node for t in walk.tensors}, {op: [node.name] for op, node in nodes.items()}, modules,
+                     {op["name"]: nodes[op["name"]] for op in ops if op["kind"] == "opaque"}, walk.left_out, walk.uncut)
+
+
+def samples_of(joint):
+    """The first extent of the inputs, if they have one in common."""
+    inputs = [n.meta["val"] for n in joint.graph.graph.nodes if n.op == "placeholder" and role_of(n, joint) == "input"]
+    sizes = {v.shape[0] for v in inputs if isinstance(v, torch.Tensor) and v.dim()}
+    return sizes.pop() if len(sizes) == 1 else 1
+
+
+def role_of(node, joint):
+    if joint.is_own(node):
+        return "parameter"
+    return "label" if joint.names.get(node.name) == "labels" else "input"
+
+
+def roles_of(joint):
+    """(role, name) of each placeholder, by its name."""
+    return {n.name: (role_of(n, joint), joint.names.get(n.name, n.name)) for n in joint.graph.graph.nodes if n.op == "placeholder"}
+
+
+def _doubled(factory, inference, autocast):
+    """(the trace with twice the batch, why there is none)."""
+    try:
+        return capture.capture(factory, compiled=False, inference=inference, autocast=autocast, times=2), ""
+    except capture.CannotExport as error:
+        return None, str(error)
+
+
+# --- the walk ---
+
+def walk_over(walk, roles, loss):
+    """`roles`: role and name of each placeholder; `loss`: the node of the loss, None for inference."""
+    for node in walk.nodes:
+        if node.op == "placeholder":
+            use, name = roles[node.name]
+            if isinstance(node.meta["val"], torch.Tensor):
+                walk.views[node] = View(walk.tensor(name, node.meta["val"], use, walk.spread(node) == "batch" and use != "parameter"))
+        elif node.op == "get_attr":
+            walk.views[node] = None
+        elif node.op == "call_function":
+            call(walk, node)
+        if node is loss:
+            walk.use = "activation_gradient"
+
+
+def call(walk, node):
+    name = operators.name_of(node)
+    if node.target is operator.getitem:
+        found = walk.views.get(node.args[0])
+        walk.views[node] = found[node.args[1]] if isinstance(found, list) else found
+    elif name in operators.WITHOUT_DATA:
+        walk.views[node] = None
+    elif name in operators.PLAIN_VIEWS or (name in ("clone", "contiguous") and walk.keeps_layout(node)):
+        walk.views[node] = walk.viewed(node.args[0], node, same=True)
+    elif node in walk.views or (computed_layers.channels_cut(node) and computed_layers.taken_apart(walk, node)):
+        pass
+    elif name in operators.OTHER_VIEWS:
+        walk.views[node] = walk.viewed(node.args[0], node, same=False)
+    else:
+        known = KNOWN.get(name.lstrip("_"))
+        if known is None or not known(walk, node):
+            opaque(walk, node)
+
+
+# --- results ---
+
+def name_gradients(walk, joint, gradients):
+    """Names the gradient of each parameter; those wanted."""
+    placeholders = [n for n in joint.graph.graph.nodes if n.op == "placeholder" and not n.name.startswith("tangents")]
+    wanted = set()
+    for node, gradient in zip(placeholders, gradients):
+        view = walk.views.get(gradient) if isinstance(gradient, torch.fx.Node) else None
+        if not isinstance(view, View) or view.tensor.use in ("parameter", "parameter_gradient"):
+            continue
+        if role_of(node, joint) == "parameter":
+            view.tensor.use, view.tensor.name = "parameter_gradient", walk.name(joint.names[node.name] + ".grad")
+        wanted.add(view.tensor)
+    return wanted
+
+
+def write_buffers(walk, changed):
+    """Buffers that the model changes are written in place. Statistics of normalisations and counters are left out: an iteration
+    does not read what it writes of them. `changed`: the buffer's placeholder of each new value."""
+    wanted, left_out = set(), 0
+    by_name = {n.name: n for n in walk.nodes if n.op == "placeholder"}
+    placeholders = list(by_name.values())
+    for node, number in changed.items():
+        old = placeholders[number]
+        value, target = walk.views.get(node), walk.views[old].tensor
+        if not isinstance(value, View) or value.tensor is target or old.meta["val"].dim() == 0:
+            left_out += old.meta["val"].numel() * old.meta["val"].element_size()
+            continue
+        update(walk, old, target, value.tensor)
+        wanted.add(target)
+    walk.left_out = left_out
+    return wanted

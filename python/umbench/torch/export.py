@@ -129,11 +129,12 @@ def set_durations(document, rates):
 
 
 def report(made, options, took):
+    from umbench.torch import liveness
     document = made.document
     sizes = {}
     for tensor in document["tensors"]:
         role = tensor.get("use", "activation")
-        sizes[role] = sizes.get(role, 0) + size_of(tensor)
+        sizes[role] = sizes.get(role, 0) + liveness.size_of(tensor)
     print(f"{document['name']}: {len(document['ops'])} operators, {len(document['tensors'])} tensors, as {options.form}, in {took:.1f} s")
     print("  " + ", ".join(f"{role.replace('_', ' ')}s {size / 2**20:.1f} MiB" for role, size in sizes.items()))
     if options.optimizer == "none" and not options.inference:
@@ -143,10 +144,3 @@ def report(made, options, took):
         print(f"  left out: {made.left_out} B of running statistics and counters, which only a later pass reads")
     if made.uncut:
         print(f"  nothing may be cut along the batch: with twice the batch {made.uncut}")
-
-
-def size_of(tensor):
-    size = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}[tensor.get("type", "f32")]
-    for extent in tensor["shape"]:
-        size *= extent
-    return size

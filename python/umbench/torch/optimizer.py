@@ -9,11 +9,12 @@ each     the kernels of one parameter after another
 
 import math
 
+from .liveness import size_of
+
 # States of a parameter, operations on an element, and how often its bytes are read or written: fused, else.
 OPTIMIZERS = {"sgd": ((), 2, 3, 3), "momentum": (("momentum",), 4, 5, 7), "adamw": (("exp_avg", "exp_avg_sq"), 14, 7, 20)}
 FORMS = ("foreach", "fused", "each")
 TENSORS, ELEMENTS = 36, 320 * 65536
-SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
 
 
 def add_step(document, optimizer, form="foreach"):
@@ -27,7 +28,7 @@ def add_step(document, optimizer, form="foreach"):
         states = [state_of(t, kind) for t in group for kind in wanted]
         document["tensors"] += states
         names, gradients = [t["name"] for t in group], [t["name"] + ".grad" for t in group]
-        elements, size = sum(_elements(t) for t in group), sum(_bytes(t) for t in group)
+        elements, size = sum(_elements(t) for t in group), sum(size_of(t) for t in group)
         held = [t["name"] for t in states]
         op = {"name": f"{optimizer}:{names[0]}", "kind": "opaque", "label": f"{optimizer} {form}", "flops": operations * elements,
               "bytes": (fused if form == "fused" else unfused) * size, "in": names + gradients + held, "out": names + held, "repeatable": False}
@@ -57,7 +58,3 @@ def _groups(parameters, form):
 
 def _elements(tensor):
     return math.prod(tensor["shape"])
-
-
-def _bytes(tensor):
-    return _elements(tensor) * SIZES[tensor.get("type", "f32")]

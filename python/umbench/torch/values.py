@@ -45,3 +45,19 @@ def stored_elements(value):
 
 def stored_bytes(value):
     return stored_elements(value) * value.element_size()
+
+
+def module_of(node):
+    """The path of the innermost module whose code made a node; "" where the graph does not tell."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    path = list(stack.values())[-1][0]
+    return _plain_path(path)
+
+
+def _plain_path(path):
+    """layer1.0.conv1 of L['self'].layer1[0].conv1 and of L__self___layer1_0_conv1's entries."""
+    for before in ("L['self'].", "L__self___", "self."):
+        path = path.removeprefix(before)
+    return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")

@@ -1,6 +1,6 @@
 """The models behind the graph files of this folder. They are written again by
 
-    tools/export_torch.py tests/networks/exported/models.py:NAME -o tests/networks/exported/NAME.json
+    umbench export --as eager tests/networks/exported/models.py:NAME -o tests/networks/exported/NAME.json
 
 with PyTorch 2.6 or later and torchvision. AlexNet and VGG-16 are without dropout, as umbench's own are.
 """

@@ -1,4 +1,4 @@
-"""tools/export_torch.py on models whose graph can be told by hand. Skipped where there is no PyTorch 2.6 or later."""
+"""umbench export on models whose graph can be told by hand. Skipped where there is no PyTorch 2.9 or later."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", minversion="2.6")
+torch = pytest.importorskip("torch", minversion="2.9")
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = """
@@ -123,7 +123,7 @@ def export(tmp_path):
     (tmp_path / "models.py").write_text(MODELS, encoding="utf-8")
 
     def run(name, *options):
-        command = [sys.executable, ROOT / "tools/export_torch.py", f"models.py:{name}", "-o", "out.json", *options]
+        command = [sys.executable, ROOT / "python/start.py", "export", f"models.py:{name}", "-o", "out.json", *options]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done, json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) if done.returncode == 0 else None
 
@@ -135,7 +135,7 @@ def by_name(graph, of="ops"):
 
 
 def test_what_umbench_knows_is_mapped(export):
-    done, graph = export("cnn")
+    done, graph = export("cnn", "--as", "eager")
     assert done.returncode == 0, done.stderr
     assert [op["kind"] for op in graph["ops"]] == [
         "convolution", "batch_norm", "relu", "max_pool", "global_average_pool", "linear", "softmax_cross_entropy",
@@ -150,7 +150,7 @@ def test_what_umbench_knows_is_mapped(export):
 
 
 def test_what_networks_since_2015_need_is_mapped(export):
-    done, graph = export("mobile")
+    done, graph = export("mobile", "--as", "eager")
     assert done.returncode == 0, done.stderr
     assert {op["kind"] for op in graph["ops"]} == {
         "convolution", "relu", "concat", "average_pool", "global_average_pool", "linear", "softmax_cross_entropy",
@@ -166,14 +166,14 @@ def test_what_networks_since_2015_need_is_mapped(export):
 
 
 def test_the_rest_is_opaque_and_says_how_it_is_cut(export):
-    done, graph = export("mlp")
+    done, graph = export("mlp", "--as", "eager")
     assert done.returncode == 0, done.stderr
     ops = by_name(graph)
     norm = ops["2.backward"]
     assert norm["label"] == "native_layer_norm_backward" and norm["cut"]["out"] == ["part", "sum", "sum"]
-    assert ops["gelu"]["alias"] == {"input": 0, "output": 0} and ops["gelu"]["cut"] == {"in": ["part"], "out": ["part"]}
-    assert ops["gelu"]["bytes"] == 2 * 8 * 32 * 4
-    assert ops["native_dropout"]["repeatable"] is False and ops["native_dropout"]["cut"]["in"] == ["part"]
+    assert ops["1:gelu"]["alias"] == {"input": 0, "output": 0} and ops["1:gelu"]["cut"] == {"in": ["part"], "out": ["part"]}
+    assert ops["1:gelu"]["bytes"] == 2 * 8 * 32 * 4
+    assert ops["3:native_dropout"]["repeatable"] is False and ops["3:native_dropout"]["cut"]["in"] == ["part"]
     assert all("duration_ns" not in op for op in graph["ops"])
 
 

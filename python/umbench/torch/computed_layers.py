@@ -1,0 +1,364 @@
+"""Eager operators of PyTorch that umbench computes by operators of its own.
+
+Each function takes an eager.Walk and a node, and says whether it could: where types, layouts or arguments are not those of
+umbench's operator, the node becomes an opaque one.
+"""
+
+import math
+import operator
+
+import torch
+
+from .liveness import SIZES
+from .operators import name_of
+from .walk import View
+
+
+def alike(tensors, kind="f32"):
+    wide = {t.order for t in tensors if t.shape[1] > 1 and t.shape[2] * t.shape[3] > 1}
+    return all(t is not None for t in tensors) and len(wide) <= 1 and all(t.type == kind for t in tensors)
+
+
+def map_convolution(c, node):
+    x, w = c.plain(node.args[0]), c.plain(node.args[1])
+    b = c.plain(node.args[2]) if node.args[2] is not None else None
+    if x is None or w is None or (node.args[2] is not None and b is None):
+        return False
+    if not _is_plain_window(node.args[0], *node.args[3:6], node.args[6]) or not alike([x, w], x.type):
+        return False
+    if x.shape != list(node.args[0].meta["val"].shape) or (b is not None and b.type != "f32"):
+        return False
+    name = c.module_of(node)
+    y = c.result(node, name + ".y")
+    if y.shape != list(node.meta["val"].shape):
+        return forget(c, y)
+    c.views[node] = View(y)
+    c.emit(node, name, "convolution", _window_of(node.args[3], node.args[4], node.args[8]),
+              [x, w] + ([b] if b is not None else []), [y])
+    return True
+
+
+def forget(c, tensor):
+    c.tensors.remove(tensor)
+    c.names.discard(tensor.name)
+    return False
+
+
+def map_convolution_backward(c, node):
+    dy, x, w = (c.plain(n) for n in node.args[:3])
+    if dy is None or x is None or w is None or not alike([dy, x, w]):
+        return False
+    if not _is_plain_window(node.args[1], *node.args[4:7], node.args[7]):
+        return False
+    if x.shape != list(node.args[1].meta["val"].shape) or dy.shape != list(node.args[0].meta["val"].shape):
+        return False
+    name = c.module_of(node)
+    attributes = _window_of(node.args[4], node.args[5], node.args[9])
+    wants = node.args[10]
+    outs = [c.result(node, f"{name}.{what}", i) if wanted else None
+            for i, (what, wanted) in enumerate(zip(("dx", "dw", "db"), wants))]
+    products = sum(each is not None for each in outs[:2])
+    work = c.work_of(node)
+    half = tuple(each // products for each in work[:2]) + (True,)
+    summed = (math.prod(dy.shape), math.prod(dy.shape) * SIZES[dy.type], False)
+    if outs[1] is not None:
+        c.emit(node, name + ".backward_filter", "convolution_backward_filter", attributes, [x, dy], [outs[1]])
+    if outs[2] is not None:
+        c.emit(node, name + ".backward_bias", "bias_backward", {}, [dy], [outs[2]])
+    if outs[0] is not None:
+        c.emit(node, name + ".backward_data", "convolution_backward_data", attributes, [w, dy], [outs[0]])
+    c.views[node] = [View(o) if o is not None else None for o in outs]
+    return True
+
+
+def map_native_batch_norm_legit_functional(c, node):
+    x, scale, shift = (c.plain(n) if n is not None else None for n in node.args[:3])
+    if x is None or scale is None or shift is None or not node.args[5] or scale.type != "f32":
+        return False
+    if x.shape != list(node.args[0].meta["val"].shape):
+        return False
+    name = c.module_of(node)
+    y, mean, deviation = (c.result(node, f"{name}.{what}", i) for i, what in enumerate(("y", "mean", "inverse_deviation")))
+    c.norms[scale] = shift
+    c.views[node] = [View(y), View(mean), View(deviation), None, None]
+    c.emit(node, name, "batch_norm", {"epsilon": node.args[7]}, [x, scale, shift], [y, mean, deviation])
+    return True
+
+
+def map_native_batch_norm_backward(c, node):
+    dy, x, scale, mean, deviation = (c.plain(node.args[i]) if node.args[i] is not None else None for i in (0, 1, 2, 5, 6))
+    shift = c.norms.get(scale)
+    if None in (dy, x, scale, mean, deviation, shift) or not node.args[7] or node.args[9] != [True, True, True]:
+        return False
+    if not alike([dy, x], x.type) or dy.shape != x.shape:
+        return False
+    name = c.module_of(node)
+    outs = [c.result(node, f"{name}.{what}", i) for i, what in enumerate(("dx", "dscale", "dshift"))]
+    c.views[node] = [View(o) for o in outs]
+    c.emit(node, name + ".backward", "batch_norm_backward", {}, [x, scale, shift, mean, deviation, dy], outs, (5, 0))
+    return True
+
+
+def pointwise(c, node, kind, read, alias, attributes=None):
+    if None in read or any(t.shape != read[0].shape or t.order != read[0].order or t.type != read[0].type for t in read):
+        return False
+    y = c.result(node, c.label(node) + ".y")
+    if y.shape != read[0].shape or y.type != read[0].type or y.order != read[0].order or y.type not in ("f32", "bf16"):
+        return forget(c, y)
+    c.views[node] = View(y)
+    c.emit(node, c.label(node), kind, attributes or {}, read, [y], alias)
+    return True
+
+
+def map_relu(c, node):
+    return pointwise(c, node, "relu", [c.plain(node.args[0])], (0, 0))
+
+
+def map_threshold_backward(c, node):
+    return node.args[2] == 0 and pointwise(c, node, "relu_backward", [c.plain(node.args[1]), c.plain(node.args[0])], (1, 0))
+
+
+def map_hardtanh(c, node):
+    return is_relu6(node.args[1:3]) and pointwise(c, node, "relu", [c.plain(node.args[0])], (0, 0), {"capped": True})
+
+
+def map_hardtanh_backward(c, node):
+    """PyTorch keeps what the ReLU reads: it lies between 0 and 6 where what it gives does."""
+    read = [c.plain(node.args[1]), c.plain(node.args[0])]
+    return is_relu6(node.args[2:4]) and pointwise(c, node, "relu_backward", read, (1, 0), {"capped": True})
+
+
+def is_relu6(limits):
+    return tuple(limits) == (0, 6)
+
+
+def map_avg_pool2d(c, node):
+    return averaged(c, node, "average_pool", node.args[1:], ".y")
+
+
+def map_avg_pool2d_backward(c, node):
+    return averaged(c, node, "average_pool_backward", node.args[2:], ".dx")
+
+
+def averaged(c, node, kind, how, suffix):
+    given, attributes = c.plain(node.args[0]), _averaged(how)
+    if attributes is None or not _is_plane(node.args[0], given):
+        return False
+    made = c.result(node, c.label(node) + suffix)
+    c.views[node] = View(made)
+    c.emit(node, c.label(node), kind, attributes, [given], [made])
+    return True
+
+
+def map_cat(c, node):
+    nodes, along = node.args[0], node.args[1] if len(node.args) > 1 else 0
+    parts = [c.plain(n) for n in nodes]
+    if len(parts) < 2 or along not in (1, -3) or not all(_is_plane(n, t) for n, t in zip(nodes, parts)):
+        return False
+    if not alike(parts, parts[0].type):
+        return False
+    y = c.result(node, c.label(node) + ".y")
+    if y.order != parts[0].order and y.shape[2] * y.shape[3] > 1:
+        return forget(c, y)
+    c.views[node] = View(y)
+    c.emit(node, c.label(node), "concat", {}, parts, [y])
+    return True
+
+
+def taken_apart(c, node):
+    """A gradient whose channels are cut into slices, as those of what was joined are: tensors of their own."""
+    source = node.args[0]
+    dy, cuts = c.plain(source), [(channels_cut(user), user) for user in source.users if channels_cut(user)]
+    pieces = sorted({cut for cut, _ in cuts})
+    tiles = len(pieces) > 1 and [first for first, _ in pieces] == [0] + [end for _, end in pieces[:-1]]
+    if c.use != "activation_gradient" or not _is_plane(source, dy) or not tiles or pieces[-1][1] != dy.shape[1]:
+        return False
+    made = {}
+    for cut, user in cuts:
+        if cut not in made:
+            made[cut] = c.result(user, c.label(user) + ".dx")
+            made[cut].order = dy.order
+        c.views[user] = View(made[cut])
+    size = 2 * math.prod(dy.shape) * SIZES[dy.type]
+    c.emit(node, c.label(source) + ".backward", "concat_backward", {}, [dy], [made[cut] for cut in pieces])
+    return True
+
+
+def map_add(c, node):
+    both = [c.plain(n) for n in node.args[:2]]
+    return not node.kwargs and both[0] is not both[1] and pointwise(c, node, "add", both, (0, 0))
+
+
+def map_max_pool2d_with_indices(c, node):
+    x, (h, w) = c.plain(node.args[0]), _pair(node.args[1])
+    stride, pad, dilation = (_pair(node.args[i]) if len(node.args) > i and node.args[i] != [] else usual
+                             for i, usual in ((2, (h, w)), (3, (0, 0)), (4, (1, 1))))
+    readers = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
+    backward = all(name_of(u) == "max_pool2d_with_indices_backward" for r in readers for u in r.users)
+    if x is None or h != w or stride[0] != stride[1] or pad[0] != pad[1] or dilation != (1, 1) or h > 256 or not backward:
+        return False
+    if x.shape != list(node.args[0].meta["val"].shape):
+        return False
+    y, index = c.result(node, c.label(node) + ".y", 0), c.result(node, c.label(node) + ".index", 1)
+    index.type = "u8" if h <= 16 else "u16"
+    attributes = {"window": h, "stride": stride[0], "pad": pad[0]}
+    index.pool = attributes
+    c.views[node] = [View(y), View(index)]
+    c.emit(node, c.label(node), "max_pool", attributes, [x], [y, index])
+    return True
+
+
+def map_max_pool2d_with_indices_backward(c, node):
+    dy, index = c.plain(node.args[0]), c.plain(node.args[7])
+    attributes = getattr(index, "pool", None)
+    if dy is None or attributes is None or dy.shape != index.shape:
+        return False
+    dx = c.result(node, c.label(node) + ".dx")
+    c.views[node] = View(dx)
+    c.emit(node, c.label(node), "max_pool_backward", attributes, [dy, index], [dx])
+    return True
+
+
+def map_addmm(c, node):
+    b, x, w = c.plain(node.args[0]), c.plain(node.args[1]), c.turned(node.args[2])
+    return not node.kwargs and b is not None and linear(c, node, x, w, [b])
+
+
+def map_mm(c, node):
+    left, right = node.args
+    if c.turned(right) is not None and c.plain(left) is not None:
+        return linear(c, node, c.plain(left), c.turned(right), [])
+    if c.turned(left) is not None and c.plain(right) is not None:
+        return linear_filter(c, node, c.plain(right), c.turned(left))
+    return linear_data(c, node, c.plain(right), c.plain(left))
+
+
+def linear(c, node, x, w, bias):
+    if x is None or w is None or w.use != "parameter" or not alike([x, w], x.type) or any(b.type != "f32" for b in bias):
+        return False
+    rows, columns = node.args[-2].meta["val"].shape
+    wanted = [w.shape[0], *x.shape[1:]]
+    if x.shape[0] != rows or math.prod(x.shape[1:]) != columns or (w.fixed and w.shape != wanted):
+        return False
+    name = c.module_of(node)
+    y = c.result(node, name + ".y")
+    if y.shape != [rows, w.shape[0], 1, 1]:
+        return forget(c, y)
+    w.shape, w.fixed = wanted, True
+    c.views[node] = View(y)
+    c.emit(node, name, "linear", {}, [x, w, *bias], [y])
+    return True
+
+
+def linear_data(c, node, w, dy):
+    if w is None or dy is None or not w.fixed or w.use != "parameter" or not alike([w, dy], w.type):
+        return False
+    if dy.shape != [dy.shape[0], w.shape[0], 1, 1]:
+        return False
+    name = c.module_of(node)
+    dx = c.result(node, name + ".dx")
+    dx.shape = [dy.shape[0], *w.shape[1:]]
+    c.views[node] = View(dx)
+    c.emit(node, name + ".backward_data", "linear_backward_data", {}, [w, dy], [dx])
+    return True
+
+
+def linear_filter(c, node, x, dy):
+    rows = node.args[1].meta["val"].shape[0]
+    if not alike([x, dy]) or x.shape[0] != rows or dy.shape != [rows, dy.shape[1], 1, 1]:
+        return False
+    dw = c.result(node, c.label(node) + ".dw")
+    dw.shape, dw.fixed = [dy.shape[1], *x.shape[1:]], True
+    c.views[node] = View(dw)
+    c.emit(node, c.label(node), "linear_backward_filter", {}, [x, dy], [dw])
+    return True
+
+
+def map_sum(c, node):
+    dy = c.plain(node.args[0])
+    if dy is None or dy.type != "f32" or node.args[1:2] != ([0],) or dy.shape[2:] != [1, 1] or node.args[0].meta["val"].dim() != 2:
+        return False
+    db = c.result(node, c.label(node) + ".db")
+    if db.shape != [1, dy.shape[1], 1, 1]:
+        return forget(c, db)
+    c.views[node] = View(db)
+    c.emit(node, c.label(node), "bias_backward", {}, [dy], [db])
+    return True
+
+
+def map_mean(c, node):
+    x, value = c.plain(node.args[0]), node.args[0].meta["val"]
+    if x is None or len(node.args) < 2 or value.dim() != 4 or sorted(d % 4 for d in node.args[1]) != [2, 3] or x.shape != list(value.shape):
+        return False
+    y = c.result(node, c.label(node) + ".y")
+    y.shape = [*x.shape[:2], 1, 1]
+    c.views[node] = View(y)
+    c.emit(node, c.label(node), "global_average_pool", {}, [x], [y])
+    return True
+
+
+def map_div(c, node):
+    """The mean's gradient is spread over the plane, then divided by its size."""
+    spread = node.args[0]
+    if not isinstance(spread, torch.fx.Node) or name_of(spread) != "expand" or not isinstance(node.args[1], (int, float)):
+        return False
+    dy, value = c.plain(spread.args[0]), node.meta["val"]
+    if dy is None or value.dim() != 4 or dy.shape != [*value.shape[:2], 1, 1] or node.args[1] != math.prod(value.shape[2:]):
+        return False
+    dx = c.result(node, c.label(node) + ".dx")
+    c.views[node] = View(dx)
+    c.emit(node, c.label(node), "global_average_pool_backward", {}, [dy], [dx])
+    return True
+
+
+def map_to_copy(c, node):
+    x = c.plain(node.args[0])
+    if x is None or x.type not in ("f32", "bf16") or not node.meta["val"].is_floating_point():
+        return False
+    y = c.result(node, c.label(node) + ".y")
+    if y.type == x.type or y.shape != x.shape or y.order != x.order:
+        return forget(c, y)
+    c.views[node] = View(y)
+    c.emit(node, c.label(node), "cast", {}, [x], [y])
+    return True
+
+
+def _pair(value):
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+def _is_plain_window(x, stride, pad, dilation, transposed):
+    """A convolution over planes as umbench has it."""
+    return x.meta["val"].dim() == 4 and len(stride) == len(pad) == 2 and list(dilation) == [1, 1] and not transposed
+
+
+def _window_of(stride, pad, groups):
+    return {"stride": list(stride), "pad": list(pad)} | ({"groups": groups} if groups > 1 else {})
+
+
+def _averaged(arguments):
+    """Attributes of an average pool from what follows its operands; None for what umbench has not."""
+    window, stride, pad, _, counts, divisor = list(arguments) + [[], (0, 0), False, True, None][len(arguments) - 1:]
+    if divisor is not None:
+        return None
+    window = _pair(window)
+    return {"window": list(window), "stride": list(_pair(stride) if stride not in ([], None) else window), "pad": list(_pair(pad)),
+            "count_include_pad": bool(counts)}
+
+
+def _is_plane(node, tensor):
+    """Four dimensions, kept as they are."""
+    return tensor is not None and tensor.shape == list(node.meta["val"].shape) and tensor.type in ("f32", "bf16")
+
+
+def channels_cut(node):
+    """(first, behind the last) channel of a slice; None for any other view."""
+    if name_of(node) != "slice" or node.meta["val"].dim() != 4 or (len(node.args) > 1 and node.args[1] != 1):
+        return None
+    first, end, step = (node.args[i] if len(node.args) > i else usual for i, usual in ((2, 0), (3, None), (4, 1)))
+    channels = node.args[0].meta["val"].shape[1]
+    first, end = first or 0, channels if end is None else min(end, channels)
+    return (first, end) if len(node.args) > 1 and step == 1 and 0 <= first < end else None
+
+
+KNOWN = {name.removeprefix("map_"): function for name, function in list(globals().items()) if name.startswith("map_")}

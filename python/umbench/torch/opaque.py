@@ -1,0 +1,104 @@
+"""Operators that umbench does not compute: what they touch, how they may be cut along the batch, where they may write."""
+
+import math
+import operator
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from .liveness import SIZES
+from .operators import BY_SAMPLE, BY_SAMPLE_ALONG, ELEMENTWISE, is_random, name_of
+from .walk import View
+
+
+def opaque(c, node):
+    value = node.meta["val"]
+    several = isinstance(value, (list, tuple))
+    values = list(value) if several else [value]
+    used = {u.args[1] for u in node.users if u.target is operator.getitem} if several else {0}
+    written = [(i, v) for i, v in enumerate(values) if isinstance(v, torch.Tensor) and v.numel() > 0 and (i in used or not several)]
+    if not written:
+        c.views[node] = [None] * len(values) if several else None
+        return
+    read = operands(c, node)
+    name = c.module_of(node)
+    if c.use == "activation_gradient" and not name.endswith(node.name):
+        name += ".backward"
+    made = [c.result(node, f"{name}.{i}" if several else f"{name}.y", i if several else None) for i, _ in written]
+    views = dict(zip([i for i, _ in written], map(View, made)))
+    c.views[node] = [views.get(i) for i in range(len(values))] if several else views[0]
+    flops, moved, products = c.work_of(node)
+    attributes = {"label": name_of(node), "flops": flops, "bytes": moved}
+    if products:
+        attributes["products"] = True
+    cut = cut_of(c, node, read, [(i if several else None) for i, _ in written])
+    if cut is not None:
+        attributes["cut"] = cut
+    c.emit(node, name, "opaque", attributes, read, made, alias_of(c, node, read, made), not is_random(node))
+
+
+def operands(c, node):
+    found = []
+    for each in node.all_input_nodes:
+        for view in tree_leaves(c.views.get(each)):
+            if isinstance(view, View) and view.tensor not in found:
+                found.append(view.tensor)
+    return found
+
+
+def alias_of(c, node, read, made):
+    """An operator that goes element by element may work in the place of an operand that it reads so."""
+    if name_of(node) not in ELEMENTWISE | {"slice_scatter", "select_scatter", "copy"} or len(made) != 1:
+        return None
+    for i, t in enumerate(read):
+        plain = any(c.plain(n) is t and n.meta["val"].shape == node.meta["val"].shape for n in node.all_input_nodes)
+        if plain and t.type == made[0].type and t.order == made[0].order and math.prod(t.shape) == math.prod(made[0].shape):
+            return i, 0
+    return None
+
+
+def cut_of(c, node, read, indices):
+    """How each operand is cut where the operator goes over the batch in parts; None: it cannot be."""
+    if not c.twice or c.samples < 2 or not is_by_sample(node):
+        return None
+    ways = {}
+    for each in node.all_input_nodes:
+        view = c.views.get(each)
+        if not isinstance(view, View):
+            continue
+        spread = "batch" if is_turned_batch(c, node, each, view) else c.spread(each)
+        way = "part" if view.tensor.batch else "whole"
+        if spread == "other" or (view.tensor.batch and spread != "batch") or ways.setdefault(view.tensor, way) != way:
+            return None
+    out = [{"batch": "part", "whole": "sum"}.get(c.spread(node, i)) for i in indices]
+    inputs = [ways[t] for t in read]
+    if None in out or "part" not in inputs:
+        return None
+    return {"in": inputs, "out": out}
+
+
+def is_turned_batch(c, node, each, view):
+    """The left side of a filter's gradient, dy^T x: summed over the batch."""
+    return (name_of(node) == "mm" and each is node.args[0] and view.turned and view.tensor.batch
+            and c.spread(node.args[1]) == "batch" and c.spread(node) == "whole")
+
+
+def is_by_sample(node):
+    name = name_of(node)
+    if name == "sum":
+        return len(node.args) > 1
+    if name in BY_SAMPLE_ALONG:
+        at = BY_SAMPLE_ALONG[name]
+        along = node.args[at] if len(node.args) > at else 0
+        rank = max(len(v.shape) for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)) or 1
+        return all(isinstance(d, int) and d % rank != 0 for d in (along if isinstance(along, (list, tuple)) else [along]))
+    return name in BY_SAMPLE
+
+
+def update(c, node, target, value):
+    """`target` is written in place with what `value` holds."""
+    size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value, target))
+    op = {"name": c.name(target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
+          "in": [target, value], "out": [target], "repeatable": False}
+    c.ops.append(op)
+    c.kernel_names[op["name"]] = node

@@ -1,0 +1,189 @@
+"""A walk over the operators of eager PyTorch that collects tensors and operators as umbench has them."""
+
+import math
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from . import operators
+from .capture import CannotExport
+from .liveness import SIZES
+from .values import module_of, stored_elements
+
+
+class Tensor:
+    """What owns memory. `batch`: its first extent is the batch."""
+
+    def __init__(self, name, value, use, batch, samples):
+        self.name, self.use, self.batch = name, use, batch
+        self.type = operators.TYPES.get(value.dtype)
+        if self.type is None:
+            raise CannotExport(f"{name} holds {str(value.dtype).removeprefix('torch.')}, for which umbench has no type; "
+                                "convert model and inputs, by .float() or .bfloat16()")
+        self.shape = _four(list(value.shape), samples if batch else None)
+        self.order = "nhwc" if _is_channels_last(value) else "nchw"
+        self.fixed = False  # its extents have been relied upon
+        self.node = name
+
+    def as_json(self):
+        out = {"name": self.name, "shape": self.shape}
+        return out | {key: value for key, value, usual in (("type", self.type, "f32"), ("order", self.order, "nchw"),
+                                                           ("use", self.use, "activation")) if value != usual}
+
+
+def _four(shape, samples):
+    """Four extents. A batch comes first; what is merged with it (heads, windows) goes to the second. Vectors lie along the second."""
+    if samples is not None:
+        shape = [samples, shape[0] // samples * math.prod(shape[1:2]), *shape[2:]]
+    elif len(shape) == 1:
+        shape = [1, *shape]
+    shape = shape[:3] + [math.prod(shape[3:])]
+    return (shape + [1] * 4)[:4] if len(shape) >= 4 else (shape[:-1] + [1] * 4)[:4]
+
+
+def _is_dense(value):
+    """Whether every element of its memory belongs to one element of it, in whatever order."""
+    behind = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(value.stride(), value.shape) if size != 1):
+        if stride != behind:
+            return False
+        behind *= size
+    return True
+
+
+def _is_channels_last(value):
+    return (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last) and not value.is_contiguous())
+
+
+class View:
+    """How a value lies in a tensor: `plain` is all of it in its order, `turned` its transpose as a matrix."""
+
+    def __init__(self, tensor, plain=True, turned=False):
+        self.tensor, self.plain, self.turned = tensor, plain, turned
+
+
+class Walk:
+    """`graph` is traced with `samples`, `doubled` with twice as many: what grows with them is the batch."""
+
+    def __init__(self, graph, doubled, samples):
+        self.nodes = list(graph.nodes)
+        twice = list(doubled.nodes) if doubled is not None else []
+        alike = [str(n.target) for n in self.nodes] == [str(n.target) for n in twice]
+        self.twice = dict(zip(self.nodes, twice)) if alike else {}
+        self.samples = samples
+        self.tensors, self.ops, self.names = [], [], set()
+        self.views = {}      # node -> View, a list of them for several results, None for what holds no data
+        self.use = "activation"
+        self.norms = {}      # weight of a normalisation -> its shift
+        self.losses = {}     # node of a log-softmax that ends in the loss -> its tensors
+        self.kernel_names = {}  # node of each operator, by the operator's name
+        self.left_out = 0    # bytes that the model writes and an iteration does not read
+        self.uncut = ""      # why there is no `doubled`, where there should be one
+
+    # --- the batch ---
+
+    def spread(self, node, index=None):
+        """batch: the first extent grows with the batch; whole: nothing does; other."""
+        values = [n.meta.get("val") for n in (node, self.twice.get(node)) if n is not None]
+        if index is not None:
+            values = [value[index] for value in values]
+        if len(values) < 2:
+            return "other"
+        one, two = (list(value.shape) for value in values)
+        if one == two:
+            return "whole"
+        grown = len(one) == len(two) and bool(one) and two == [2 * one[0], *one[1:]] and one[0] % self.samples == 0
+        return "batch" if grown else "other"
+
+    # --- tensors and operators ---
+
+    def name(self, wanted):
+        name, count = wanted, 1
+        while name in self.names:
+            count += 1
+            name = f"{wanted}.{count}"
+        self.names.add(name)
+        return name
+
+    def tensor(self, name, value, use, batch):
+        made = Tensor(self.name(name), value, use, batch, self.samples)
+        self.tensors.append(made)
+        return made
+
+    def result(self, node, name, index=None):
+        value = node.meta["val"] if index is None else node.meta["val"][index]
+        made = self.tensor(name, value, self.use, self.spread(node, index) == "batch")
+        made.node = node.name
+        return made
+
+    def emit(self, node, name, kind, attributes, read, written, alias=None, repeatable=True):
+        op = {"name": self.name(name), "kind": kind, **attributes, "in": read, "out": written}
+        if not repeatable:
+            op["repeatable"] = False
+        if alias is not None:
+            op["alias"] = {"input": alias[0], "output": alias[1]}
+        self.ops.append(op)
+        self.kernel_names[op["name"]] = node
+
+    def work_of(self, node):
+        """(operations, bytes read and written, whether the operations are products of matrices)."""
+        read = [n.meta["val"] for n in node.all_input_nodes if isinstance(n.meta.get("val"), torch.Tensor)
+                and self.views.get(n) is not None]
+        values = read + [v for v in tree_leaves(node.meta["val"]) if isinstance(v, torch.Tensor)]
+        moved = sum(stored_elements(v) * SIZES[operators.TYPES[v.dtype]] if v.dtype in operators.TYPES else 0 for v in values)
+        products = operators.products_of(node)
+        if products is not None:
+            return products, moved, True
+        return max((stored_elements(v) for v in values), default=0), moved, False
+
+    def plain(self, node):
+        view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
+        return view.tensor if isinstance(view, View) and view.plain and not view.turned else None
+
+    def turned(self, node):
+        view = self.views.get(node) if isinstance(node, torch.fx.Node) else None
+        return view.tensor if isinstance(view, View) and view.plain and view.turned else None
+
+    def module_of(self, node):
+        """layer1.0.conv1 of an operator that reads layer1.0.conv1.weight, else the module that runs and the node."""
+        for each in node.all_input_nodes:
+            view = self.views.get(each)
+            if isinstance(view, View) and view.tensor.use == "parameter":
+                return view.tensor.name.rpartition(".")[0] or view.tensor.name
+        return self.label(node)
+
+    def label(self, node):
+        module = module_of(node)
+        return f"{module}:{node.name}" if module else node.name
+
+    # --- views ---
+
+    def keeps_layout(self, node):
+        before, after = node.args[0].meta["val"], node.meta["val"]
+        return before.stride() == after.stride() and _is_dense(before)
+
+    def viewed(self, source, node, same):
+        found = self.views.get(source)
+        if not isinstance(found, View):
+            return found
+        before, after = source.meta["val"], node.meta["val"]
+        if isinstance(after, (list, tuple)):
+            return [View(found.tensor, False) for _ in after]
+        if operators.name_of(node) in ("t", "transpose") and before.dim() == 2 and found.plain:
+            return View(found.tensor, True, not found.turned)
+        in_order = same or before.numel() == after.numel() and before.stride() == after.stride()
+        kept = found.plain and in_order and (not found.turned or before.shape == after.shape)
+        return View(found.tensor, kept, found.turned and kept)
+
+    # --- what is needed ---
+
+    def keep(self, wanted):
+        """Drops operators of whose results nothing is wanted, and tensors that none is left to touch."""
+        needed, kept = set(wanted), []
+        for op in reversed(self.ops):
+            if any(t in needed for t in op["out"]):
+                needed.update(op["in"])
+                kept.append(op)
+        self.ops = kept[::-1]
+        touched = {t for op in self.ops for t in op["in"] + op["out"]}
+        self.tensors = [t for t in self.tensors if t in touched]
