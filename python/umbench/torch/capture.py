@@ -120,21 +120,22 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
             made = factory()
         model, inputs = model_and_inputs(made)
         with told("the model fails on its example inputs", at):
-            with no_memory_of_its_own(model, mode):
-                inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
-                labels = False
-                if inference:
-                    wrapped = Outputs(model.eval(), autocast)
-                else:
-                    wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
-                at.follow(wrapped)
-                with contextlib.nullcontext() if compiled else eager_kernels():
-                    joint = _joint(wrapped, inputs, labels, select_decomp_table() if compiled else {})
-                if compiled:
-                    passes(joint.graph, mode)
-                else:
-                    joint.graph.graph.eliminate_dead_code()
-                return joint
+            model._apply(on_fake_cpu)
+            inputs = tuple(on_fake_cpu(each) for each in inputs)
+            inputs = tuple(torch.cat([each] * times) if isinstance(each, torch.Tensor) and each.dim() else each for each in inputs)
+            labels = False
+            if inference:
+                wrapped = Outputs(model.eval(), autocast)
+            else:
+                wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
+            at.follow(wrapped)
+            with contextlib.nullcontext() if compiled else eager_kernels():
+                joint = _joint(wrapped, inputs, labels, select_decomp_table() if compiled else {})
+            if compiled:
+                passes(joint.graph, mode)
+            else:
+                joint.graph.graph.eliminate_dead_code()
+            return joint
 
 
 def _joint(wrapped, inputs, labels, decompositions):
@@ -217,16 +218,11 @@ def real_loads_refused():
         torch.load = usual
 
 
-@contextlib.contextmanager
-def no_memory_of_its_own(model, mode):
-    """Parameters made on the meta device, or before, become fake ones on the CPU."""
-    def fake(tensor):
-        if tensor.device.type == "meta" or not isinstance(tensor, torch._subclasses.FakeTensor):
-            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+def on_fake_cpu(tensor):
+    """A fake tensor on the CPU for one on the meta device, or for one made before."""
+    if not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu" and isinstance(tensor, torch._subclasses.FakeTensor):
         return tensor
-
-    model._apply(fake)
-    yield
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
 
 
 # --- the model ---

@@ -140,6 +140,11 @@ def report(made, options, took):
     if options.optimizer == "none" and not options.inference:
         states = sizes.get("parameter_gradient", 0)
         print(f"  without an optimizer: AdamW would add states of {2 * states / 2**20:.1f} MiB (--optimizer adamw)")
+    if options.form == "eager":
+        known = [op for op in document["ops"] if op["kind"] != "opaque"]
+        of = {t["name"]: liveness.size_of(t) for t in document["tensors"]}
+        moved, mapped = (sum(of[name] for op in ops for name in op["in"] + op["out"]) for ops in (document["ops"], known))
+        print(f"  umbench computes {len(known)} of the operators, {100 * mapped / max(moved, 1):.1f} % of the bytes; the others are opaque")
     if made.left_out:
         print(f"  left out: {made.left_out} B of running statistics and counters, which only a later pass reads")
     if made.uncut:

@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "bf16", torch.int64: "i32", torch.int32: "i32",
-         torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
+         torch.uint64: "i32", torch.uint32: "i32", torch.int16: "u16", torch.bool: "u8", torch.uint8: "u8", torch.int8: "u8"}
 SIZES = {"f32": 4, "bf16": 2, "i32": 4, "u16": 2, "u8": 1}
 
 VIEW, COMPUTED, REDUCED, READS_NEIGHBOURS, SCATTERED, ALONE, NOTHING = range(7)
