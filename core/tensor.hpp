@@ -39,8 +39,8 @@ enum class role : std::uint8_t {
 };
 template <>
 inline constexpr std::array enum_names<role>{
-    "input"sv, "label"sv, "parameter"sv, "parameter_gradient"sv, "activation"sv, "activation_gradient"sv,
-    "output"sv};
+    "input"sv,  "label"sv, "parameter"sv, "parameter_gradient"sv, "activation"sv, "activation_gradient"sv,
+    "output"sv, "state"sv};
 
 // Four extents. Activations: N, C, H, W. Filters: K, C, R, S. Matrices of fully connected layers:
 // out, C, H, W of the input they read. Vectors (biases): 1, C, 1, 1.
