@@ -13,8 +13,8 @@ import pytest
 
 ROOT = conftest.ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-STARTS = ("umbench ", "benchmarks/", "tools/", "python3 ", "build/", "./", "pip ")
-NEEDS_TORCH = "tools/export_torch.py"
+STARTS = ("umbench ", "benchmarks/", "python3 ", "build/", "./", "pip ")
+NEEDS_TORCH = "umbench export tests/"
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
 WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
 SLOW = ("umbench advise", "umbench report", "--strategy best ", "umbench validate", "plots/microbenchmarks.py")  # seconds each
@@ -66,7 +66,7 @@ def prepared(umbench, tmp_path_factory):
 @pytest.fixture
 def place(umbench, prepared, tmp_path):
     """Runs a line of a page as somebody would in the repository's folder, with nothing of it written."""
-    for name in ("benchmarks", "plots", "python", "results", "tools", "docs", "README.md", "examples", "tests"):
+    for name in ("benchmarks", "plots", "python", "results", "docs", "README.md", "examples", "tests"):
         if (ROOT / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
     for name in ("BASE", "HEAD", "FILE.jsonl"):
