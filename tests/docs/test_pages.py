@@ -11,17 +11,16 @@ PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted
 
 
 # Pages whose sentences are still too long; take out what is mended.
-STILL_LONG = {"README.md", "docs/best.md", 
-              "docs/trace.md", "schedule/bounds/README.md"}
+STILL_LONG = {"docs/best.md", "docs/trace.md", "schedule/bounds/README.md"}
 
 
 def test_the_first_page_is_short():
     page = sentences.measured(conftest.ROOT / "README.md")
-    assert page.words <= 1300
+    assert page.words <= 900
 
 
 def test_all_pages_can_be_read_in_a_day():
-    assert sum(sentences.measured(page).words for page in sentences.pages()) <= 30_000
+    assert sum(sentences.measured(page).words for page in sentences.pages()) <= 27_000
 
 
 @pytest.mark.parametrize("page", sentences.pages(), ids=lambda page: str(page.relative_to(conftest.ROOT)))
