@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -49,6 +50,8 @@ struct session {
   bool counts = false;  // Unified Memory counters are on
 
   std::thread collector;
+  std::mutex sleep;
+  std::condition_variable wake;
   std::atomic<bool> over = false;
   std::atomic<bool> busy = false;     // Unified Memory records came with the last flush
   std::atomic<bool> managed = false;  // the program has managed memory
@@ -193,7 +196,8 @@ constexpr CUpti_CallbackId watched_calls[] = {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc
                                               CUPTI_DRIVER_TRACE_CBID_cuMemDiscardAndPrefetchBatchAsync_ptsz};
 
 void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) running->managed = true;
+  if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged && !running->managed.exchange(true))
+    running->wake.notify_one();
   if (data.callbackSite == CUPTI_API_ENTER) {
     *data.correlationData = static_cast<std::uint64_t>(now());
     return;
@@ -298,7 +302,8 @@ void collect() {
       running->record.drain(time);
       written = time;
     }
-    std::this_thread::sleep_for(pause_after(calm));
+    std::unique_lock lock(running->sleep);
+    running->wake.wait_for(lock, pause_after(calm));
   }
 }
 
