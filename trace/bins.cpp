@@ -17,28 +17,34 @@ bool is_bytes(quantity what) {
 }
 
 struct run {
-  std::uint64_t first = 0, blocks = 0, value = 0;  // value: of each block for bytes and masks, else of all
+  std::uint64_t first = 0, blocks = 0, sum = 0;
+  std::uint64_t each = 0;  // of the last block
+  bool joins = false;      // whatever its neighbour's value is
 };
 
-void append(std::vector<run>& runs, std::uint64_t block, std::uint64_t value, bool equal_only) {
-  if (!runs.empty() && runs.back().first + runs.back().blocks == block &&
-      (!equal_only || runs.back().value == value)) {
-    ++runs.back().blocks;
-    if (!equal_only) runs.back().value += value;
-    return;
+void append(std::vector<run>& runs, std::uint64_t block, std::uint64_t value, bool joins) {
+  if (!runs.empty()) {
+    run& last = runs.back();
+    if (last.first + last.blocks == block && ((last.joins && joins) || last.each == value)) {
+      ++last.blocks;
+      last.sum += value;
+      last.each = value;
+      last.joins = last.joins && joins;
+      return;
+    }
   }
-  runs.push_back({block, 1, value});
+  runs.push_back({block, 1, value, value, joins});
 }
 
-void write(std::string& out, const char* name, const std::vector<run>& runs, bool times_blocks) {
+void write(std::string& out, const char* name, const std::vector<run>& runs, bool as_sum) {
   if (!out.empty()) out += ',';
   out += '"';
   out += name;
   out += "\":[";
   for (const run& r : runs) {
     if (out.back() == ']') out += ',';
-    const std::uint64_t value = times_blocks ? r.value * r.blocks : r.value;
-    out += '[' + std::to_string(r.first) + ',' + std::to_string(r.blocks) + ',' + std::to_string(value) + ']';
+    out += '[' + std::to_string(r.first) + ',' + std::to_string(r.blocks) + ',' +
+           std::to_string(as_sum ? r.sum : r.each) + ']';
   }
   out += ']';
 }
@@ -62,21 +68,31 @@ void bin::add(const event& e) {
   }
 }
 
+// Of a block that moved whole it does not matter how much of it faults asked for: neighbours share a run.
 std::string bin::json() const {
-  std::string out;
+  std::map<std::uint64_t, std::uint64_t> came, left;
   std::map<std::uint64_t, std::uint32_t> granules;
+  for (const auto& [key, of] : sums_) {
+    const auto& [what, block] = key;
+    if (what <= quantity::in_counter) came[block] += of.amount;
+    if (what >= quantity::out_unknown && what <= quantity::out_counter) left[block] += of.amount;
+    granules[block] |= of.granules;
+  }
+  std::string out;
   for (auto at = sums_.begin(); at != sums_.end();) {
     const quantity what = at->first.first;
     std::vector<run> runs;
     for (; at != sums_.end() && at->first.first == what; ++at) {
-      append(runs, at->first.second, at->second.amount, is_bytes(what));
-      granules[at->first.second] |= at->second.granules;
+      const std::uint64_t block = at->first.second;
+      auto& moved = what <= quantity::in_counter ? came : left;
+      const bool joins = !is_bytes(what) || (what != quantity::in_peer && moved[block] == block_bytes);
+      append(runs, block, at->second.amount, joins);
     }
-    write(out, quantity_names.at(static_cast<std::size_t>(what)), runs, is_bytes(what));
+    write(out, quantity_names.at(static_cast<std::size_t>(what)), runs, true);
   }
   std::vector<run> masks;
   for (const auto& [block, mask] : granules) {
-    if (mask != 0 && mask != every_granule) append(masks, block, mask, true);
+    if (mask != 0 && mask != every_granule) append(masks, block, mask, false);
   }
   if (!masks.empty()) write(out, "granules", masks, false);
   return out;

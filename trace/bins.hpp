@@ -68,8 +68,8 @@ class bin {
   std::uint64_t records() const { return records_; }
   // The program counter of the first CPU fault, 0 without one.
   std::uint64_t program_counter() const { return program_counter_; }
-  // `"in_demand":[[first block, blocks, sum],...],...`: neighbours with equal bytes join, and of faults all
-  // neighbours.
+  // `"in_demand":[[first block, blocks, sum],...],...`: neighbours share one where their bytes are equal or
+  // they moved whole, and of faults all neighbours.
   // `"granules":[[first block, blocks, mask],...]` where less than whole blocks moved or faulted.
   std::string json() const;
 

@@ -143,6 +143,14 @@ void recorder::add(const release& r) {
   line(kind("free") + field("at_ns", r.at - start_) + field("address", r.address));
 }
 
+// Lines that tell blocks; a long program with many of them gets no endless file.
+void recorder::block_line(const std::string& fields) {
+  block_bytes_written_ += fields.size();
+  if (block_bytes_written_ > to_.most_bytes)
+    return lack("what moved after the first " + std::to_string(to_.most_bytes / 1'000'000) + " MB of lines");
+  line(fields);
+}
+
 bool recorder::below_limit(std::uint64_t& lines, const char* what) {
   if (++lines <= most_lines) return true;
   lack(std::string(what) + " after the first " + std::to_string(most_lines));
@@ -196,7 +204,7 @@ void recorder::close(bin& of, const char* what) {
     const std::uint32_t place = name_of(to_.place(of.program_counter()));
     fields += field("place", place);
   }
-  line(fields);
+  block_line(fields);
   of = {};
 }
 
@@ -268,10 +276,11 @@ void recorder::write_launch(const launch& l) {
     of.busy += l.end - l.begin;
     return;
   }
-  line(kind("kernel") + field("name", l.name) + field("launch", l.number) + field("gpu", l.gpu) +
-       field("stream", l.stream) + field("begin_ns", l.begin - start_) + field("end_ns", l.end - start_) +
-       field("waiting_ns", l.moved.waiting()) + field("batches", l.moved.batches()) +
-       field("records", l.moved.records()) + ',' + l.moved.json());
+  block_line(kind("kernel") + field("name", l.name) + field("launch", l.number) + field("gpu", l.gpu) +
+             field("stream", l.stream) + field("begin_ns", l.begin - start_) +
+             field("end_ns", l.end - start_) + field("waiting_ns", l.moved.waiting()) +
+             field("batches", l.moved.batches()) + field("records", l.moved.records()) + ',' +
+             l.moved.json());
 }
 
 void recorder::write_launches(nanoseconds before) {

@@ -17,6 +17,7 @@ namespace um::tracing {
 struct sinks {
   std::function<void(std::string_view)> write;      // whole lines, each with its end of line
   std::function<std::string(std::uint64_t)> place;  // a program counter as module+0xoffset
+  std::uint64_t most_bytes = 45'000'000;            // of lines that tell blocks
 };
 
 // Not safe for several threads at once. Records may come in any order within `grace` of each other.
@@ -78,6 +79,7 @@ class recorder {
   void write_quiet(std::uint32_t gpu, stretch& s);
   void compress();
   void line(const std::string& fields);
+  void block_line(const std::string& fields);
   bool below_limit(std::uint64_t& lines, const char* what);
   std::string places(const std::vector<std::string>& called);
   std::uint32_t name_of(std::string_view text);
@@ -93,7 +95,7 @@ class recorder {
   std::map<std::uint32_t, stretch> quiet_;  // by GPU
   bin host_, user_, other_;  // what the CPU asked for, what prefetches did, what no launch explains
   std::vector<std::string> lacking_;
-  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_ = 0;
+  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_ = 0, block_bytes_written_ = 0;
 };
 
 }  // namespace um::tracing

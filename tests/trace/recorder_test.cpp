@@ -78,6 +78,36 @@ TEST_F(recorded, a_thousand_faults_of_a_stream_are_one_run) {
   EXPECT_LT(out.text.size(), 1000U);
 }
 
+TEST_F(recorded, neighbours_that_moved_whole_share_a_run_with_the_exact_sum) {
+  record.add(kernel{1 * ms, 20 * ms, 0, 7, "k"});
+  for (std::uint64_t b = 0; b < 4; ++b) {
+    const std::uint64_t asked = (b + 1) * 4096, rest = (b == 3 ? block_bytes / 2 : block_bytes) - asked;
+    record.add(to_gpu(2 * ms, base + b * block_bytes, asked, cause::demand));
+    record.add(to_gpu(2 * ms, base + b * block_bytes + asked, rest, cause::tree));
+  }
+  record.finish(second);
+  const json k = out.lines("kernel").at(0);
+  EXPECT_EQ(k.at("in_demand"), json({{100, 3, 6 * 4096}, {103, 1, 4 * 4096}}));
+  EXPECT_EQ(k.at("in_tree"),
+            json({{100, 3, 3 * block_bytes - 6 * 4096}, {103, 1, block_bytes / 2 - 4 * 4096}}));
+}
+
+TEST(recorded_for_long, gets_no_endless_file) {
+  written out;
+  sinks to = out.to();
+  to.most_bytes = 100'000;
+  recorder record(to, 0);
+  for (nanoseconds i = 0; i < 100; ++i) {
+    record.add(kernel{(2 * i + 1) * ms, (2 * i + 2) * ms, 0, 7, "k"});
+    for (std::uint64_t b = 0; b < 1000; ++b)
+      record.add(migration{(2 * i + 1) * ms + 5, (2 * i + 1) * ms + 6, base + 2 * b * block_bytes, 4096, host,
+                           0, cause::demand});
+  }
+  record.finish(second);
+  EXPECT_LT(out.text.size(), 200'000U);
+  EXPECT_EQ(out.lines("lacking").size(), 1U);
+}
+
 TEST_F(recorded, faults_of_a_batch_wait_once) {
   record.add(kernel{1 * ms, 2 * ms, 0, 7, "k"});
   record.add(gpu_fault{ms + 100, ms + 900, base, 3, 0, access::write});

@@ -236,10 +236,13 @@ def _last(block, wanted):
 
 
 def _add_hints(process, owners, found, summary):
+    longest = max((allocation.bytes for allocation in owners.managed), default=0)
+    addresses = [allocation.address for allocation in owners.managed]
     for hint in process.hints:
-        for allocation in owners.managed:
-            overlaps = allocation.address < hint.address + hint.bytes and hint.address < allocation.address + allocation.bytes
-            if not overlaps or allocation.at > hint.until or (allocation.until is not None and allocation.until < hint.at):
+        near = owners.managed[bisect_left(addresses, hint.address - longest):bisect_left(addresses, hint.address + hint.bytes)]
+        for allocation in near:
+            past = allocation.at > hint.until or (allocation.until is not None and allocation.until < hint.at)
+            if past or allocation.address + allocation.bytes <= hint.address:
                 continue
             if allocation.number not in found:
                 found[allocation.number] = Facts(allocation)

@@ -1,7 +1,6 @@
 """Reads trace files: what each process did to managed memory, by kernel and block of 2 MiB."""
 
 import json
-from bisect import bisect_right
 from collections import namedtuple
 from dataclasses import dataclass, field
 
@@ -222,7 +221,3 @@ def join_runs(blocks):
             runs.append([block, 1])
     return [tuple(run) for run in runs]
 
-
-def find_piece(pieces, at):
-    """The number of the last piece that began by then, -1 without one."""
-    return bisect_right([piece.begin for piece in pieces], at) - 1
