@@ -84,7 +84,13 @@ def _finding(number, finding, names, costs):
     yield f"   {finding.text}"
     for call, place in finding.calls:
         last = call is finding.calls[-1][0]
-        yield f"   -> {call}{', ' + place if place else ''}" + (f"; saves about {finding.saving_ns / 1e6:.4g} ms" if last else "")
+        yield f"   -> {call}{', ' + place if place else ''}" + (_saves(finding) if last else "")
+
+
+def _saves(finding):
+    if finding.saving_ns < WORTH_NAMING * finding.waste_ns:
+        return ""
+    return f"; saves about {finding.saving_ns / 1e6:.4g} ms"
 
 
 def _lacks(process):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from umbench.trace.reader import (BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, EVERY_GRANULE, GPU_FAULTS, GRANULE, Allocation, Owners,
                                   join_runs, masks_of)
 
-ON_GPU = ("in", "fresh", "prefetch_in")  # steps after which a block is with a GPU
 SAME_MEMORY = 64  # blocks: memory of unknown origin that lies closer together counts as one allocation
 
 
@@ -20,6 +19,8 @@ class Block:
     host_mask: int = 0  # 64 KiB that the CPU took back
     in_bytes: int = 0
     rounds: int = 0     # times that the CPU took it back from the GPU and the GPU took it again by faults
+    touched: bool = False  # a GPU had it
+    last: str = ""         # of "host", "in" and "prefetch_in" what came last
     gpu_writes: int = 0   # faults of kernels that wrote
     host_writes: int = 0  # faults of the CPU that wrote, after a GPU had used the block
 
@@ -206,33 +207,32 @@ def _add_step(block, sums, mask, piece):
     faults = sum(sums.get(name, 0) for name in GPU_FAULTS)
     cpu = sum(sums.get(name, 0) for name in CPU_FAULTS)
     block.gpu_writes += sums.get("gpu_write_faults", 0)
-    if any(step[0] in ON_GPU for step in block.steps):
+    if block.touched:
         block.host_writes += sums.get("cpu_write_faults", 0)
     if sums.get("out_eviction"):
         block.steps.append(("evicted", piece))
     if sums.get("in_user"):
         block.steps.append(("prefetch_in", piece))
+        block.last = "prefetch_in"
         block.in_mask |= mask
     if sums.get("out_user"):
         block.steps.append(("prefetch_out", piece))
     if came:
-        if block.steps and _last(block, ("host", "in", "prefetch_in")) == "host":
-            block.rounds += 1
+        block.rounds += block.last == "host"
         block.steps.append(("in", piece))
+        block.last = "in"
         block.in_mask |= mask
         block.in_bytes += came
     elif faults:
         block.steps.append(("fresh", piece))
     if left:
         block.steps.append(("host", piece))
+        block.last = "host"
         block.host_mask |= mask
     elif cpu:
         block.steps.append(("cpu", piece))
+    block.touched = block.touched or bool(came or faults or sums.get("in_user"))
     return came + left + (faults * GRANULE if not came else 0) + (cpu if not left else 0)
-
-
-def _last(block, wanted):
-    return next((step[0] for step in reversed(block.steps) if step[0] in wanted), None)
 
 
 def _add_hints(process, owners, found, summary):
