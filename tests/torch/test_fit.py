@@ -1,6 +1,7 @@
 """fit() on the CPU: the graphs that run are those that were planned, and the gradients are those of the unplanned model, bit for bit."""
 
 import copy
+import importlib
 
 import pytest
 
@@ -187,3 +188,25 @@ def test_refuses_what_fits_nowhere_with_the_least_budget():
 
 def test_this_release_has_what_fit_uses():
     assert private.missing() == []
+
+
+def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
+    from umbench.torch import plan as plans
+
+    fit_file = importlib.import_module("umbench.torch.fit")
+    model, inputs = made("perceptron")
+    probe, _ = fitted(copy.deepcopy(model), inputs, 1.2)
+    trained(probe, inputs)
+    predicted = probe.plan.predicted["peak"]
+    measured = [predicted + 100_000, predicted - 1000]
+    monkeypatch.setattr(plans, "LEAST_SLACK", 0)
+    monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
+    monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: measured.pop(0))
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 0)
+    model = umt.fit(model, budget=predicted, backend="aot_eager", seconds=0.3)
+    for _ in range(6):
+        trained(model, inputs)
+    assert model.plan.plans == 2 and model.plan.settled and not measured
+    assert "after 2 plans" in str(model.plan)

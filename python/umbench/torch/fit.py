@@ -25,16 +25,52 @@ def fit(model, budget, optimizer=None, tier="pinned", bits=None, backend="induct
     Raises NoPlan, in one line, here or at the first batch."""
     refuse(model, tier, bits)
     plan = Plan(bytes_of(budget))
-    planning = Planning(model, plan, optimizer, backend, seconds)
-    compiled = torch.compile(private.plain_call(model), backend=planning.compile, fullgraph=True, dynamic=False)
-
-    def call(*inputs, **named):
-        with private.told_of_breaks(NoPlan):
-            return compiled(*inputs, **named)
-
-    private.install(model, call)
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, backend, seconds)))
     model.plan = plan
     return model
+
+
+class Call:
+    """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget."""
+
+    MOST_PLANS = 4
+
+    def __init__(self, model, plan, planning):
+        self.model, self.plan, self.planning = model, plan, planning
+        self.compile()
+
+    def compile(self):
+        self.steps = 0
+        self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
+
+    def __call__(self, *inputs, **named):
+        if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
+            self.look()
+        with private.told_of_breaks(NoPlan):
+            return self.run(*inputs, **named)
+
+    def look(self):
+        """Begins a training step. The first compiles, the second is measured, and the third is the first to know."""
+        if self.steps == 0:
+            take_workspaces(next(self.model.parameters()).device)
+        elif self.steps == 1:
+            torch.cuda.reset_peak_memory_stats()
+        elif self.steps == 2:
+            self.plan.measure(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+            if self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
+                self.compile()
+            else:
+                self.plan.settled = True
+        self.steps += 1
+
+
+def take_workspaces(device):
+    """Makes the libraries of products take the memory that they keep, in the threads of both passes, so that it is seen."""
+    for kind in (torch.float32, torch.bfloat16):
+        a = torch.ones(16, 16, device=device, dtype=kind, requires_grad=True)
+        with torch.enable_grad():
+            torch.autograd.backward((a @ a).sum(), inputs=[a])
+    torch.cuda.synchronize(device)
 
 
 def refuse(model, tier, bits):
@@ -68,6 +104,9 @@ class Planning:
     def __init__(self, model, plan, optimizer, backend, seconds):
         self.model, self.plan, self.optimizer, self.backend, self.seconds = model, plan, optimizer, backend, seconds
 
+    def on_gpu(self):
+        return any(p.is_cuda for p in self.model.parameters())
+
     def compile(self, graph, inputs):
         return private.compiled(graph, inputs, self.partition, self.backend)
 
@@ -76,11 +115,13 @@ class Planning:
         info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
         device = torch.device(device_of(joint))
         rates = rates_of(torch.cuda.get_device_name()) if device.type == "cuda" else RATES[""]
+        if device.type == "cuda":
+            self.plan.leave_slack()
         fused = self.backend == "inductor"
         step = step_of(joint, info, num_fwd_outputs, costs_for(device))
         number = {node: i for i, node in enumerate(step.nodes)}
         begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
-        base = self.base_bytes(step, device)
+        base = self.base_bytes(step, device) + self.plan.unforeseen
         answer = ask(step, self.plan.usable, base, rates, fused, begin, self.seconds)
         self.plan.take(step, answer, base)
         self.plan.seconds = time.monotonic() - begun

@@ -2,23 +2,37 @@
 
 from .step import is_view, module_of, name_of
 
-# Of the budget, left to the caching allocator's unused pieces.
-SLACK = 0.02
+# Left to the caching allocator's unused pieces: a share of the budget, or so many bytes on a GPU.
+SLACK, LEAST_SLACK = 0.01, 48 * 2**20
 
 
 class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
-    saved, recomputed: names of nodes; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice."""
+    saved, recomputed: names of nodes; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice; measured: {"peak", "reserved"} of a step on a GPU.
+    plans: how many were made; unforeseen: bytes measured above the prediction; settled: no other plan will be made."""
 
     def __init__(self, budget):
-        self.budget, self.usable = budget, int(budget * (1 - SLACK))
+        self.budget, self.usable = budget, budget
+        self.plans, self.unforeseen, self.settled = 0, 0, False
         self.saved, self.recomputed, self.modules, self.differences = [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.base_bytes, self.seconds = 0, 0.0
 
+    def leave_slack(self):
+        self.usable = self.budget - max(int(self.budget * SLACK), LEAST_SLACK)
+
+    def measure(self, allocated, reserved):
+        """Peaks of one step, in bytes. What the prediction did not see is foreseen by the next plan."""
+        self.measured = {"peak": allocated, "reserved": reserved}
+        self.unforeseen += allocated - self.predicted["peak"]
+
+    def too_much(self):
+        return self.measured["peak"] > self.usable + LEAST_SLACK // 4
+
     def take(self, step, answer, base_bytes):
         made, own = answer["plan"], answer["begin"]
+        self.plans += 1
         self.base_bytes = base_bytes
         self.saved = [step.nodes[i].name for i in made["saved"]]
         self.recomputed = [step.nodes[i].name for i in made["recomputed"]]
@@ -35,13 +49,15 @@ class Plan:
         self.differences = sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
 
     def least_budget(self):
-        return int(self.predicted["peak"] / (1 - SLACK)) + 1
+        return self.predicted["peak"] + self.budget - self.usable
 
     def __str__(self):
         if self.predicted is None:
             return f"budget {in_gib(self.budget)}: planned when the first batch arrives"
         lines = [f"budget {in_gib(self.budget)}: predicted peak {in_gib(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
                  f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms"]
+        if self.measured:
+            lines.append(f"  measured peak {in_gib(self.measured['peak'])}" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")
                   for module, (kept, again) in self.modules.items()]
         return "\n".join(lines)
