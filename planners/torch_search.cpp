@@ -36,13 +36,14 @@ class torch_search {
   std::vector<char> flags(const std::vector<torch_id>& nodes) const;
   void lower_peak(std::size_t first, std::size_t last);
   void save_time();
+  void aim_at(std::int64_t budget);
   void keep() {
     if (better(now_, best_)) best_ = now_;
   }
   void shake();
 
   const torch_step& step_;
-  std::int64_t budget_;
+  std::int64_t budget_, aim_;
   torch_model model_;
   clock::time_point end_;
   torch_moves moves_;
@@ -54,6 +55,7 @@ class torch_search {
 torch_search::torch_search(const torch_step& step, std::int64_t budget, double seconds)
     : step_(step),
       budget_(budget),
+      aim_(budget),
       model_(step, budget),
       end_(clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6))),
       moves_(step) {
@@ -65,7 +67,7 @@ torch_search::point torch_search::at(std::vector<char> saved) {
   const torch_estimate e = model_.evaluate(saved);
   point p{std::move(saved), 0, static_cast<double>(e.ns)};
   // The mean shows the way where several moments share the peak.
-  if (e.peak > budget_) p.over = static_cast<double>(e.peak - budget_) + 0.3 * e.excess;
+  if (e.peak > aim_) p.over = static_cast<double>(e.peak - aim_) + 0.3 * e.excess;
   return p;
 }
 
@@ -120,6 +122,11 @@ void torch_search::lower_peak(std::size_t first, std::size_t last) {
   }
 }
 
+void torch_search::aim_at(std::int64_t budget) {
+  aim_ = budget;
+  model_.aim_at(budget);
+}
+
 // Accepts what is better as it comes, families first.
 void torch_search::save_time() {
   for (bool found = true; found && !late();) {
@@ -159,15 +166,21 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin) {
     const torch_node& maker = node.kind == torch_kind::item ? step_.nodes[node.inputs[0]] : node;
     if (maker.kind == torch_kind::kernel) of_kernels.push_back(v);
   }
+  // Where the way to the budget ends too early, one to a smaller budget may go further.
   std::vector<point> ends;
-  for (auto start : {flags(moves_.candidates), flags(begin), flags(of_kernels)}) {
-    for (const torch_id v : moves_.small) start[v] = 1;
-    now_ = trimmed(std::move(start));
-    keep();
-    lower_peak(0, moves_.of_families);
-    lower_peak(moves_.of_families, moves_.all.size());
-    keep();
-    ends.push_back(now_);
+  for (const double share : {1.0, 0.85, 0.7}) {
+    for (auto start : {flags(moves_.candidates), flags(begin), flags(of_kernels)}) {
+      for (const torch_id v : moves_.small) start[v] = 1;
+      aim_at(static_cast<std::int64_t>(share * static_cast<double>(budget_)));
+      now_ = trimmed(std::move(start));
+      lower_peak(0, moves_.of_families);
+      lower_peak(moves_.of_families, moves_.all.size());
+      aim_at(budget_);
+      now_ = at(now_.saved);
+      keep();
+      ends.push_back(now_);
+    }
+    if (best_.over <= 0) break;
   }
   std::ranges::sort(ends, [&](const point& a, const point& b) { return better(a, b); });
   for (const point& end : ends) {

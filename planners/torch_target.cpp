@@ -25,6 +25,7 @@ class walk {
         last_use_(wiring_.root.size()) {}
 
   torch_estimate both();
+  void aim_at(std::int64_t budget) { budget_ = budget; }
 
  private:
   static constexpr std::size_t always = std::numeric_limits<std::size_t>::max();
@@ -155,6 +156,10 @@ torch_estimate torch_model::evaluate(const std::vector<char>& saved) {
   parts_->orders.choose(saved);
   parts_->estimate = parts_->walks.both();
   return parts_->estimate;
+}
+
+void torch_model::aim_at(std::int64_t budget) {
+  parts_->walks.aim_at(budget);
 }
 
 torch_plan torch_model::plan() const {

@@ -31,6 +31,8 @@ class torch_model {
   torch_model(const torch_step& step, std::int64_t budget);
   ~torch_model();
 
+  // The excess of estimates is above this from now on.
+  void aim_at(std::int64_t budget);
   // saved[v]: v is sent to the backward graph if that needs it.
   torch_estimate evaluate(const std::vector<char>& saved);
   // The plan that the last evaluation was of.

@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from . import private
+from . import chunks, private
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
@@ -98,17 +98,37 @@ def bytes_of(budget):
     return int(float(found[1]) * UNITS[found[2].upper()])
 
 
+class Priced(Exception):
+    """Ends a compilation that only asks what a plan would cost."""
+
+
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
+    SHARES = (1, 4, 16)  # of the rows of a loss over many words
+
     def __init__(self, model, plan, optimizer, backend, seconds):
+        self.shares, self.only_prices, self.uncut, self.costs = 1, False, None, None
         self.model, self.plan, self.optimizer, self.backend, self.seconds = model, plan, optimizer, backend, seconds
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
 
     def compile(self, graph, inputs):
-        return private.compiled(graph, inputs, self.partition, self.backend)
+        """Compiles Dynamo's graph, its losses cut into the number of shares whose plan is the fastest within the budget."""
+        if chunks.losses_of(graph.graph):
+            self.shares = min(self.SHARES, key=lambda shares: self.price(graph, inputs, shares))
+        self.only_prices = False
+        return private.compiled(chunks.cut(graph, self.shares), inputs, self.partition, self.backend)
+
+    def price(self, graph, inputs, shares):
+        """(bytes above the budget, milliseconds) of the best plan found with the losses in so many shares."""
+        self.shares, self.only_prices = shares, True
+        try:
+            private.compiled(chunks.cut(graph, shares), inputs, self.partition, self.backend)
+        except Priced as found:
+            return found.args[0]
+        raise NoPlan("the model has no parameter that is trained")
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -117,13 +137,19 @@ class Planning:
         rates = rates_of(torch.cuda.get_device_name()) if device.type == "cuda" else RATES[""]
         if device.type == "cuda":
             self.plan.leave_slack()
-        fused = self.backend == "inductor"
-        step = step_of(joint, info, num_fwd_outputs, costs_for(device))
+        self.costs = self.costs or costs_for(device)
+        step = step_of(joint, info, num_fwd_outputs, self.costs)
         number = {node: i for i, node in enumerate(step.nodes)}
         begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
         base = self.base_bytes(step, device) + self.plan.unforeseen
-        answer = ask(step, self.plan.usable, base, rates, fused, begin, self.seconds)
-        self.plan.take(step, answer, base)
+        seconds = self.seconds / len(self.SHARES) if self.only_prices else self.seconds
+        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, seconds)
+        if self.only_prices:
+            made = answer["plan"]
+            if self.shares == 1:
+                self.uncut = answer["begin"]
+            raise Priced((max(0, made["peak"] - self.plan.usable), made["ns"] / 1e6))
+        self.plan.take(step, answer, base, self.shares, self.uncut)
         self.plan.seconds = time.monotonic() - begun
         if answer["plan"]["peak"] > self.plan.usable:
             raise NoPlan(f"no plan within {in_gib(self.plan.budget)}; the least found is {in_gib(self.plan.least_budget())}")

@@ -10,11 +10,11 @@ class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
     saved, recomputed: names of nodes; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice; measured: {"peak", "reserved"} of a step on a GPU.
-    plans: how many were made; unforeseen: bytes measured above the prediction; settled: no other plan will be made."""
+    chunks: shares that the loss is computed in. plans: how many were made; unforeseen: bytes measured above the prediction; settled: no other plan will be made."""
 
     def __init__(self, budget):
         self.budget, self.usable = budget, budget
-        self.plans, self.unforeseen, self.settled = 0, 0, False
+        self.plans, self.unforeseen, self.settled, self.chunks = 0, 0, False, 1
         self.saved, self.recomputed, self.modules, self.differences = [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.base_bytes, self.seconds = 0, 0.0
@@ -30,8 +30,10 @@ class Plan:
     def too_much(self):
         return self.measured["peak"] > self.usable + LEAST_SLACK // 4
 
-    def take(self, step, answer, base_bytes):
-        made, own = answer["plan"], answer["begin"]
+    def take(self, step, answer, base_bytes, chunks=1, uncut=None):
+        """`uncut`: what PyTorch's own choice costs where no loss is cut."""
+        made, own = answer["plan"], uncut or answer["begin"]
+        self.chunks = chunks
         self.plans += 1
         self.base_bytes = base_bytes
         self.saved = [step.nodes[i].name for i in made["saved"]]
@@ -58,6 +60,8 @@ class Plan:
                  f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms"]
         if self.measured:
             lines.append(f"  measured peak {in_gib(self.measured['peak'])}" + (f", after {self.plans} plans" if self.plans > 1 else ""))
+        if self.chunks > 1:
+            lines.append(f"  the loss is computed in {self.chunks} shares of its rows")
         lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")
                   for module, (kept, again) in self.modules.items()]
         return "\n".join(lines)

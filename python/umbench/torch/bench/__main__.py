@@ -2,7 +2,7 @@
 
     python -m umbench.torch.bench --models resnet50 gpt2_small --ratios 1.5 2 3 --shares 0.4 0.6 --out FILE
 
-Cells compile side by side and are timed one after the other. Budgets are the plain model's measured peak over each ratio."""
+Cells compile side by side; when all have, they are timed one after the other. Budgets are the plain model's measured peak over each ratio."""
 
 import argparse
 import json
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 GIB = 2**30
 
@@ -22,45 +21,71 @@ def main():
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--shares", nargs="*", type=float, default=[])
     parser.add_argument("--out", required=True)
-    parser.add_argument("--jobs", type=int, default=6)
-    parser.add_argument("--timeout", type=int, default=420)
+    parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
+    parser.add_argument("--wait", type=int, default=330, help="seconds, after which those that have not compiled are ended")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
-        lock = os.path.join(folder, "gpu")
-        open(lock, "w").close()
-        results = []
+    peaks = known_peaks(options)
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.monotonic()
+        cells = []
         for model in options.models:
-            plain = pool.submit(run, options, lock, model, "plain")
-            results.append(plain)
-            results += [pool.submit(run, options, lock, model, "share", share) for share in options.shares]
-            options_of = [(plain, model, ratio) for ratio in options.ratios]
-            results += [pool.submit(fitted, options, lock, *each) for each in options_of]
-        rows = [row for row in (each.result() for each in results) if row]
+            if model not in peaks:
+                peaks[model] = peak_of(model, folder)
+            cells.append(Cell(folder, model, "plain"))
+            cells += [Cell(folder, model, "share", share) for share in options.shares]
+            cells += [Cell(folder, model, "fit", peaks[model] / ratio, ratio) for ratio in options.ratios]
+        while any(cell.waits() for cell in cells) and time.monotonic() - begun < options.wait:
+            time.sleep(0.5)
+        for cell in cells:
+            if cell.waits():
+                cell.process.kill()
+        print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
+        open(os.path.join(folder, "go"), "w").close()
+        rows = [cell.row() for cell in cells]
+    with open(options.out, "a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
     print_table(rows)
 
 
-def fitted(options, lock, plain, model, ratio):
-    row = plain.result()
-    if not row or "peak" not in row:
-        return None
-    return run(options, lock, model, "fit", row["peak"] / ratio, ratio)
+def known_peaks(options):
+    if not options.budgets_from:
+        return {}
+    with open(options.budgets_from) as file:
+        rows = [json.loads(line) for line in file]
+    return {row["model"]: row["peak"] for row in rows if row["way"] == "plain" and "peak" in row and row["model"] in options.models}
 
 
-def run(options, lock, model, way, value=None, ratio=None):
-    words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--lock", lock]
-    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
-    begun = time.monotonic()
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=options.timeout)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        row = json.loads(lines[-1]) if lines else {"model": model, "way": way, "value": value, "error": done.stderr.strip()[-400:]}
-    except subprocess.TimeoutExpired:
-        row = {"model": model, "way": way, "value": value, "error": "no answer in time"}
-    row |= {"ratio": ratio, "wall_s": time.monotonic() - begun}
-    with open(options.out, "a") as file:
-        file.write(json.dumps(row) + "\n")
-    print(model, way, value, row.get("error") or f"{row['ms']} ms", flush=True)
-    return row
+def peak_of(model, folder):
+    """Peak of the plain model, measured beforehand because budgets are shares of it."""
+    with tempfile.TemporaryDirectory() as own:
+        open(os.path.join(own, "go"), "w").close()
+        return Cell(own, model, "plain").row()["peak"]
+
+
+class Cell:
+    """A process that compiles at once, and measures when it is its turn."""
+
+    def __init__(self, folder, model, way, value=None, ratio=None):
+        self.head = {"model": model, "way": way, "value": value, "ratio": ratio}
+        self.folder = folder
+        words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder]
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+        self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(words, stdout=self.output, stderr=self.errors, text=True, env=environment)
+
+    def waits(self):
+        """Whether it still compiles."""
+        return self.process.poll() is None and not os.path.exists(os.path.join(self.folder, f"ready{self.process.pid}"))
+
+    def row(self):
+        self.process.wait()
+        self.output.seek(0)
+        self.errors.seek(0)
+        lines = [line for line in self.output if line.startswith("{")]
+        found = json.loads(lines[-1]) if lines else {"error": f"exit code {self.process.returncode}: {self.errors.read().strip()[-300:]}"}
+        row = {**self.head, **found, "ratio": self.head["ratio"]}
+        print(*(str(each) for each in self.head.values()), row.get("error") or f"{row['ms']:.2f} ms", flush=True)
+        return row
 
 
 def print_table(rows):
@@ -76,7 +101,7 @@ def print_table(rows):
         over = row["ms"] / own["ms"] if own.get("ms") and row["ms"] else 0
         print(f"{row['model']:<12} {row['way']:<6} {row['ratio'] or 0:>5} {budget:>7.3f} {row['peak'] / GIB:>7.3f} {row['reserved'] / GIB:>7.3f} "
               f"{predicted.get('peak', 0) / GIB:>7.3f} {row['ms'] or 0:>8.2f} {over:>6.3f} {predicted.get('ms', 0):>8.2f} "
-              f"{row['gradient_norm']:>9.4f} {row['under_cap']} {row['fails_below']}")
+              f"{row['gradient_norm']:>9.4f} {row.get('under_cap')} {row['fails_below']} {row.get('plans', '')}")
 
 
 if __name__ == "__main__":

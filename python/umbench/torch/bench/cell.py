@@ -1,6 +1,6 @@
 """One model under one way of saving memory, measured in a process of its own; prints one JSON line.
 
-    python -m umbench.torch.bench.cell MODEL WAY [VALUE] --lock FILE
+    python -m umbench.torch.bench.cell MODEL WAY [VALUE] --turn FOLDER
 
 WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), fit (VALUE is a budget in bytes)."""
 
@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import fcntl
 import json
+import os
 import statistics
 import sys
 import time
@@ -25,7 +26,7 @@ def main():
     parser.add_argument("model", choices=sorted(MODELS))
     parser.add_argument("way", choices=("plain", "share", "fit"))
     parser.add_argument("value", nargs="?", type=float)
-    parser.add_argument("--lock", required=True)
+    parser.add_argument("--turn", required=True)
     parser.add_argument("--batch", type=int)
     options = parser.parse_args()
     print(json.dumps(measured(options)))
@@ -48,55 +49,63 @@ def trained(model, inputs, options, device_bytes):
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     run = compiled(model, optimizer, options)
-    losses, marks = [], []
+    plan = getattr(model, "plan", None)
+    found, losses = {}, []
 
-    def step(timed=False):
+    def step():
         optimizer.zero_grad(set_to_none=True)
-        if timed:
-            marks.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
-            marks[-1][0].record()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
         loss = run(*inputs)
-        after_forward = torch.cuda.memory_allocated()
+        found["after_forward"] = torch.cuda.memory_allocated()
         loss.backward()
-        if timed:
-            marks[-1][1].record()
+        end.record()
         losses.append(loss.detach())
-        del loss
-        return after_forward
+        optimizer.step()
+        return begin, end
 
     begun = time.monotonic()
     step()
-    norm = torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm().item()
-    optimizer.step()
     torch.cuda.synchronize()
-    found = {"first_step_s": time.monotonic() - begun, "gradient_norm": norm}
-    with exclusive(options.lock):
-        for _ in range(3):
-            step()
-            optimizer.step()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        cap = options.value if options.way == "fit" else None
-        if cap:
-            torch.cuda.set_per_process_memory_fraction(cap / device_bytes)
-        base = torch.cuda.memory_allocated()
-        found["under_cap"] = survives(lambda: (step(timed=True), optimizer.step()), STEPS_UNDER_CAP if cap else TIMED)
-        times = [a.elapsed_time(b) for a, b in marks[3:] if b.query()]
-        found |= {"ms": statistics.median(times) if times else None, "ms_quarters": statistics.quantiles(times) if len(times) > 3 else None,
-                  "peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(), "base": base,
-                  "losses": [losses[0].item(), losses[-1].item()]}
-        optimizer.zero_grad(set_to_none=True)
-        found["after_forward"] = step()
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        torch.cuda.set_per_process_memory_fraction(0.97 * found["peak"] / device_bytes)
-        found["fails_below"] = survives(lambda: step(), 3) is not True
-    plan = getattr(model, "plan", None)
+    found["first_step_s"] = time.monotonic() - begun
+    found["gradient_norm"] = torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm().item()
+    for _ in range(20):
+        if plan is None or plan.settled:
+            break
+        step()
     if plan is not None:
         found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
+                  "plans": plan.plans, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
                   "kernels_again": sum(len(again) for _, again in plan.modules.values())}
-    return found
+    with exclusive(options.turn):
+        found |= timed(step)
+        if options.way == "fit":
+            limit(options.value, device_bytes)
+            found["under_cap"] = survives(step, STEPS_UNDER_CAP)
+            found["reserved_under_cap"] = torch.cuda.max_memory_reserved()
+        limit(0.97 * found["peak"], device_bytes)
+        found["fails_below"] = survives(step, 3) is not True
+    return found | {"losses": [losses[0].item(), losses[-1].item()]}
+
+
+def timed(step):
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    marks = [step() for _ in range(TIMED)]
+    torch.cuda.synchronize()
+    times = sorted(begin.elapsed_time(end) for begin, end in marks[2:])
+    return {"ms": statistics.median(times), "ms_range": [times[0], times[-1]], "peak": torch.cuda.max_memory_allocated(),
+            "reserved": torch.cuda.max_memory_reserved()}
+
+
+def limit(size, device_bytes):
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.set_per_process_memory_fraction(size / device_bytes)
 
 
 def compiled(model, optimizer, options):
@@ -121,9 +130,13 @@ def survives(step, times):
 
 
 @contextlib.contextmanager
-def exclusive(path):
-    """Alone on the GPU among the cells that share the file."""
-    with open(path, "w") as file:
+def exclusive(folder):
+    """Says that all is compiled, waits until it is so for all cells that share the folder, then for the turn."""
+    with open(os.path.join(folder, f"ready{os.getpid()}"), "w"):
+        pass
+    while not os.path.exists(os.path.join(folder, "go")):
+        time.sleep(0.2)
+    with open(os.path.join(folder, "turn"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

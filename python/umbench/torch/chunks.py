@@ -1,0 +1,115 @@
+"""A loss over many words, a share of the rows at a time: their logits are never in memory all together.
+
+Dynamo's graph has linear, then views, then cross_entropy. The three become one function, which computes the gradients of a
+share of the rows right behind their part of the loss, as the gradient of the loss is a factor that is not needed for them."""
+
+import contextlib
+
+import torch
+from torch.nn import functional as F
+
+FLATTENS = {"flatten", "view", "reshape", "contiguous", "float"}
+LINEAR = {F.linear, torch._C._nn.linear}
+
+
+class ShareByShare(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, labels, ignored, shares):
+        kind = hidden.device.type
+        half = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+        with torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else contextlib.nullcontext():
+            rows, words = hidden.reshape(-1, hidden.shape[-1]).to(half), weight.to(half)
+            labels = labels.reshape(-1)
+            count = (labels != ignored).sum().float()
+            total = torch.zeros((), device=hidden.device)
+            of_rows, of_weight, of_bias = [], None, None
+            for some, wanted in zip(rows.chunk(shares), labels.chunk(shares)):
+                logits = F.linear(some, words, None if bias is None else bias.to(half)).float()
+                loss, logits_gradient = loss_of(logits, wanted, ignored)
+                total = total + loss
+                logits_gradient = logits_gradient.to(half)
+                of_rows.append(logits_gradient @ words)
+                part = (logits_gradient.t() @ some).float()
+                of_weight = part if of_weight is None else of_weight + part
+                if bias is not None:
+                    part = logits_gradient.float().sum(0)
+                    of_bias = part if of_bias is None else of_bias + part
+            ctx.types = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
+            ctx.save_for_backward(torch.cat(of_rows).reshape(hidden.shape), of_weight, of_bias, count)
+            return total / count
+
+    @staticmethod
+    def backward(ctx, gradient):
+        of_hidden, of_weight, of_bias, count = ctx.saved_tensors
+        factor = gradient / count
+        hidden, weight, bias = ctx.types
+        return ((of_hidden * factor).to(hidden), (of_weight * factor).to(weight), None if bias is None else (of_bias * factor).to(bias),
+                None, None, None)
+
+
+def loss_of(logits, labels, ignored):
+    """The sum of the rows' losses, and its gradient by the logits."""
+    normaliser = torch.logsumexp(logits, 1, keepdim=True)
+    counts = (labels != ignored)[:, None]
+    safe = torch.where(counts, labels[:, None], 0)
+    loss = torch.where(counts, normaliser - logits.gather(1, safe), 0.0).sum()
+    wanted = torch.arange(logits.shape[1], device=logits.device)[None] == safe
+    gradient = torch.where(counts, (logits - normaliser).exp() - wanted.to(logits.dtype), 0.0)
+    return loss, gradient
+
+
+def share_by_share(hidden, weight, bias, labels, ignored, shares):
+    return ShareByShare.apply(hidden, weight, bias, labels, ignored, shares)
+
+
+def losses_of(graph):
+    """[(linear, cross_entropy)] nodes of Dynamo's graph that can be cut."""
+    found = []
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is not F.cross_entropy or not is_mean(node):
+            continue
+        source = node.args[0] if node.args else None
+        while isinstance(source, torch.fx.Node) and source.op == "call_method" and source.target in FLATTENS and len(source.users) == 1:
+            source = source.args[0]
+        if isinstance(source, torch.fx.Node) and source.op == "call_function" and source.target in LINEAR and len(source.users) == 1:
+            found.append((source, node))
+    return found
+
+
+def is_mean(node):
+    """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
+    options = dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), node.args))
+    options |= node.kwargs
+    label = options.get("target")
+    value = label.meta.get("example_value") if isinstance(label, torch.fx.Node) else None
+    return (isinstance(value, torch.Tensor) and not value.is_floating_point() and options.get("weight") is None
+            and options.get("reduction", "mean") == "mean" and not options.get("label_smoothing") and options.get("reduce") is None
+            and options.get("size_average") is None and classes_last(options["input"], value))
+
+
+def classes_last(logits, labels):
+    value = logits.meta.get("example_value")
+    return isinstance(value, torch.Tensor) and value.dim() == 2 and labels.dim() == 1
+
+
+def cut(module, shares):
+    """A copy of Dynamo's graph whose losses are computed in so many shares."""
+    graph = torch.fx.Graph()
+    copied = {}
+    graph.output(graph.graph_copy(module.graph, copied))
+    if shares > 1:
+        for linear, loss in losses_of(module.graph):
+            hidden, weight, bias = [*(copied.get(a, a) for a in linear.args), None][:3]
+            options = dict(zip(("input", "target", "weight", "size_average", "ignore_index"), loss.args)) | loss.kwargs
+            node = copied[loss]
+            with graph.inserting_before(node):
+                new = graph.call_function(share_by_share, (hidden, weight, bias, copied[options["target"]], options.get("ignore_index", -100), shares))
+            new.meta = dict(node.meta)
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
+            dead = next(n for n in reversed(list(loss.all_input_nodes)) if n is not options["target"])
+            while dead is not linear:
+                graph.erase_node(copied[dead])
+                dead = dead.args[0]
+            graph.erase_node(copied[linear])
+    return torch.fx.GraphModule(module, graph)
