@@ -1,6 +1,8 @@
 #include "simulator/kernel_faults.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace um {
 namespace {
@@ -24,18 +26,6 @@ granule_set strided(granule_set of, std::uint32_t id, std::uint32_t first, unsig
     if (at >= origin && (at - origin) % stride == 0) s |= granule_set{1} << g;
   }
   return s & of;
-}
-
-// n random granules of the set.
-granule_set some_of(granule_set s, unsigned n, std::uint64_t seed) {
-  if (count(s) <= n) return s;
-  granule_set taken = 0;
-  while (count(taken) < n) {
-    seed = next_random(seed);
-    const granule_set one = granule_set{1} << (seed >> 59U);
-    if ((s & one) != 0) taken |= one;
-  }
-  return taken;
 }
 
 // Bytes of the range within those granules of the block.
@@ -87,6 +77,7 @@ kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, con
 }
 
 managed_traffic kernel_faults::run() {
+  if (how_.shuffled || how_.sparse) find_absent();
   if (how_.shuffled) {
     touch_shuffled();
   } else {
@@ -99,7 +90,7 @@ managed_traffic kernel_faults::run() {
 
 void kernel_faults::touch_by_address() {
   for (std::uint32_t id = cover_.first; id <= cover_.last;) {
-    const granule_set needed = touched_in(id);
+    const granule_set needed = how_.sparse ? absent_in(id) : touched_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
       service_batch();
       if (needed != 0) write_read_mostly({id, needed});
@@ -130,47 +121,56 @@ bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   return !lacks_more;
 }
 
-// Blocks in random order, and their granules too.
-std::vector<kernel_faults::fault> kernel_faults::shuffled_blocks() {
-  std::vector<fault> todo;
+// What the threads cannot use from the beginning on.
+void kernel_faults::find_absent() {
   for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
-    const fault all{id, touched_in(id)};
-    if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
-      if (all.granules != 0) write_read_mostly(all);
-    } else {
-      todo.push_back(all);
-    }
+    const block_entry& b = blocks_[id];
+    absent_.push_back(touched_in(id) & ~(reachable(b, writes_) & ~b.remote));
   }
-  return todo;
 }
 
-// A batch has equally many faults of every block that lacks something. What is on the device when its turn
-// comes is used then and not looked at again.
+// A batch has random faults of all that is absent.
 void kernel_faults::touch_shuffled() {
-  std::vector<fault> todo = shuffled_blocks();
-  std::uint64_t seed = 1;
-  for (std::size_t i = todo.size(); i > 1; --i) {
-    seed = next_random(seed);
-    std::swap(todo[i - 1], todo[(seed >> 33U) % i]);
-  }
-  while (!todo.empty()) {
-    const auto share =
-        std::max(1U, batch_limit_ / static_cast<unsigned>(std::min<std::size_t>(todo.size(), batch_limit_)));
-    for (fault& f : todo) {
-      const block_entry& b = blocks_[f.block];
-      if ((b.remote & f.granules) != 0) access_remote(f.block, b.remote & f.granules);
-      f.granules &= ~reachable(b, writes_);
-      if (f.granules == 0) continue;
-      seed = next_random(seed);
-      const granule_set asked = some_of(f.granules, std::min(share, batch_limit_ - collected_), seed);
-      ask(f.block, asked);
-      if (!stays_on_host(b)) f.granules &= ~asked;
-      if (collected_ == batch_limit_) service_batch();
+  std::vector<std::pair<std::uint32_t, granule_set>> order;  // block and one granule
+  for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
+    if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
+      if (absent_in(id) != 0) write_read_mostly({id, absent_in(id)});
+      continue;
     }
-    service_batch();
-    busy_ = true;
-    std::erase_if(todo, [](const fault& f) { return f.granules == 0; });
+    use_arrived(id);
+    for (unsigned g = 0; g < granules_per_block; ++g) {
+      if (const granule_set one = granule_set{1} << g; (absent_in(id) & one) != 0)
+        order.emplace_back(id, one);
+    }
   }
+  std::uint64_t seed = 1;
+  for (std::size_t i = order.size(); i > 1; --i) {
+    seed = next_random(seed);
+    std::swap(order[i - 1], order[(seed >> 33U) % i]);
+  }
+  std::map<std::uint32_t, granule_set> asked;  // a batch is serviced by address
+  const auto serve = [&] {
+    for (const auto& [id, granules] : asked) ask(id, granules);
+    asked.clear();
+    service_batch();
+  };
+  unsigned faults = 0;
+  for (const auto& [id, one] : order) {
+    if ((absent_in(id) & one) == 0) continue;
+    asked[id] |= one;
+    if (++faults < batch_limit_) continue;
+    serve();
+    faults = 0;
+  }
+  serve();
+}
+
+// Threads that waited for the block use what is on the device or over the link now.
+void kernel_faults::use_arrived(std::uint32_t id) {
+  const block_entry& b = blocks_[id];
+  granule_set& absent = absent_in(id);
+  if (const granule_set remote = b.remote & absent; remote != 0) access_remote(id, remote);
+  absent &= ~reachable(b, writes_);
 }
 
 void kernel_faults::ask(std::uint32_t id, granule_set granules) {
@@ -210,7 +210,10 @@ void kernel_faults::service_batch() {
   const bool streams_reads = !writes_ && !how_.one_by_one && !how_.sparse && !how_.shuffled;
   const auto percent = static_cast<nanoseconds>(streams_reads ? costs.read_batches_percent : 100);
   clock.work(fetch_time(collected_) * percent / 100);
-  for (const fault& f : batch_) service(f);
+  for (const fault& f : batch_) {
+    service(f);
+    if (!absent_.empty()) use_arrived(f.block);
+  }
   clock.wait_for_copies();
   clock.work(costs.batch_ns * percent / 100);
   batch_.clear();

@@ -90,11 +90,9 @@ pattern_result go_through(managed_memory& memory, shape how) {
       done.traffic = memory.touch(all, reads);
       break;
     case shape::grid_stride:
-    case shape::chunk_a_thread:
-      for (const range& r : memory.missing({all}, reads)) {
-        done.traffic += memory.touch(r, reads, {.shuffled = how == shape::chunk_a_thread});
-      }
+      for (const range& r : memory.missing({all}, reads)) done.traffic += memory.touch(r, reads);
       break;
+    case shape::chunk_a_thread:
     case shape::random:
       done.traffic = memory.touch(all, reads, {.shuffled = true});
       break;
