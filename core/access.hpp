@@ -1,5 +1,5 @@
-// What an operator touches: for a whole operator or a part of it, which region of which operand
-// it reads, writes or adds to, how many floating-point operations and how many bytes that takes.
+// The accesses of an operator or of a part of it: which region of which operand it reads, writes or adds to,
+// and how many floating-point operations and bytes that takes.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,11 @@ box resolved(const graph& g, const op& o, const box& part);
 // The operands of a part of `o`: inputs in order, then outputs in order. An output over whose axes the part
 // sums is written by the part whose summed ranges all begin at 0 and added to by the others, which come after
 // it. The bias of a convolution is added by the part whose reduction begins at 0 alone.
-// No region is empty: rows that lie under padding alone are stood for by the nearest row.
+// No region is empty: where only padding would be read, the nearest row stands for it.
 // Throws as resolved() does.
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
 
-// The ranges of a part over which its output `which` sums: the others are all of their axis.
+// The ranges of a part over which output `which` sums; along other axes, all of the axis.
 box summed_part(const graph& g, const op& o, std::size_t which, const box& part);
 
 // Rows of padding that remain above and below the rows of x (of dx) that a part of a convolution or a pool
@@ -47,8 +47,8 @@ struct row_padding {
 };
 row_padding padding_of(const graph& g, const op& o, const box& part);
 
-// Whether an operator can go over the batch in so many parts: there is such a cut, the operator's first
-// axis is the batch (on parameters it is not), and it writes no output of the network.
+// Whether an operator can be computed in that many parts of the batch: it can be cut so, its first axis is
+// the batch (for parameters it is not), and it writes no output of the network.
 bool can_be_cut(const graph& g, const op& o, std::uint32_t parts);
 
 // A part's share of a total by volume, rounded so that the parts of a grid add up to the total.

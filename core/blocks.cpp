@@ -6,7 +6,7 @@
 namespace um {
 namespace {
 
-// Lifetimes in groups, each at a distance from its group's first one.
+// Lifetimes in groups. Each has a fixed distance from the first of its group.
 class rigid_groups {
  public:
   explicit rigid_groups(std::size_t count) : group_(count), at_(count, 0), members_(count) {
@@ -18,7 +18,7 @@ class rigid_groups {
   std::int64_t at(std::uint32_t i) const { return at_[i]; }
   const std::vector<std::uint32_t>& members_with(std::uint32_t i) const { return members_[group_[i]]; }
 
-  // From then on b lies `distance` behind a. They are of different groups.
+  // Merges two groups so that b lies `distance` bytes behind a.
   void join(std::uint32_t a, std::uint32_t b, std::int64_t distance) {
     std::uint32_t into = group_[a], from = group_[b];
     std::int64_t shift = at_[a] + distance - at_[b];
@@ -40,18 +40,18 @@ class rigid_groups {
   std::vector<std::vector<std::uint32_t>> members_;
 };
 
-class joining {
+class block_joiner {
  public:
-  joining(const graph& g, const memory_plan& plan, lifetime_table& table)
+  block_joiner(const graph& g, const memory_plan& plan, lifetime_table& table)
       : g_(g), plan_(plan), table_(table), groups_(table.all.size()) {}
 
   void run() {
     for (const action_use& a : table_.actions) {
       for (const operand_use& o : a.operands) {
-        for (const strip_use& u : o.from) lay_side_by_side(u);
-        for (const strip_use& u : o.to) lay_side_by_side(u);
+        for (const strip_use& u : o.from) join_segments(u);
+        for (const strip_use& u : o.to) join_segments(u);
       }
-      lay_side_by_side(a.moved);
+      join_segments(a.moved);
     }
     for (std::uint32_t i = 0; i < plan_.actions.size(); ++i) share_in_place(i);
     number();
@@ -60,7 +60,7 @@ class joining {
  private:
   const lifetime& of(std::uint32_t l) const { return table_.all[l]; }
 
-  void lay_side_by_side(const strip_use& u) {
+  void join_segments(const strip_use& u) {
     for (std::size_t i = 1; i < u.held.size(); ++i) {
       const std::uint32_t a = u.held[i - 1], b = u.held[i];
       if (groups_.group_of(a) == groups_.group_of(b)) continue;
@@ -69,16 +69,16 @@ class joining {
     }
   }
 
-  // An output that may take the place of an input does so where the input's lifetime ends there.
+  // Places an output at the address of an input whose lifetime ends there, if the operator allows it.
   void share_in_place(std::uint32_t now) {
     const compute* c = std::get_if<compute>(&plan_.actions[now]);
     if (c == nullptr || c->again || !g_.ops[c->what].alias) return;
     const op& o = g_.ops[c->what];
     const std::size_t in = o.alias->input, out = o.in.size() + o.alias->output;
     const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
-    const operand_use &giver = table_.actions[now].operands[in], &heir = table_.actions[now].operands[out];
-    if (from == to || survives(g_.tensors[from].use) || giver.in_scratch || heir.in_scratch) return;
-    const std::vector<std::uint32_t>&old = giver.from.front().held, &fresh = heir.to.front().held;
+    const operand_use &input = table_.actions[now].operands[in], &output = table_.actions[now].operands[out];
+    if (from == to || survives(g_.tensors[from].use) || input.in_scratch || output.in_scratch) return;
+    const std::vector<std::uint32_t>&old = input.from.front().held, &fresh = output.to.front().held;
     if (old.empty() || fresh.empty() || of(old.front()).managed != of(fresh.front()).managed) return;
     if (!std::ranges::all_of(old, [&](std::uint32_t l) { return of(l).end == now + 1; })) return;
     if (!std::ranges::all_of(fresh, [&](std::uint32_t l) { return of(l).begin == now; })) return;
@@ -96,11 +96,11 @@ class joining {
     if (groups_.group_of(a) == groups_.group_of(b)) return;
     const std::int64_t shift = groups_.at(a) - groups_.at(b);
     if (shift % static_cast<std::int64_t>(std::max(of(a).alignment, of(b).alignment)) != 0) return;
-    for (const std::uint32_t l : old) table_.all[l].gives_place = now;
+    for (const std::uint32_t l : old) table_.all[l].reused_from = now;
     for (const std::uint32_t x : groups_.members_with(a)) {
       for (const std::uint32_t y : groups_.members_with(b)) {
         if (!collide(x, groups_.at(x), y, groups_.at(y) + shift)) continue;
-        for (const std::uint32_t l : old) table_.all[l].gives_place = of(l).end;
+        for (const std::uint32_t l : old) table_.all[l].reused_from = of(l).end;
         return;
       }
     }
@@ -108,7 +108,7 @@ class joining {
   }
 
   bool collide(std::uint32_t x, std::int64_t x_at, std::uint32_t y, std::int64_t y_at) const {
-    return of(x).begin < of(y).gives_place && of(y).begin < of(x).gives_place &&
+    return of(x).begin < of(y).reused_from && of(y).begin < of(x).reused_from &&
            x_at < y_at + static_cast<std::int64_t>(of(y).bytes) &&
            y_at < x_at + static_cast<std::int64_t>(of(x).bytes);
   }
@@ -119,7 +119,7 @@ class joining {
       const auto& members = groups_.members_with(l);
       const std::uint32_t head =
           *std::ranges::min_element(members, {}, [&](std::uint32_t m) { return groups_.at(m); });
-      // Addresses are multiples of what they are multiples of inside their strips.
+      // Keeps the alignment that the lifetime has inside its strip.
       const std::int64_t first =
           groups_.at(head) - static_cast<std::int64_t>(of(head).first_byte % engine_alignment);
       for (const std::uint32_t m : members) {
@@ -139,7 +139,7 @@ class joining {
 }  // namespace
 
 void join_blocks(const graph& g, const memory_plan& plan, lifetime_table& table) {
-  joining(g, plan, table).run();
+  block_joiner(g, plan, table).run();
 }
 
 std::vector<piece> pieces_of(const lifetime_table& table) {
@@ -149,7 +149,7 @@ std::vector<piece> pieces_of(const lifetime_table& table) {
   for (const lifetime& l : table.all) {
     const byte_count last = l.offset + l.bytes;
     const byte_count bytes = last == end[l.block] ? round_up(last, arena_alignment) - l.offset : l.bytes;
-    pieces.push_back({l.offset, bytes, l.begin, l.gives_place});
+    pieces.push_back({l.offset, bytes, l.begin, l.reused_from});
   }
   return pieces;
 }

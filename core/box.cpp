@@ -136,7 +136,7 @@ layout_of_runs nested(const std::array<level, 3>& l) {
       l[0].begin + l[1].begin * pitch + l[2].begin * slice, l[0].size, l[1].size, l[2].size, pitch, slice};
 }
 
-// Rows of a slice become one where they follow one another on every side, slices rows likewise.
+// Merges rows that are contiguous in every tensor into one, and slices likewise.
 void shorten(std::span<layout_of_runs> sides) {
   const auto everywhere = [&](auto&& holds) { return std::ranges::all_of(sides, holds); };
   const byte_count height = sides[0].height, depth = sides[0].depth;

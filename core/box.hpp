@@ -1,6 +1,6 @@
 // Parts of operators and tensors: a box is ranges along several axes at once as a plan writes them, a
-// region the elements of one tensor that such a box comes down to. A region is itself a small tensor:
-// it has a shape, and lies dense where it has a place of its own.
+// region the elements of one tensor that such a box comes down to. A region is itself a small tensor: it has
+// a shape, and is dense where it is stored by itself.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t of);
 // The same as a box.
 box batch_part(std::int64_t extent, std::uint32_t part, std::uint32_t of);
 
-// What a box comes down to in one tensor: every range explicit, none empty. Columns are never cut.
+// The part of one tensor that a box names: every range explicit, none empty. Columns are never cut.
 struct region {
   interval batch, channel, row;
   friend bool operator==(const region&, const region&) = default;
@@ -67,7 +67,7 @@ region whole_of(const dims& shape);
 // Throws std::invalid_argument, naming the axis, for a range that is empty or leaves the extent, and for a
 // range of reduction: no tensor has one.
 region region_of(const dims& shape, const box& b);
-// The box that comes down to a region; all of an axis is written as nothing.
+// The box that names a region; a range that covers its axis is left out.
 box box_of(const dims& shape, const region& r);
 
 bool is_whole(const dims& shape, const region& r);
@@ -82,7 +82,7 @@ constexpr dims shape_of(const region& r, std::int64_t columns) {
 byte_count bytes_of(const tensor& t, const region& r);
 // The part as a tensor of its own, dense, in the same order.
 tensor part_of(const tensor& t, const region& r);
-// `r` as seen from the first element of `within`, which contains it.
+// The coordinates of `r` relative to the first element of `within`, which contains it.
 region relative_to(const region& r, const region& within);
 
 // Bytes [offset, offset + bytes) of a tensor or an arena.
@@ -94,14 +94,14 @@ struct range {
 std::vector<range> runs_of(const tensor& t, const region& r);
 // The bytes of a part of the batch, which is one run. Throws as region_of() does.
 range batch_range(const tensor& t, const box& part);
-// How those runs lie: `depth` slices of `height` rows of `width` bytes. What one pitched copy takes.
+// These runs as one pitched copy takes them: `depth` slices of `height` rows of `width` bytes.
 struct layout_of_runs {
   byte_count offset = 0;  // of the first run
   byte_count width = 0, height = 1, depth = 1;
   byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
 };
 layout_of_runs pitches_of(const tensor& t, const region& r);
-// The same of a region of one shape in two tensors of one order: runs that are as long as both allow.
+// The same for regions of one shape in two tensors of one memory order, with runs as long as both allow.
 std::pair<layout_of_runs, layout_of_runs> pitches_of(const tensor& a, const region& in_a, const tensor& b,
                                                      const region& in_b);
 // Whether a region is one run of bytes, so that it is a dense tensor where it lies.

@@ -1,4 +1,4 @@
-// The action that computes, and what it runs: an operator or, the second time, what takes less.
+// The compute action, and the operator that it runs. A recomputation may run a cheaper operator.
 #pragma once
 
 #include <limits>
@@ -14,8 +14,8 @@ inline constexpr byte_count as_profiled = std::numeric_limits<byte_count>::max()
 struct compute {  // again for the same operator: recomputation; of a part: tiling
   op_id what = 0;
   box part;
-  byte_count workspace = as_profiled;  // else the most that it may take: what is fastest within it is used
-  bool again = false;                  // only its first output, from the others as well: its repetition
+  byte_count workspace = as_profiled;  // else a limit: the fastest engine within it is used
+  bool again = false;  // only its first output, computed from the inputs and the other outputs
   friend bool operator==(const compute&, const compute&) = default;
 };
 
@@ -31,11 +31,10 @@ op operator_of(const graph& g, const compute& c);
 // accesses_of() what it runs.
 std::vector<access> accesses_of(const graph& g, const compute& c);
 
-// `c` as it is done where all outputs but the first are at hand.
+// `c` as a recomputation, when all outputs but the first are available.
 compute repeated(const graph& g, compute c);
 
-// What part of the operator's time its repetition takes, by the bytes that either moves: statistics read x
-// once more.
+// The share of the operator's time that its recomputation takes, estimated by the bytes that both move.
 double share_of_repetition(const graph& g, const op& o);
 
 }  // namespace um

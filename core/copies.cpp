@@ -105,7 +105,7 @@ copies::finding copies::apply(const discard& x) {
       held = held || strip[c] != state::absent;
       strip[c] = state::absent;
     }
-    // Managed memory may hold what an earlier iteration left.
+    // Managed memory may still hold data of an earlier iteration.
     return held || managed ? nullptr : "it holds no value to discard";
   });
 }

@@ -1,5 +1,5 @@
-// Which copies of each part of each tensor hold its value, as the actions of a plan go by: the account that
-// verify, lifetimes and lower share. A cell has one value; a home and any number of strips may hold it.
+// Tracks, action by action, which copies of each part of each tensor are valid; used by verify, lifetimes and
+// lower. A cell has one value; its home and any number of strips may hold it.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct part_of_strip {
 
 class copies {
  public:
-  using finding = std::optional<std::string>;  // what is wrong with an action, or nothing
+  using finding = std::optional<std::string>;  // why an action is wrong, or nothing
 
   // References are kept. Tensors that persist hold their value where the plan has them at the start.
   copies(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips);
 
-  // Each says first what is wrong; then, or with ids that do not exist, the account is not changed as it
-  // should be. `cells`: those that a copy has to be made of, if it is not null.
+  // Each returns why the action is wrong; the state is then undefined. `cells`: those that a copy has to be
+  // made of, if it is not null.
   finding apply(const prefetch& x, std::vector<std::uint32_t>* cells = nullptr);
   finding apply(const evict& x, std::vector<std::uint32_t>* cells = nullptr);
   finding apply(const discard& x);
@@ -33,15 +33,15 @@ class copies {
   // Where a compute finds a region: one part where one strip holds all of it, else the parts that cover it.
   // Empty if the value is not, or not all, where kernels reach it.
   std::vector<part_of_strip> sources_of(tensor_id t, const region& r) const;
-  // Where it writes it: from then on no other copy holds the value.
+  // The strip to which a compute writes a region. All other copies become stale.
   part_of_strip write(tensor_id t, const region& r);
 
   bool is_at_home(tensor_id t, std::uint32_t cell) const { return home_[t][cell]; }
-  // Anywhere that a kernel, or for tensors on the host the link, reaches.
+  // Whether a kernel can read a valid copy, over the link for tensors on the host.
   bool is_in_reach(tensor_id t, std::uint32_t cell) const;
   // Is any cell of a strip that a region meets held, valid or not?
   bool holds_any(tensor_id t, std::uint32_t strip, const region& r) const;
-  // Is there a copy that later writes have left behind?
+  // Whether there is a stale copy.
   bool is_stale(tensor_id t, std::uint32_t cell) const;
 
   std::vector<std::uint32_t> cells_in(tensor_id t, const region& r) const;

@@ -1,5 +1,4 @@
-// What each operand contributes to a part of an operator, by the axis along which it is cut (core/access.hpp
-// makes regions of it).
+// For each operand, how cutting the operator along an axis narrows it (core/access.hpp makes regions of it).
 #pragma once
 
 #include <cstdint>

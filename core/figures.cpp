@@ -9,7 +9,7 @@ namespace {
 
 using enum figure_source;
 constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-// What happens a page, a block or a call: times and sizes whose sums over an iteration stay far below 2^63.
+// Limits for times and sizes per page, block or call, so that sums over an iteration stay far below 2^63.
 constexpr std::int64_t longest = 1'000'000'000, most_bytes = std::int64_t{1} << 60;
 
 constexpr std::array table = std::to_array<figure>({
@@ -106,7 +106,7 @@ void set_value(machine& m, const figure& f, std::int64_t value) {
 
 namespace {
 
-// Times take longer where they are larger, rates and shares where they are smaller.
+// A larger time is slower; a larger rate or share is faster.
 machine at_widths(machine m, bool quick) {
   for (const figure_width& w : m.widths) {
     const auto f =

@@ -1,4 +1,4 @@
-// The figures of a machine as a table: its files, calibration, lists and checks all go by these rows.
+// The figures of a machine as a table. Machine files, calibration, lists and checks are driven by its rows.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ std::span<const figure> figures();
 std::int64_t value_of(const machine& m, const figure& f);
 void set_value(machine& m, const figure& f, std::int64_t value);
 
-// The machine with every figure that has a width at the end that makes things quick, or slow.
+// The machine with every uncertain figure at its fast, or its slow, end.
 machine at_quickest(machine m);
 machine at_slowest(machine m);
 

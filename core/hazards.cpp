@@ -12,7 +12,7 @@ void merge(last_steps& into, const last_steps& from) {
 }  // namespace
 
 last_steps address_users::of(const range& r) const {
-  last_steps all = nobody;
+  last_steps all = no_steps;
   auto at = from_.upper_bound(r.offset);
   if (at != from_.begin()) --at;
   for (; at != from_.end() && at->first < r.offset + r.bytes; ++at) {
@@ -25,7 +25,7 @@ last_steps address_users::of(const range& r) const {
 std::map<byte_count, last_steps>::iterator address_users::split(byte_count at) {
   const auto next = from_.lower_bound(at);
   if (next != from_.end() && next->first == at) return next;
-  const last_steps before = next == from_.begin() ? nobody : std::prev(next)->second;
+  const last_steps before = next == from_.begin() ? no_steps : std::prev(next)->second;
   return from_.emplace_hint(next, at, before);
 }
 

@@ -1,4 +1,5 @@
-// Who waits for whom: the last steps of each lane that used the parts of tensors and the bytes of arenas.
+// Hazards between steps: the last steps of each lane that used each part of a tensor and each byte of an
+// arena.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@ namespace um {
 
 inline constexpr std::int32_t no_step = -1;
 using last_steps = std::array<std::int32_t, lane_count>;
-inline constexpr last_steps nobody{no_step, no_step, no_step};
+inline constexpr last_steps no_steps{no_step, no_step, no_step};
 
 // For each byte of an arena, the last step of each lane that used it.
 class address_users {
@@ -27,37 +28,38 @@ class address_users {
   std::map<byte_count, last_steps> from_;  // until the next entry
 };
 
-// Steps are told one by one, in list order. Cells of one strip, or of a home, are used one after the other as
+// Steps are added in list order. Cells of one strip, or of a home, are used one after the other as
 // values are: readers wait for the writer, a writer for readers and the writer.
 class hazards {
  public:
   explicit hazards(const std::vector<strip_layout>& strips);
 
   void begin(std::int32_t step, lane where);
-  // Whatever begins from now on waits for all that began before.
+  // Every later step waits for every earlier one.
   void join() { joined_ = latest_; }
   void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
   void write(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
   void read_home(tensor_id t, const std::vector<std::uint32_t>& cells);
   void write_home(tensor_id t, const std::vector<std::uint32_t>& cells);
-  // A use of bytes, which waits for the users before its tenant: they may be others for each lane.
+  // A use of bytes. It waits for the earlier users `before`, which may differ by lane.
   void use(address_users& arena, const range& r, const last_steps& before);
   void wait_for(const last_steps& others);
   void wait_for(lane where, std::int32_t step);
-  // All that the step waits for, in other lanes than its own.
+  // The steps of other lanes that the step waits for.
   last_steps waits() const;
 
  private:
   struct uses {
-    last_steps read = nobody, write = nobody;
+    last_steps read = no_steps, write = no_steps;
   };
   void read(uses& u);
   void write(uses& u);
 
   std::vector<std::vector<std::vector<uses>>> here_;  // per tensor, strip, cell
   std::vector<std::vector<uses>> home_;               // per tensor, cell
-  last_steps wait_ = nobody;
-  last_steps joined_ = nobody, latest_ = nobody;  // each lane's last step before the last join, and so far
+  last_steps wait_ = no_steps;
+  last_steps joined_ = no_steps,
+             latest_ = no_steps;  // the last step of each lane before the last join, and until now
   std::int32_t now_ = no_step;
   lane lane_ = lane::compute;
 };

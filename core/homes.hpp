@@ -1,5 +1,4 @@
-// Where values lie outside the arenas of the device, and where each tensor is when an iteration begins and
-// ends.
+// Offsets of tensors in pinned host memory, and where each tensor is when an iteration begins and ends.
 #pragma once
 
 #include <vector>
@@ -15,7 +14,7 @@ struct homes {
   std::vector<address> at_end;    // per tensor; meaningful for tensors that survive
 };
 
-// Twins have a place only if something is ever copied to them, or they start there.
+// A twin gets an offset only if the plan ever copies to it, or starts there.
 homes homes_of(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
 
 }  // namespace um

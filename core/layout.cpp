@@ -36,7 +36,7 @@ std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
   return computes;
 }
 
-// Pieces that follow one another at one place, or live as long side by side, are one.
+// Merges pieces that follow one another at one address, or lie side by side with equal lives.
 void join_alike(std::vector<piece>& pieces) {
   const auto join = [&](auto&& order, auto&& into) {
     std::ranges::sort(pieces, {}, order);
@@ -61,7 +61,7 @@ void join_alike(std::vector<piece>& pieces) {
        });
 }
 
-// Packs one of the arenas, on the clock of computes or that of actions; how large it is.
+// Packs one arena and returns its size. Time is counted in computes or in actions.
 byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& table,
                       const std::vector<piece>& pieces, const std::vector<std::uint32_t>& computes,
                       packer how, std::vector<byte_count>& offset) {
@@ -85,7 +85,7 @@ byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& tabl
   return round_up(placed.bytes, managed ? managed_block : arena_alignment);
 }
 
-// Bytes held at each action, by what `counts`.
+// Bytes held at each action by lifetimes that `counts` selects.
 template <class Counts>
 std::vector<byte_count> held_bytes(const lifetime_table& table, const std::vector<piece>& pieces,
                                    std::size_t actions, const Counts& counts) {

@@ -1,4 +1,4 @@
-// Where every lifetime of a plan lies, and what that takes: packing applied to lifetimes.
+// Addresses of all lifetimes of a plan, and the arena sizes: packing applied to lifetimes.
 #pragma once
 
 #include <cstdint>
@@ -26,25 +26,24 @@ struct footprint_terms {
 struct layout {
   std::vector<byte_count> offset;  // one per lifetime, in the device arena or the managed arena
   byte_count device_bytes = 0, managed_bytes = 0;
-  std::vector<byte_count> live_device;  // bytes of the device arena that hold something, one per action
+  std::vector<byte_count> live_device;  // bytes in use in the device arena, one per action
   footprint_terms terms;
 };
 
 // Lifetimes that share an address in place are packed as one. Managed lifetimes are packed on a
-// clock that counts computes alone, and so are all where nothing is staged: movements of managed memory
-// that a planner adds later leave every address as it was.
+// clock that counts computes alone, and so are all where nothing is staged: movements of managed memory that
+// a planner adds later do not change addresses.
 layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how);
-// The same for a plan that differs in such movements alone from the one that `known` is of, without packing.
+// The same without packing, for a plan that differs from the plan of `known` only in such movements.
 layout lay_out_as(const layout& known, const graph& g, const lifetime_table& table, const memory_plan& plan);
 
-// Bytes that hold something in either arena at each action of a plan, workspaces included: the lower
-// bound of what packing needs.
+// Bytes in use in both arenas at each action, workspaces included: a lower bound for packing.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
 
 // The footprint: what the plan with everything on the device needs, after packing.
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
-// Do two lifetimes overlap in the addresses of one arena?
+// Whether two lifetimes share addresses of one arena.
 bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b);
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// When each part of each tensor needs an address, as a table: what a plan holds in the device arena and the
-// managed arena, and what every action uses of it. Input of packing, and of the hazards lower() finds.
+// Lifetimes: when each part of each tensor needs an address in the device arena or the managed arena, and
+// which lifetimes every action uses. Input of packing, and of the hazards that lower() finds.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace um {
 
-// What engines of convolutions load at once, in bytes. An operand of a convolution that lies at no multiple
-// of it is brought into the workspace, as one that is not dense.
+// Alignment in bytes that engines of convolutions need. An operand at another address is copied into the
+// workspace, like one that is not dense.
 inline constexpr byte_count engine_alignment = 16;
 
 inline constexpr std::uint32_t no_lifetime = std::numeric_limits<std::uint32_t>::max();
@@ -23,12 +23,12 @@ struct lifetime {
   std::uint32_t strip = 0, segment = 0;
   bool managed = false;  // in the managed arena, else in the device arena
   std::uint32_t begin = 0, end = 0;
-  std::uint32_t gives_place = 0;  // `end`, or the action whose output takes its place before
+  std::uint32_t reused_from = 0;  // the action from which an in-place output has its address; else `end`
   byte_count bytes = 0;
   byte_count alignment = arena_alignment;
   byte_count first_byte = 0;  // inside the strip
-  // Lifetimes that some action takes together, and those whose place another one takes over, lie at fixed
-  // distances: in one block of the packing.
+  // Lifetimes that an action uses together, and those that share an address in place, lie at fixed distances:
+  // in one block of the packing.
   std::uint32_t block = 0;
   byte_count offset = 0;  // inside the block
 };
@@ -39,7 +39,7 @@ struct strip_use {
   std::vector<std::uint32_t> held;
 };
 
-// Where an operand of a compute lies: dense in a strip, or in a part of the workspace of its own.
+// Where a compute finds an operand: dense in a strip, or gathered in its own part of the workspace.
 struct operand_use {
   std::vector<strip_use> from;  // what is read; one, unless it has to be gathered
   std::vector<strip_use> to;    // what is written: one, or none
@@ -50,7 +50,7 @@ struct operand_use {
 struct action_use {
   std::vector<operand_use> operands;  // compute
   std::uint32_t workspace = no_lifetime;
-  byte_count workspace_bytes = 0;    // of the operator; what is gathered lies behind
+  byte_count workspace_bytes = 0;    // of the operator; gathered operands lie behind it
   strip_use moved;                   // prefetch and evict of staged tensors
   std::vector<std::uint32_t> cells;  // prefetch and evict: of which a copy is to be made
 };

@@ -8,7 +8,7 @@
 namespace um {
 namespace {
 
-// Or one of its gradients.
+// A convolution or one of its gradients.
 bool is_convolution(const op& o) {
   return std::holds_alternative<convolution>(o.what) ||
          std::holds_alternative<convolution_backward_data>(o.what) ||
@@ -24,9 +24,9 @@ std::int64_t stride_of(const op& convolving) {
       convolving.what);
 }
 
-class walk {
+class lifetime_builder {
  public:
-  walk(const problem& p, const memory_plan& plan)
+  lifetime_builder(const problem& p, const memory_plan& plan)
       : p_(p), g_(p.network), plan_(plan), copies_(g_, plan, take_strips()), open_(g_.tensors.size()) {
     table_.of_tensor.resize(g_.tensors.size());
     table_.actions.resize(plan.actions.size());
@@ -52,7 +52,7 @@ class walk {
       }
       std::ranges::stable_sort(table_.of_tensor[t], {}, [&](std::uint32_t l) { return table_.all[l].begin; });
     }
-    for (lifetime& l : table_.all) l.gives_place = l.end;
+    for (lifetime& l : table_.all) l.reused_from = l.end;
     return std::move(table_);
   }
 
@@ -72,13 +72,13 @@ class walk {
     copies_.apply(x, &here().cells);
     if (plan_.home[x.what] != residence::staged) return;
     move(x);
-    let_go(x.what, here().moved.what, now_ + 1);
+    release(x.what, here().moved.what, now_ + 1);
   }
   void apply(const discard& x) {
     copies_.apply(x);
     if (plan_.home[x.what] != residence::staged && plan_.home[x.what] != residence::device) return;
     const region r = region_of(g_.tensors[x.what].shape, x.part);
-    for (std::uint32_t s = 0; s < open_[x.what].size(); ++s) let_go(x.what, {s, r}, 0);
+    for (std::uint32_t s = 0; s < open_[x.what].size(); ++s) release(x.what, {s, r}, 0);
   }
 
   void move(const auto& x) {
@@ -102,7 +102,7 @@ class walk {
     table_.all.push_back(w);
   }
 
-  // Dense, and for convolutions at a multiple of what their engines load at once; else in the workspace.
+  // In place if it is dense and aligned; else copied into the workspace.
   operand_use operand_of(const access& a, byte_count& workspace, byte_count alignment) {
     operand_use use;
     const tensor& t = g_.tensors[a.what];
@@ -126,8 +126,8 @@ class walk {
     return use;
   }
 
-  // A part of a convolution or of its gradients that adds to what earlier ones wrote may keep its own share
-  // apart first: engines that add by themselves are slower, or there are none.
+  // A part that adds to the results of earlier ones may need room for its own sum first: engines that
+  // accumulate are slower, or do not exist.
   byte_count workspace_of(const compute& x) const {
     if (x.again) return 0;
     byte_count bytes = round_up(std::min(p_.costs[x.what].workspace_bytes, x.workspace), arena_alignment);
@@ -141,9 +141,9 @@ class walk {
     return bytes;
   }
 
-  // Where padding is not even, engines take x, or give dx, with its padding in a copy: of an eighth of the
-  // images at once, or of all where images do not begin where engines load. Gradients of the filter are then
-  // made in as many parts, beside the sum.
+  // With uneven padding engines work on a padded copy of x or dx: of an eighth of the images at a time, or of
+  // all if single images are not aligned. Filter gradients are then computed in as many parts, next to the
+  // sum.
   byte_count padded_rows(const op& o, const box& part) const {
     const row_padding padding = padding_of(g_, o, part);
     if (is_even(padding, stride_of(o))) return 0;
@@ -197,8 +197,8 @@ class walk {
     return index;
   }
 
-  // Ends the lifetimes of segments nothing of which stays; `end` 0 means at the last use.
-  void let_go(tensor_id t, const part_of_strip& what, std::uint32_t end) {
+  // Ends the lifetimes of segments of which no cell is held any more; `end` 0 means at the last use.
+  void release(tensor_id t, const part_of_strip& what, std::uint32_t end) {
     const strip_layout& layout = table_.strips[t];
     const auto [first, last] = layout.segments_in(what.where);
     for (std::uint32_t s = first; s < last; ++s) {
@@ -223,9 +223,9 @@ class walk {
   std::uint32_t now_ = 0;
 };
 
-// Every place is held for all of the plan: from its beginning by the first that lies there, to its end by the
-// last. Lifetimes of a block that meet are those of operators in place.
-void keep_all_along(const memory_plan& plan, lifetime_table& table) {
+// Extends lifetimes so that no address is ever reused, except in place: the first lifetime at an address
+// begins with the plan, the last one ends with it.
+void hold_for_whole_plan(const memory_plan& plan, lifetime_table& table) {
   const auto count = static_cast<std::uint32_t>(plan.actions.size());
   std::vector<std::vector<std::uint32_t>> of_block;
   for (std::uint32_t l = 0; l < table.all.size(); ++l) {
@@ -244,7 +244,7 @@ void keep_all_along(const memory_plan& plan, lifetime_table& table) {
         (y.begin < x.begin ? is_first : is_last) = false;
       }
       if (is_first) table.all[l].begin = 0;
-      if (is_last) table.all[l].end = table.all[l].gives_place = count;
+      if (is_last) table.all[l].end = table.all[l].reused_from = count;
     }
   }
 }
@@ -256,9 +256,9 @@ byte_count operand_alignment(const op& o) {
 }
 
 lifetime_table lifetimes_of(const problem& p, const memory_plan& plan) {
-  lifetime_table table = walk(p, plan).run();
+  lifetime_table table = lifetime_builder(p, plan).run();
   join_blocks(p.network, plan, table);
-  if (!p.network.shares_memory) keep_all_along(plan, table);
+  if (!p.network.shares_memory) hold_for_whole_plan(plan, table);
   return table;
 }
 

@@ -6,11 +6,10 @@
 
 namespace um {
 
-// What the addresses of an operator's operands have to be multiples of, beyond their elements' size.
+// Alignment of the operands of an operator, beyond the size of an element.
 byte_count operand_alignment(const op& o);
-// Whether engines of convolutions can be told of the padding of some rows: as much below as above, but for
-// what the stride leaves over. A part that has other padding takes a copy of its rows of x with their padding
-// in its workspace.
+// Whether engines of convolutions support this padding: equal above and below, but for the remainder of the
+// stride. A part with other padding copies its rows of x, with padding, into its workspace.
 constexpr bool is_even(const row_padding& rows, std::int64_t stride) {
   return rows.above >= 0 && rows.below <= rows.above && rows.below > rows.above - stride;
 }

@@ -1,5 +1,4 @@
-// Liveness of tensors in graph order, before anything is planned. Of a plan: core/lifetimes.hpp,
-// core/residency.hpp.
+// Liveness of tensors in graph order, before a plan exists. For plans see lifetimes.hpp and residency.hpp.
 #pragma once
 
 #include <optional>

@@ -4,10 +4,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/address_hazards.hpp"
 #include "core/compute.hpp"
 #include "core/placement.hpp"
 #include "core/residency.hpp"
-#include "core/tenancy.hpp"
 
 namespace um {
 namespace {
@@ -20,8 +20,8 @@ lane lane_of(const action& a, const memory_plan& plan) {
   return d != nullptr && is_managed(plan.home[d->what]) ? lane::to_host : lane::compute;
 }
 
-// Every launch waits for calls of other threads that move managed memory: one for an operator is better than
-// one for each of its kernels, and calls of the driver cannot be recorded.
+// Every launch waits for calls of other threads that move managed memory. So one launch per operator is
+// better than one per kernel. Calls of the driver cannot be recorded in a graph.
 launching launch_of(const action& a, bool moves_managed_memory) {
   if (!moves_managed_memory) return launching::by_stretch;
   return std::holds_alternative<compute>(a) ? launching::as_operator : launching::by_call;
@@ -39,7 +39,7 @@ bool moves_managed_memory(const memory_plan& plan, pressure under) {
           }));
 }
 
-// Nothing is done, at no time: whoever takes the room waits for those who used it.
+// The step does nothing and takes no time: who takes the memory next waits for its last users.
 bool is_free(const step& s) {
   return std::holds_alternative<discard>(s.what) && !is_managed(s.home);
 }
@@ -61,7 +61,7 @@ byte_count peak_of(const layout& at, const residency& who, pressure under) {
   return at.device_bytes + managed;
 }
 
-// Every member but the plan is worked out from it before the first step, or grows step by step.
+// All members but the plan are computed from it before the first step, or grow step by step.
 class lowering {
  public:
   lowering(const problem& p, const memory_plan& plan, const placement& placed)
@@ -74,7 +74,7 @@ class lowering {
         homes_(homes_of(g_, plan, table_, at_)),
         places_(g_, table_, at_, managed_, homes_, p.on),
         hazards_(table_.strips),
-        tenancy_(table_, at_, hazards_),
+        address_hazards_(table_, at_, hazards_),
         moves_managed_(moves_managed_memory(plan, p.under)) {}
 
   execution_plan run() {
@@ -100,7 +100,7 @@ class lowering {
     s.launch = launch_of(a, moves_managed_);
     std::visit([&](const auto& x) { lower_action(s, x); }, a);
     const byte_count left = p_.budget - std::min(p_.budget, at_.device_bytes);
-    const std::int32_t giver = residency_.giver_of_room(now_, left / managed_block);
+    const std::int32_t giver = residency_.release_to_wait_for(now_, left / managed_block);
     if (giver != no_step) hazards_.wait_for(steps_[static_cast<std::size_t>(giver)].where, giver);
     if (!is_free(s)) s.after = hazards_.waits();
     s.resident_bytes = std::min(residency_.in_use(now_), p_.budget);
@@ -136,7 +136,7 @@ class lowering {
       for (const range& r : managed_.owned(x.what, x.part, index())) s.moves.push_back({r, 0});
       s.needed = !s.moves.empty();
       if (!s.needed) return;
-      // The pages leave: whoever used them must be done, whoever uses them next must wait.
+      // The pages leave: earlier users must have ended, later users must wait.
       hazards_.write(x.what, 0, cells);
       give_up(s, x.what);
     } else if (s.home == residence::twinned) {
@@ -170,32 +170,32 @@ class lowering {
   void copy_staged(step& s, tensor_id t) {
     const strip_use& moved = uses().moved;
     s.copies.push_back(s.where == lane::to_device ? places_.from_home(t, moved) : places_.to_home(t, moved));
-    tenancy_.use(moved);
+    address_hazards_.use(moved);
   }
 
   void bring_in(step& s, const prefetch& x) {
     const range r = managed_.range_of(x.what, x.part);
     if (r.bytes > 0) s.moves.push_back({r, 0});
     s.needed = !s.moves.empty();
-    tenancy_.wait_until_gone(r);
+    address_hazards_.wait_until_gone(r);
   }
 
-  // Twinned: room for blocks that are not resident, copies for parts whose value is at home alone.
+  // Twinned: populates blocks that are not resident, copies parts whose only valid value is at home.
   void bring_back(step& s, const prefetch& x) {
-    managed_.refuse_early(x.what, index());
-    tenancy_.wait_until_gone(managed_.range_of(x.what, x.part));
+    managed_.refuse_early_prefetch(x.what, index());
+    address_hazards_.wait_until_gone(managed_.range_of(x.what, x.part));
     s.pace_bytes_per_s = rate_from_twin(p_.on);
     s.room = residency_.changes[now_].fresh;
-    tenancy_.use(table_.of_tensor[x.what].front());
+    address_hazards_.use(table_.of_tensor[x.what].front());
     s.moves = places_.twin_moves(x.what, uses().cells);
     s.needed = !s.room.empty() || !s.moves.empty();
   }
 
-  // Copies parts whose home is stale, gives up the blocks.
+  // Copies parts whose home copy is stale, then releases the blocks.
   void send_home(step& s, const evict& x) {
     s.pace_bytes_per_s = rate_to_twin(p_.on);
     for (const range& r : managed_.owned(x.what, x.part, index())) s.room.push_back(r);
-    tenancy_.use(table_.of_tensor[x.what].front());
+    address_hazards_.use(table_.of_tensor[x.what].front());
     s.moves = places_.twin_moves(x.what, uses().cells);
     give_up(s, x.what);
     s.needed = !s.room.empty() || !s.moves.empty();
@@ -207,7 +207,7 @@ class lowering {
     const std::vector<access> touched = accesses_of(g_, x);
     const std::uint32_t w = uses().workspace;
     if (w != no_lifetime) {
-      tenancy_.use(w);
+      address_hazards_.use(w);
       s.workspace_offset = at_.offset[w];
       s.workspace_bytes = uses().workspace_bytes;
     }
@@ -216,11 +216,11 @@ class lowering {
       const tensor_id t = touched[i].what;
       for (const strip_use& from : u.from) {
         hazards_.read(t, from.what.strip, table_.strips[t].cells_of(from.what.where));
-        tenancy_.use(from);
+        address_hazards_.use(from);
       }
       for (const strip_use& to : u.to) {
         hazards_.write(t, to.what.strip, table_.strips[t].cells_of(to.what.where));
-        tenancy_.use(to);
+        address_hazards_.use(to);
       }
       s.operands.push_back({touched[i], places_.of(touched[i], u, s.workspace_offset)});
       const auto [before, after] = places_.copies_for(s.operands.back(), u);
@@ -235,7 +235,7 @@ class lowering {
   }
 
   void give_up(const step& s, tensor_id t) {
-    tenancy_.give_up(t, given_up_by(s), s.where, static_cast<std::int32_t>(now_));
+    address_hazards_.give_up(t, given_up_by(s), s.where, static_cast<std::int32_t>(now_));
   }
 
   const problem& p_;
@@ -248,7 +248,7 @@ class lowering {
   places places_;
   residency residency_;
   hazards hazards_;
-  tenancy tenancy_;
+  address_hazards address_hazards_;
   bool moves_managed_ = false;
   std::vector<step> steps_;
   std::size_t now_ = 0;
@@ -258,7 +258,7 @@ class lowering {
 }  // namespace
 
 execution_plan lower(const problem& p, const verified_plan& plan, packer how) {
-  if (!plan.is_of(p.network)) throw std::invalid_argument("the plan was proven for another network");
+  if (!plan.is_of(p.network)) throw std::invalid_argument("the plan was verified for another network");
   return lowering(p, plan.plan(), placement(p, plan.plan(), how)).run();
 }
 
@@ -271,7 +271,7 @@ execution_plan lower(const problem& p, const memory_plan& plan, const placement&
 }
 
 execution_plan lower(const problem& p, const verified_plan& plan, const placement& known) {
-  if (!plan.is_of(p.network)) throw std::invalid_argument("the plan was proven for another network");
+  if (!plan.is_of(p.network)) throw std::invalid_argument("the plan was verified for another network");
   return lowering(p, plan.plan(), placement(p, plan.plan(), known)).run();
 }
 

@@ -23,8 +23,7 @@ enum class launching : std::uint8_t { by_call, as_operator, by_stretch };
 
 struct placement;  // core/placement.hpp
 
-// An action with everything that was decided about it: who executes it, on a machine or its model, decides
-// nothing.
+// An action with all decisions made: a backend executes it and decides nothing.
 struct step {
   action what;
   lane where = lane::compute;
@@ -33,18 +32,18 @@ struct step {
   residence home = residence::device;  // of the tensor moved (advise, prefetch, evict, discard)
   bool needed = true;                  // false: nothing to move (the home copy is still valid)
   std::vector<operand> operands;       // compute: inputs, then outputs
-  std::vector<pitched_copy> gathers;   // compute: made before it, of operands that lie dense nowhere
-  std::vector<pitched_copy> scatters;  // compute: made after it
+  std::vector<pitched_copy> gathers;   // compute: copies made before it, of operands that are not dense
+  std::vector<pitched_copy> scatters;  // compute: copies made after it
   std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors
   std::vector<movement> moves;         // prefetch, evict, discard, advise of managed and twinned ones
-  std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of
-                            // a prefetch, or to discard after those of an evict
+  std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of a
+                            // prefetch, or to discard after the copies of an evict
   byte_count workspace_offset = 0;  // compute: in the device arena
-  byte_count workspace_bytes = 0;   // the operator's alone: what is gathered lies beside it
+  byte_count workspace_bytes = 0;   // of the operator alone, without gathered operands
   launching launch = launching::by_call;
-  byte_count call_bytes = 0;     // managed: evict in calls of at most so much; 0: in one
-  nanoseconds gives_way_ns = 0;  // managed: before each of them, other lanes' calls go first for so long
-  std::uint64_t pace_bytes_per_s = 0;  // twinned: at which the copies go; 0: not known
+  byte_count call_bytes = 0;     // managed: limit for one call of an evict; 0: one call
+  nanoseconds gives_way_ns = 0;  // managed: wait before each call, so that calls of other lanes go first
+  std::uint64_t pace_bytes_per_s = 0;  // twinned: rate of the copies; 0: not known
   byte_count resident_bytes = 0;       // device memory in use after this step, in list order
 };
 
@@ -66,12 +65,12 @@ struct execution_plan {
 
 // `how` places blocks in each arena. Throws infeasible if the device arena exceeds the budget, or if `under`
 // is pressure::plan and the managed memory in use ever exceeds what the budget leaves; std::invalid_argument
-// for a plan that was proven for another network, and for what verified() does not look at: movements of
-// managed memory that its blocks do not allow.
+// for a plan that was verified for another network, and for movements of managed memory that are not whole
+// blocks, which verified() does not check.
 execution_plan lower(const problem& p, const verified_plan& plan, packer how = packers::searched);
-// Proves it first: throws std::invalid_argument for a plan that defect_of() refuses.
+// Verifies the plan first: throws std::invalid_argument for one that defect_of() refuses.
 execution_plan lower(const problem& p, const memory_plan& plan, packer how = packers::searched);
-// At the addresses of a plan that differs in movements of managed memory alone, for searches.
+// With the addresses of a plan that differs only in movements of managed memory; for searches.
 execution_plan lower(const problem& p, const memory_plan& plan, const placement& known);
 execution_plan lower(const problem& p, const verified_plan& plan, const placement& known);
 

@@ -26,7 +26,7 @@ std::vector<range> without(const std::vector<range>& from, byte_count begin, byt
 
 managed_map::managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table,
                          const layout& at)
-    : g_(g), table_(table), at_(at), takers_(g.tensors.size()) {
+    : g_(g), table_(table), at_(at), overlapping_(g.tensors.size()) {
   for (const residence home : plan.home) twinned_.push_back(home == residence::twinned);
   std::vector<std::uint32_t> by_offset;
   for (std::uint32_t l = 0; l < table.all.size(); ++l) {
@@ -37,11 +37,11 @@ managed_map::managed_map(const graph& g, const memory_plan& plan, const lifetime
     const std::uint32_t a = by_offset[i];
     const byte_count end = at.offset[a] + table.all[a].bytes;
     for (std::size_t k = i + 1; k < by_offset.size() && at.offset[by_offset[k]] < end; ++k) {
-      takers_[table.all[a].what].push_back(by_offset[k]);
-      takers_[table.all[by_offset[k]].what].push_back(a);
+      overlapping_[table.all[a].what].push_back(by_offset[k]);
+      overlapping_[table.all[by_offset[k]].what].push_back(a);
     }
   }
-  for (std::vector<std::uint32_t>& of_one : takers_) std::ranges::sort(of_one);
+  for (std::vector<std::uint32_t>& of_one : overlapping_) std::ranges::sort(of_one);
 }
 
 range managed_map::range_of(tensor_id t, const box& part) const {
@@ -64,9 +64,9 @@ range managed_map::range_of(tensor_id t, const box& part) const {
   return {offset_of(t) + from, (is_last ? l.bytes : round_down(end, unit)) - from};
 }
 
-// Lists are cyclic: before its own lifetime begins, a tensor is what the last iteration left of it.
-bool managed_map::took_over(std::uint32_t taker, tensor_id t, std::uint32_t now) const {
-  const std::uint32_t born = lifetime_of(t).begin, taken = table_.all[taker].begin;
+// Plans repeat: before its lifetime begins, a tensor is in the state that the last iteration left.
+bool managed_map::has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t now) const {
+  const std::uint32_t born = lifetime_of(t).begin, taken = table_.all[later].begin;
   return now >= born ? born < taken && taken <= now : taken > born || taken <= now;
 }
 
@@ -92,21 +92,21 @@ std::vector<range> managed_map::owned_alone(tensor_id t, const box& part, std::u
 std::vector<range> managed_map::owned_of(tensor_id t, const range& whole, std::uint32_t now) const {
   if (whole.bytes == 0 || lifetime_of(t).bytes < managed_block) return {};
   std::vector<range> left{whole};
-  for (const std::uint32_t k : takers_[t]) {
-    if (!took_over(k, t, now)) continue;
+  for (const std::uint32_t k : overlapping_[t]) {
+    if (!has_taken_over(k, t, now)) continue;
     const byte_count begin = at_.offset[k], end = begin + table_.all[k].bytes;
     left = without(left, round_down(begin, managed_block), round_up(end, managed_block));
   }
   return left;
 }
 
-void managed_map::refuse_early(tensor_id t, std::uint32_t now) const {
+void managed_map::refuse_early_prefetch(tensor_id t, std::uint32_t now) const {
   if (table_.of_tensor[t].empty()) {
     throw std::invalid_argument("tensor " + g_.tensors[t].name + " is twinned, but nothing touches it");
   }
   const lifetime& mine = lifetime_of(t);
   if (now >= mine.begin) return;
-  for (const std::uint32_t k : takers_[t]) {
+  for (const std::uint32_t k : overlapping_[t]) {
     const lifetime& other = table_.all[k];
     if (other.begin < mine.begin && other.end > now) {
       throw std::invalid_argument("prefetch " + g_.tensors[t].name +

@@ -1,4 +1,4 @@
-// The middle of some numbers.
+// The median.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace um {
 
-// Of at least one; of an even number the mean of the two in the middle.
+// `all` is not empty. Of an even number of values, the mean of the two in the middle.
 inline double median_of(std::vector<double> all) {
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::nth_element(all.begin(), middle, all.end());

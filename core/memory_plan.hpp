@@ -1,5 +1,5 @@
-// A strategy's decision: where every tensor lives, and one list of actions. List order is program
-// order; what may overlap is worked out by lower().
+// A plan: where every tensor lives, and one list of actions in program order. lower() finds out which actions
+// may overlap.
 #pragma once
 
 #include <array>
@@ -79,8 +79,8 @@ constexpr std::string_view verb_of(const action& a) {
 struct memory_plan {
   std::vector<residence> home;  // one per tensor
   std::vector<action> actions;
-  // Indices into `actions`, ascending: there the lanes join. Whatever is listed from there on begins when
-  // everything listed before has ended. Most plans have none: data alone say who waits for whom.
+  // Indices into `actions`, ascending: there the lanes join: later actions begin when all earlier ones have
+  // ended. Most plans have none, since data dependences suffice.
   std::vector<std::uint32_t> joins = {};
   friend bool operator==(const memory_plan&, const memory_plan&) = default;
 };

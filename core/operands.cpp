@@ -155,7 +155,7 @@ defect linear_filter_defect(const operands& of) {
                    of.o.out.size() > 1 ? expect_vector(of.out(1), of.in(1).shape.c) : std::nullopt});
 }
 
-// Both rules for a last window that overhangs are right, as long as it meets the input.
+// A last window that overhangs may be dropped or pooled, if it meets the input.
 bool pools_to(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t extent,
               std::int64_t result) {
   const std::int64_t room = extent + 2 * pad - window;
@@ -218,7 +218,7 @@ defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, c
   return expect_shape(whole, {whole.shape.n, channels, whole.shape.h, whole.shape.w});
 }
 
-// A ReLU that is capped has to be there.
+// `capped` needs `relu`.
 template <class Joined>
 defect capped_defect(const Joined& what) {
   if (what.capped && !what.relu) return "is capped without a ReLU";
@@ -306,7 +306,7 @@ defect cast_defect(const operands& of) {
   return expect_shape(of.in(0), of.out(0).shape);
 }
 
-// Where extents lie beyond the channels, memory order matters, and has to be one.
+// Tensors with more than one row or column must share one memory order.
 defect order_of_memory_defect(const operands& of) {
   if (std::holds_alternative<opaque>(of.o.what)) return std::nullopt;
   const tensor* first = nullptr;
@@ -330,7 +330,7 @@ defect update_defect(const operands& of) {
   return first_of({expect_f32({&of.in(0), &of.in(1)}), pointwise_defect(of)});
 }
 
-// The operands that are cut have one batch, and somewhere there is one.
+// Operands that are cut must have the same batch, and there must be one.
 defect opaque_cut_defect(const opaque& a, const operands& of) {
   if (a.in.empty() && a.out.empty()) return std::nullopt;
   if (a.in.size() != of.o.in.size() || a.out.size() != of.o.out.size()) {
@@ -391,12 +391,8 @@ defect operands_defect(const operands& of) {
           },
           [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
           [&](const linear_backward_filter&) { return linear_filter_defect(of); },
-          [&](const batch_norm& a) {
-            return first_of({capped_defect(a), batch_norm_defect(of)});
-          },
-          [&](const normalize& a) {
-            return first_of({capped_defect(a), normalize_defect(of)});
-          },
+          [&](const batch_norm& a) { return first_of({capped_defect(a), batch_norm_defect(of)}); },
+          [&](const normalize& a) { return first_of({capped_defect(a), normalize_defect(of)}); },
           [&](const batch_norm_backward& a) {
             return first_of({capped_defect(a), batch_norm_backward_defect(of)});
           },

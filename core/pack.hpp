@@ -10,8 +10,8 @@
 
 namespace um {
 
-// `bytes` bytes from `offset` on, held during the half-open interval [begin, end) of steps. Without
-// bytes or steps it is empty and in nobody's way.
+// `bytes` bytes from `offset` on, held during the half-open interval [begin, end) of steps. Without bytes or
+// steps it is empty and conflicts with nothing.
 struct piece {
   byte_count offset = 0, bytes = 0;
   std::uint32_t begin = 0, end = 0;

@@ -1,4 +1,4 @@
-// The packers of core/pack.hpp: in which orders they have blocks placed.
+// The packers of core/pack.hpp: the orders in which they place blocks.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -16,18 +16,18 @@ namespace {
 using placing::attempt, placing::placer, placing::rule, placing::shape, placing::signed_of, placing::spot,
     placing::task;
 
-// An arena this close to the lower bound (1 part in so many) is not made smaller.
+// An arena this close to the lower bound (1 part in so many) is not improved further.
 constexpr byte_count near_enough = 500;
 // What takes less than 1 part in so many of that is placed last, where it finds room, if all of it together
 // takes less than 1 part in so few.
 constexpr byte_count small = 1000, minor = 20;
-// By how much more may lie too high on the way to less (1 part in so many).
+// Share of bytes above the goal that a change may add (1 part in so many).
 constexpr byte_count most_rise = 150;
 // How many comparisons of a block with the pieces of all others that are not placed last a search may take,
 // some tens of milliseconds: where blocks have one piece each, and where they have more, which takes longer.
 constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'000;
-// Nor more than so many orders in all: few blocks have few. From one start about so many, and from so many
-// starts at least: luck matters more than patience.
+// Nor more than so many orders in all: few blocks have few. About so many from one start, and at least so
+// many starts: more starts help more than longer runs.
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
 // Indices of blocks, heaviest first.
@@ -102,7 +102,7 @@ std::vector<char> small_ones(const task& t) {
   return is_small;
 }
 
-// The same blocks give the same arena: the dice start alike.
+// A fixed seed: equal blocks give equal arenas.
 attempt searched(task& t) {
   constexpr byte_count any = std::numeric_limits<byte_count>::max();
   const std::vector<char> is_small = small_ones(t);

@@ -1,4 +1,4 @@
-// Gives blocks addresses in one order after another (core/pack_orders.cpp chooses them).
+// Places blocks in a given order (core/pack_orders.cpp chooses the orders).
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ namespace um::placing {
 // Which gap a block takes: the first that is wide enough, or the one that it fills best.
 enum class rule : std::uint8_t { lowest_gap, tightest_gap };
 
-// What is to be placed, above which address and how.
+// The blocks to place, the lowest address and the rule.
 struct task {
   std::vector<shape> blocks;
   byte_count floor = 0;
-  byte_count goal = 0;  // above it nothing is to lie
+  byte_count goal = 0;  // no block should reach above it
   rule how = rule::tightest_gap;
   bool all_single = true;
 };
@@ -34,7 +34,7 @@ struct attempt {
   std::vector<spot> placed;                 // by address
   std::vector<std::uint32_t> begins, ends;  // of each of them, apart: all are compared for each block
   byte_count bytes = 0;
-  byte_count above_goal = 0;  // of each block what reaches beyond it
+  byte_count above_goal = 0;  // sum over blocks of the bytes above the goal
 
   void insert(std::size_t at, const spot& s, const shape& b) {
     const auto after = static_cast<std::ptrdiff_t>(at);
@@ -50,7 +50,7 @@ class placer {
   explicit placer(const task& t)
       : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size() + 1) {}
 
-  // Nothing once more than `most` bytes are known to lie above the goal.
+  // Returns nothing as soon as more than `most` bytes lie above the goal.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most);
   // As place(), for an order whose first `kept` blocks are those of `before`.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most, const attempt& before,
@@ -64,7 +64,7 @@ class placer {
   std::span<const std::uint32_t> meeting(const shape& b, const attempt& a);
   // By the rule, beside what is placed.
   std::int64_t address_for(std::size_t i, const attempt& a);
-  // What block `i` cannot have, in order.
+  // Address ranges that block `i` cannot take, in order.
   void find_taken(std::size_t i, const attempt& a);
 
   const task& t_;

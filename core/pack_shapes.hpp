@@ -1,4 +1,4 @@
-// Blocks as placing sees them (core/pack.hpp): their lives, and which addresses two of them leave each other.
+// Blocks prepared for placing (core/pack.hpp), and the relative addresses at which two of them conflict.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ inline std::int64_t signed_of(byte_count bytes) {
   return static_cast<std::int64_t>(bytes);
 }
 
-// A block does not lie on another one at addresses outside (above, below).
+// A block conflicts with another one at relative addresses in (above, below).
 struct taken {
   std::int64_t above = 0, below = 0;
 };
@@ -40,13 +40,12 @@ inline bool meet_whole(const shape& a, const shape& b) {
   return a.is_solid && b.is_solid && a.last_begin < b.first_end && b.last_begin < a.first_end;
 }
 
-// What blocks cannot have beside each other, for every pair that meets, but not whole: few of all, and any
-// number of orders ask for them.
+// Conflicts of all pairs that overlap in time only partly; computed once, used by every order.
 class conflicts {
  public:
   explicit conflicts(std::span<const shape> blocks);
 
-  // Of block `i`, not single, beside `other`, which it meets, but not whole.
+  // Of block `i`, which has several pieces, with `other`.
   std::span<const taken> of(std::size_t i, std::uint32_t other) const;
 
  private:

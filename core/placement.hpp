@@ -1,4 +1,4 @@
-// Where a plan's values lie: their lifetimes, the address of each, and whose the managed arena is when.
+// The lifetimes of a plan, their addresses, and the owners of the managed arena.
 #pragma once
 
 #include <algorithm>
@@ -7,17 +7,16 @@
 
 namespace um {
 
-// Its members refer to one another, so it stays where it is made.
+// Not copyable: members refer to one another.
 struct placement {
   // `how` places blocks in each arena.
   placement(const problem& p, const memory_plan& plan, packer how);
-  // Of a plan that differs from the one that `known` is of in movements of managed memory alone, nothing
-  // being staged: at the same addresses.
+  // With the addresses of `known`, whose plan differs only in movements of managed memory and stages nothing.
   placement(const problem& p, const memory_plan& plan, const placement& known);
   placement(const placement&) = delete;
   placement& operator=(const placement&) = delete;
 
-  // Blocks of managed memory that a budget leaves beside the device arena.
+  // Blocks of managed memory that fit the budget next to the device arena.
   std::uint64_t blocks_within(byte_count budget) const {
     return (budget - std::min(budget, at.device_bytes)) / managed_block;
   }

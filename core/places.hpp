@@ -1,4 +1,4 @@
-// Where the parts of a plan's tensors lie, and the copies that bring them from one place to another.
+// Addresses of operands, and the copies between places.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace um {
 
-// One operand of a compute: the region touched, and where it lies as a dense tensor of that region's shape.
+// One operand of a compute: the region, and its address as a dense tensor of that shape.
 struct operand {
   access what;
   address at;
@@ -42,8 +42,8 @@ constexpr byte_count bytes_of(const pitched_copy& c) {
 pitched_copy copy_of(const address& from_base, const tensor& from, const region& in_from,
                      const address& to_base, const tensor& to, const region& in_to);
 
-// Copies of an operand that a compute finds in several parts, or that lies dense nowhere: made by kernels,
-// which reach managed and pinned memory as the operator does.
+// Copies that gather or scatter an operand that is not dense. Kernels make them, since kernels reach managed
+// and pinned memory.
 struct operand_copies {
   std::vector<pitched_copy> before, after;
 };
@@ -54,10 +54,10 @@ class places {
   places(const graph& g, const lifetime_table& table, const layout& at, const managed_map& managed,
          const homes& home, const machine& on);
 
-  // `workspace`: where that of the compute begins.
+  // `workspace`: offset of the workspace of the compute.
   address of(const access& a, const operand_use& u, byte_count workspace) const;
   operand_copies copies_for(const operand& o, const operand_use& u) const;
-  // Between a part of a staged tensor and its home, by an engine unless its rows are short.
+  // Copies between a part of a staged tensor and its home; by a copy engine unless rows are short.
   pitched_copy from_home(tensor_id t, const strip_use& moved) const;
   pitched_copy to_home(tensor_id t, const strip_use& moved) const;
   // Between cells of a twinned tensor and its twin; neighbouring runs make one copy.

@@ -21,17 +21,17 @@ namespace um {
 // The cost of one operator as measured or estimated with everything resident.
 struct op_cost {
   nanoseconds time = 0;
-  byte_count workspace_bytes = 0;  // a later slice of a filter gradient gets its size more
+  byte_count workspace_bytes = 0;  // a later part of a filter gradient needs the size of the gradient on top
   std::string engine;              // which implementation was chosen, for the record
   std::int64_t parts = 1;          // of the batch, computed one after the other by that engine
 };
 using profile = std::vector<op_cost>;  // one per operator
 
-// What a part of an operator costs, memoised by the backend.
+// The cost of a part of an operator; memoised by the backend.
 using slice_costs = std::function<op_cost(const compute&)>;
 
-// Who keeps managed memory within the budget.
-//   none    nobody: everything fits
+// What keeps managed memory within the budget.
+//   none    nothing: everything fits
 //   plan    the plan, by evicting at operator boundaries (mode `capped`)
 //   driver  the driver, by evicting on demand (modes `native` and `simulated`)
 enum class pressure : std::uint8_t { none, plan, driver };
@@ -75,15 +75,16 @@ enum class family : std::uint8_t { device, explicit_, managed };
 template <>
 inline constexpr std::array enum_names<family>{"device"sv, "explicit"sv, "managed"sv};
 
-// All that anybody asks about a strategy.
+// A row of the table of strategies.
 struct strategy {
   std::string name, summary;
   planner plan = {};
   packer placed_by = packers::searched;
   std::vector<knob> knobs = {};
-  bool same_bits = true;  // as `device`; false: sums in another order, so equal to rounding only
+  bool same_bits =
+      true;  // results have the bits of `device`; false: sums in another order, equal up to rounding
   family kind = family::explicit_;
-  bool keeps_budget = true;  // refuses where it cannot; false: lowering refuses its plan there
+  bool keeps_budget = true;  // throws infeasible where it cannot; false: lowering refuses its plan
   std::string source = {};   // the paper that it follows; "": none
 };
 

@@ -22,7 +22,7 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
       filled_(resident_),
       owner_(resident_.size(), no_owner),
       begun_(g.tensors.size(), false) {
-  // As an iteration leaves it.
+  // The state that an iteration leaves.
   std::vector<tensor_id> order;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (is_managed(home[t]) && managed.is_touched(t)) order.push_back(t);
@@ -112,7 +112,7 @@ std::uint64_t residency::most_blocks() const {
   return resident_blocks.empty() ? 0 : *std::ranges::max_element(resident_blocks);
 }
 
-std::int32_t residency::giver_of_room(std::size_t at, std::uint64_t capacity) const {
+std::int32_t residency::release_to_wait_for(std::size_t at, std::uint64_t capacity) const {
   if (changes[at].fresh.empty() || resident_blocks[at] > capacity) return -1;
   std::uint64_t spare = capacity - resident_blocks[at];
   for (std::size_t k = at; k-- > 0;) {

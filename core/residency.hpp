@@ -1,5 +1,5 @@
-// Who is where over a plan: the bytes of the device arena that hold something, the blocks of the managed
-// arena that are resident, and the room that each action takes and gives up.
+// Which memory is occupied after each action of a plan: bytes of the device arena, resident blocks of the
+// managed arena, and the blocks that each action adds and releases.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace um {
 
-// Blocks of the managed arena that a range meets, each numbered by its place.
+// Numbers of the blocks of the managed arena that a range touches.
 struct block_range {
   std::size_t begin = 0, end = 0;
 };
@@ -19,16 +19,16 @@ constexpr block_range blocks_of(const range& r) {
           static_cast<std::size_t>((r.offset + r.bytes + managed_block - 1) / managed_block)};
 }
 
-// Of one action: ranges of the managed arena whose blocks become resident, or have to be filled up because
-// only smaller tensors of theirs were; blocks that stop being resident.
+// Of one action: ranges whose blocks become resident, or have to be filled because only small tensors in them
+// were; the number of blocks released.
 struct room_change {
   std::vector<range> fresh;
   std::uint64_t freed = 0;
 };
 
-// The blocks of a managed arena as actions are applied in their order, none resident at first: the one
-// account of them. A tensor owns its blocks from its first compute in an iteration until another one that
-// lies there begins; a movement gives up what its tensor owns.
+// Tracks the blocks of a managed arena action by action; none is resident at first. A tensor owns its blocks
+// from its first compute in an iteration until another one that lies there begins; a movement gives up what
+// its tensor owns.
 class block_ledger {
  public:
   // Keeps the references. `managed` is of a plan with the same computes.
@@ -42,9 +42,9 @@ class block_ledger {
   std::uint64_t count() const { return count_; }           // of resident blocks
   std::size_t size() const { return resident_.size(); }
   bool is_resident(std::size_t block) const { return resident_[block]; }
-  // Whether a prefetch of that range would find nothing to do.
+  // Whether a prefetch of that range would move nothing.
   bool is_filled(const range& r) const;
-  // no_owner: nobody yet, or small tensors that share it.
+  // no_owner: not used yet, or shared by small tensors.
   static constexpr tensor_id no_owner = no_lifetime;
   tensor_id owner(std::size_t block) const { return owner_[block]; }
 
@@ -71,12 +71,12 @@ struct residency {
   // Bytes in use after an action.
   byte_count in_use(std::size_t at) const { return live_device[at] + resident_blocks[at] * managed_block; }
   std::uint64_t most_blocks() const;
-  // What takes room waits for those who gave it up: the last action without whom `capacity` blocks would be
-  // exceeded, in whatever order they end; -1 if there is none.
-  std::int32_t giver_of_room(std::size_t at, std::uint64_t capacity) const;
+  // The last action whose release action `at` has to wait for so that `capacity` blocks are never exceeded;
+  // -1 if there is none.
+  std::int32_t release_to_wait_for(std::size_t at, std::uint64_t capacity) const;
 };
 
-// As every iteration after the first finds it: managed residency of the first is contained in theirs.
+// In a later iteration. The first one starts with fewer resident blocks.
 residency residency_of(const graph& g, const memory_plan& plan, const layout& at, const managed_map& managed);
 
 }  // namespace um

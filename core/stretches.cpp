@@ -8,10 +8,10 @@ namespace um {
 launch_order launch_order_of(std::span<const step> steps) {
   launch_order order;
   order.awaited.resize(steps.size(), false);
-  std::array<last_steps, lane_count> known{nobody, nobody, nobody};
+  std::array<last_steps, lane_count> known{no_steps, no_steps, no_steps};
   for (const step& s : steps) {
     last_steps& waited = known[static_cast<std::size_t>(s.where)];
-    last_steps after = nobody;
+    last_steps after = no_steps;
     for (std::size_t other = 0; other < lane_count; ++other) {
       if (s.after[other] <= waited[other]) continue;
       after[other] = waited[other] = s.after[other];
@@ -22,7 +22,7 @@ launch_order launch_order_of(std::span<const step> steps) {
   bool begins = true;
   for (std::uint32_t i = 0; i < steps.size(); ++i) {
     if (steps[i].where != lane::compute) continue;
-    if (begins || order.after[i] != nobody) order.stretches.push_back({i, i});
+    if (begins || order.after[i] != no_steps) order.stretches.push_back({i, i});
     order.stretches.back().last = i;
     begins = order.awaited[i];
   }

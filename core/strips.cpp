@@ -13,14 +13,15 @@ region section_along(const tensor& t, axis outer, region r) {
   return r;
 }
 
-// What the actions of a plan take of one tensor.
+// The regions of one tensor that the actions of a plan use.
 struct takes {
   std::vector<region> sections;  // of all accesses and moves
   std::vector<region> named;     // of writes and moves
   std::vector<std::int64_t> borders;
 };
 
-// While any of a staged tensor is on the device: are whole cross-sections moved and written then, or parts?
+// Whether whole cross-sections, parts of them, or both are moved and written while a staged tensor is on the
+// device.
 class stays {
  public:
   // `whole`: all of the cross-section.
@@ -33,7 +34,7 @@ class stays {
     (whole ? whole_ : part_) = true;
     mixed_ = mixed_ || (whole_ && part_);
   }
-  // What lies in the strip of that cross-section.
+  // The regions in the strip of that cross-section.
   void give_up(const region& r, const region& section) {
     remove(r, [&](const held& x) { return x.section == section; });
   }

@@ -36,7 +36,7 @@ struct strip_layout {
 // One per tensor. A tensor has one strip, the whole, if it is managed, twinned or on the host, survives on
 // the device, or if a compute or a move takes its whole cross-section while parts of one are there; else one
 // for each cross-section that a compute writes or a move names. Strips may hold the same elements: rows with
-// a halo do. A compute that takes what lies dense in no strip has it gathered, or scatters it (lower.hpp).
+// a halo do. A compute whose operand is dense in no strip gathers or scatters it (lower.hpp).
 std::vector<strip_layout> strips_of(const graph& g, const memory_plan& plan);
 
 }  // namespace um

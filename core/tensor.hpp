@@ -1,4 +1,4 @@
-// A tensor is a name, a shape, an element type and what it is used for. It owns no memory.
+// A tensor: name, shape, element type and role. It owns no memory.
 #pragma once
 
 #include <cstdint>

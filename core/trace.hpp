@@ -56,10 +56,9 @@ inline constexpr std::array<counter_field, 10> counter_fields{{
     {"remote_bytes", &counters::remote_bytes},
 }};
 
-// How often what an iteration touches crosses the link: bytes migrated or copied, both ways and for
-// whatever cause, over the bytes of all tensors that its operators touch. 2 where everything comes and
-// leaves once. Access over the link moves nothing and does not count. Nothing where one of the causes
-// was not observed, or nothing was touched.
+// Bytes migrated or copied in both directions, over the bytes of all tensors that operators touch. 2 if
+// everything comes and leaves once. Access over the link does not count. Nothing if a counter was not
+// observed, or no tensor is touched.
 std::optional<double> amplification(const counters& moved, byte_count touched);
 
 struct resident_sample {
@@ -74,12 +73,12 @@ struct trace {
   counters moved;
 };
 
-// Between which times an iteration lies for all that the simulator knows.
+// Bounds on the time of an iteration, given what the simulator does not know.
 struct time_band {
   nanoseconds low = 0, high = 0;
 };
 
-// Iterations that do not settle at one time, but come round again.
+// Iterations that do not converge to one time, but repeat after a period.
 struct steady_cycle {
   std::uint32_t period = 0;          // 0: none was found
   nanoseconds mean = 0, median = 0;  // of one period, or of all that were looked at

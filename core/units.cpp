@@ -56,7 +56,7 @@ std::optional<std::uint64_t> whole_number(std::string_view digits) {
   return value;
 }
 
-// 0.digits * unit, rounded down. Dividing from the last digit on keeps it exact at any length.
+// 0.digits * unit, rounded down. Starts from the last digit, so it is exact at any length.
 std::uint64_t fraction_of(std::string_view digits, std::uint64_t unit) {
   std::uint64_t value = 0;
   for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {

@@ -40,7 +40,7 @@ expectation expect(const graph& g) {
   return e;
 }
 
-// Parts of the sum that an output is, one for each part of its operator: what has been added so far.
+// Of an output that is a sum: the parts of the operator that have been added so far.
 struct partial_sum {
   op_id of = 0;
   std::size_t output = 0;
@@ -70,7 +70,7 @@ bool cover(const std::vector<box>& boxes, const box& all) {
         left.push_back(r);
         continue;
       }
-      // What lies before and after b along one axis, then go on with what is between.
+      // Splits off the parts before and after b along one axis, then goes on with the rest.
       for (interval box::* along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
         box before = r, after = r;
         (before.*along).end = (b.*along).begin;
@@ -190,7 +190,7 @@ class symbolic_machine {
     return (t & is_partial) == 0 ? nullptr : sums_[t & ~is_partial];
   }
 
-  // The operator's value once parts that do not meet make up all of it.
+  // The operator's value, once disjoint parts cover all of it.
   token token_of(partial_sum sum, const box& all) {
     wide done = 0;
     for (const box& b : sum.added) done += volume_of(b);
@@ -215,7 +215,7 @@ class symbolic_machine {
     return {};
   }
 
-  // What must be left: then the next iteration starts as this one did.
+  // The state at the end must allow the next iteration to start.
   finding end_cell(tensor_id t, std::uint32_t c) const {
     const bool at_home = is_pinned(plan_.home[t]);
     const bool there = at_home ? copies_.is_at_home(t, c) : copies_.is_in_reach(t, c);

@@ -1,5 +1,5 @@
-// Proves a plan without running it: executes the action list on value tokens. What an iteration must
-// leave is what the next one starts from, so one proves them all.
+// Verifies a plan without running it: executes the action list on value tokens. An iteration must end in the
+// state in which the next one starts, so one iteration verifies all.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,7 @@ namespace um {
 // gradients and outputs hold their values at the end.
 std::optional<std::string> defect_of(const graph& g, const memory_plan& plan);
 
-// A plan that has been proven for a graph: only verified() makes one. The graph outlives it and stays as it
-// is.
+// A plan that has been verified for a graph; only verified() makes one. The graph must outlive it unchanged.
 class verified_plan {
  public:
   const memory_plan& plan() const { return plan_; }
@@ -31,7 +30,7 @@ class verified_plan {
   memory_plan plan_;
 };
 
-// Throws std::invalid_argument with what defect_of() says.
+// Throws std::invalid_argument with the text of defect_of().
 verified_plan verified(const graph& g, memory_plan plan);
 
 }  // namespace um

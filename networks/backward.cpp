@@ -104,7 +104,7 @@ class backward_pass {
     append(o, ".backward_data", linear_backward_data{}, {o.in[1], dy}, {o.in[0]});
   }
 
-  // The gradient in front of the ReLU that was joined to `o`; with it, if joined, that of the bias.
+  // The gradient before the ReLU that is fused into `o`, and the gradient of its bias if that is fused, too.
   tensor_id before_relu(const op& o, tensor_id dy) {
     const tensor_id y = o.out[0];
     const tensor_id dx = append_tensor(
@@ -135,7 +135,7 @@ class backward_pass {
   void differentiate(const op& o, const batch_norm& what) {
     const std::vector<tensor_id> dy = of_[o.out[0]].parts;
     batch_norm_backward backward{what.relu, o.in.size() > 3, dy.size() > 1, what.capped};
-    // What passes unchanged needs no tensor of its own.
+    // A gradient that passes unchanged needs no tensor of its own.
     const bool passed = backward.residual && !backward.relu && !backward.two_gradients;
     if (passed) backward.residual = false;
     std::vector<tensor_id> in{o.in[0], o.in[1], o.in[2], o.out[1], o.out[2]};

@@ -32,7 +32,7 @@ std::int64_t windows_in(const std::string& layer, std::int64_t extent, std::int6
   return (rest == leftover::pooled ? room + stride - 1 : room) / stride + 1;
 }
 
-// Appends the loss of `logits` and what its gradient takes; which tensor that gradient is.
+// Appends the loss of `logits` and its gradient; returns the gradient.
 tensor_id append_loss(graph& g, tensor_id logits, bool joined) {
   const dims shape = g.tensors[logits].shape;
   const tensor_id labels = append_tensor(g, {"labels", {shape.n, 1, 1, 1}, dtype::i32, role::label});

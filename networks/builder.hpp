@@ -16,7 +16,7 @@
 
 namespace um {
 
-// What becomes of input that is left over behind the last whole window of a pool.
+// How a pool treats input behind its last whole window.
 enum class leftover : std::uint8_t {
   dropped,  // output extent rounded down
   pooled,   // rounded up: a clipped window covers it (Chainer's cover_all)

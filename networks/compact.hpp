@@ -1,11 +1,11 @@
-// What passes over a graph leave behind.
+// Cleans up after a pass over a graph.
 #pragma once
 
 #include "core/graph.hpp"
 
 namespace um {
 
-// The same graph without the tensors that no operator names; the others keep their order.
+// The graph without tensors that no operator uses; the others keep their order.
 graph compacted(const graph& g);
 
 }  // namespace um

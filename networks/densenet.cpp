@@ -14,7 +14,7 @@ tensor_id rectified(builder& b, const std::string& norm, const std::string& relu
   return b.relu(relu, b.batch_norm(norm, x));
 }
 
-// What a layer adds to the features before it.
+// The new features of a layer.
 tensor_id dense_layer(builder& b, const std::string& name, tensor_id x) {
   x = b.convolution(name + ".conv1", rectified(b, name + ".norm1", name + ".relu1", x),
                     {bottleneck, 1, 1, 0, false});
@@ -22,8 +22,8 @@ tensor_id dense_layer(builder& b, const std::string& name, tensor_id x) {
                        {growth, 3, 1, 1, false});
 }
 
-// Each layer reads what the block is given and all layers before have added: what the layer before read, and
-// what that one adds. Joined anew from all of them it would be as many bytes in many more copies.
+// Each layer reads the input of the block and the features of all layers before. These are the input of the
+// layer before and its new features; so one concatenation of two tensors is enough.
 tensor_id dense_block(builder& b, const std::string& name, tensor_id x, int layers) {
   for (int i = 1; i <= layers; ++i) {
     const std::string layer = name + ".denselayer" + std::to_string(i);

@@ -9,7 +9,7 @@
 namespace um {
 namespace {
 
-// Works on a copy whose tensors and operators keep their places; what is gone is dropped at the end.
+// Works on a copy in which tensors and operators keep their index; removed ones are dropped at the end.
 class joining {
  public:
   explicit joining(const graph& g)
@@ -36,7 +36,7 @@ class joining {
   }
 
  private:
-  // The operator of kind `Kind` that alone reads a tensor nobody else needs.
+  // The operator of kind `Kind` that is the only reader of a tensor.
   template <class Kind>
   op* sole_reader(tensor_id what) {
     if (reads_[what].size() != 1 || graph_.tensors[what].use != role::activation) return nullptr;

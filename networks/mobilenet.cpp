@@ -24,7 +24,8 @@ tensor_id normalized(builder& b, const std::string& name, tensor_id x, const fil
   return b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, f));
 }
 
-// Wider by 1 x 1, filtered channel by channel, narrow again; with the input added where it fits.
+// Inverted residual: expand by 1 x 1, depthwise convolution, project by 1 x 1; adds the input if shapes
+// agree.
 tensor_id inverted_residual(builder& b, const std::string& name, tensor_id x, const stage& s,
                             std::int64_t stride) {
   const std::int64_t before = b.so_far().tensors[x].shape.c, hidden = before * s.expansion;

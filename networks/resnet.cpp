@@ -28,14 +28,14 @@ tensor_id normalized(builder& b, const std::string& convolution, const std::stri
   return b.batch_norm(norm, b.convolution(convolution, x, f));
 }
 
-// What is added at the end of a block: its input, or a projection of it.
+// The shortcut of a block: its input, or a projection of it.
 tensor_id shortcut(builder& b, const std::string& block, tensor_id x, std::int64_t count,
                    std::int64_t stride) {
   if (stride == 1 && b.so_far().tensors[x].shape.c == count) return x;
   return normalized(b, block + ".downsample.0", block + ".downsample.1", x, count, 1, stride);
 }
 
-// The last normalisation comes after the shortcut, so that it can take the sum and the ReLU with it.
+// The last normalisation comes after the shortcut, so that sum and ReLU can be fused into it.
 tensor_id residual_block(builder& b, const std::string& name, tensor_id x, std::int64_t width,
                          std::int64_t stride, bool bottleneck) {
   const auto part = [&](const char* kind, int i) { return name + "." + kind + std::to_string(i); };

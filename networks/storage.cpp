@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-// Operands that are f32 in every precision: vectors over channels, and what is summed over the batch.
+// Operands that are f32 in every precision: vectors over channels, and sums over the batch.
 std::vector<bool> kept_whole(const graph& g) {
   std::vector<bool> whole(g.tensors.size());
   const auto mark = [&](const std::vector<tensor_id>& operands, std::size_t begin, std::size_t end) {

@@ -1,4 +1,4 @@
-// What a planner has to say of its plan beside the plan.
+// Notes of a planner on its plan.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace um {
 
-// Hears what is noted on this thread while it lives; of several, the youngest does.
+// Collects notes of this thread during its lifetime; with several, the latest one does.
 class note_taker {
  public:
   note_taker();
@@ -20,7 +20,7 @@ class note_taker {
   note_taker* before_;
 };
 
-// One line; nobody may listen.
+// One line; dropped if there is no collector.
 void note(const std::string& line);
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// What the driver takes for one operation: its own work on a CPU, with the copies it has issued
-// running beside that on one copy engine for each direction.
+// The time of one operation of the driver: its own work on a CPU, while copies that it has issued run on one
+// copy engine per direction.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace um {
 
-// Times that depend on the machine alone, worked out once.
+// Times that depend only on the machine.
 class driver_prices {
  public:
   // Throws std::invalid_argument, naming the machine and the rate, if one is missing or so low that

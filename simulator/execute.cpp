@@ -23,7 +23,7 @@ struct active_step {
   nanoseconds one_call = 0;
 };
 
-struct shrinkage {
+struct release {
   std::int32_t index = no_step;
   byte_count bytes = 0;
 };
@@ -50,9 +50,9 @@ bool is_driver_call(const step& s) {
   return s.home == residence::managed ? discards || moves : s.home == residence::twinned && discards;
 }
 
-// Device memory in use over an iteration. Steps tell it in list order, but lanes run ahead of one another: so
-// each step contributes its difference, growth when it starts, and shrinkage when it and the computes before
-// it have ended: a step that only lets go of something may end long before its last reader does.
+// Device memory in use over an iteration. Plans give it in list order, but lanes run ahead of one another. So
+// each step contributes its difference: growth when it starts, a release when it and all computes before it
+// have ended, since a step may release memory long before the last reader ends.
 class memory_in_use {
  public:
   memory_in_use(const simulated_run& run, const managed_memory& memory)
@@ -63,14 +63,14 @@ class memory_in_use {
   void start(std::int32_t index, std::int32_t open_compute, nanoseconds now) {
     const byte_count was = before(index), is = after(index);
     if (is > was) bytes_ += is - was;
-    let_go_until(open_compute);
+    release_until(open_compute);
     sample(now);
   }
   // `open_compute`: the first compute in list order that has not ended.
   void finish(std::int32_t index, std::int32_t open_compute, nanoseconds now) {
     const byte_count was = before(index), is = after(index);
-    if (is < was) let_go_.push_back({index, was - is});
-    let_go_until(open_compute);
+    if (is < was) released_.push_back({index, was - is});
+    release_until(open_compute);
     sample(now);
   }
   std::vector<resident_sample> take() { return std::move(samples_); }
@@ -83,11 +83,11 @@ class memory_in_use {
     return after(index == 0 ? static_cast<std::int32_t>(run_.plan.steps.size()) - 1 : index - 1);
   }
 
-  void let_go_until(std::int32_t open_compute) {
-    const auto gone = std::partition(let_go_.begin(), let_go_.end(),
-                                     [&](const shrinkage& s) { return s.index > open_compute; });
-    for (auto s = gone; s != let_go_.end(); ++s) bytes_ -= std::min(bytes_, s->bytes);
-    let_go_.erase(gone, let_go_.end());
+  void release_until(std::int32_t open_compute) {
+    const auto gone = std::partition(released_.begin(), released_.end(),
+                                     [&](const release& s) { return s.index > open_compute; });
+    for (auto s = gone; s != released_.end(); ++s) bytes_ -= std::min(bytes_, s->bytes);
+    released_.erase(gone, released_.end());
   }
 
   void sample(nanoseconds now) {
@@ -105,7 +105,7 @@ class memory_in_use {
   const simulated_run& run_;
   const managed_memory& memory_;
   byte_count bytes_ = 0;
-  std::vector<shrinkage> let_go_;  // by steps that have ended, still in use by computes before them
+  std::vector<release> released_;  // of steps that have ended; still used by earlier computes
   std::vector<resident_sample> samples_;
 };
 
@@ -148,7 +148,7 @@ class iteration {
     });
   }
 
-  // A discard and any other call of the driver wait for each other, whatever their lanes.
+  // A discard and any other call of the driver exclude each other, in all lanes.
   bool waits_for_call(const step& next) const {
     if (!is_driver_call(next)) return false;
     return std::ranges::any_of(active_, [&](const active_step& a) {
@@ -157,7 +157,7 @@ class iteration {
     });
   }
 
-  // A prefetch to the device waits for the end of the eviction call in progress, of which half is left.
+  // A prefetch to the device waits for the eviction call in progress, of which half is left on average.
   nanoseconds wait_for_eviction_call(const step& next) const {
     return next.where == lane::to_device && is_driver_call(next) ? in(lane::to_host).one_call / 2 : 0;
   }
@@ -200,7 +200,7 @@ class iteration {
     in_use_->finish(done.index, open_compute(), now_);
   }
 
-  // Of the phase it is in: waiting, or under way.
+  // Time left in the current phase: waiting or moving.
   static nanoseconds& left_of(active_step& s) { return s.waiting > 0 ? s.waiting : s.left; }
   static std::uint64_t rate_of(const active_step& s) { return s.waiting > 0 ? 0 : s.link_bytes_per_s; }
 
@@ -213,7 +213,7 @@ class iteration {
                : pace;
   }
 
-  // Faults and a prefetch to the host hold each other up: for so many thousandths of the kernel's time.
+  // Faults and a prefetch to the host slow each other down, in this share (thousandths) of the kernel's time.
   std::int64_t faulting_beside_eviction() const {
     return in(lane::to_host).by_driver ? in(lane::compute).faulting : 0;
   }
@@ -244,7 +244,7 @@ class iteration {
     if (!goes_on) finish(l);
   }
 
-  // Lets time pass until the next phase of a step ends; false if none is running.
+  // Advances to the end of the next phase of a step; false if no step is running.
   bool advance() {
     constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
     std::array<std::int64_t, lane_count> pace{};

@@ -1,14 +1,14 @@
 // Executes a plan on a virtual clock: three lanes, integer nanoseconds, no randomness.
 //
-// A step starts when the step before it in its lane and every step it waits for have ended; steps
-// that could start at the same instant start in list order. Managed memory changes when a step
-// starts. A discard of managed memory and any other call of the driver wait for each other, but
-// for what copies of twins discard and populate along the way; a prefetch to the device first waits for half
-// of one of the calls that an eviction in progress consists of. Transfers in opposite directions share the
-// link: while both run, each gets half of link_both_bytes_per_s or, if the other needs less than half, what
-// the other leaves, but never more than its own rate. A prefetch to the host keeps only
-// prefetch_to_host_beside_percent of its speed beside one to the device, and it and the faults of a kernel
-// slow each other down as the machine says. Speeds are kept in thousandths of the undisturbed speed.
+// A step starts when the step before it in its lane and every step it waits for have ended; steps that could
+// start at the same time start in list order. Managed memory changes when a step starts. A discard of managed
+// memory and any other call of the driver wait for each other, except what copies of twins discard and
+// populate; a prefetch to the device first waits for half of one of the calls that an eviction in progress
+// consists of. Transfers in opposite directions share the link: while both run, each gets half of
+// link_both_bytes_per_s or, if the other needs less than half, what the other leaves, but never more than its
+// own rate. A prefetch to the host keeps only prefetch_to_host_beside_percent of its speed beside one to the
+// device, and it and the faults of a kernel slow each other down as the machine says. Speeds are kept in
+// thousandths of the undisturbed speed.
 #pragma once
 
 #include <functional>
@@ -19,16 +19,16 @@
 
 namespace um {
 
-// The managed arena as a run finds it: tensors that persist lie on the host, the rest nowhere.
+// The managed arena at the start of a run: tensors that persist lie on the host, the others nowhere.
 // Its capacity is what the budget leaves beside the device arena where the driver evicts by
 // itself, else what the machine leaves (the plan keeps within the budget then). Throws infeasible
 // if that is less than one block although the plan has managed tensors.
 managed_memory managed_at_start(const simulated_run& run);
 
-// Told of each step that starts, and of the managed memory as it finds it.
+// Called with each step that starts, and the managed memory at that time.
 using step_observer = std::function<void(const step&, const managed_memory&)>;
 
-// One iteration, from the residency that the last one left. Every counter is filled. Throws
+// One iteration, starting with the residency that the last one left. Every counter is filled. Throws
 // std::invalid_argument for steps that wait for one another in a circle, a profile that does not
 // fit the graph, or a rate the machine lacks.
 trace run_iteration(const simulated_run& run, managed_memory& memory, bool timeline,

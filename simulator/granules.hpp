@@ -43,9 +43,9 @@ constexpr granule_set between(unsigned begin, unsigned end) {
   return (all_granules >> (granules_per_block - (end - begin))) << begin;
 }
 
-// What one service brings in for the granules asked for: each of them with the largest aligned
-// power of two of granules around it of which more than 51 % are resident or asked for
-// [uvm_perf_prefetch.c, uvm_perf_prefetch_threshold].
+// The granules that one service makes resident: each one asked for, with the largest aligned power-of-two
+// group around it of which more than 51 % are resident or asked for [uvm_perf_prefetch.c,
+// uvm_perf_prefetch_threshold].
 constexpr granule_set grown(granule_set resident, granule_set asked) {
   const granule_set occupied = resident | asked;
   granule_set result = asked;

@@ -15,8 +15,8 @@ struct touched_operand {
   touch_phase phase = touch_phase::streamed;
   bool is_input = false;
   std::vector<range> runs;  // of the arena it lies in
-  std::vector<range> left;  // what waits of them in a pass: all, or what is missing when it begins
-  std::uint64_t seen = 0;   // chunks that had left the device when it was last touched throughout
+  std::vector<range> left;  // left to touch in a pass: everything, or what is missing when the pass begins
+  std::uint64_t seen = 0;   // evictions so far when it was last touched throughout
   bool touched = false, over_the_link = false;
 };
 
@@ -58,7 +58,7 @@ class kernel_walk {
   kernel_walk(const simulated_run& run, const step& s, managed_memory& memory)
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op o = operator_of(run.network, std::get<compute>(s.what));
-    passes_ = passes_before(o);
+    passes_ = extra_input_passes(o);
     ahead_ = run.order == touch_orders::all_resident ||
              (run.order == touch_orders::by_shape && shape_of(o) == launch_shape::resident);
   }
@@ -101,7 +101,7 @@ class kernel_walk {
     }
   }
 
-  // What lies over the link is not cached there: every wave reads it anew.
+  // Data read over the link is not cached: every wave reads it again.
   void keep_throughout(touched_operand& t) {
     if (t.phase != touch_phase::throughout) return;
     if (t.touched && !t.over_the_link && t.seen == memory_.evictions()) return;
@@ -146,9 +146,9 @@ class kernel_walk {
   managed_memory& memory_;
   std::vector<touched_operand> operands_;
   unsigned passes_ = 0;
-  bool ahead_ = false;  // what hits does not wait for what misses
+  bool ahead_ = false;  // hits do not wait for misses
   std::uint64_t waves_ = 1;
-  bool busy_ = false;  // the driver has had a fault of this kernel
+  bool busy_ = false;  // the driver has already serviced a fault of this kernel
   managed_traffic traffic_;
 };
 

@@ -1,5 +1,5 @@
-// What a kernel's accesses make the driver do: every operand that lies off the device, in the order
-// of touch_order.hpp.
+// The driver's work for the accesses of one kernel: all operands that are not in the device arena, in the
+// order of touch_order.hpp.
 #pragma once
 
 #include "simulator/managed_memory.hpp"

@@ -1,5 +1,5 @@
-// One managed arena under the driver's rules: which granule of which block lives where, in which
-// order the driver takes device memory away, and what each operation takes.
+// One managed arena under the driver's rules: where each granule of each block lives, in which order the
+// driver evicts, and how long each operation takes.
 //
 // The rules, as read in NVIDIA's open kernel module (kernel-open/nvidia-uvm, 595.45.04; file and
 // function in brackets):
@@ -75,10 +75,10 @@ class managed_memory {
   // A kernel touches every byte of the range once, by address. The driver is idle before the first
   // of several touches of one kernel only: `busy` says that it is not.
   managed_traffic touch(range r, access_mode mode, touch_pattern how = {}, bool busy = false);
-  // Whether a touch would find everything in place.
+  // Whether a touch would cause no fault and no access over the link.
   bool hits(range r, access_mode mode) const;
-  // What of the ranges a touch would not find in place or reach over the link, in whole granules but at
-  // their ends, by address.
+  // The parts of the ranges that a touch would fault for or reach over the link: whole granules except at the
+  // ends of ranges, by address.
   std::vector<range> missing(const std::vector<range>& runs, access_mode mode) const;
   // `queued`: behind another call on its stream.
   managed_traffic prefetch_to_device(range r, bool queued = false);
@@ -95,7 +95,7 @@ class managed_memory {
   std::uint64_t capacity() const { return blocks_.capacity(); }
   // Blocks of device memory held, also those with nothing resident in them.
   std::uint64_t held_blocks() const { return blocks_.held(); }
-  // Chunks taken from a block so far: nothing has left the device while it stays the same.
+  // Evictions so far.
   std::uint64_t evictions() const { return blocks_.evictions(); }
 
  private:

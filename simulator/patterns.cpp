@@ -19,12 +19,12 @@ enum class state : std::uint8_t {
   new_on_device  // the device wrote it first
 };
 
-// An arena of one's own in which everything fits.
-struct bench {
+// A new arena in which everything fits.
+struct fresh_arena {
   managed_memory memory;
   range all;
 
-  bench(const machine& on, byte_count bytes, state data)
+  fresh_arena(const machine& on, byte_count bytes, state data)
       : memory(bytes, (bytes + managed_block - 1) / managed_block, on), all{0, bytes} {
     if (data == state::new_on_device) memory.touch(all, writes);
     if (data == state::nowhere || data == state::new_on_device) return;
@@ -38,18 +38,18 @@ struct bench {
 
 template <state Data>
 pattern_result isolated(const machine& on) {
-  bench b(on, managed_block, Data);
+  fresh_arena b(on, managed_block, Data);
   return {0, b.memory.touch({0, 1}, reads, {.one_by_one = true}, true)};
 }
 
 template <state Data, access_mode Mode>
 pattern_result stream(const machine& on) {
-  bench b(on, GiB, Data);
+  fresh_arena b(on, GiB, Data);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
 
 pattern_result read_mostly(const machine& on) {
-  bench b(on, GiB, state::mapped);
+  fresh_arena b(on, GiB, state::mapped);
   b.memory.advise(b.all, advice::read_mostly);
   return {GiB, b.memory.touch(b.all, reads)};
 }
@@ -57,21 +57,21 @@ pattern_result read_mostly(const machine& on) {
 // A single thread block: each fault waits for the one before.
 template <state Data>
 pattern_result one_by_one(const machine& on) {
-  bench b(on, 128 * MiB, Data);
+  fresh_arena b(on, 128 * MiB, Data);
   return {128 * MiB, b.memory.touch(b.all, writes, {.one_by_one = true})};
 }
 
 // One page of every stride-th granule, each by a thread of its own.
 template <state Data, unsigned Stride>
 pattern_result strided(const machine& on) {
-  bench b(on, 128 * MiB, Data);
+  fresh_arena b(on, 128 * MiB, Data);
   const access_mode how = Data == state::nowhere ? writes : reads;
   return {128 * MiB / Stride, b.memory.touch(b.all, how, {.stride = Stride, .sparse = true})};
 }
 
 template <access_mode Mode>
 pattern_result over_the_link(const machine& on) {
-  bench b(on, GiB, state::mapped);
+  fresh_arena b(on, GiB, state::mapped);
   b.memory.advise(b.all, advice::preferred_host);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
@@ -82,7 +82,7 @@ enum class shape : std::uint8_t { waves, grid_stride, chunk_a_thread, random, bl
 
 constexpr byte_count ratio_bytes = 256 * MiB;
 
-pattern_result go_through(managed_memory& memory, shape how) {
+pattern_result run_kernel(managed_memory& memory, shape how) {
   const range all{0, ratio_bytes};
   pattern_result done{ratio_bytes, {}};
   switch (how) {
@@ -120,11 +120,11 @@ pattern_result under_pressure(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(touched / managed_block) / ratio);
   managed_memory memory(ratio_bytes, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, ratio_bytes}, true);
-  go_through(memory, How);
-  return go_through(memory, How);
+  run_kernel(memory, How);
+  return run_kernel(memory, How);
 }
 
-// Room for all of it, and so much of its end has been prefetched.
+// Room for all of it, and its end has been prefetched.
 template <shape How>
 pattern_result partly_resident(const machine& on, double ratio) {
   managed_memory memory(ratio_bytes, ratio_bytes / managed_block, on);
@@ -134,7 +134,7 @@ pattern_result partly_resident(const machine& on, double ratio) {
   const auto there =
       round_down(static_cast<byte_count>(static_cast<double>(ratio_bytes) / ratio), managed_block);
   memory.prefetch_to_device({ratio_bytes - there, there});
-  return go_through(memory, How);
+  return run_kernel(memory, How);
 }
 
 // At the ratio that a pattern has where none is given.
@@ -193,7 +193,7 @@ pattern_result sweep_under_pressure(const machine& on) {
 
 template <state Data, byte_count Bytes>
 pattern_result prefetch_in(const machine& on) {
-  bench b(on, Bytes, Data);
+  fresh_arena b(on, Bytes, Data);
   return {Bytes, b.memory.prefetch_to_device(b.all)};
 }
 
@@ -201,7 +201,7 @@ pattern_result prefetch_in(const machine& on) {
 template <byte_count Call>
 pattern_result prefetch_in_calls(const machine& on) {
   constexpr byte_count bytes = 256 * MiB;
-  bench b(on, bytes, state::mapped);
+  fresh_arena b(on, bytes, state::mapped);
   managed_traffic t;
   for (byte_count at = 0; at < bytes; at += Call) t += b.memory.prefetch_to_device({at, Call}, true);
   return {bytes, t};
@@ -209,34 +209,34 @@ pattern_result prefetch_in_calls(const machine& on) {
 
 template <state Data, byte_count Bytes>
 pattern_result prefetch_out(const machine& on) {
-  bench b(on, Bytes, Data);
+  fresh_arena b(on, Bytes, Data);
   return {Bytes, b.memory.prefetch_to_host(b.all)};
 }
 
 // --- discards ---
 
 pattern_result discard_all(const machine& on) {
-  bench b(on, GiB, state::device);
+  fresh_arena b(on, GiB, state::device);
   return {GiB, b.memory.discard(b.all)};
 }
 
 template <byte_count Bytes>
 pattern_result discard_then_write(const machine& on) {
-  bench b(on, Bytes, state::device);
+  fresh_arena b(on, Bytes, state::device);
   b.memory.discard(b.all);
   return {Bytes, b.memory.touch(b.all, writes)};
 }
 
 template <byte_count Bytes>
 pattern_result discard_then_prefetch(const machine& on) {
-  bench b(on, Bytes, state::device);
+  fresh_arena b(on, Bytes, state::device);
   b.memory.discard(b.all);
   return {Bytes, b.memory.prefetch_to_device(b.all)};
 }
 
 template <state Data>
 pattern_result prefetch_out_discarded(const machine& on) {
-  bench b(on, 256 * MiB, Data);
+  fresh_arena b(on, 256 * MiB, Data);
   b.memory.discard(b.all);
   return {256 * MiB, b.memory.prefetch_to_host(b.all)};
 }
@@ -245,7 +245,7 @@ pattern_result prefetch_out_discarded(const machine& on) {
 
 template <byte_count Bytes, byte_count Stride>
 pattern_result touch_by_cpu(const machine& on) {
-  bench b(on, Bytes, state::device);
+  fresh_arena b(on, Bytes, state::device);
   managed_traffic t;
   for (byte_count at = 0; at < Bytes; at += Stride) t += b.memory.touch_by_host({at, 1}, writes);
   return {Bytes, t};

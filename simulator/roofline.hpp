@@ -10,20 +10,19 @@ namespace um {
 // Per operator: one launch plus the longer of its arithmetic and its memory traffic at
 // device_bytes_per_s, each operand byte moved once; no workspace. Convolutions and fully connected
 // layers compute at the rate of the graph's precision (fp32_flops_per_s, tf32_flops_per_s,
-// bf16_flops_per_s), everything else at fp32_flops_per_s. No efficiency enters: the machine's rates
-// are sustained ones, so a real kernel that wastes either is slower.
-// Opaque operators take the time that they name; where they name none, a launch plus the longer of
-// their own operations and bytes at these rates. They keep their workspace.
-// Throws unsupported, naming machine and precision, where it has no units for that precision, and
-// std::invalid_argument, naming the machine, where it lacks another rate that is needed.
+// bf16_flops_per_s), everything else at fp32_flops_per_s. Kernels are assumed to reach these rates; real ones
+// may be slower. Opaque operators take the time that they name; where they name none, a launch plus the
+// longer of their own operations and bytes at these rates. They keep their workspace. Throws unsupported,
+// naming machine and precision, where it has no units for that precision, and std::invalid_argument, naming
+// the machine, where it lacks another rate that is needed.
 profile estimate(const graph& g, const machine& on);
 
-// The same for parts of operators: operands that a part needs whole count whole, so that many parts of what
-// reads large weights take longer than the whole. Memoised. Refers to both arguments.
+// The same for parts of operators. Operands that a part reads whole count whole, so many parts of an operator
+// with large weights take longer than the whole. Memoised. Keeps references to both arguments.
 slice_costs estimate_slices(const graph& g, const machine& on);
 
-// The graph with a duration in every opaque operator: as estimate() has it where none is named. What a GPU
-// needs to replay it. Throws as estimate() does.
+// The graph with a duration in every opaque operator: as estimate() has it where none is named. A GPU needs
+// it to replay the graph. Throws as estimate() does.
 graph with_durations(graph g, const machine& on);
 
 }  // namespace um

@@ -16,14 +16,14 @@ nanoseconds median(std::vector<nanoseconds> all) {
   return all.size() % 2 == 1 ? all[half] : (all[half - 1] + all[half]) / 2;
 }
 
-// Of the iterations but the first, if there is another.
+// The median of all iterations but the first; of a single iteration, its time.
 nanoseconds steady(const std::vector<trace>& all) {
   std::vector<nanoseconds> times;
   for (std::size_t i = all.size() > 1 ? 1 : 0; i < all.size(); ++i) times.push_back(all[i].duration);
   return median(std::move(times));
 }
 
-// The shortest one that the end of the times goes through twice; 0: none.
+// The shortest period that occurs twice at the end of the times; 0: none.
 std::uint32_t period_of(const std::vector<nanoseconds>& times) {
   for (std::uint32_t p = 1; p <= longest_period && 2 * p <= times.size(); ++p) {
     if (std::equal(times.end() - p, times.end(), times.end() - 2 * p)) return p;
@@ -36,7 +36,7 @@ std::optional<steady_cycle> cycle_of(const simulated_run& run, managed_memory me
   std::vector<nanoseconds> times;
   for (const trace& t : known) times.push_back(t.duration);
   if (times.size() < 2 || times.back() == times[times.size() - 2]) return std::nullopt;
-  // One coincidence is none: a period counts once all that it was looked for in is over.
+  // Two equal times may be a coincidence, so the period is searched after all additional iterations.
   for (std::uint32_t i = 0; i < more_iterations; ++i)
     times.push_back(run_iteration(run, memory, false).duration);
   steady_cycle found{period_of(times)};

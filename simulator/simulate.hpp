@@ -19,12 +19,13 @@ struct simulation {
   std::vector<trace> iterations;
   std::optional<steady_cycle> cycle;
 };
-// The same, and with `cycle` what they come to where the last two differ: at most 24 more are looked at for a
-// period that comes twice in a row.
+// The same. With `cycle`, if the last two iterations differ, at most 24 more are simulated to find a period
+// that occurs twice in a row.
 simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle);
 
-// The least and the most of a later iteration in either order of touch, with the machine's figures at either
-// end of their widths, and as it was simulated (`known`): the median of as many iterations, but at most four.
+// Minimum and maximum time of a later iteration: over both touch orders, the machine's figures at both ends
+// of their widths, and the simulated iterations `known`. Each is the median of as many iterations, at most
+// four.
 time_band band_of(const simulated_run& run, const std::vector<trace>& known);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// What is simulated: a plan, and what it runs on.
+// The input of a simulation: a plan and a machine.
 #pragma once
 
 #include "core/lower.hpp"
@@ -7,8 +7,8 @@
 
 namespace um {
 
-// In which order kernels touch what they stream: as shape_of() says of each (simulator/touch_order.hpp), or
-// all in one.
+// The order in which kernels touch streamed operands: by shape_of() of each operator
+// (simulator/touch_order.hpp), or the same for all.
 enum class touch_orders : std::uint8_t { by_shape, all_waves, all_resident };
 
 // A plan on a machine. Holds references: the four values must outlive it.

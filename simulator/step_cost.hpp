@@ -1,4 +1,4 @@
-// What one step of an execution plan takes by itself, and what it moves.
+// The time of one step by itself, and the bytes that it moves.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct step_cost {
   nanoseconds alone = 0;
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;    // a prefetch of managed memory that moves something
-  nanoseconds faults = 0;    // the part of `alone` for which a kernel waits for the driver
-  nanoseconds one_call = 0;  // of those that an eviction consists of
+  nanoseconds faults = 0;    // the part of `alone` in which a kernel waits for the driver
+  nanoseconds one_call = 0;  // time of one call of an eviction
 };
 
 // Applies the step to the managed memory, adds what it moved to `moved` and prices it.
@@ -25,7 +25,7 @@ struct step_cost {
 // operands, each touched once in the order of the operands, and for what it reads and writes over the link.
 // Of an operand only the bytes of its region are touched. Faults do not contend for the link with the
 // transfers of other lanes: they leave most of it idle. Managed memory is evicted in the calls that the step
-// names. Advice costs nothing; a discard of staged data neither. A twinned tensor is copied by a kernel, at
+// names. Advice and discards of staged data cost nothing. A twinned tensor is copied by a kernel, at
 // the step's pace.
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
 

@@ -70,7 +70,7 @@ launch_shape shape_of(const op& o) {
       o.what);
 }
 
-unsigned passes_before(const op& o) {
+unsigned extra_input_passes(const op& o) {
   return std::visit(
       []<class T>(const T&) {
         return std::is_same_v<T, batch_norm> || std::is_same_v<T, batch_norm_backward> ? 1U : 0U;

@@ -1,23 +1,22 @@
-// How an operator goes through memory: the one place where that is decided.
+// The order in which an operator touches its operands.
 //
-// A kernel with a full grid works in waves. One wave is what the resident threads hold at once,
-// 2048 threads a multiprocessor with 16 bytes each, in whole blocks. Of an operand that the kernel
+// A kernel with a full grid works in waves. One wave is what all resident threads touch at once:
+// 2048 threads per multiprocessor with 16 bytes each, in whole blocks. Of an operand that the kernel
 // streams, each wave touches the next part; an operand that every thread block needs (the filter of
-// a convolution, the activations of a fully connected layer with more weights than activations) is
-// touched by every wave, so that it comes back if the driver has taken it away in between.
+// a convolution, the activations of a fully connected layer with more weights than activations) is touched by
+// every wave, so it comes back if the driver has evicted it.
 //
 //   convolution, data gradient    input and output streamed, filter and bias throughout
 //   filter gradient               input and output gradient streamed, the filter's at the end
-//   fully connected and gradients the larger matrix of the two large ones streamed, with what goes
-//                                 along the same axis; the other throughout
+//   fully connected and gradients the larger matrix of the two large ones streamed, with operands along
+//                                 the same axis; the other throughout
 //   batch normalisation           the large tensors twice: statistics first, then all operands
 //   everything else               all operands streamed
 //
 // Within a wave inputs come before outputs, in the order of the operands.
 //
-// A grid that is resident at once, whose blocks or threads have a share each and go through it, does not
-// wait in waves: what is on the device is used while misses wait, and so nothing of it is displaced before
-// it was used. What a kernel misses is then what was missing when it began.
+// A grid all of whose threads are resident at once does not work in waves: hits run ahead while misses wait.
+// So resident data is used before it is evicted, and only data that was missing at the beginning has to come.
 //
 //   waves      a block of threads for each tile or piece: products of matrices and convolutions by cuDNN and
 //              cuBLAS, elementwise operators, pools
@@ -39,13 +38,12 @@ launch_shape shape_of(const op& o);
 
 // One entry for each operand of the operator, inputs first.
 std::vector<touch_phase> phases_of(const graph& g, const op& o);
-// How often the streamed inputs are read before the last time, in which everything else happens.
-unsigned passes_before(const op& o);
+// How often the streamed inputs are read before the main pass.
+unsigned extra_input_passes(const op& o);
 
 byte_count wave_bytes(const machine& on);
 
-// What wave `i` of `n` touches of the bytes that the runs make up, cut between whole blocks where
-// there is one run.
+// The part of the runs that wave `i` of `n` touches; cut between whole blocks if there is one run.
 std::vector<range> wave_of(const std::vector<range>& runs, std::uint64_t i, std::uint64_t n);
 
 }  // namespace um

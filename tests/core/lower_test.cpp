@@ -77,7 +77,7 @@ TEST_F(lowering, a_discard_of_device_memory_waits_for_nobody) {
   plan.actions.emplace_back(discard{y0, {}});
   const execution_plan e = lower(p, plan);
   EXPECT_EQ(e.steps.back().where, lane::compute);
-  EXPECT_EQ(e.steps.back().after, nobody);
+  EXPECT_EQ(e.steps.back().after, no_steps);
 }
 
 TEST_F(lowering, a_new_tenant_waits_until_the_address_is_free) {

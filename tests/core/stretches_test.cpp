@@ -7,7 +7,7 @@
 namespace um {
 namespace {
 
-step in(lane where, last_steps after = nobody) {
+step in(lane where, last_steps after = no_steps) {
   step s;
   s.where = where;
   s.after = after;
@@ -30,7 +30,7 @@ TEST(stretches, are_one_where_nothing_is_copied) {
 }
 
 TEST(stretches, end_where_a_copy_waits_and_begin_where_one_is_waited_for) {
-  last_steps behind_1 = nobody, behind_2 = nobody;
+  last_steps behind_1 = no_steps, behind_2 = no_steps;
   behind_1[static_cast<std::size_t>(lane::compute)] = 1;
   behind_2[out] = 2;
   const std::vector<step> steps{in(lane::compute), in(lane::compute),           in(lane::to_host, behind_1),
@@ -42,7 +42,7 @@ TEST(stretches, end_where_a_copy_waits_and_begin_where_one_is_waited_for) {
 
 // Who waited for a step needs not wait for it again, nor for one before it.
 TEST(stretches, go_on_where_what_is_waited_for_is_known_to_have_ended) {
-  last_steps first = nobody, second = nobody;
+  last_steps first = no_steps, second = no_steps;
   first[out] = 0;
   second[out] = 1;
   const std::vector<step> steps{in(lane::to_host), in(lane::to_host), in(lane::compute, second),
@@ -73,7 +73,7 @@ TEST(stretches, keep_every_wait_of_random_steps) {
       for (std::uint32_t i = s.first; i <= s.last; ++i) {
         if (steps[i].where != lane::compute) continue;
         launched.push_back(i);
-        EXPECT_TRUE(i == s.first || order.after[i] == nobody) << "waits within a stretch";
+        EXPECT_TRUE(i == s.first || order.after[i] == no_steps) << "waits within a stretch";
         EXPECT_TRUE(i == s.last || !order.awaited[i]) << "is waited for within a stretch";
         if (i != s.first) ++within;
       }

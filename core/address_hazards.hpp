@@ -1,0 +1,36 @@
+// Hazards between tensors that share addresses: a step that uses bytes of an arena waits for the steps that
+// used them before, whatever tensor they held.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/hazards.hpp"
+#include "core/layout.hpp"
+
+namespace um {
+
+class address_hazards {
+ public:
+  // References are kept. Waits of the current step are added to `waits`.
+  address_hazards(const lifetime_table& table, const layout& at, hazards& waits);
+
+  // The step uses the addresses of a lifetime: it waits for the steps that used them before the lifetime.
+  void use(std::uint32_t lifetime);
+  void use(const strip_use& u);
+
+  // A movement of a managed tensor's ranges is a use of its addresses, also if the tensor is dead or left
+  // from the iteration before. Data comes in only after the data released at its addresses has left.
+  void give_up(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step);
+  void wait_until_gone(const range& r);
+
+ private:
+  const lifetime_table& table_;
+  const layout& at_;
+  hazards& waits_;
+  std::vector<std::optional<last_steps>> before_;  // per lifetime, from its first use on
+  address_users device_, managed_;
+  address_users gone_;  // of the managed arena: steps that released it
+};
+
+}  // namespace um
