@@ -31,9 +31,7 @@ row_window row_window_of(const graph& g, const op& o) {
                  [&](const convolution_backward_filter& a) { return convolving(a.forward, o.out[0]); },
                  [&](const max_pool& a) { return pooling(a); },
                  [&](const max_pool_backward& a) { return pooling(a.forward); },
-                 [](const average_pool& a) {
-                   return row_window{a.window_h, a.stride_h, a.pad_h};
-                 },
+                 [](const average_pool& a) { return row_window{a.window_h, a.stride_h, a.pad_h}; },
                  [](const average_pool_backward& a) {
                    return row_window{a.forward.window_h, a.forward.stride_h, a.forward.pad_h};
                  },
@@ -65,7 +63,7 @@ interval windows_meeting_rows(const interval& rows, const row_window& w, std::in
 
 // --- accesses ---
 
-// What one range of a part takes of an operand, along whichever of its axes the rule names.
+// Narrows the region of an operand by one range of a part, as the rule says.
 void narrow(region& where, touch how, axis along, const interval& cut, const row_window& window,
             const dims& shape) {
   switch (how) {
@@ -124,7 +122,7 @@ box domain_of(const graph& g, const op& o, const cutting::rules& rule) {
   return {{0, subject.n}, {0, subject.c}, {0, subject.h}, {0, reduction_extent(g, o)}};
 }
 
-// Why, where the kind does not say it: what follows the refusal.
+// The reason to append to a refusal, if the kind of operator does not explain it.
 std::string_view reason_of(const op_attributes& what, axis along) {
   const auto of_product = [along](const convolution& c) -> std::string_view {
     if (along != axis::channel && along != axis::reduction) return "";

@@ -9,7 +9,7 @@
 
 namespace um {
 
-// Workspace as in the profile, or a part's as the backend takes it.
+// Workspace as in the profile, or as the backend chooses for a part.
 inline constexpr byte_count as_profiled = std::numeric_limits<byte_count>::max();
 struct compute {  // again for the same operator: recomputation; of a part: tiling
   op_id what = 0;
@@ -24,8 +24,8 @@ struct compute {  // again for the same operator: recomputation; of a part: tili
 // bits. It takes no workspace and nothing's place; cut like `o`, it works on the same parts.
 std::optional<op> repetition_of(const op& o);
 
-// What a compute runs: the operator or, with `again`, its repetition. Throws std::invalid_argument, naming
-// the operator, if it has none.
+// The operator that a compute runs: the original or, with `again`, its cheaper recomputation. Throws
+// std::invalid_argument, naming the operator, if it has none.
 op operator_of(const graph& g, const compute& c);
 
 // accesses_of() what it runs.

@@ -13,7 +13,8 @@ constexpr by_axis channel_only{touch::refused, touch::part, touch::refused};
 struct rules_by_kind {
   const op& o;
 
-  // Of a grouped convolution, parts of channels would belong to other groups than those that they read.
+  // In a grouped convolution, a part of the output channels does not read the same part of the input
+  // channels.
   static rules within_groups(rules rule, const convolution& a) {
     if (a.groups == 1) return rule;
     for (by_axis& each : rule.out) each.channel = each.reduction = touch::refused;
@@ -53,7 +54,7 @@ struct rules_by_kind {
   rules operator()(const max_pool&) const {
     return {{{touch::part, touch::part, touch::windows}, all_of_it}, {everywhere, everywhere}, o.out[0]};
   }
-  // Windows that meet two parts' rows would be counted twice in a bias gradient.
+  // Overlapping windows would be counted twice in a bias gradient.
   rules operator()(const max_pool_backward&) const {
     constexpr by_axis gradient{touch::part, touch::part, touch::meeting};
     const by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;

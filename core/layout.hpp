@@ -30,9 +30,9 @@ struct layout {
   footprint_terms terms;
 };
 
-// Lifetimes that share an address in place are packed as one. Managed lifetimes are packed on a
-// clock that counts computes alone, and so are all where nothing is staged: movements of managed memory that
-// a planner adds later do not change addresses.
+// Lifetimes that share an address in place are packed as one. For managed lifetimes, and for all if nothing
+// is staged, time is counted in computes only: movements of managed memory that a planner adds later do not
+// change addresses.
 layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how);
 // The same without packing, for a plan that differs from the plan of `known` only in such movements.
 layout lay_out_as(const layout& known, const graph& g, const lifetime_table& table, const memory_plan& plan);

@@ -1,4 +1,4 @@
-// From a plan to the table of its lifetimes.
+// Computes the lifetimes of a plan.
 #pragma once
 
 #include "core/lifetime_table.hpp"

@@ -11,12 +11,11 @@
 
 namespace um {
 
-// What the driver of managed memory takes for what it does, in nanoseconds unless the name says
-// otherwise. "Block": 2 MiB, the unit in which it allocates and evicts; "granule": 64 KiB, the unit
-// in which it brings in what a fault asks for. Each comment ends with the measurement that yields
-// the figure; all of them use less memory than the device has. "Visited": the GPU had touched the
-// block before. "Unmapped": the data lies on the host and no processor has it mapped, as after an
-// eviction; a prefetch to the host and a touch by the CPU map it. "Isolated": one thread, one access
+// Costs of the driver of managed memory, in nanoseconds unless the name says otherwise. "Block": 2 MiB, the
+// unit in which it allocates and evicts; "granule": 64 KiB, the unit of migration. Each comment ends with the
+// measurement that yields the figure. All measurements use less memory than the device has. "Visited": the
+// GPU had touched the block before. "Unmapped": the data lies on the host and no processor has it mapped, as
+// after an eviction; a prefetch to the host and a touch by the CPU map it. "Isolated": one thread, one access
 // in each block, each waiting for the one before, by the GPU's clock. measure/figures.cpp
 // has the arithmetic.
 struct uvm_costs {
@@ -26,7 +25,7 @@ struct uvm_costs {
   // isolated accesses to visited data against those after it.
   nanoseconds interrupt_ns = 0;
   // A batch beyond its faults and blocks: flushing the buffer, the replay and the wait for it.
-  // Isolated accesses to blocks of which one granule is there, less service, granule and fault.
+  // Isolated accesses to blocks of which one granule is resident, less service, granule and fault.
   nanoseconds batch_ns = 0;
   // Each fault that the driver fetches, also the duplicates; a full batch has 256. A full grid
   // streams through memory that lies nowhere, writing, against a sparse touch of it, a block.
@@ -37,14 +36,14 @@ struct uvm_costs {
   std::uint64_t batch_granules = 1;
   // Batches that a stream of reads takes where one of writes takes 100. CUPTI counts both.
   std::uint64_t read_batches_percent = 100;
-  // Each block serviced in a batch. One place in every block of which another granule is there, slope
-  // over the blocks, less granule and its faults.
+  // Each block serviced in a batch. Accesses to one granule in every block of which another granule is
+  // resident: slope over the blocks, less granule and its faults.
   nanoseconds service_ns = 0;
-  // Giving a block its chunk of device memory, also where its data has left the device since. Prefetch to the
+  // Giving a block its chunk of device memory, also if its data has left the device since. Prefetch to the
   // device of data that lies nowhere against discarded data, a block.
   nanoseconds chunk_ns = 0;
   // A block's first service, if it has data on the host: its host pages are mapped for DMA. Isolated
-  // accesses by turns to data that the GPU has never seen and to visited data.
+  // accesses, alternating between data that the GPU has never accessed and visited data.
   nanoseconds first_visit_ns = 0;
   // Each granule that a fault's service brings in, copies apart: page tables and clearing. One place
   // in every granule of memory that lies nowhere against one in every block, by granules.
@@ -65,18 +64,17 @@ struct uvm_costs {
 
   // --- movements ---
 
-  // What is copied of a block at a time, beyond its bytes at the link's rate. One prefetch of 1 GiB to
+  // One copy of a part of a block, beyond its bytes at the link's rate. One prefetch of 1 GiB to
   // the device, a block, less 2 MiB at link_to_device_bytes_per_s.
   nanoseconds migrate_copy_ns = 0;
-  // What the host backs a block with: 2 MiB, 64 KiB or 4 KiB. 2 MiB where migrate_copy is less than
+  // The host's page size for managed memory: 2 MiB, 64 KiB or 4 KiB. 2 MiB where migrate_copy is less than
   // 512 copies by page could take; not told otherwise.
   byte_count host_chunk_bytes = 2 * MiB;
   // With 4 KiB or 64 KiB chunks each page of 4 KiB is a copy of its own: its cost beyond its bytes. 0
   // where chunks are 2 MiB.
   nanoseconds page_copy_ns = 0;
-  // Displacing one block, beyond the copy: choosing, unmapping and doing the service that needed
-  // the room again. Not to be had without pressure, so never measured: prefetch_to_host_call
-  // plus service.
+  // Evicting one block, beyond the copy: choosing, unmapping, and repeating the service that needed the
+  // memory. Needs oversubscription, so never measured: prefetch_to_host_call plus service.
   nanoseconds evict_ns = 0;
   // Allocating and DMA-mapping the host pages of a block that never had any. Prefetch to the host of
   // data first touched by the GPU against data with host pages, a block.
@@ -97,7 +95,7 @@ struct uvm_costs {
   // A prefetch of one granule to the device, on a stream that does nothing else: less the copy, chunk,
   // prefetch_block and host_unmap.
   nanoseconds prefetch_call_ns = 0;
-  // What each of its walks takes more behind another one on its stream. Prefetch of 256 MiB in calls of
+  // Additional cost of each walk behind another call on the stream. Prefetch of 256 MiB in calls of
   // one block on one stream, a call, less what one takes alone.
   nanoseconds prefetch_queued_ns = 0;
   // A prefetch of one granule to the host, less the copy, prefetch_block and 16 * host_map_page.
@@ -123,44 +121,41 @@ struct uvm_costs {
 
   std::uint64_t remote_read_bytes_per_s = 0;   // a full grid reads it over the link, streaming
   std::uint64_t remote_write_bytes_per_s = 0;  // and writes it
-  // Accesses of 128 bytes to a granule over the link after which the driver moves it to the device;
-  // 0: never, which is the driver's default where the link is PCIe.
+  // Number of accesses of 128 bytes over the link after which the driver migrates a granule; 0: never, the
+  // driver's default for PCIe.
   std::uint64_t access_counter_threshold = 0;
 
   // --- fitted on an H200: no measurement of umbench calibrate yields them (docs/simulator.md,
-  // docs/hints.md). A file that lacks one borrows it from that of the h200. The values here leave out what
-  // they stand for ---
+  // docs/hints.md). A file that lacks one borrows it from that of the h200. The defaults here switch the
+  // effects off ---
 
-  // Faults that a page gets where each is asked for by a thread of its own: CUPTI counts 114 to 128 pages a
-  // batch.
+  // Faults per page where every page is accessed by its own thread: CUPTI counts 114 to 128 pages a batch.
   std::uint64_t faults_of_page = 1;
-  // Granules of a block that come by a fault of their own where a page of every granule is asked for; the
-  // others come along with them. CUPTI counts half of the granules and one or two more.
+  // Granules of a block that need their own fault when a page of every granule is accessed; the prefetcher
+  // brings the others. CUPTI counts half of the granules and one or two more.
   std::uint64_t sparse_granules = 32;
-  // Granules of a run of pages that faults in no order take from the CPU's mapping: about eight runs a block.
+  // Granules in each run of pages that unordered faults unmap from the CPU: about eight runs a block.
   std::uint64_t unmap_run_granules = 32;
-  // Of chunk_ns, what a block pays whose data has left the device but whose chunk has not.
+  // Share of chunk_ns for a block that still has its chunk but whose data has left the device.
   std::uint64_t chunk_again_percent = 100;
-  // Plans evict managed memory in calls of at most so much, since other calls wait for the end of one
-  // (docs/cuda.md); 0: in one.
+  // Limit for one eviction call, since other calls wait for its end (docs/cuda.md); 0: no limit.
   byte_count eviction_call_bytes = 0;
-  // And before each call those of other lanes go first, for so long at most: as long as launches of a stream
-  // that takes no more were seen to wait.
+  // Pause before each eviction call, so that calls of other lanes go first: as long as launches of a full
+  // stream were seen to wait.
   nanoseconds eviction_gives_way_ns = 0;
-  // Of what a kernel reaches over the link, what copies between managed memory and its pinned twin ask for: a
-  // copy that fills the link holds up the discards beside it.
+  // Share of the kernel's link rate that copies between managed memory and its pinned twin use. A copy that
+  // fills the link delays the discards beside it.
   std::uint64_t twin_copy_percent = 100;
 };
 
-// Between which values a figure lies that is not known better: what the band of a simulated time goes by.
+// Bounds of an uncertain figure. The band of a simulated time follows from them.
 struct figure_width {
   std::string name;  // "uvm.evict_ns"
   std::int64_t least = 0, most = 0;
 };
 
-// What share of the roofline's pace operators of a kind keep, in percent: of the arithmetic's rate or of
-// memory's, whichever the roofline says holds them up. Beyond 100 where an algorithm saves arithmetic, as Winograd's
-// does; what the bytes take is the least even then.
+// Share of the roofline rate that operators of a kind reach, in percent. It exceeds 100 where an algorithm
+// saves arithmetic, as Winograd's does; memory traffic is the limit even then.
 struct operator_pace {
   std::string kind;         // kind_of(): "convolution"
   std::string precision;    // to_text(): "bf16"
@@ -173,14 +168,14 @@ struct machine {
   std::string source;                  // where the figures come from
   bool calibrated = false;             // measured on that machine by `umbench calibrate`
   std::vector<std::string> estimated;  // figures that nobody measured, as in its file: "uvm.evict_ns"
-  std::vector<std::string> borrowed;   // figures that its file lacks: those of the h200 stand for them
+  std::vector<std::string> borrowed;   // figures that its file lacks and that are taken from the h200
 
   byte_count device_bytes = 0;  // usable by a program after the context is up
   byte_count host_bytes = 0;
   std::uint64_t multiprocessors = 1;
 
   std::uint64_t fp32_flops_per_s = 0;
-  std::uint64_t tf32_flops_per_s = 0, bf16_flops_per_s = 0;  // dense matrix products; 0: not to be had
+  std::uint64_t tf32_flops_per_s = 0, bf16_flops_per_s = 0;  // dense matrix products; 0: not supported
   std::uint64_t device_bytes_per_s = 0;                      // device memory bandwidth, reads plus writes
 
   // Pinned copies over the link, each way alone, and the sum of both ways at once.
@@ -191,24 +186,22 @@ struct machine {
   nanoseconds launch_ns = 0;  // one kernel
   nanoseconds copy_ns = 0;    // fixed cost of one asynchronous copy
 
-  // Fitted on an H200, as those of the driver are. Copies of several rows below so many bytes are made by a
-  // kernel: an engine takes each row by itself.
+  // Fitted on an H200, as those of the driver are. Copies whose rows are shorter than this are made by a
+  // kernel, since a copy engine handles each row separately.
   byte_count engine_row_bytes = 0;
   // What the simulator leaves out. With 20 us and 3 %, plans for VGG-16, batch 256, fp32, on an H200, of 404
   // to 1376 slices and 5 to 15 GB of copies, come out within 4 % of what they took (docs/hints.md).
-  nanoseconds slice_ns = 0;  // of a slice, beyond a launch; each part that a twin copies pays it too
-  // Of the time of twins' copies, what it adds to the operators beside them.
+  nanoseconds slice_ns = 0;  // of a part of an operator, or of a copy of a twin, beyond a launch
+  // Share of the time of twins' copies by which operators beside them take longer.
   std::uint64_t beside_copy_percent = 0;
 
-  std::vector<operator_pace>
-      operators;  // measured, or of published times; the first that fits counts, without one all
+  std::vector<operator_pace> operators;  // the first matching entry counts; without one, 100 percent
   std::vector<figure_width> widths;
 
   uvm_costs uvm;
 };
 
-// Whether every figure was measured on that machine; what is simulated with one estimated figure is
-// flagged as estimated.
+// Whether every figure was measured on that machine. Otherwise simulated records are flagged as estimated.
 inline bool all_measured(const machine& m) {
   return m.calibrated && m.estimated.empty() && m.borrowed.empty();
 }

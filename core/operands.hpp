@@ -8,7 +8,7 @@
 
 namespace um {
 
-// Why these are not the operands of such an operator, or nothing: their number, and that the graph has them.
+// Why the number of operands is wrong or the graph lacks one; nothing if all is well.
 std::optional<std::string> operands_missing(const graph& g, const op& o);
 // The same of their types, extents and memory order, where none is missing.
 std::optional<std::string> operands_defect(const graph& g, const op& o);

@@ -1,5 +1,5 @@
-// The kinds of operators: what each is told besides its operands, and the order of these (in -> out; []
-// where it depends). docs/adding.md names the places that a new kind touches.
+// The kinds of operators: their attributes, and the order of their operands (in -> out; [] if optional).
+// docs/adding.md names the places that a new kind touches.
 //
 // Every kind has a name, `kind`, as in plans, files and tables. One that has attributes hands them to a
 // visitor under their names; its gradient has its forward operator's. Files, their schema and the signatures
@@ -242,10 +242,10 @@ enum class batch_cut : std::uint8_t { whole, part, sum };
 template <>
 inline constexpr std::array enum_names<batch_cut>{"whole"sv, "part"sv, "sum"sv};
 
-// An operator of which it is known what it touches and how long it takes, but not what it computes: of a
-// network from elsewhere. It is planned and simulated as any other, and replayed on a GPU: something reads
-// its inputs, writes its outputs and takes its time. Outputs that are written in place (parameters) are
-// among the inputs too. It has readers and writers of its own in place of fields().
+// An operator of an imported network: its accesses and its time are known, but not what it computes. It is
+// planned and simulated as any other, and replayed on a GPU: something reads its inputs, writes its outputs
+// and takes its time. Outputs that are written in place (parameters) are among the inputs too. It has readers
+// and writers of its own in place of fields().
 struct opaque {  // any number -> at least one
   static constexpr std::string_view kind = "opaque";
   std::string label;        // what its framework calls it: "gelu"
@@ -258,7 +258,7 @@ struct opaque {  // any number -> at least one
   friend bool operator==(const opaque&, const opaque&) = default;
 };
 
-// The attributes of an operator: which kind it is, and what that kind is told.
+// The attributes of an operator: its kind, and the attributes of that kind.
 using op_attributes =
     std::variant<convolution, convolution_backward_data, convolution_backward_filter, bias_backward, relu,
                  relu_backward, relu_bias_backward, max_pool, max_pool_backward, average_pool,

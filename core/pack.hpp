@@ -18,7 +18,7 @@ struct piece {
 };
 
 // Pieces that lie at fixed offsets from one address, each with a life of its own: the parts of a
-// tensor that some operator takes as one. What is placed is the address. Pieces of one block are
+// tensor that some operator takes as one. The packer chooses that address. Pieces of one block are
 // never checked against each other.
 struct block {
   std::vector<piece> pieces;
@@ -33,8 +33,7 @@ struct packing {
 
 // A way to pack. Pieces of two blocks whose lives meet get disjoint addresses, and equal blocks give
 // equal packings. Blocks all of whose pieces live from the first step to the last lie at the bottom.
-// Where an order says nothing of two blocks, the one of larger alignment comes first, then the one
-// given first.
+// Ties: the block of larger alignment comes first, then the one given first.
 struct packer {
   std::string_view name;
   packing (*place)(std::span<const block> blocks) = nullptr;

@@ -142,7 +142,7 @@ attempt searched(task& t) {
 struct prepared {
   packing result;
   task others;
-  std::vector<std::size_t> which;  // of each block of `others`: its place among all
+  std::vector<std::size_t> which;  // per block of `others`: its index among all blocks
 };
 
 prepared prepare(std::span<const block> blocks) {

@@ -37,8 +37,7 @@ struct pitched_copy {
 constexpr byte_count bytes_of(const pitched_copy& c) {
   return c.width * c.height * c.depth;
 }
-// Of a region from where it lies in one dense tensor to where it lies in another of the same order; the bases
-// are those of the tensors.
+// A copy of a region between two dense tensors of one memory order, given the addresses of both tensors.
 pitched_copy copy_of(const address& from_base, const tensor& from, const region& in_from,
                      const address& to_base, const tensor& to, const region& in_to);
 

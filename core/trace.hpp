@@ -24,8 +24,8 @@ struct span {
   nanoseconds begin = 0, end = 0;  // since the iteration began
 };
 
-// What the driver did and what crossed the link, by cause; nothing where it was not observed. The
-// first two are what CUPTI's fault records add up to and how many ends they have.
+// The driver's work and the traffic on the link, by cause; nothing if not observed. The first two are the sum
+// of CUPTI's fault records and the number of their different end times.
 struct counters {
   std::optional<std::uint64_t> faults;                 // that kernels raised and the driver serviced
   std::optional<std::uint64_t> fault_batches;          // in which it did so, one replay each

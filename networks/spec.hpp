@@ -1,4 +1,4 @@
-// What to build: a network's name, its knobs, and how it computes.
+// Specification of a network: name, knobs, precision and so on.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ enum class pass : std::uint8_t { inference, train };
 template <>
 inline constexpr std::array enum_names<pass>{"inference"sv, "train"sv};
 
-// How far operators and their memory are joined (networks/fusion.hpp, networks/recompute.hpp).
+// How far operators and their memory are fused (networks/fusion.hpp, networks/recompute.hpp).
 enum class fusion : std::uint8_t {
   none,   // convolution with bias, ReLU, normalisation and pool apart, as in the papers' frameworks
-  fused,  // joined wherever one pass over the data does for several
+  fused,  // fused wherever one pass over the data is enough for several
   lean,   // as fused, and cheap tensors are computed again where that lowers the peak
   // As none, and only ReLUs in place share memory: every layer has data and gradient of its own, as in Caffe.
   framework,
@@ -28,8 +28,8 @@ enum class fusion : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<fusion>{"none"sv, "fused"sv, "lean"sv, "framework"sv};
 
-// What to build. `knobs` hold what is particular to a network (alexnet: insize; conv: c, h, w, k,
-// kernel, stride, pad; vgg: insize).
+// `knobs` are parameters of one network (alexnet: insize; conv: c, h, w, k, kernel, stride, pad; vgg:
+// insize).
 struct network_spec {
   std::string name;
   std::int64_t batch = 1;
@@ -39,11 +39,12 @@ struct network_spec {
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
   std::map<std::string, std::int64_t> knobs = {};
-  // A network from a file: this graph, of which the other fields tell what can be told.
+  // A network from a file: this graph, which the other fields describe as far as possible.
   std::shared_ptr<const graph> given = {};
 };
 
-// A network of one's own, as it is: named "NAME#DIGEST" after its content, so that two of one name differ.
+// The specification of an imported graph: named "NAME#DIGEST" after its content, so that two of one name
+// differ.
 network_spec spec_of(graph g, const std::string& digest);
 
 // The faster order on GPUs with matrix units: nchw for fp32, nhwc for tf32 and bf16.

@@ -5,7 +5,7 @@
 
 namespace um {
 
-// The same graph computed in `arithmetic`, with tensors in `order`. What is kept in which type:
+// The same graph computed in `arithmetic`, with tensors in `order`. Element types:
 //   fp32, tf32  everything f32
 //   bf16        inputs, activations and their gradients bf16; parameters, their gradients,
 //               statistics of normalisations and the loss f32. Each filter and matrix is cast to

@@ -20,9 +20,9 @@
 namespace um {
 
 // The managed arena at the start of a run: tensors that persist lie on the host, the others nowhere.
-// Its capacity is what the budget leaves beside the device arena where the driver evicts by
-// itself, else what the machine leaves (the plan keeps within the budget then). Throws infeasible
-// if that is less than one block although the plan has managed tensors.
+// Its capacity is the budget without the device arena if the driver evicts by itself, else the memory of the
+// machine without the device arena (then the plan keeps the budget). Throws infeasible if that is less than
+// one block although the plan has managed tensors.
 managed_memory managed_at_start(const simulated_run& run);
 
 // Called with each step that starts, and the managed memory at that time.

@@ -28,6 +28,22 @@ granule_set strided(granule_set of, std::uint32_t id, std::uint32_t first, unsig
   return s & of;
 }
 
+// The granules of consecutive blocks, one by one: the number of the block, and the granule.
+std::vector<std::pair<std::uint32_t, granule_set>> in_random_order(std::uint32_t first,
+                                                                   const std::vector<granule_set>& of_block) {
+  std::vector<std::pair<std::uint32_t, granule_set>> order;
+  for (std::uint32_t i = 0; i < of_block.size(); ++i) {
+    for (granule_set rest = of_block[i]; rest != 0; rest &= rest - 1)
+      order.emplace_back(first + i, first_of(rest, 1));
+  }
+  std::uint64_t seed = 1;
+  for (std::size_t i = order.size(); i > 1; --i) {
+    seed = next_random(seed);
+    std::swap(order[i - 1], order[(seed >> 33U) % i]);
+  }
+  return order;
+}
+
 // Bytes of the range within those granules of the block.
 byte_count bytes_within(range r, std::uint32_t id, granule_set granules) {
   byte_count sum = 0;
@@ -131,22 +147,13 @@ void kernel_faults::find_absent() {
 
 // A batch has random faults of all that is absent.
 void kernel_faults::touch_shuffled() {
-  std::vector<std::pair<std::uint32_t, granule_set>> order;  // block and one granule
   for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
+    granule_set& absent = absent_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
-      if (absent_in(id) != 0) write_read_mostly({id, absent_in(id)});
-      continue;
+      if (absent != 0) write_read_mostly({id, absent});
+      absent = 0;
     }
     use_arrived(id);
-    for (unsigned g = 0; g < granules_per_block; ++g) {
-      if (const granule_set one = granule_set{1} << g; (absent_in(id) & one) != 0)
-        order.emplace_back(id, one);
-    }
-  }
-  std::uint64_t seed = 1;
-  for (std::size_t i = order.size(); i > 1; --i) {
-    seed = next_random(seed);
-    std::swap(order[i - 1], order[(seed >> 33U) % i]);
   }
   std::map<std::uint32_t, granule_set> asked;  // a batch is serviced by address
   const auto serve = [&] {
@@ -155,7 +162,7 @@ void kernel_faults::touch_shuffled() {
     service_batch();
   };
   unsigned faults = 0;
-  for (const auto& [id, one] : order) {
+  for (const auto& [id, one] : in_random_order(cover_.first, absent_)) {
     if ((absent_in(id) & one) == 0) continue;
     asked[id] |= one;
     if (++faults < batch_limit_) continue;

@@ -137,7 +137,7 @@ pattern_result partly_resident(const machine& on, double ratio) {
   return run_kernel(memory, How);
 }
 
-// At the ratio that a pattern has where none is given.
+// At the default ratio of a pattern.
 template <pattern_result (*AtRatio)(const machine&, double)>
 pattern_result at_two(const machine& on) {
   return AtRatio(on, 2);

@@ -34,8 +34,8 @@ nanoseconds time_of(const simulated_run& run, const compute& c) {
   return cost_of(run.network, run.costs, run.on, run.cost_of_slice, c).time;
 }
 
-// Copies on the device before and behind a kernel: a launch each, and what they read and write. One from or
-// to managed memory touches it, one from or to the host goes over the link.
+// Copies on the device before and after a kernel: a launch each, and the bytes they read and write. Copies of
+// managed memory touch it; copies of host memory go over the link.
 nanoseconds time_of_copies(const simulated_run& run, const std::vector<pitched_copy>& copies,
                            managed_memory& memory, managed_traffic& traffic) {
   nanoseconds time = 0;
