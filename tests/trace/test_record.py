@@ -70,3 +70,20 @@ def test_wrong_calls_are_refused_in_one_line(umbench):
     for words, code in ((("trace",), 2), (("trace", "--out", "no/folder/run.jsonl", "--", "true"), 2), (("trace", "--", "no-such-program"), 127)):
         done = umbench(*words)
         assert done.returncode == code and done.stderr.startswith("umbench: trace:")
+
+
+def test_places_get_the_names_of_their_functions(umbench, tmp_path):
+    (tmp_path / "p.c").write_text("int work(int x) { return x + 1; }\nint main(void) { return work(-1); }\n", encoding="utf-8")
+    if subprocess.run(["gcc", "-g", "-O0", "-o", "p", "p.c"], cwd=tmp_path, check=False).returncode != 0:
+        return
+    symbols = subprocess.run(["nm", "p"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    at = next(line.split()[0] for line in symbols.splitlines() if line.endswith(" work")).lstrip("0")
+    place = f"{tmp_path / 'p'}+0x{at}"
+    program = STAND_IN % 10 + f"""
+with open(os.environ["UMBENCH_TRACE_OUT"] + "." + str(os.getpid()), "a") as file:
+    file.write('{{"kind":"name","id":0,"name":"{place}"}}\\n')
+"""
+    assert umbench("trace", "--out", "run.jsonl", "--", sys.executable, "-c", program).returncode == 0
+    names = [line["name"] for line in lines(tmp_path / "run.jsonl") if line["kind"] == "name"]
+    assert names == [f"{place} work (p.c:1)"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p", "p.c", "run.jsonl"]

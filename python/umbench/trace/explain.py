@@ -35,7 +35,7 @@ def explain(process, machine=None):
     costs = Costs(name)
     costs.fits = fits
     summary = summarize(process, costs)
-    names = Names(process.allocations, process.environment)
+    names = Names(process.allocations)
     return summary, findings.find(Context(summary, costs, names)), costs, names
 
 

@@ -230,7 +230,7 @@ def remote_hot(facts, context):
     if not slow:
         return None
     name, count, time = max(slow, key=lambda kernel: kernel[1] * kernel[2])
-    text = (f"preferred on the host, and {context.names.kernel(name)} runs {count} times as long as reading it over the link takes "
+    text = (f"preferred on the host, and each of {count} launches of {context.names.kernel(name)} takes as long as reading it over the link "
             f"({time / 1e6:.3g} ms)")
     calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place(hints[0].called)),
              (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, context.gpu(facts)), _before((name, 0), context))]

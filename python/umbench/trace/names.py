@@ -1,24 +1,17 @@
 """Names of kernels, allocations and code places, short enough for a line."""
 
-import os
 import re
-import subprocess
-import time
-from pathlib import Path
 
 LONGEST = 48
-# Functions of CUDA's runtime that are linked into programs.
+# Functions of CUDA's runtime that are linked into programs, and of whoever calls main.
+OF_CUDA = re.compile(r"^(__)?cuda|^(lib)?cudart|^cu[A-Z]|^__libc_start|^_start$")
 SYSTEM = ("/lib/", "/lib64/", "/usr/lib/")
-OF_CUDA = re.compile(r"^(__)?cuda|^(lib)?cudart|^cu[A-Z]|^__libc_start|^_start$|^\?\?$")
+PLACE = re.compile(r"^(.+)\+0x[0-9a-f]+(?: (.+?))?(?: \(([^()]*:[^()]*)\))?$")
 
 
 class Names:
-    def __init__(self, allocations=(), environment=None):
-        """`environment`: of the trace; files of another machine, and newer ones, are not those that ran."""
-        here = environment is None or environment.get("kernel_release") == os.uname().release
-        self.traced_at = (environment or {}).get("wall_clock_ns", time.time_ns()) / 1e9 if here else 0
+    def __init__(self, allocations=()):
         self.managed = [a.number for a in allocations if a.memory == "managed"]
-        self.resolved = {}
 
     def kernel(self, name):
         plain = re.sub(r"\(anonymous namespace\)::|^void ", "", name)
@@ -38,35 +31,16 @@ class Names:
 
     def place(self, called):
         """The innermost caller that is of the program: "in main (step.cpp:12)"."""
-        best = ""
+        unnamed = ""
         for frame in called:
-            function, line = ("", "") if frame.startswith(SYSTEM) else self._resolve(frame)
+            match = PLACE.match(frame)
+            if not match:
+                return f"in {frame}"  # a function's name alone
+            file, function, line = match.groups()
+            if file.startswith(SYSTEM):
+                continue
             if function and not OF_CUDA.search(function):
-                return f"in {function}" + (f" ({line})" if line else "")
-            if not re.match(r"(.+)\+0x", frame):
-                return f"in {frame}"  # a name already
-            if not frame.startswith(SYSTEM):
-                best = best or frame.split(" ")[0].rsplit("/", 1)[-1]
-        return f"at {best}" if best else ""
-
-    def _resolve(self, frame):
-        if frame not in self.resolved:
-            self.resolved[frame] = _symbol(frame, self.traced_at)
-        return self.resolved[frame]
-
-
-def _symbol(frame, traced_at):
-    """(function, file:line) of "/path/to/file+0x12 symbol"; each "" where it is not known."""
-    match = re.match(r"(.+)\+(0x[0-9a-f]+)(?: (\S+))?$", frame)
-    if not match:
-        return "", ""
-    path, offset, exported = match.groups()
-    if Path(path).is_file() and Path(path).stat().st_mtime <= traced_at:
-        try:
-            text = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", path, offset], capture_output=True, text=True, timeout=60).stdout
-            function, line = (text.splitlines() + ["", ""])[:2]
-            if function and function != "??":
-                return re.sub(r"\(anonymous namespace\)::|\(.*\)$", "", function)[:LONGEST], "" if line.startswith("??") else line.split(" ")[0]
-        except (OSError, subprocess.SubprocessError):
-            pass
-    return (exported or "")[:LONGEST], ""
+                plain = re.sub(r"\(anonymous namespace\)::|\(.*\)$", "", function)[:LONGEST]
+                return f"in {plain}" + (f" ({line})" if line and not line.endswith("?") else "")
+            unnamed = unnamed or ("" if function else frame.rsplit("/", 1)[-1])
+        return f"at {unnamed}" if unnamed else ""

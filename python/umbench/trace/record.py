@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from umbench import load, output
+from umbench.trace import symbols
 
 LIBRARY = "libumbench_trace.so"
 FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -39,6 +40,7 @@ def main():
     library = library_path()
     status = _run(wanted.program, _environment(out, library))
     _join(out, wanted.program, library)
+    symbols.resolve(out)
     if wanted.twice and status == 0:
         _time_again(out, wanted.program, library)
     return status

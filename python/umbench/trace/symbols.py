@@ -1,0 +1,54 @@
+"""Names the code places of a trace while the files that ran are still there: "file+0x12" becomes "file+0x12 function (source:line)"."""
+
+import json
+import os
+import re
+import subprocess
+
+PLACE = re.compile(r"^(/?[^+]+)\+(0x[0-9a-f]+)(?: (\S+))?$")
+MOST_AT_ONCE = 500
+
+
+def resolve(path):
+    """Rewrites the trace where a place has a name. What has none stays as it is."""
+    wanted = {}
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if match := line.startswith('{"kind":"name"') and _place(line):
+                wanted.setdefault(match[1], set()).add(match[2])
+    known = {(file, offset): name for file, offsets in wanted.items() for offset, name in _names(file, sorted(offsets))}
+    if not known:
+        return
+    whole = f"{path}.0"
+    with open(path, encoding="utf-8", errors="replace") as file, open(whole, "w", encoding="utf-8") as out:
+        for line in file:
+            match = line.startswith('{"kind":"name"') and _place(line)
+            name = match and known.get((match[1], match[2]))
+            if name:
+                entry = json.loads(line)
+                line = json.dumps(entry | {"name": f"{match[1]}+{match[2]} {name}"}) + "\n"
+            out.write(line)
+    os.replace(whole, path)
+
+
+def _place(line):
+    try:
+        return PLACE.match(json.loads(line)["name"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _names(file, offsets):
+    """[(offset, "function (source:line)")] of those that addr2line knows."""
+    found = []
+    for first in range(0, len(offsets) if os.path.isfile(file) else 0, MOST_AT_ONCE):
+        part = offsets[first:first + MOST_AT_ONCE]
+        try:
+            text = subprocess.run(["addr2line", "-f", "-C", "-s", "-e", file, *part], capture_output=True, text=True, timeout=300).stdout
+        except (OSError, subprocess.SubprocessError):
+            return found
+        lines = text.splitlines()
+        for offset, function, place in zip(part, lines[::2], lines[1::2]):
+            if function and function != "??":
+                found.append((offset, function if place.startswith("??") else f"{function} ({place.split(' ')[0]})"))
+    return found
