@@ -19,7 +19,7 @@ NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench"
 WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
 SLOW = ("umbench advise", "umbench report", "--strategy best ", "umbench validate", "plots/microbenchmarks.py")  # seconds each
 SMALL = {"schema": 1, "name": "small", "grids": [{"network": "alexnet", "batch": [8, 16], "backend": "sim:h200", "iterations": 2,
-                                                 "strategy": ["device", "managed"], "ratio": [0.5, 1.5], "timeline": True}]}
+                                                 "strategy": ["device", "managed", "swap_all"], "ratio": [0.5, 1.5], "timeline": True}]}
 
 
 def has_gpu():
