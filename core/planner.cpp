@@ -28,6 +28,11 @@ op_cost cost_of(const problem& p, const compute& c) {
   return cost_of(p.network, p.costs, p.on, p.cost_of_slice, c);
 }
 
+memory_way way_of(const strategy& s) {
+  constexpr std::array usual{memory_way::batch_parts, memory_way::swapping, memory_way::managed_hints};
+  return s.way.value_or(usual.at(static_cast<std::size_t>(s.kind)));
+}
+
 const strategy* find(std::span<const strategy> table, std::string_view name) {
   const auto row =
       std::find_if(table.begin(), table.end(), [&](const strategy& s) { return s.name == name; });

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -75,7 +76,24 @@ enum class family : std::uint8_t { device, explicit_, managed };
 template <>
 inline constexpr std::array enum_names<family>{"device"sv, "explicit"sv, "managed"sv};
 
-// A row of the table of strategies.
+// What a strategy asks of a program, from the least to the most.
+enum class memory_way : std::uint8_t {
+  in_core,
+  batch_parts,
+  recomputation,
+  managed,
+  managed_hints,
+  host_access,
+  swapping,
+  managed_plan,
+  search
+};
+template <>
+inline constexpr std::array enum_names<memory_way>{
+    "in-core"sv,        "parts of the batch"sv,        "recomputation"sv,
+    "managed memory"sv, "managed memory with hints"sv, "host memory over the link"sv,
+    "swapping"sv,       "managed memory, planned"sv,   "all of them, searched"sv};
+
 struct strategy {
   std::string name, summary;
   planner plan = {};
@@ -86,7 +104,11 @@ struct strategy {
   family kind = family::explicit_;
   bool keeps_budget = true;  // throws infeasible where it cannot; false: lowering refuses its plan
   std::string source = {};   // the paper that it follows; "": none
+  std::optional<memory_way> way = {};  // nothing: the usual one of its family, see way_of()
+  bool advised = false;                // `umbench advise` tries it unasked
 };
+
+memory_way way_of(const strategy& s);
 
 // nullptr if there is no such row.
 const strategy* find(std::span<const strategy> table, std::string_view name);

@@ -21,7 +21,16 @@ prefetch_rule called(operand_side of, std::int64_t ahead) {
 }
 
 // Each advice alone for the tensors of each role that a hint can be for.
-void append_advice_rows(std::vector<hint_strategy>& rows) {
+struct hint_rows {
+  std::vector<hint_strategy> all;
+  std::vector<std::size_t> advised;  // which of them `umbench advise` tries unasked
+  void add(hint_strategy s, bool is_advised = false) {
+    if (is_advised) advised.push_back(all.size());
+    all.push_back(std::move(s));
+  }
+};
+
+void append_advice_rows(hint_rows& rows) {
   struct kind {
     std::string_view name;
     role use;
@@ -35,62 +44,65 @@ void append_advice_rows(std::vector<hint_strategy>& rows) {
        {advice::read_mostly, advice::preferred_device, advice::preferred_host, advice::accessed_by_device}) {
     for (const kind& k : kinds) {
       const std::string name = std::string(to_text(hint)) + "_" + std::string(k.name);
-      rows.push_back({name,
-                      "advice " + std::string(to_text(hint)) + " for " + std::string(k.name) + " alone",
-                      {{"advice", {{k.use}, tensor_use::any}, advice_rule{hint}}}});
+      rows.add({name,
+                "advice " + std::string(to_text(hint)) + " for " + std::string(k.name) + " alone",
+                {{"advice", {{k.use}, tensor_use::any}, advice_rule{hint}}}});
     }
   }
 }
 
-void append_rows_of_calls(std::vector<hint_strategy>& rows) {
-  rows.push_back({"managed", "cudaMallocManaged without any hint", {}});
-  rows.push_back({"managed_advise",
-                  "parameters and gradients prefer the device, inputs are read-mostly",
-                  {{"weights", {{parameter, parameter_gradient}, {}}, advice_rule{advice::preferred_device}},
-                   {"inputs", {{input}, {}}, advice_rule{advice::read_mostly}}}});
-  rows.push_back({"managed_prefetch",
-                  "prefetch what an operator reads and writes `ahead` operators before it",
-                  {{"prefetch", everything, called(operand_side::both, 2)}}});
-  rows.push_back({"prefetch_inputs",
-                  "prefetch what an operator reads `ahead` operators before it",
-                  {{"prefetch", everything, called(operand_side::inputs, 2)}}});
-  rows.push_back({"prefetch_outputs",
-                  "prefetch what an operator writes `ahead` operators before it",
-                  {{"prefetch", everything, called(operand_side::outputs, 2)}}});
-  rows.push_back({"zero_copy",
-                  "activations and their gradients stay on the host, kernels reach them over the link",
-                  {{"home", transient, advice_rule{advice::preferred_host}},
-                   {"access", transient, advice_rule{advice::accessed_by_device}}}});
+void append_rows_of_calls(hint_rows& rows) {
+  rows.add({"managed", "cudaMallocManaged without any hint", {}}, true);
+  rows.add({"managed_advise",
+            "parameters and gradients prefer the device, inputs are read-mostly",
+            {{"weights", {{parameter, parameter_gradient}, {}}, advice_rule{advice::preferred_device}},
+             {"inputs", {{input}, {}}, advice_rule{advice::read_mostly}}}},
+           true);
+  rows.add({"managed_prefetch",
+            "prefetch what an operator reads and writes `ahead` operators before it",
+            {{"prefetch", everything, called(operand_side::both, 2)}}},
+           true);
+  rows.add({"prefetch_inputs",
+            "prefetch what an operator reads `ahead` operators before it",
+            {{"prefetch", everything, called(operand_side::inputs, 2)}}});
+  rows.add({"prefetch_outputs",
+            "prefetch what an operator writes `ahead` operators before it",
+            {{"prefetch", everything, called(operand_side::outputs, 2)}}});
+  rows.add({"zero_copy",
+            "activations and their gradients stay on the host, kernels reach them over the link",
+            {{"home", transient, advice_rule{advice::preferred_host}},
+             {"access", transient, advice_rule{advice::accessed_by_device}}}},
+           true);
 }
 
 const evict_rule behind{evict_when::after_use, evict_order::driver, 4, evict_means::prefetch_to_host};
 
-void append_rows_that_move(std::vector<hint_strategy>& rows) {
+void append_rows_that_move(hint_rows& rows) {
   const tensor_choice kept{{activation, input}, tensor_use::needed_again};
-  rows.push_back({"evict_behind",
-                  "prefetch to the host what is not used again for `gap` operators, right after its use",
-                  {{"prefetch", everything, called(operand_side::inputs, 2)},
-                   {"evict", kept, behind},
-                   {"cut", everything, cut_rule{}}}});
-  rows.push_back({"discard",
-                  "discard dead activations and gradients (Zhu et al., IISWC 2022), populate before a write",
-                  {{"discard", transient, discard_rule{true}}}});
-  rows.push_back({"discard_alone",
-                  "discard dead activations and gradients, with no prefetch before the next write",
-                  {{"discard", transient, discard_rule{false}}}});
-  rows.push_back({"discard_prefetch",
-                  "prefetch operands `ahead` operators before their use, discard them when dead",
-                  {{"prefetch", everything, called(operand_side::both, 2)},
-                   {"discard", transient, discard_rule{true}}}});
-  rows.push_back(
-      {"oc_dnn",
-       "prefetch what a layer writes, then what it has read prefers the host (Awan et al., HiPC 2018)",
-       {{"destination", everything, called(operand_side::outputs, 0)},
-        {"source", {{activation}, tensor_use::needed_again}, advice_rule{advice::preferred_host}}}});
+  rows.add({"evict_behind",
+            "prefetch to the host what is not used again for `gap` operators, right after its use",
+            {{"prefetch", everything, called(operand_side::inputs, 2)},
+             {"evict", kept, behind},
+             {"cut", everything, cut_rule{}}}});
+  rows.add({"discard",
+            "discard dead activations and gradients (Zhu et al., IISWC 2022), populate before a write",
+            {{"discard", transient, discard_rule{true}}}});
+  rows.add({"discard_alone",
+            "discard dead activations and gradients, with no prefetch before the next write",
+            {{"discard", transient, discard_rule{false}}}});
+  rows.add(
+      {"discard_prefetch",
+       "prefetch operands `ahead` operators before their use, discard them when dead",
+       {{"prefetch", everything, called(operand_side::both, 2)}, {"discard", transient, discard_rule{true}}}},
+      true);
+  rows.add({"oc_dnn",
+            "prefetch what a layer writes, then what it has read prefers the host (Awan et al., HiPC 2018)",
+            {{"destination", everything, called(operand_side::outputs, 0)},
+             {"source", {{activation}, tensor_use::needed_again}, advice_rule{advice::preferred_host}}}});
 }
 
-void append_rows_that_plan(std::vector<hint_strategy>& rows) {
-  rows.push_back(
+void append_rows_that_plan(hint_rows& rows) {
+  rows.add(
       {"deepum",
        "prefetch what faulted in a recorded iteration, evict early what is not needed soon, discard (after "
        "Jung et al., ASPLOS 2023)",
@@ -102,24 +114,26 @@ void append_rows_that_plan(std::vector<hint_strategy>& rows) {
         {"cut", everything, cut_rule{}}}});
   for (const evict_means by : {evict_means::prefetch_to_host, evict_means::twin}) {
     const bool twin = by == evict_means::twin;
-    rows.push_back(
-        {twin ? "twin" : "planned",
-         twin ? "as planned, but evicted by a copy to a pinned twin and a discard"
-              : "every fetch, eviction and discard placed by a search over the simulator",
-         {{"passing", {transient.roles, tensor_use::passing}, residence_rule{residence::device}},
-          {"fetch", everything, prefetch_rule{operand_side::both, look_ahead::room, 0, {}}},
-          {"evict", everything, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, by}},
-          {"discard", mortal, discard_rule{true}},
-          {"cut", everything, cut_rule{}},
-          {"search", everything, search_rule{}}}});
+    rows.add({twin ? "twin" : "planned",
+              twin ? "as planned, but evicted by a copy to a pinned twin and a discard"
+                   : "every fetch, eviction and discard placed by a search over the simulator",
+              {{"passing", {transient.roles, tensor_use::passing}, residence_rule{residence::device}},
+               {"fetch", everything, prefetch_rule{operand_side::both, look_ahead::room, 0, {}}},
+               {"evict", everything, evict_rule{evict_when::pressure, evict_order::furthest_use, 0, by}},
+               {"discard", mortal, discard_rule{true}},
+               {"cut", everything, cut_rule{}},
+               {"search", everything, search_rule{}}}},
+             true);
   }
 }
 
 }  // namespace
 
-std::span<const hint_strategy> hint_table() {
-  static const std::vector<hint_strategy> rows = [] {
-    std::vector<hint_strategy> all;
+namespace {
+
+const hint_rows& rows_of_table() {
+  static const hint_rows rows = [] {
+    hint_rows all;
     append_rows_of_calls(all);
     append_rows_that_move(all);
     append_rows_that_plan(all);
@@ -129,10 +143,33 @@ std::span<const hint_strategy> hint_table() {
   return rows;
 }
 
+memory_way way_of(const hint_strategy& s) {
+  const auto any = [&](auto wanted) { return std::ranges::any_of(s.rules, wanted); };
+  const auto advises = [&](advice hint) {
+    return any([&](const hint_rule& r) {
+      const auto* rule = std::get_if<advice_rule>(&r.what);
+      return rule != nullptr && rule->hint == hint;
+    });
+  };
+  if (s.rules.empty()) return memory_way::managed;
+  if (any([](const hint_rule& r) { return std::holds_alternative<search_rule>(r.what); })) {
+    return memory_way::managed_plan;
+  }
+  const bool stays = advises(advice::preferred_host) && advises(advice::accessed_by_device);
+  return stays ? memory_way::host_access : memory_way::managed_hints;
+}
+
+}  // namespace
+
+std::span<const hint_strategy> hint_table() {
+  return rows_of_table().all;
+}
+
 std::span<const strategy> hints() {
   static const std::vector<strategy> rows = [] {
     std::vector<strategy> all;
     for (const hint_strategy& s : hint_table()) all.push_back(strategy_of(s));
+    for (const std::size_t i : rows_of_table().advised) all[i].advised = true;
     return all;
   }();
   return rows;
@@ -145,7 +182,8 @@ strategy strategy_of(hint_strategy s) {
                .summary = s.summary,
                .knobs = knobs_of(s),
                .same_bits = !cuts,
-               .kind = family::managed};
+               .kind = family::managed,
+               .way = way_of(s)};
   row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };
   return row;
 }

@@ -53,19 +53,16 @@ cell setting_of(const advise_options& o, const std::vector<machine>& machines, s
   return work;
 }
 
-// The ways' strategies, or those that were asked about.
-std::vector<tried_way> ways_to_try(const std::vector<std::string>& asked) {
-  std::vector<tried_way> all;
-  for (const memory_way& w : memory_ways()) {
-    for (const std::string_view name : w.strategies) {
-      if (!asked.empty()) break;
-      all.push_back({&w, {}});
-      all.back().r.strategy = name;
-    }
+// The strategies that were asked about, else those that are tried unasked.
+std::vector<tried_way> ways_to_try(std::vector<std::string> names) {
+  if (names.empty()) {
+    const auto advised = advised_strategies();
+    names.assign(advised.begin(), advised.end());
   }
-  for (const std::string& name : asked) {
-    all.push_back({&way_of(strategy_named(name)->row), {}});
-    all.back().r.strategy = name;
+  std::vector<tried_way> all;
+  for (std::string& name : names) {
+    all.push_back({way_of(strategy_named(name)->row), {}});
+    all.back().r.strategy = std::move(name);
   }
   return all;
 }

@@ -10,8 +10,8 @@ namespace {
 json json_of(const advice_given& a, const tried_way& t) {
   const std::optional<double> time = steady_ns(t.r);
   const bool known = time && a.in_core_ns;
-  return {{"way", t.way->name},
-          {"asks", t.way->asks},
+  return {{"way", to_text(t.way)},
+          {"asks", asks_of(t.way)},
           {"strategy", t.r.strategy},
           {"strategy_knobs", t.r.strategy_knobs},
           {"key", t.r.key},

@@ -6,32 +6,13 @@
 
 #include "harness/io/text.hpp"
 #include "harness/study/summary.hpp"
+#include "hints/hints.hpp"
+#include "planners/planners.hpp"
 
 namespace um {
 namespace {
 
 constexpr double alike = 1.02;  // times that differ by less say nothing of which is faster
-
-const std::vector<memory_way>& all_ways() {
-  static const std::vector<memory_way> ways{
-      {"in-core", "everything has room on the device", {"device"}},
-      {"parts of the batch", "gradients added up over parts of the batch", {"micro_batches"}},
-      {"recomputation", "activations dropped and computed again", {"checkmate"}},
-      {"managed memory", "cudaMallocManaged alone", {"managed"}},
-      {"managed memory with hints",
-       "advice, prefetches or discards at operators",
-       {"managed_advise", "managed_prefetch", "discard_prefetch"}},
-      {"host memory over the link", "pinned memory that kernels reach", {"zero_copy"}},
-      {"swapping", "copies planned ahead", {"swap_all", "vdnn_dyn", "autoswap"}},
-      {"managed memory, planned", "a plan of hints and copies", {"planned", "twin", "best_managed"}},
-      {"all of them, searched", "a plan that keeps, swaps, recomputes and cuts", {"best"}},
-  };
-  return ways;
-}
-
-const memory_way& way_named(std::string_view name) {
-  return *std::ranges::find(all_ways(), name, &memory_way::name);
-}
 
 std::string_view reason_of(system_kind system) {
   switch (system) {
@@ -77,7 +58,7 @@ std::string cost_text(const advice_given& a, const tried_way& t) {
 std::string need_of(const tried_way& t) {
   const byte_count pinned = t.r.memory.pinned_arena.value_or(0),
                    managed = t.r.memory.managed_arena.value_or(0);
-  std::string text(t.way->asks);
+  std::string text(asks_of(t.way));
   if (pinned > 0) text += fmt::format(", {} of pinned memory", to_text(pinned));
   if (managed > 0) text += fmt::format(", {} managed", to_text(managed));
   return text;
@@ -88,7 +69,7 @@ std::string managed_text(const advice_given& a, const tried_way* named) {
   const auto is_managed = [](const tried_way& t) { return t.r.kind == family::managed; };
   if (!a.managed.oversubscribes) return fmt::format(" Managed memory is no way here: {}.", a.managed.why);
   std::string text;
-  const tried_way* plain = fastest(a, [](const tried_way& t) { return t.r.strategy == "managed"; });
+  const tried_way* plain = fastest(a, [](const tried_way& t) { return t.way == memory_way::managed; });
   const tried_way* best = fastest(a, is_managed);
   if (plain != nullptr && plain != named)
     text += fmt::format(" Managed memory as it is: {}", cost_text(a, *plain));
@@ -111,7 +92,7 @@ std::string row_of(const advice_given& a, const tried_way& t) {
   const auto time = steady_ns(t.r);
   const std::string slowdown = time && a.in_core_ns ? factor_text(slowdown_of(a, t)) : "-";
   const std::string failed = outcome_text(t.r);
-  const std::string last = time ? fmt::format("{}: {}", t.way->name, need_of(t))
+  const std::string last = time ? fmt::format("{}: {}", to_text(t.way), need_of(t))
                                 : failed.substr(0, failed.find(" ("));  // why, in short
   return fmt::format("{:>8}  {:>8}  {:<17}  {}\n", slowdown, time ? time_text(*time) : "-", t.r.strategy,
                      wrapped(last, indent));
@@ -119,23 +100,41 @@ std::string row_of(const advice_given& a, const tried_way& t) {
 
 }  // namespace
 
-std::span<const memory_way> memory_ways() {
-  return all_ways();
+std::string_view asks_of(memory_way way) {
+  switch (way) {
+    case memory_way::in_core:
+      return "everything has room on the device";
+    case memory_way::batch_parts:
+      return "gradients added up over parts of the batch";
+    case memory_way::recomputation:
+      return "activations dropped and computed again";
+    case memory_way::managed:
+      return "cudaMallocManaged alone";
+    case memory_way::managed_hints:
+      return "advice, prefetches or discards at operators";
+    case memory_way::host_access:
+      return "pinned memory that kernels reach";
+    case memory_way::swapping:
+      return "copies planned ahead";
+    case memory_way::managed_plan:
+      return "a plan of hints and copies";
+    case memory_way::search:
+      return "a plan that keeps, swaps, recomputes and cuts";
+  }
+  return "";
 }
 
-const memory_way& way_of(const strategy& row) {
-  for (const memory_way& w : all_ways()) {
-    if (std::ranges::find(w.strategies, row.name) != w.strategies.end()) return w;
+std::vector<std::string_view> advised_strategies() {
+  std::vector<std::pair<memory_way, std::string_view>> found;
+  for (const auto& table : {hints(), planners()}) {
+    for (const strategy& s : table) {
+      if (s.advised) found.emplace_back(way_of(s), s.name);
+    }
   }
-  switch (row.kind) {
-    case family::device:
-      return way_named("parts of the batch");
-    case family::explicit_:
-      return way_named("swapping");
-    case family::managed:
-      break;
-  }
-  return way_named("managed memory with hints");
+  std::ranges::stable_sort(found, {}, &std::pair<memory_way, std::string_view>::first);
+  std::vector<std::string_view> names;
+  for (const auto& [way, name] : found) names.push_back(name);
+  return names;
 }
 
 system_kind system_of(std::string_view kernel) {
@@ -185,8 +184,8 @@ std::string text_of(const advice_given& a, const std::string& setting) {
   if (named == nullptr) {
     text += "Nothing that was tried works within that budget.";
   } else {
-    text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy, named->way->name,
-                        cost_text(a, *named), provenance(named->r), need_of(*named));
+    text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy,
+                        to_text(named->way), cost_text(a, *named), provenance(named->r), need_of(*named));
     text += named->r.same_bits.value_or(false) ? "Its result has the bits of in-core."
                                                : "Its result equals that of in-core to rounding.";
   }

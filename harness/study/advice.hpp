@@ -2,26 +2,21 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/machine.hpp"
+#include "core/planner.hpp"
 #include "harness/study/environment.hpp"
 #include "harness/study/record.hpp"
 
 namespace um {
 
-// Strategies that ask the same of a program.
-struct memory_way {
-  std::string_view name, asks;
-  std::vector<std::string_view> strategies;
-};
-// From what asks least to what asks most.
-std::span<const memory_way> memory_ways();
-// By family where no way names the strategy.
-const memory_way& way_of(const strategy& row);
+// What a program must do for it, as a phrase.
+std::string_view asks_of(memory_way way);
+// Names of the strategies to try unasked, those first whose way asks least.
+std::vector<std::string_view> advised_strategies();
 
 // What managed memory does there beside migrating pages on faults.
 struct managed_support {
@@ -36,7 +31,7 @@ managed_support managed_support_of(system_kind system, const machine& simulated)
 managed_support managed_support_of(system_kind system, const gpu_facts& gpu);
 
 struct tried_way {
-  const memory_way* way = nullptr;
+  memory_way way = memory_way::in_core;
   record r;
 };
 
