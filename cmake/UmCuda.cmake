@@ -41,7 +41,6 @@ if(NOT CUDNN_FRONTEND_INCLUDE)
   message(FATAL_ERROR "No cudnn_frontend.h: pip install nvidia-cudnn-frontend into build/venv, or set CUDNN_FRONTEND_INCLUDE to its include folder")
 endif()
 add_library(um_cudnn_frontend INTERFACE)
-target_include_directories(um_cudnn_frontend SYSTEM INTERFACE ${CUDNN_FRONTEND_INCLUDE})
+target_include_directories(um_cudnn_frontend SYSTEM INTERFACE ${CUDNN_FRONTEND_INCLUDE} ${cuDNN_INCLUDE_DIR})
 # Its bundled JSON library would meet ours in one program.
 target_compile_definitions(um_cudnn_frontend INTERFACE CUDNN_FRONTEND_SKIP_JSON_LIB)
-target_link_libraries(um_cudnn_frontend INTERFACE cuDNN::cudnn)

@@ -1,0 +1,28 @@
+#include "backends/cuda/lazy_library.hpp"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "core/errors.hpp"
+
+namespace um {
+namespace {
+
+void* opened(const library_names& library) {
+  if (library.needed != nullptr) opened(*library.needed);
+  if (void* const found = dlopen(library.soname, RTLD_NOW | RTLD_LOCAL)) return found;
+  const std::string why = dlerror();
+  if (void* const found = dlopen(library.path, RTLD_NOW | RTLD_LOCAL)) return found;
+  throw unsupported("a library of CUDA cannot be loaded: " + why + "; name its folder in LD_LIBRARY_PATH");
+}
+
+}  // namespace
+
+void* symbol_of(const library_names& library, const char* symbol) {
+  void* const found = dlsym(opened(library), symbol);  // opened again, it is only counted
+  if (found == nullptr) throw unsupported(std::string(library.soname) + " has no " + symbol);
+  return found;
+}
+
+}  // namespace um

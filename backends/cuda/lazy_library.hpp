@@ -1,0 +1,27 @@
+// cuDNN and cuBLASLt are opened at their first call: opening them takes longer than a command that needs no
+// GPU.
+#pragma once
+
+namespace um {
+
+// A library is looked for under its name, then under its path.
+struct library_names {
+  const char* soname;
+  const char* path;                       // where it was when umbench was built
+  const library_names* needed = nullptr;  // opened before it, since it may not find that one itself
+};
+
+inline constexpr library_names cublas{UM_CUBLASLT_SONAME, UM_CUBLASLT_PATH},
+    cudnn{"libcudnn.so.9", UM_CUDNN_PATH, &cublas};
+
+// Throws unsupported if there is no such library or it lacks the symbol.
+void* symbol_of(const library_names& library, const char* symbol);
+
+// Calls the function that the library has under the name of `Declared`.
+template <auto Declared, class... T>
+auto forward_to(const library_names& library, const char* symbol, T... arguments) {
+  static const auto real = reinterpret_cast<decltype(Declared)>(symbol_of(library, symbol));
+  return real(arguments...);
+}
+
+}  // namespace um
