@@ -19,6 +19,9 @@ void* opened(const library_names& library) {
 
 }  // namespace
 
+constinit const library_names cublas{UM_CUBLASLT_SONAME, UM_CUBLASLT_PATH};
+constinit const library_names cudnn{"libcudnn.so.9", UM_CUDNN_PATH, &cublas};
+
 void* symbol_of(const library_names& library, const char* symbol) {
   void* const found = dlsym(opened(library), symbol);  // opened again, it is only counted
   if (found == nullptr) throw unsupported(std::string(library.soname) + " has no " + symbol);

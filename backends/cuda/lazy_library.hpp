@@ -11,8 +11,7 @@ struct library_names {
   const library_names* needed = nullptr;  // opened before it, since it may not find that one itself
 };
 
-inline constexpr library_names cublas{UM_CUBLASLT_SONAME, UM_CUBLASLT_PATH},
-    cudnn{"libcudnn.so.9", UM_CUDNN_PATH, &cublas};
+extern const library_names cublas, cudnn;
 
 // Throws unsupported if there is no such library or it lacks the symbol.
 void* symbol_of(const library_names& library, const char* symbol);
