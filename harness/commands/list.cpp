@@ -123,13 +123,17 @@ void list_figures() {
 
 int list_command(const list_options& options) {
   const std::string& what = options.what;
-  const std::vector<std::string> known{"networks", "strategies", "machines", "figures"};
+  const std::vector<std::string> known{"networks", "strategies", "machines", "figures", "schema"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw input_error(unknown_name("list", what, known));
   }
   if (options.json) {
     if (what != "strategies") throw input_error("--json is for `umbench list strategies`");
     fmt::print("{}\n", to_json(strategies()));
+    return 0;
+  }
+  if (what == "schema") {
+    fmt::print("{}", record_schema());
     return 0;
   }
   const auto machines = machines_in(options.machines);

@@ -60,6 +60,8 @@ sweep_spec sweep_from_json(std::string_view text, const std::string& source);
 // Records and environments are single lines without the line break.
 std::string to_json(const record& r);
 record record_from_json(std::string_view line, const std::string& source);
+// The JSON Schema of both, results/record.schema.json.
+std::string record_schema();
 // What the process that was asked for a GPU answers.
 std::string to_json(const gpu_facts& gpu);
 gpu_facts gpu_from_json(std::string_view text, const std::string& source);

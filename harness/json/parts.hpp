@@ -22,8 +22,7 @@ json json_of(const machine& m);
 // Refuses what `umbench calibrate` does not write; readers of a machine need none of it.
 void check_calibration(fields f);
 
-json json_of(const observation& o);
-observation observation_from(const json& value, const place& at);
+json environment_schema();
 
 json json_of(const hint_strategy& s);
 hint_strategy hint_strategy_from(const json& value, const place& at);

@@ -5,434 +5,472 @@
 
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
-#include "harness/json/fields.hpp"
-#include "harness/json/json.hpp"
-#include "harness/json/parts.hpp"
+#include "harness/json/document.hpp"
 
 namespace um {
 namespace {
 
-// Reads `member` from its field unless that is null.
-template <class T, class Read>
-std::optional<T> unless_null(fields& f, std::string_view name, Read read) {
-  return f.is_null(name) ? std::nullopt : std::optional<T>(read(f.at(name), f.where(name)));
-}
-
 // Quotients of two byte counts.
-constexpr double most_quotient = 9223372036854775807.0, smallest = 1 / most_quotient;
-
-// --- counters ---
-
-// Files written before there was such a counter lack it: null.
-bool may_be_absent(std::string_view counter) {
-  return counter == "fault_batches" || counter == "remote_bytes";
-}
-
-json json_of(const counters& c, const memory_figures& memory) {
-  json out = json::object();
-  for (const counter_field& row : counter_fields) out[row.name] = or_null(c.*row.member);
-  out["amplification"] = or_null(amplification(c, memory.touched.value_or(0)));
-  return out;
-}
-
-counters counters_from(const json& value, const place& at) {
-  fields f(value, at);
-  counters c;
-  for (const counter_field& row : counter_fields) {
-    if (!may_be_absent(row.name) || f.has(row.name)) c.*row.member = f.count_or_null(row.name);
+struct quotient {
+  json write(double value) const { return value; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    constexpr double most = 9223372036854775807.0;
+    return as_number(value, at, 1 / most, most);
   }
-  // Follows from the others, and is worked out anew when it is written.
-  if (f.has("amplification") && !f.is_null("amplification")) {
-    f.number("amplification", 0, std::numeric_limits<double>::max());
+  template <class T>
+  json schema() const {
+    return {{"type", "number"}, {"exclusiveMinimum", 0}};
   }
-  f.finish();
-  return c;
-}
-
-// --- memory ---
-
-struct term_row {
-  const char* name;
-  byte_count footprint_terms::* member;
 };
-constexpr std::array<term_row, 7> term_rows{{
-    {"parameters_bytes", &footprint_terms::parameters},
-    {"parameter_gradients_bytes", &footprint_terms::parameter_gradients},
-    {"activations_bytes", &footprint_terms::activations},
-    {"activation_gradients_bytes", &footprint_terms::activation_gradients},
-    {"inputs_bytes", &footprint_terms::inputs},
-    {"workspace_bytes", &footprint_terms::workspace},
-    {"fragmentation_bytes", &footprint_terms::fragmentation},
-}};
 
-json json_of(const memory_figures& m) {
-  json terms = nullptr;
-  if (m.footprint) {
-    terms = json::object();
-    for (const term_row& row : term_rows) terms[row.name] = (*m.footprint).*row.member;
+// Digests are texts: not every reader of JSON keeps 64 bits of a number.
+struct hexadecimal {
+  json write(std::uint64_t value) const { return fmt::format("{:016x}", value); }
+  json write(const std::string& text) const { return text; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    const std::string text = as_text(value, at);
+    if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
+      refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits in lower case", one_line(text)));
+    }
+    if constexpr (std::is_same_v<T, std::string>) {
+      return text;
+    } else {
+      T digest = 0;
+      std::from_chars(text.data(), text.data() + text.size(), digest, 16);
+      return digest;
+    }
   }
-  return {{"footprint_bytes", m.footprint ? json(m.footprint->total) : json(nullptr)},
-          {"budget_bytes", or_null(m.budget)},
-          {"touched_bytes", or_null(m.touched)},
-          {"terms", std::move(terms)},
-          {"device_arena_bytes", or_null(m.device_arena)},
-          {"managed_arena_bytes", or_null(m.managed_arena)},
-          {"pinned_arena_bytes", or_null(m.pinned_arena)},
-          {"peak_device_bytes", or_null(m.peak_device)}};
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"pattern", "^[0-9a-f]{16}$"}};
+  }
+};
+
+// A text on one line that says something.
+struct one_line_text {
+  json write(const std::string& text) const { return text; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    T text = as_text(value, at);
+    if (text.empty() || text.find('\n') != std::string::npos) {
+      refuse(at, "is empty or has several lines; it is one");
+    }
+    return text;
+  }
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"minLength", 1}, {"pattern", "^[^\\n]*$"}};
+  }
+};
+
+struct backend_text {
+  json write(const std::string& text) const { return text; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return as_text(value, at);  // check_consistent() refuses what is no backend
+  }
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"pattern", "^(sim:.+|cuda:[0-9]+)$"}};
+  }
+};
+
+struct bits_text {
+  json write(bool same) const { return same ? "same" : "rounding"; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return as_one_of(value, at, {"same", "rounding"}) == 0;
+  }
+  template <class T>
+  json schema() const {
+    return {{"enum", {"same", "rounding"}}};
+  }
+};
+
+// How what ran on a GPU was launched.
+struct launch_text {
+  static constexpr std::array all{launch_way::streams, launch_way::operator_graphs,
+                                  launch_way::stretch_graphs, launch_way::cuda_graph};
+  json write(launch_way way) const { return to_text(way); }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return as_choice(value, at, std::span<const launch_way>(all));
+  }
+  template <class T>
+  json schema() const {
+    json names = json::array();
+    for (const launch_way way : all) names.push_back(to_text(way));
+    return {{"enum", names}};
+  }
+};
+
+struct rules_object {
+  json write(const hint_strategy& rules) const { return json_of(rules); }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return hint_strategy_from(value, at);
+  }
+  template <class T>
+  json schema() const {
+    return {
+        {"type", "object"},
+        {"required", {"schema", "kind", "name", "summary", "rules"}},
+        {"properties",
+         {{"kind", {{"const", "hints"}}}, {"rules", {{"type", "array"}, {"items", {{"type", "object"}}}}}}}};
+  }
+};
+
+// Where no plan of a class exists its bound is null.
+struct bound_time {
+  json write(nanoseconds ns) const { return ns == no_bound ? json(nullptr) : json(ns); }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return value.is_null() ? no_bound : as_integer(value, at);
+  }
+  template <class T>
+  json schema() const {
+    return or_null_schema({{"type", "integer"}, {"minimum", 0}});
+  }
+};
+
+// What a record has in several members, as one object of the document.
+struct counted_iteration {
+  counters counted;
+  byte_count touched = 0;  // by an iteration
+};
+struct counted_iterations {
+  counted_iteration first, last;
+};
+struct written_bounds {
+  class_bounds passes;
+  std::optional<class_bounds> whole;
+  std::optional<plan_bound> plan;
+};
+
+}  // namespace
+
+// --- counters, memory ---
+
+template <class Visitor>
+void describe(Visitor& v, counted_iteration& c) {
+  for (const counter_field& row : counter_fields) {
+    const bool is_later = row.member == &counters::fault_batches || row.member == &counters::remote_bytes;
+    if (is_later) {
+      v.later(row.name, c.counted.*row.member);
+    } else {
+      v.field(row.name, c.counted.*row.member);
+    }
+  }
+  v.derived("amplification", amplification(c.counted, c.touched));
 }
 
-memory_figures memory_from(const json& value, const place& at) {
-  fields f(value, at);
-  memory_figures m;
-  const auto total = f.count_or_null("footprint_bytes");
-  m.budget = f.count_or_null("budget_bytes");
-  if (f.has("touched_bytes")) m.touched = f.count_or_null("touched_bytes");
-  if (f.is_null("terms") == total.has_value()) refuse(at, "footprint_bytes and terms go together");
-  if (total) {
-    fields t = f.object("terms");
-    m.footprint.emplace().total = *total;
-    for (const term_row& row : term_rows) (*m.footprint).*row.member = t.count(row.name);
-    t.finish();
-  }
-  m.device_arena = f.count_or_null("device_arena_bytes");
-  m.managed_arena = f.count_or_null("managed_arena_bytes");
-  m.pinned_arena = f.count_or_null("pinned_arena_bytes");
-  m.peak_device = f.count_or_null("peak_device_bytes");
-  f.finish();
-  return m;
+template <class Visitor>
+void describe(Visitor& v, counted_iterations& c) {
+  v.field("first", c.first);
+  v.field("last", c.last);
+}
+
+template <class Visitor>
+void describe(Visitor& v, footprint_terms& t) {
+  v.field("parameters_bytes", t.parameters);
+  v.field("parameter_gradients_bytes", t.parameter_gradients);
+  v.field("activations_bytes", t.activations);
+  v.field("activation_gradients_bytes", t.activation_gradients);
+  v.field("inputs_bytes", t.inputs);
+  v.field("workspace_bytes", t.workspace);
+  v.field("fragmentation_bytes", t.fragmentation);
+}
+
+template <class Visitor>
+void describe(Visitor& v, memory_figures& m) {
+  std::optional<byte_count> total;
+  if (m.footprint) total = m.footprint->total;
+  v.field("footprint_bytes", total);
+  v.field("budget_bytes", m.budget);
+  v.later("touched_bytes", m.touched);
+  v.field("terms", m.footprint);
+  v.require(total.has_value() == m.footprint.has_value(), "footprint_bytes and terms go together");
+  if (m.footprint) m.footprint->total = *total;
+  v.field("device_arena_bytes", m.device_arena);
+  v.field("managed_arena_bytes", m.managed_arena);
+  v.field("pinned_arena_bytes", m.pinned_arena);
+  v.field("peak_device_bytes", m.peak_device);
+}
+
+// --- what was observed ---
+
+template <class Visitor>
+void describe(Visitor& v, gpu_state& s) {
+  v.field("sm_clock_mhz", s.sm_clock_mhz);
+  v.field("memory_clock_mhz", s.memory_clock_mhz);
+  v.field("temperature_c", s.temperature_c);
+  v.field("power_mw", s.power_mw);
+  v.field("pcie_generation", s.pcie_generation);
+  v.field("pcie_width", s.pcie_width);
+  v.field("other_processes", s.other_processes);
+  v.field("throttled_by", s.throttled_by);
+}
+
+template <class Visitor>
+void describe(Visitor& v, observation& o) {
+  v.field("host_cpu_ns", o.host_cpu);
+  v.field("energy_uj", o.energy_uj);
+  v.field("gpu_before", o.before);
+  v.field("gpu_after", o.after);
+  v.field("reason", o.reason);
+}
+
+// --- times ---
+
+template <class Visitor>
+void describe(Visitor& v, time_band& b) {
+  v.field("low", b.low);
+  v.field("high", b.high);
+  v.require(b.low <= b.high, "low is more than high");
+}
+
+template <class Visitor>
+void describe(Visitor& v, steady_cycle& c) {
+  std::optional<std::uint32_t> period;
+  if (c.period != 0) period = c.period;
+  v.field("period", period, plain{2, most_iterations});
+  c.period = period.value_or(0);
+  v.field("mean_ns", c.mean);
+  v.field("median_ns", c.median);
+}
+
+template <class Visitor>
+void describe(Visitor& v, class_bounds& b) {
+  v.field("swap_ns", b.swap, bound_time{});
+  v.field("recompute_ns", b.recompute, bound_time{});
+  v.field("both_ns", b.both, bound_time{});
+}
+
+template <class Visitor>
+void describe(Visitor& v, plan_bound& b) {
+  v.field("class", b.of.by);
+  v.field("swaps", b.of.swaps);
+  v.field("repeats", b.of.repeats);
+  v.field("least_ns", b.least, bound_time{});
+}
+
+template <class Visitor>
+void describe(Visitor& v, written_bounds& b) {
+  describe(v, b.passes);
+  v.if_any("whole", b.whole);
+  v.if_any("plan", b.plan);
 }
 
 // --- engines, timeline ---
 
-json json_of(const engine_figure& e) {
-  return {{"op", e.op},
-          {"engine", e.engine},
-          {"time_ns", e.time},
-          {"workspace_bytes", e.workspace_bytes},
-          {"flops", or_null(e.flops)},
-          {"bytes", or_null(e.bytes)},
-          {"parts", e.parts}};
+template <class Visitor>
+void describe(Visitor& v, engine_figure& e) {
+  v.field("op", e.op);
+  v.field("engine", e.engine);
+  v.field("time_ns", e.time);
+  v.field("workspace_bytes", e.workspace_bytes);
+  v.later("flops", e.flops);
+  v.later("bytes", e.bytes);
+  v.later("parts", e.parts, plain{1});
+  v.together({"flops", "bytes", "parts"});
 }
 
-std::vector<engine_figure> engines_from(const json& value, const place& at) {
-  std::vector<engine_figure> engines;
-  for (const auto& [element, where] : as_list(value, at)) {
-    fields f(*element, where);
-    engine_figure& e = engines.emplace_back();
-    e = {f.text("op"), f.text("engine"), f.integer("time_ns"), f.count("workspace_bytes"), {}, {}, 1};
-    if (f.has("flops") || f.has("bytes")) {  // older files have neither
-      e.flops = f.count_or_null("flops");
-      e.bytes = f.count_or_null("bytes");
-    }
-    if (f.has("parts")) e.parts = f.integer("parts", 1);
-    f.finish();
-  }
-  return engines;
+template <class Visitor>
+void describe(Visitor& v, timeline_span& s) {
+  v.field("lane", s.where);
+  v.field("name", s.name);
+  v.field("begin_ns", s.begin);
+  v.field("end_ns", s.end);
 }
 
-json json_of(const timeline_figures& t) {
-  json spans = json::array(), resident = json::array();
-  for (const timeline_span& s : t.spans) {
-    spans.push_back({{"lane", to_text(s.where)}, {"name", s.name}, {"begin_ns", s.begin}, {"end_ns", s.end}});
-  }
-  for (const resident_sample& s : t.resident) resident.push_back({{"at_ns", s.at}, {"bytes", s.bytes}});
-  return {{"iteration", t.iteration}, {"spans", std::move(spans)}, {"resident", std::move(resident)}};
+template <class Visitor>
+void describe(Visitor& v, resident_sample& s) {
+  v.field("at_ns", s.at);
+  v.field("bytes", s.bytes);
 }
 
-timeline_figures timeline_from(const json& value, const place& at) {
-  fields f(value, at);
-  timeline_figures t;
-  t.iteration = static_cast<std::uint32_t>(f.integer("iteration", 0, most_iterations));
-  for (const auto& [element, where] : f.list("spans")) {
-    fields s(*element, where);
-    const lane l = as_choice<lane>(s.at("lane"), s.where("lane"));
-    t.spans.push_back({l, s.text("name"), s.integer("begin_ns"), s.integer("end_ns")});
-    s.finish();
-  }
-  for (const auto& [element, where] : f.list("resident")) {
-    fields s(*element, where);
-    t.resident.push_back({s.integer("at_ns"), s.count("bytes")});
-    s.finish();
-  }
-  f.finish();
-  return t;
+template <class Visitor>
+void describe(Visitor& v, timeline_figures& t) {
+  v.field("iteration", t.iteration, plain{0, most_iterations});
+  v.field("spans", t.spans);
+  v.field("resident", t.resident);
 }
 
-// --- digests are texts: not every reader of JSON keeps 64 bits of a number ---
+// --- the record ---
 
-std::uint64_t digest_from(const json& value, const place& at) {
-  const std::string text = as_text(value, at);
-  std::uint64_t digest = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), digest, 16);
-  const bool lower = text.find_first_not_of("0123456789abcdef") == std::string::npos;
-  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 16 || !lower) {
-    refuse(at, fmt::format("\"{}\" is not 16 hexadecimal digits in lower case", one_line(text)));
-  }
-  return digest;
-}
+namespace {
 
-// --- the record, in three runs of fields ---
-
-void write_identity(json& out, const record& r) {
-  out["key"] = r.key;
-  out["network"] = r.network.name;
-  out["batch"] = r.network.batch;
-  out["pass"] = to_text(r.network.mode);
-  out["sgd"] = r.network.sgd;
-  out["network_knobs"] = knobs_json(r.network.knobs);
-  out["fusion"] = to_text(r.network.joined);
-  out["precision"] = to_text(r.network.arithmetic);
-  out["memory_order"] = to_text(r.network.order.value_or(standard_order(r.network.arithmetic)));
-  out["workspace_cap_bytes"] = or_null(r.workspace_cap);
-  out["strategy"] = r.strategy;
-  out["strategy_knobs"] = knobs_json(r.strategy_knobs);
-  out["rules"] = r.rules ? json_of(*r.rules) : json(nullptr);
-  out["family"] = r.kind ? json(to_text(*r.kind)) : json(nullptr);
-  out["bits"] = r.same_bits ? json(*r.same_bits ? "same" : "rounding") : json(nullptr);
-  out["ratio"] = or_null(r.ratio);
-  out["mode"] = to_text(r.mode);
-  out["backend"] = r.backend;
-  out["device"] = or_null(r.device);
-  out["figures"] = or_null(r.figures);
-  out["figures_digest"] = or_null(r.figures_digest);
-  out["borrowed_figures"] = r.borrowed;
-  out["iterations"] = r.iterations;
+template <class Visitor>
+void describe_network(Visitor& v, network_spec& n) {
+  v.field("network", n.name);
+  v.field("batch", n.batch, plain{1});
+  v.field("pass", n.mode);
+  v.field("sgd", n.sgd);
+  v.field("network_knobs", n.knobs);
+  v.field("fusion", n.joined);
+  v.field("precision", n.arithmetic);
+  memory_order order = n.order.value_or(standard_order(n.arithmetic));
+  const bool told = v.later("memory_order", order);
+  const bool is_plain = n.joined == fusion::none && n.arithmetic == precision::fp32;
+  v.require(told || is_plain, "field \"memory_order\" is missing; add it");
+  n.order = order;
 }
 
-void read_identity(fields& f, record& r) {
-  r.key = f.text("key");
-  r.network.name = f.text("network");
-  r.network.batch = f.integer("batch", 1);
-  r.network.mode = pass_from(f.at("pass"), f.where("pass"));
-  r.network.sgd = f.boolean("sgd");
-  r.network.knobs = knobs_from(f.at("network_knobs"), f.where("network_knobs"));
-  f.at("fusion");
-  f.at("precision");
-  read_storage(f, r.network);
-  const bool is_plain = r.network.joined == fusion::none && r.network.arithmetic == precision::fp32;
-  if (!f.has("memory_order") && !is_plain) f.at("memory_order");
-  if (!f.is_null("workspace_cap_bytes")) {
-    r.workspace_cap = static_cast<byte_count>(f.integer("workspace_cap_bytes", 1));
-  }
-  r.strategy = f.text("strategy");
-  r.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
-  if (f.has("rules") && !f.is_null("rules")) r.rules = hint_strategy_from(f.at("rules"), f.where("rules"));
-  if (f.has("family") && !f.is_null("family")) {
-    r.kind = as_choice<family>(f.at("family"), f.where("family"));
-  }
-  if (f.has("bits") && !f.is_null("bits")) {
-    r.same_bits = as_one_of(f.at("bits"), f.where("bits"), {"same", "rounding"}) == 0;
-  }
-  if (!f.is_null("ratio")) r.ratio = f.number("ratio", smallest, most_quotient);
-  r.mode = as_choice<run_mode>(f.at("mode"), f.where("mode"));
-  r.backend = f.text("backend");
-  r.device = f.text_or_null("device");
-  if (f.has("figures")) r.figures = f.text_or_null("figures");
-  if (f.has("figures_digest")) r.figures_digest = f.text_or_null("figures_digest");
-  if (f.has("borrowed_figures")) {
-    for (const auto& [name, at] : f.list("borrowed_figures")) r.borrowed.push_back(as_text(*name, at));
-  }
-  r.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
+template <class Visitor>
+void describe_identity(Visitor& v, record& r) {
+  v.field("key", r.key, one_line_text{});
+  describe_network(v, r.network);
+  v.field("workspace_cap_bytes", r.workspace_cap, plain{1});
+  v.field("strategy", r.strategy);
+  v.field("strategy_knobs", r.strategy_knobs);
+  v.later("rules", r.rules, rules_object{});
+  v.later("family", r.kind);
+  v.later("bits", r.same_bits, bits_text{});
+  v.field("ratio", r.ratio, quotient{});
+  v.field("mode", r.mode);
+  v.field("backend", r.backend, backend_text{});
+  v.field("device", r.device);
+  v.later("figures", r.figures);
+  v.later("figures_digest", r.figures_digest, hexadecimal{});
+  v.later("borrowed_figures", r.borrowed);
+  v.field("iterations", r.iterations, plain{1, most_iterations});
 }
 
-// Where no plan of a class exists its bound is null.
-json bound_json(nanoseconds ns) {
-  return ns == no_bound ? json(nullptr) : json(ns);
-}
-json json_of(const class_bounds& b) {
-  return {{"swap_ns", bound_json(b.swap)},
-          {"recompute_ns", bound_json(b.recompute)},
-          {"both_ns", bound_json(b.both)}};
-}
-json bounds_json(const record& r) {
-  if (!r.bounds) return nullptr;
-  json all = json_of(r.bounds->passes);
-  if (r.bounds->whole) all["whole"] = json_of(*r.bounds->whole);
-  if (r.bound) {
-    all["plan"] = {{"class", to_text(r.bound->of.by)},
-                   {"swaps", r.bound->of.swaps},
-                   {"repeats", r.bound->of.repeats},
-                   {"least_ns", bound_json(r.bound->least)}};
+template <class Visitor>
+void describe_counters(Visitor& v, record& r) {
+  std::optional<counted_iterations> counted;
+  const byte_count touched = r.memory.touched.value_or(0);
+  if (r.first && r.last) counted = {{*r.first, touched}, {*r.last, touched}};
+  v.field("counters", counted);
+  if (counted) {
+    r.first = counted->first.counted;
+    r.last = counted->last.counted;
   }
-  return all;
 }
 
-nanoseconds bound_from(fields& f, const char* name) {
-  return unless_null<nanoseconds>(f, name, [](auto& v, auto at) { return as_integer(v, at); })
-      .value_or(no_bound);
-}
-class_bounds class_bounds_from(fields& f) {
-  return {bound_from(f, "swap_ns"), bound_from(f, "recompute_ns"), bound_from(f, "both_ns")};
-}
-void read_bounds(const json& value, const place& where, record& r) {
-  if (value.is_null()) return;
-  fields f(value, where);
-  time_bounds& b = r.bounds.emplace();
-  b.passes = class_bounds_from(f);
-  if (f.has("whole")) {
-    fields w = f.object("whole");
-    b.whole = class_bounds_from(w);
-    w.finish();
+template <class Visitor>
+void describe_bounds(Visitor& v, record& r) {
+  std::optional<written_bounds> bounds;
+  if (r.bounds) bounds = {r.bounds->passes, r.bounds->whole, r.bound};
+  v.later("bounds", bounds);
+  if (bounds && !r.bounds) {
+    r.bounds = {0, bounds->passes, bounds->whole};
+    r.bound = bounds->plan;
   }
-  if (f.has("plan")) {
-    fields p = f.object("plan");
-    const plan_class by = as_choice<plan_class>(p.at("class"), p.where("class"));
-    const bool swaps = p.boolean("swaps"), repeats = p.boolean("repeats");
-    r.bound = {{by, swaps, repeats}, bound_from(p, "least_ns")};
-    p.finish();
-  }
-  f.finish();
 }
 
-time_band band_from(fields f) {
-  time_band b;
-  b.low = f.integer("low");
-  b.high = f.integer("high", b.low);
-  f.finish();
-  return b;
+template <class Visitor>
+void describe_result(Visitor& v, record& r) {
+  v.field("outcome", r.result);
+  v.field("reason", r.reason, one_line_text{});
+  v.field("samples_ns", r.samples);
+  v.if_any("band_ns", r.band);
+  v.if_any("cycle", r.cycle);
+  describe_counters(v, r);
+  v.field("counters_reason", r.counters_reason);
+  v.later("observed", r.observed);
+  v.field("memory", r.memory);
+  v.later("planning_ns", r.planning);
+  v.field("compute_ns", r.compute);
+  describe_bounds(v, r);
+  v.if_any("notes", r.notes);
+  v.field("digest", r.digest, hexadecimal{});
+  v.field("loss", r.loss);
 }
 
-steady_cycle cycle_from(fields f) {
-  steady_cycle c;
-  if (!f.is_null("period")) c.period = static_cast<std::uint32_t>(f.integer("period", 2, most_iterations));
-  c.mean = f.integer("mean_ns");
-  c.median = f.integer("median_ns");
-  f.finish();
-  return c;
+}  // namespace
+
+template <class Visitor>
+void describe(Visitor& v, record& r) {
+  v.constant("kind", "record");
+  v.constant("schema", 1);
+  describe_identity(v, r);
+  describe_result(v, r);
+  v.field("simulated", r.simulated);
+  v.if_any("replayed", r.replayed);
+  v.field("calibrated", r.calibrated);
+  v.later("launch", r.launch, launch_text{});
+  v.together({"memory_order", "launch"});
+  v.field("engines", r.engines);
+  v.field("timeline", r.timeline);
 }
 
-void write_result(json& out, const record& r) {
-  out["outcome"] = to_text(r.result);
-  out["reason"] = or_null(r.reason);
-  out["samples_ns"] = r.samples;
-  if (r.band) out["band_ns"] = {{"low", r.band->low}, {"high", r.band->high}};
-  if (r.cycle) {
-    out["cycle"] = {{"period", r.cycle->period == 0 ? json(nullptr) : json(r.cycle->period)},
-                    {"mean_ns", r.cycle->mean},
-                    {"median_ns", r.cycle->median}};
-  }
-  out["counters"] = r.first && r.last
-                        ? json{{"first", json_of(*r.first, r.memory)}, {"last", json_of(*r.last, r.memory)}}
-                        : json(nullptr);
-  out["counters_reason"] = or_null(r.counters_reason);
-  out["observed"] = json_of(r.observed);
-  out["memory"] = json_of(r.memory);
-  out["planning_ns"] = or_null(r.planning);
-  out["compute_ns"] = or_null(r.compute);
-  out["bounds"] = bounds_json(r);
-  if (!r.notes.empty()) out["notes"] = r.notes;
-  out["digest"] = r.digest ? json(fmt::format("{:016x}", *r.digest)) : json(nullptr);
-  out["loss"] = or_null(r.loss);
-}
+namespace {
 
-void read_result(fields& f, record& r) {
-  r.result = as_choice<outcome>(f.at("outcome"), f.where("outcome"));
-  r.reason = f.text_or_null("reason");
-  if (r.reason && (r.reason->empty() || r.reason->find('\n') != std::string::npos)) {
-    refuse(f.where("reason"), "is empty or has several lines; it is one");
-  }
-  for (const auto& [value, at] : f.list("samples_ns")) r.samples.push_back(as_integer(*value, at));
-  if (f.has("band_ns")) r.band = band_from(f.object("band_ns"));
-  if (f.has("cycle")) r.cycle = cycle_from(f.object("cycle"));
-  if (!f.is_null("counters")) {
-    fields c = f.object("counters");
-    r.first = counters_from(c.at("first"), c.where("first"));
-    r.last = counters_from(c.at("last"), c.where("last"));
-    c.finish();
-  }
-  r.counters_reason = f.text_or_null("counters_reason");
-  if (f.has("observed")) r.observed = observation_from(f.at("observed"), f.where("observed"));
-  r.memory = memory_from(f.at("memory"), f.where("memory"));
-  if (f.has("planning_ns")) {
-    r.planning =
-        unless_null<nanoseconds>(f, "planning_ns", [](auto& v, auto at) { return as_integer(v, at); });
-  }
-  r.compute = unless_null<nanoseconds>(f, "compute_ns", [](auto& v, auto at) { return as_integer(v, at); });
-  if (f.has("bounds")) read_bounds(f.at("bounds"), f.where("bounds"), r);
-  if (f.has("notes")) {
-    for (const auto& [line, at] : f.list("notes")) r.notes.push_back(as_text(*line, at));
-  }
-  r.digest = unless_null<std::uint64_t>(f, "digest", digest_from);
-  constexpr double most = std::numeric_limits<double>::max();
-  r.loss = unless_null<double>(f, "loss", [](auto& v, auto at) { return as_number(v, at, -most, most); });
-}
-
-void write_origin(json& out, const record& r) {
-  out["simulated"] = r.simulated;
-  if (r.replayed) out["replayed"] = true;
-  out["calibrated"] = or_null(r.calibrated);
-  out["launch"] = r.launch ? json(to_text(*r.launch)) : json(nullptr);
-  out["engines"] = nullptr;
-  if (r.engines) {
-    out["engines"] = json::array();
-    for (const engine_figure& e : *r.engines) out["engines"].push_back(json_of(e));
-  }
-  out["timeline"] = r.timeline ? json_of(*r.timeline) : json(nullptr);
-}
-
-void read_origin(fields& f, record& r) {
-  r.simulated = f.boolean("simulated");
-  r.replayed = f.has("replayed") && f.boolean("replayed");
-  r.calibrated = unless_null<bool>(f, "calibrated", as_boolean);
-  if (f.has("memory_order")) f.at("launch");  // files have both or, older ones, neither
-  if (f.has("launch") && !f.is_null("launch")) {
-    r.launch = as_choice(f.at("launch"), f.where("launch"),
-                         {launch_way::streams, launch_way::operator_graphs, launch_way::stretch_graphs,
-                          launch_way::cuda_graph});
-  }
-  r.engines = unless_null<std::vector<engine_figure>>(f, "engines", engines_from);
-  r.timeline = unless_null<timeline_figures>(f, "timeline", timeline_from);
-}
-
-// What the fields say together: results/record.schema.json has the same.
-void check_consistent(const record& r, const fields& f) {
+// What the fields say together; record_rules says the same.
+void check_consistent(const record& r, const place& at) {
   bool on_simulator = false;
   try {
     on_simulator = parse_backend(r.backend).simulated;
   } catch (const input_error& error) {
-    refuse(f.where("backend"), error.what());
+    refuse(inside(at, "backend"), error.what());
   }
   if (r.simulated != on_simulator)
-    refuse(f.where("simulated"), "does not go with backend " + one_line(r.backend));
-  if (r.simulated && r.engines) refuse(f.where("engines"), "is null where simulated");
-  if (r.simulated && r.launch) refuse(f.where("launch"), "is null where simulated");
+    refuse(inside(at, "simulated"), "does not go with backend " + one_line(r.backend));
+  if (r.simulated && r.engines) refuse(inside(at, "engines"), "is null where simulated");
+  if (r.simulated && r.launch) refuse(inside(at, "launch"), "is null where simulated");
   if (!r.simulated && r.mode == run_mode::simulated)
-    refuse(f.where("mode"), "is simulated, the record is not");
+    refuse(inside(at, "mode"), "is simulated, the record is not");
   const bool ok = r.result == outcome::ok;
-  if (ok == r.reason.has_value()) refuse(f.where("reason"), ok ? "is null where all is well" : "is missing");
+  if (ok == r.reason.has_value())
+    refuse(inside(at, "reason"), ok ? "is null where all is well" : "is missing");
   if (!ok) return;
-  if (r.samples.empty()) refuse(f.where("samples_ns"), "is empty, but the outcome is ok");
+  if (r.samples.empty()) refuse(inside(at, "samples_ns"), "is empty, but the outcome is ok");
   for (const auto& [name, known] : {std::pair{"ratio", r.ratio.has_value()},
                                     {"device", r.device.has_value()},
                                     {"calibrated", r.calibrated.has_value()},
                                     {"memory.footprint_bytes", r.memory.footprint.has_value()},
                                     {"memory.budget_bytes", r.memory.budget.has_value()}}) {
-    if (!known) refuse(f.where(name), "is null, but the outcome is ok");
+    if (!known) refuse(inside(at, name), "is null, but the outcome is ok");
   }
 }
+
+constexpr const char* record_rules = R"json([
+  {"if": {"not": {"required": ["memory_order"]}},
+   "then": {"properties": {"fusion": {"const": "none"}, "precision": {"const": "fp32"}}}},
+  {"if": {"properties": {"outcome": {"const": "ok"}}},
+   "then": {"properties": {
+      "reason": {"type": "null"}, "ratio": {"type": "number"}, "device": {"type": "string"},
+      "calibrated": {"type": "boolean"}, "samples_ns": {"minItems": 1},
+      "memory": {"properties": {"footprint_bytes": {"type": "integer"}, "budget_bytes": {"type": "integer"}}}}},
+   "else": {"properties": {"reason": {"type": "string"}}}},
+  {"if": {"properties": {"simulated": {"const": true}}},
+   "then": {"properties": {"backend": {"pattern": "^sim:"}, "launch": {"type": "null"},
+                           "engines": {"type": "null"}}},
+   "else": {"properties": {"backend": {"pattern": "^cuda:"}, "mode": {"enum": ["capped", "native"]}}}}
+])json";
 
 }  // namespace
 
 std::string to_json(const record& r) {
-  json out{{"kind", "record"}, {"schema", 1}};
-  write_identity(out, r);
-  write_result(out, r);
-  write_origin(out, r);
-  return dump_line(out);
+  record copy = r;
+  return dump_line(write_object(copy));
 }
 
 record record_from_json(std::string_view line, const std::string& source) {
-  const json document = parse_json(line, source);
-  fields f(document, {source, ""});
-  as_one_of(f.at("kind"), f.where("kind"), {"record"});
-  f.schema();
+  const place at{source, ""};
   record r;
-  read_identity(f, r);
-  read_result(f, r);
-  read_origin(f, r);
-  f.finish();
-  check_consistent(r, f);
+  read_object(r, parse_json(line, source), at);
+  check_consistent(r, at);
   return r;
+}
+
+std::string record_schema() {
+  json made = schema_of_object<record>();
+  made["allOf"] = json::parse(record_rules);
+  const json all{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+                 {"title", "One line of a record file of umbench"},
+                 {"description",
+                  "JSON Lines: an environment line first, then a record a cell. docs/records.md explains the "
+                  "fields. Made by "
+                  "`umbench list schema`."},
+                 {"type", "object"},
+                 {"required", {"kind"}},
+                 {"oneOf", {{{"$ref", "#/$defs/environment"}}, {{"$ref", "#/$defs/record"}}}},
+                 {"$defs", {{"environment", environment_schema()}, {"record", std::move(made)}}}};
+  return dump_indented(all);
 }
 
 line_kind kind_of_line(std::string_view line, const std::string& source) {
