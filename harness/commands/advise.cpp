@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 
 #include "harness/commands/cells.hpp"
 #include "harness/io/errors.hpp"
@@ -96,6 +98,16 @@ record ruled_out(const cell& c, const record& in_core, const managed_support& ma
   return r;
 }
 
+// Says which cell has ended, once all have taken a while.
+std::function<void(std::size_t)> progress_of(const std::vector<cell>& cells) {
+  static constexpr std::chrono::seconds a_while{2};
+  return [&cells, done = std::size_t{0}, begin = std::chrono::steady_clock::now()](std::size_t i) mutable {
+    ++done;
+    if (std::chrono::steady_clock::now() - begin < a_while) return;
+    say("umbench: tried {}, {} of {}\n", cells[i].what.strategy, done, cells.size());
+  };
+}
+
 std::string setting_words(const cell& setting, const record& in_core, const std::vector<tried_way>& tried) {
   const network_spec& n = setting.network.spec;
   const auto known =
@@ -137,7 +149,7 @@ int advise_command(const advise_options& options) {
       of.push_back(i);
     }
   }
-  const auto records = records_of(cells, jobs, signals);
+  const auto records = records_of(cells, jobs, signals, progress_of(cells));
   if (!records) return stopped();
   for (std::size_t i = 0; i < of.size(); ++i) tried[of[i]].r = (*records)[i];
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
@@ -66,8 +67,9 @@ void add_place(CLI::App& command, experiment_options& o) {
 void add_network(CLI::App& command, experiment_options& o) {
   option(command, "--network", o.network,
          {"NAME|FILE", "One of `umbench list networks`, or a graph file of one's own", required});
-  option(command, "--trace", o.trace,
-         {"FILE", "A file of `umbench trace` in place of a network: becomes FILE.graph.json beside it", "none"});
+  option(
+      command, "--trace", o.trace,
+      {"FILE", "A file of `umbench trace` in place of a network: becomes FILE.graph.json beside it", "none"});
   option(command, "--batch", o.batch, {"N", "Images a batch, at least 1", "1"});
   option(command, "--insize", o.insize,
          {"N", "Height and width of an image, at least 1; short for --set insize=N", "the network's"});
@@ -324,8 +326,30 @@ void refuse_unknown_command(const CLI::App& app, int argc, const char* const* ar
 }
 
 // What the parser found wrong, and where to read on.
-std::string refusal(const CLI::ParseError& error, int argc, const char* const* argv) {
+// "--batchsize: unknown option; did you mean --batch?"; "" if every option is known.
+std::string unknown_option(const CLI::App& command, int argc, const char* const* argv) {
+  std::vector<std::string> known;
+  for (const CLI::Option* o : command.get_options()) {
+    for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+  }
+  for (int i = 2; i < argc; ++i) {
+    const std::string_view word = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
+    if (!word.starts_with("--") || std::ranges::find(known, word) != known.end()) continue;
+    const std::string near = nearest(word, known);
+    return fmt::format("{}: unknown option{}", one_line(word),
+                       near.empty() ? "" : fmt::format("; did you mean {}?", near));
+  }
+  return "";
+}
+
+std::string refusal(const CLI::ParseError& error, const CLI::App& app, int argc, const char* const* argv) {
   std::string text = error.what();
+  const bool surplus = argc > 1 && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (!surplus || command->get_name() != argv[1]) continue;
+    const std::string unknown = unknown_option(*command, argc, argv);
+    if (!unknown.empty()) text = unknown;
+  }
   const std::size_t repeated = text.find(": At Most 1 required");
   if (repeated != std::string::npos) text = text.substr(0, repeated) + " is given more than once; keep one";
   const bool in_command = argc > 1 && argv[1][0] != '-';
@@ -344,7 +368,7 @@ std::string parse(int argc, const char* const* argv, command_line& c) {
     app.exit(asked);
     return "";
   } catch (const CLI::ParseError& error) {
-    throw input_error(refusal(error, argc, argv));
+    throw input_error(refusal(error, app, argc, argv));
   }
   return app.get_subcommands().front()->get_name();
 }

@@ -141,9 +141,10 @@ int run_command(const run_options& options) {
   record r = record_of(work, *report);
   if (file) keep(r, work, here, *file);
   fmt::print("{}", summary(r));
-  if (is_result(r.result)) return 0;
+  if (r.result == outcome::ok) return 0;
   say("umbench: {}: {}\n", r.key, outcome_text(r));
-  return 1;
+  constexpr int failed = 1, does_not_fit = 4;  // 3 is umbench compare with too little data
+  return r.result == outcome::infeasible ? does_not_fit : failed;
 }
 
 }  // namespace um

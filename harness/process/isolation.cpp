@@ -198,9 +198,13 @@ bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& sign
 }
 
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
-                                              signal_watch& signals) {
+                                              signal_watch& signals,
+                                              const std::function<void(std::size_t)>& ended) {
   std::vector<record> all(cells.size());
-  const auto keep = [&](std::size_t index, record r, const child_report&) { all[index] = std::move(r); };
+  const auto keep = [&](std::size_t index, record r, const child_report&) {
+    all[index] = std::move(r);
+    if (ended) ended(index);
+  };
   if (!run_cells(cells, jobs, signals, keep)) return std::nullopt;
   return all;
 }

@@ -30,9 +30,10 @@ record record_of(const cell& work, const child_report& report);
 // a stop signal came before all of them had ended.
 using hear_end = std::function<void(std::size_t index, record r, const child_report& report)>;
 bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended);
-// Their records, in their order; nothing if a stop signal came.
+// Their records, in their order; nothing if a stop signal came. `ended` hears of each by its index.
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
-                                              signal_watch& signals);
+                                              signal_watch& signals,
+                                              const std::function<void(std::size_t)>& ended = {});
 
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there
 // is no such GPU or no CUDA backend.

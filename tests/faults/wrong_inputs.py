@@ -206,7 +206,7 @@ class Generator:
 def defect_of(done):
     said = done.stderr.decode(errors="replace")
     lines = [line for line in said.splitlines() if not line.startswith("[")]
-    if done.returncode not in (0, 1, 2, 3):
+    if done.returncode not in (0, 1, 2, 3, 4):
         return f"exit code {done.returncode}"
     if "Traceback" in said or "terminate called" in said or "Sanitizer" in said or ": runtime error: " in said:
         return "a traceback"

@@ -89,7 +89,8 @@ class CommandLine(InterfaceTest):
         self.refused(*RUN[:-1], words=["--strategy is missing"])
         self.refused(*without(RUN, "--backend"), "device", words=["--backend is missing"])
         self.refused(*RUN, "device", "more")
-        self.refused(*RUN, "device", "--frobnicate")
+        self.refused(*RUN, "device", "--frobnicate", words=["--frobnicate: unknown option; see umbench run --help"])
+        self.refused(*RUN, "device", "--iteration=3", words=["--iteration: unknown option; did you mean --iterations?"])
         self.refused("sweep")
 
     def test_the_help_that_is_named_is_the_command_s(self):
@@ -131,11 +132,16 @@ class CommandLine(InterfaceTest):
 
 
 class Infeasible(InterfaceTest):
-    """A result, not a failure: exit code 0, and the reason with its figures."""
+    """A result, not a failure: exit code 4, and the reason with its figures."""
+
+    def does_not_fit(self, *arguments):
+        done = self.umbench(*arguments)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        return done.stdout
 
     def test_a_budget_below_the_largest_operator(self):
         for strategy in ["device", "managed", "managed_advise", "managed_prefetch", "swap_all"]:
-            shown = self.well(*RUN, strategy, "--budget", "1MiB", "--mode", "capped")
+            shown = self.does_not_fit(*RUN, strategy, "--budget", "1MiB", "--mode", "capped")
             self.assertIn("infeasible: ", shown)
             self.assertIn("1.00 MiB", shown)
             done = self.umbench("plan", *RUN[1:], strategy, "--budget", "1MiB", "--mode", "capped", "-o", "p.json")
@@ -144,12 +150,12 @@ class Infeasible(InterfaceTest):
             self.assertFalse((self.folder / "p.json").exists())
 
     def test_a_budget_above_the_device(self):
-        shown = self.well(*RUN, "device", "--budget", "1TiB")
+        shown = self.does_not_fit(*RUN, "device", "--budget", "1TiB")
         self.assertIn("infeasible: ", shown)
         self.assertIn("h200", shown)
 
     def test_a_network_that_no_machine_holds(self):
-        shown = self.well(*without(RUN, "--batch"), "managed", "--batch", str(10**10))
+        shown = self.does_not_fit(*without(RUN, "--batch"), "managed", "--batch", str(10**10))
         self.assertIn("infeasible: ", shown)
 
 

@@ -34,6 +34,14 @@ HAVE_NO_PART = {"list": ["list"], "cells": ["sweep", "cells.json", "--list"], "p
                 "simulated": ["run", "--network", "conv", "--batch", "2", "--strategy", "managed", "--backend", "sim:h200"]}
 
 
+class Libraries(unittest.TestCase):
+    def test_no_library_of_cuda_is_opened_at_the_start(self):
+        linked = subprocess.run(["ldd", PROGRAM], capture_output=True, text=True, check=True).stdout
+        self.assertIn("libc.so", linked)
+        for name in ("libcudnn", "libcublas", "libcudart", "libcuda.so"):
+            self.assertNotIn(name, linked)
+
+
 class Driver(InterfaceTest):
     def setUp(self):
         super().setUp()

@@ -142,6 +142,12 @@ class Plans(SchemaTest):
         self.both_refuse(self.schema("plan"), self.COMMAND, plan, changes)
 
 
+class Records(SchemaTest):
+    def test_the_schema_is_made_of_the_fields(self):
+        """After a change of fields: umbench list schema > results/record.schema.json."""
+        self.assertEqual(self.well("list", "schema"), (ROOT / "results/record.schema.json").read_text(encoding="utf-8"))
+
+
 class Rules(SchemaTest):
     """Whether reader and schema agree: interface_rules."""
 

@@ -131,7 +131,7 @@ class Plans(SettingsTest):
         plan["network"]["batch"] = 10**9
         plan["footprint_bytes"] = plan["budget_bytes"] = 2**53
         done = self.umbench("run", "--plan", self.write("plan.json", plan), "--backend", "sim:h200")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn("infeasible: the budget of", done.stdout)
 
     def test_a_plan_is_no_strategy(self):
