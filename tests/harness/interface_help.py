@@ -25,7 +25,7 @@ def options(text):
 class Help(InterfaceTest):
     def test_every_command_is_looked_at(self):
         shown = self.well("--help")
-        native = set(re.findall(r"(?m)^  ([a-z]+) ", shown.split("Subcommands:")[1])) - {"compare", "export", "report", "plot", "reproduce", "interleave", "trace", "explain"}
+        native = set(re.findall(r"(?m)^  ([a-z]+) ", shown.split("Subcommands:")[1])) - {"compare", "export", "report", "plot", "reproduce", "interleave", "trace", "explain", "fit"}
         self.assertEqual(native, set(COMMANDS))
 
     def test_values_have_types_ranges_and_defaults(self):

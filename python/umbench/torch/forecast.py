@@ -1,0 +1,108 @@
+"""What fit would make of a model on a GPU that need not be there: a table of whether it fits, how much slower it gets, and what is done.
+
+MODEL.py:FUNCTION names a function without arguments that returns (model, inputs), the batch first. Nothing is run: the graph is
+traced with fake tensors, and times follow a machine file. Losses are not cut into shares here."""
+
+import sys
+
+from umbench import arguments, load
+
+from .export import HALVES, function_named, machine, needs_torch
+
+
+def arguments_of(given):
+    parser = arguments.Parser(prog="umbench fit", description=__doc__.splitlines()[0])
+    parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
+    parser.add_argument("--budget", required=True, metavar="SIZE", help="of the device, for all of training, such as 24GiB")
+    parser.add_argument("--gpu", default="sim:h200", metavar="sim:NAME", help="machine file whose rates count (sim:h200)")
+    parser.add_argument("--batch", nargs="+", type=int, help="multiples of the example inputs' batch; without it that batch")
+    parser.add_argument("--optimizer", help="a class of torch.optim whose states count, such as AdamW")
+    parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type")
+    parser.add_argument("--seconds", type=float, default=8.0, help="for the search of each plan (8)")
+    options = parser.parse_args(given)
+    if ":" not in options.model:
+        parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
+    return options
+
+
+def main(given):
+    options = arguments_of(given)
+    needs_torch(given)
+    from .planner import NoPlan
+
+    try:
+        rows = [forecast(options, times) for times in multiples(options)]
+    except NoPlan as error:
+        raise load.BadInput(f"{options.model}: {error}") from None
+    print(f"{'batch':>6} {'fits':>5} {'peak':>10} {'unplanned':>10} {'slower':>7} {'kept':>10}  computed again")
+    for row in rows:
+        print(row)
+
+
+def multiples(options):
+    if not options.batch:
+        return [1]
+    own = example_batch(options)
+    for batch in options.batch:
+        if batch < own or batch % own:
+            raise load.BadInput(f"--batch {batch}: give multiples of {own}, the batch of the example inputs")
+    return [batch // own for batch in options.batch]
+
+
+def example_batch(options):
+    import torch
+
+    return next(x.shape[0] for x in function_named(options.model)()[1] if isinstance(x, torch.Tensor))
+
+
+def forecast(options, times):
+    from collections import Counter
+
+    from .fit import bytes_of
+    from .plan import in_gib
+    from .step import name_of
+
+    budget = bytes_of(options.budget)
+    step, answer, batch = planned(options, budget, times)
+    made, own = answer["plan"], answer["begin"]
+    again = Counter(name_of(step.nodes[i]) for i in made["recomputed"] if step.rows[i]["kind"] == "kernel")
+    told = ", ".join(f"{count} {name}" for name, count in again.most_common()) or "no product and no library call"
+    fits = "yes" if made["peak"] <= budget else "no"
+    return (f"{batch:>6} {fits:>5} {in_gib(made['peak']):>10} {in_gib(own['peak']):>10} {made['ns'] / own['ns']:>6.2f}x "
+            f"{in_gib(made['saved_bytes']):>10}  {told}")
+
+
+def planned(options, budget, times):
+    """(the step, the planner's answer, the batch) with the example inputs repeated so many times."""
+    import torch
+
+    from . import capture, private
+    from .costs import Estimated
+    from .fit import root_of, states_per_byte
+    from .planner import ask
+    from .step import step_of
+
+    try:
+        joint = capture.capture(function_named(options.model), compiled=True, times=times,
+                                autocast=getattr(torch, HALVES[options.autocast]) if options.autocast else None)
+    except capture.CannotExport as error:
+        raise load.BadInput(f"{options.model}: {error}") from None
+    info = private.classified(joint.graph, joint.num_fwd_outputs, joint.static_inputs)
+    rates = rates_in(machine(options.gpu.removeprefix("sim:")))
+    step = step_of(joint.graph, info, joint.num_fwd_outputs, Estimated(rates))
+    number = {node: i for i, node in enumerate(step.nodes)}
+    begin = {root_of(step, number[n]) for n in private.own_choice(joint.graph, info) if n in number}
+    resident = [row["bytes"] for row in step.rows if row["resident"]]
+    trained = sum(row["bytes"] for row in step.rows if row["backward_result"])
+    base = sum(resident) + states_per_byte(options.optimizer) * trained
+    batches = [n.meta["val"].shape[0] for n in step.nodes if n.op == "placeholder" and joint.names.get(n.name, "").startswith("data")]
+    return step, ask(step, budget, base, rates, True, begin, options.seconds), batches[0] if batches else 0
+
+
+def rates_in(figures):
+    """Rates of a machine file in operations and bytes a nanosecond."""
+    return {"half": figures["bf16_flops_per_s"] / 1e9, "single": figures["fp32_flops_per_s"] / 1e9, "bytes": figures["device_bytes_per_s"] / 1e9}
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(lambda: main(sys.argv[1:]), "umbench"))
