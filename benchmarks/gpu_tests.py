@@ -6,9 +6,9 @@ import re
 import subprocess
 import time
 
-# Tests that compare times or free memory run alone; the others go in so many shards, as long ones last.
-ALONE = ("cuda_allocators_test", "cuda_executor_test", "cuda_replay_test", "measure_gpu_test")
-SHARDS = {"cuda_operators_test": 4, "cuda_parts_test": 4, "cuda_strategies_test": 4, "cuda_engines_test": 2,
+# Tests that compare times or free memory run alone, and first. The others run in shards, the most telling first: the time may end.
+ALONE = ("cuda_executor_test", "cuda_allocators_test", "cuda_replay_test", "measure_gpu_test")
+SHARDS = {"cuda_strategies_test": 8, "cuda_parts_test": 4, "cuda_operators_test": 8, "cuda_engines_test": 2,
           "cuda_convolution_kernels_test": 2}
 AT_ONCE = 8
 LEFT_OUT = "*ballast*"  # it takes nearly all of the device's memory
@@ -23,11 +23,11 @@ def run(folder, logs, seconds):
     if not found:
         print(f"error: no cuda_*_test in {folder}; build the preset cuda, or name its folder")
         return False
-    together = [(path, shard, SHARDS.get(name, 1)) for name, path in found.items() if name not in ALONE
-                for shard in range(SHARDS.get(name, 1))]
+    results = [execute(found[name], 0, 1, logs, end) for name in ALONE if name in found]
+    names = [name for name in SHARDS if name in found] + [name for name in found if name not in ALONE and name not in SHARDS]
+    together = [(found[name], shard, SHARDS.get(name, 1)) for name in names for shard in range(SHARDS.get(name, 1))]
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda job: execute(*job, logs, end), together))
-    results += [execute(found[name], 0, 1, logs, end) for name in ALONE if name in found]
+        results += pool.map(lambda job: execute(*job, logs, end), together)
     return report(results)
 
 
