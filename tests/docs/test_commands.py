@@ -14,7 +14,7 @@ import pytest
 ROOT = conftest.ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 STARTS = ("umbench ", "benchmarks/", "python3 ", "build/", "./", "pip ")
-NEEDS_TORCH = "umbench export tests/"
+NEEDS_TORCH = ("umbench export tests/", "umbench fit ")
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")
 WHOLE_BUILDS = ("./quickstart", "./check")  # which are judged by whoever builds
 SLOW = ("umbench advise", "umbench report", "--strategy best ", "umbench validate", "plots/microbenchmarks.py")  # seconds each
