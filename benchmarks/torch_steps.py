@@ -59,13 +59,13 @@ def row(line):
     return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {told / 2**30:6.2f} ({100 * (told / peak - 1):+5.1f} %), with workspaces "
             f"{100 * ((p['peak_with_workspaces_bytes'] + m['library_bytes']) / peak - 1):+5.1f} %; saved {m['saved_bytes'] / 2**30:6.2f}, told "
             f"{p['saved_bytes'] / 2**30:6.2f}; step {ms / 1e6:7.2f} ms, by rates {100 * (p['step_by_rates_ns'] / ms - 1):+6.1f} %, "
-            f"by measured operators {100 * (p['step_by_measured_ns'] / ms - 1):+6.1f} %; kernels {m['kernels']}, told {p['operators']}")
+            f"by measured operators {100 * (p['step_by_measured_ns'] / ms - 1):+6.1f} %; kernels {m['kernels']}, told {p['kernels']}, busy {sum(m['kernel_ns'].values()) / 1e6:.2f} ms")
 
 
 def one(name, options):
     import torch
+    measured = measure(name, options)  # first: measuring operators leaves workspaces of libraries behind
     predicted, made = predict(name, options)
-    measured = measure(name, options)
     place = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "machine": options.machine}
     if options.details:
         from umbench.torch import convert
@@ -79,7 +79,8 @@ def predict(name, options):
     from umbench.torch import convert, export, liveness, measuring
     made = convert.of_model(getattr(torch_models, name), name=name)
     document = made.document
-    predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"])}
+    predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
+                 "kernels": sum(made.launches.get(op["name"], 1) for op in document["ops"])}
     export.set_durations(document, export.machine(options.machine))
     predicted["step_by_rates_ns"] = sum(op["duration_ns"] for op in document["ops"])
     predicted["by_rates_alone_ns"] = sum(op["duration_ns"] for op in document["ops"] if op["name"] in made.alone)

@@ -35,6 +35,7 @@ class Converted:
     kernels: dict = field(default_factory=dict)
     modules: dict = field(default_factory=dict)
     alone: dict = field(default_factory=dict)  # FX node of each operator that no other shares a kernel with, by the operator's name
+    launches: dict = field(default_factory=dict)  # how many kernels an operator launches, by its name, where more than one
     left_out: int = 0  # bytes of statistics and counters that an iteration writes and does not read
     uncut: str = ""    # why no operator may be cut along the batch, where one might expect it
 
@@ -74,7 +75,7 @@ def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", 
     types = {t["type"] for t in made.tensors.values() if t["use"] == "activation"}
     document = {"schema": 1, "kind": "graph", "name": name, "precision": precision or ("bf16" if "bf16" in types else "fp32"),
                 "tensors": list(made.tensors.values()), "ops": made.ops}
-    return Converted(document, made.node_names, made.kernel_names, made.modules, made.alone, made.left_out)
+    return Converted(document, made.node_names, made.kernel_names, made.modules, made.alone, made.launches, made.left_out)
 
 
 def as_text(document):
@@ -122,7 +123,7 @@ class _Writer:
         self.tensors, self.ops, self.names = {}, [], set()
         self.memory = {}
         self.node_names, self.kernel_names, self.modules = {}, {}, {}
-        self.left_out, self.alone = 0, {}
+        self.left_out, self.alone, self.launches = 0, {}, {}
 
     # --- graphs ---
 
@@ -186,6 +187,8 @@ class _Writer:
         self.ops.append(op)
         self.kernel_names[op["name"]] = [n.name for n in kernel.nodes]
         self.modules[op["name"]] = module_of(kernel.nodes[-1])
+        if launches_of(kernel) > 1:
+            self.launches[op["name"]] = launches_of(kernel)
         if not kernel.joined:
             self.alone[op["name"]] = kernel.nodes[-1]
 
@@ -245,6 +248,16 @@ class _Writer:
     def drop_unused(self):
         touched = {t for op in self.ops for t in op["in"] + op["out"]}
         self.tensors = {name: t for name, t in self.tensors.items() if name in touched}
+
+
+def launches_of(kernel):
+    """Kernels of the libraries behind an operator, as cuDNN and flash attention of 2.11 launch them on an H100."""
+    name = name_of(kernel.nodes[-1])
+    if not kernel.joined and name in ("convolution_backward", "convolution"):
+        return 4 if name == "convolution_backward" else 2
+    if not kernel.joined and "attention_backward" in name:
+        return 4
+    return 2 if kernel.in_steps else 1
 
 
 def label_of_kernel(kernel):
