@@ -63,10 +63,10 @@ def read_mostly_missing():
     return made
 
 
-def ping_pong():
+def ping_pong(host_ms=40):
     made = Made().allocate()
     for _ in range(4):
-        made.kernel("add", in_demand=run(), gpu_read_faults=count(900)).host(cpu_write_faults=count(400), out_demand=run())
+        made.kernel("add", in_demand=run(), gpu_read_faults=count(900)).host(host_ms, cpu_write_faults=count(384), out_demand=run())
     return made
 
 
@@ -150,7 +150,7 @@ def test_faults_in_a_long_kernel_do_not_blame_all_of_its_time(tmp_path):
 
 
 def test_times_of_a_second_run_replace_those_of_the_counted_one(tmp_path):
-    made = ping_pong()
+    made = ping_pong(host_ms=10)
     times = [("add", launch, 8 * launch * MS, (8 * launch + 5) * MS) for launch in range(4)]  # 5 ms, and 3 ms between them
     process, = reader.read(made.write(tmp_path / "run.jsonl", times=times))
     assert len(process.times) == 4

@@ -87,15 +87,13 @@ class Pool:
 
 @contextlib.contextmanager
 def managed_pool(policy="none", cap=None):
-    """A context in which this thread's GPU memory of PyTorch is managed. `cap`: bytes, at most 70 % of what is free."""
+    """A context in which this thread's GPU memory of PyTorch is managed. `cap`: bytes, at most 70 % of what is free. One at a time."""
     if policy not in POLICIES:
         raise ValueError(f"policy {policy!r} is none of {', '.join(POLICIES)}")
     path = library_path()
     import torch
     library = _library(path)
-    most = cap_bytes(torch.cuda.mem_get_info()[0], cap)
-    if library.um_pool_used():
-        raise RuntimeError(f"{library.um_pool_used()} bytes of an earlier managed_pool are in use; let go of its tensors first")
+    most = library.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], cap)  # libraries keep some of an earlier pool
     library.um_pool_configure(policy.encode(), most)
     pool = torch.cuda.MemPool(_allocator(path).allocator())
     with torch.cuda.use_mem_pool(pool), torch.autograd.set_multithreading_enabled(False):

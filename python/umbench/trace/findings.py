@@ -204,7 +204,7 @@ def ping_pong(facts, context):
     calls = [(_prefetches_in(facts, context), f"before each launch of {context.names.kernel(facts.worst_kernel()[0])}" if facts.kernels else ""),
              (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
     waste = facts.stall + facts.host_stall
-    return waste, waste - context.costs.prefetch_in(facts.moved_in()) - context.costs.prefetch_out(facts.moved_out()), text, calls
+    return waste, waste - context.costs.prefetch_in(facts.moved_in()) - _fetched_by_prefetch(facts, context), text, calls
 
 
 def sparse(facts, context):
@@ -260,7 +260,13 @@ def host_faults(facts, context):
         return None
     text = f"the CPU fetched {size(facts.moved_out())} back from the GPU by faults"
     calls = [(_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, None), _host_place(facts, context))]
-    return facts.host_stall, facts.host_stall - context.costs.prefetch_out(facts.moved_out()), text, calls
+    return facts.host_stall, facts.host_stall - _fetched_by_prefetch(facts, context), text, calls
+
+
+def _fetched_by_prefetch(facts, context):
+    """What the CPU takes for what it fetched by faults, when a prefetch brings it."""
+    writes = any(block.host_writes for block in facts.blocks.values())
+    return context.costs.prefetch_out(facts.moved_out()) + context.costs.use_on_host(facts.moved_out(), writes)
 
 
 def _host_place(facts, context):

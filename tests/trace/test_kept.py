@@ -1,0 +1,33 @@
+"""The traces that were kept of programs with planted faults, judged again: a rule that is changed must not unlearn them."""
+
+import sys
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "trace/programs"))
+
+import judge  # noqa: E402
+
+from umbench.trace import explain, reader  # noqa: E402
+
+KEPT = ROOT / "results/traces"
+
+
+def test_planted_faults_are_named_and_savings_are_near(capsys):
+    verdicts = judge.judge(KEPT / "planted_h100")
+    first, second = verdicts[:judge.FIRST_SET], verdicts[judge.FIRST_SET:]
+    assert (len(first), len(second)) == (12, 6), capsys.readouterr().out
+    assert sum(named for named, _ in first) >= 11 and sum(named for named, _ in second) >= 5
+    assert sum(near for _, near in first) >= 9 and sum(near for _, near in second) >= 4
+
+
+def test_every_kept_trace_fits_into_twenty_lines():
+    for path in sorted(KEPT.rglob("*.jsonl")):
+        for process in reader.read(path):
+            lines = explain.as_lines(process, *explain.explain(process))
+            assert 3 < len(lines) <= explain.MOST_LINES, path
+
+
+def test_a_trace_of_pages_in_turns_has_every_byte():
+    process, = reader.read(KEPT / "in_turns_h100.jsonl")
+    assert process.total(*reader.BY_FAULT_IN) == process.total(*reader.BY_FAULT_OUT) == 4 * 256 * 2**20
