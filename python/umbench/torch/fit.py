@@ -141,7 +141,7 @@ class Planning:
         step = step_of(joint, info, num_fwd_outputs, self.costs)
         number = {node: i for i, node in enumerate(step.nodes)}
         begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
-        base = self.base_bytes(step, device) + self.plan.unforeseen
+        base = self.base_bytes(step, device) + self.plan.unforeseen.get(self.shares, 0)
         seconds = self.seconds / len(self.SHARES) if self.only_prices else self.seconds
         answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, seconds)
         if self.only_prices:

@@ -10,11 +10,11 @@ class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
     saved, recomputed: names of nodes; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice; measured: {"peak", "reserved"} of a step on a GPU.
-    chunks: shares that the loss is computed in. plans: how many were made; unforeseen: bytes measured above the prediction; settled: no other plan will be made."""
+    chunks: shares that the loss is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made."""
 
     def __init__(self, budget):
         self.budget, self.usable = budget, budget
-        self.plans, self.unforeseen, self.settled, self.chunks = 0, 0, False, 1
+        self.plans, self.unforeseen, self.settled, self.chunks = 0, {}, False, 1
         self.saved, self.recomputed, self.modules, self.differences = [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.base_bytes, self.seconds = 0, 0.0
@@ -25,7 +25,7 @@ class Plan:
     def measure(self, allocated, reserved):
         """Peaks of one step, in bytes. What the prediction did not see is foreseen by the next plan."""
         self.measured = {"peak": allocated, "reserved": reserved}
-        self.unforeseen += allocated - self.predicted["peak"]
+        self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
 
     def too_much(self):
         return self.measured["peak"] > self.usable + LEAST_SLACK // 4

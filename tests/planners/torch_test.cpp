@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "planners/torch_target.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::int64_t kib = 1024, unlimited = std::numeric_limits<std::int64_t>::max();
+
+torch_node node(torch_kind kind, std::vector<torch_id> inputs, std::int64_t bytes, bool forward,
+                std::int64_t ns = 0) {
+  torch_node n;
+  n.kind = kind;
+  n.inputs = std::move(inputs);
+  n.bytes = bytes;
+  n.elements = bytes;
+  n.ns = ns;
+  n.forward = forward;
+  return n;
+}
+
+// x -> a -> r -> b, all of the same size but for x: a and b are products, r is element by element. Backward:
+// b's gradient needs r, r's needs r, a's needs x.
+torch_step chain() {
+  torch_step s;
+  s.launch_ns = 0;
+  s.nodes = {node(torch_kind::input, {}, kib, false),                  // 0: x
+             node(torch_kind::kernel, {0}, 4 * kib, true, 1000),       // 1: a
+             node(torch_kind::pointwise, {1}, 4 * kib, true),          // 2: r
+             node(torch_kind::kernel, {2}, 4 * kib, true, 1000),       // 3: b
+             node(torch_kind::input, {}, 4 * kib, false),              // 4: gradient of b
+             node(torch_kind::kernel, {4, 2}, 4 * kib, false, 1000),   // 5: gradient of r
+             node(torch_kind::pointwise, {5, 2}, 4 * kib, false),      // 6: gradient of a
+             node(torch_kind::kernel, {6, 0}, 4 * kib, false, 1000)};  // 7: gradient of the weights
+  s.nodes[0].resident = true;
+  s.nodes[3].forward_result = s.nodes[7].backward_result = true;
+  return s;
+}
+
+std::vector<char> only(const torch_step& s, std::vector<torch_id> saved) {
+  std::vector<char> flags(s.nodes.size());
+  for (const torch_id v : saved) flags[v] = 1;
+  return flags;
+}
+
+TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
+  const torch_step s = chain();
+  torch_model model(s, unlimited);
+  const auto saved = model.evaluate(only(s, {2}));
+  EXPECT_EQ(saved.saved_bytes, 4 * kib);
+  EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{2}));
+  EXPECT_TRUE(model.plan().recomputed.empty());
+  const auto again = model.evaluate(only(s, {}));
+  EXPECT_EQ(again.saved_bytes, 0);
+  EXPECT_EQ(model.plan().recomputed, (std::vector<torch_id>{1, 2}));
+  EXPECT_GE(again.ns, saved.ns + 1000);  // the product runs twice
+}
+
+// Forward: a, then r over a. Backward begins with b, its gradient and r; the gradient of r comes beside them,
+// and the gradient of a takes its place.
+TEST(torch_plans, the_peak_is_what_lives_at_once) {
+  const torch_step s = chain();
+  torch_model model(s, unlimited);
+  const auto e = model.evaluate(only(s, {2}));
+  EXPECT_EQ(e.forward_peak, 8 * kib);
+  EXPECT_EQ(e.peak, 16 * kib);
+}
+
+TEST(torch_plans, what_is_inside_a_kernel_takes_no_memory) {
+  torch_step s = chain();
+  s.nodes.insert(s.nodes.begin() + 3, node(torch_kind::pointwise, {2}, 4 * kib, true));  // before b
+  s.nodes[4].inputs = {3};
+  for (std::size_t v = 6; v < s.nodes.size(); ++v) {
+    for (torch_id& u : s.nodes[v].inputs) u += u >= 3 ? 1 : 0;
+  }
+  s.nodes[6].inputs = {5, 3};
+  s.nodes[7].inputs = {6, 3};
+  torch_model model(s, unlimited);
+  EXPECT_EQ(model.evaluate(only(s, {3})).forward_peak, 8 * kib);
+  s.fused = false;
+  torch_model apart(s, unlimited);
+  EXPECT_EQ(apart.evaluate(only(s, {3})).forward_peak, 8 * kib);
+  s.nodes[7].inputs = {6, 2};  // now r has to be in memory as well
+  torch_model both(s, unlimited);
+  EXPECT_EQ(both.evaluate(only(s, {2, 3})).forward_peak, 12 * kib);
+}
+
+TEST(torch_plans, results_that_cannot_be_repeated_are_saved) {
+  torch_step s = chain();
+  s.nodes[2].repeatable = false;
+  torch_model model(s, unlimited);
+  model.evaluate(only(s, {}));
+  EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{2}));
+}
+
+// Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
+// keep.
+TEST(torch_plans, the_search_keeps_to_the_budget) {
+  torch_step s;
+  s.nodes.push_back(node(torch_kind::input, {}, kib, false));
+  s.nodes[0].resident = true;
+  constexpr torch_id layers = 8;
+  for (torch_id i = 0; i < layers; ++i) {
+    s.nodes.push_back(node(torch_kind::kernel, {2 * i}, 64 * kib, true, 100'000));
+    s.nodes.push_back(node(torch_kind::pointwise, {2 * i + 1}, 64 * kib, true));
+  }
+  s.nodes[2 * layers].forward_result = true;
+  s.nodes.push_back(node(torch_kind::input, {}, 64 * kib, false));
+  for (torch_id i = layers; i-- > 0;) {
+    const auto above = static_cast<torch_id>(s.nodes.size() - 1);
+    s.nodes.push_back(node(torch_kind::pointwise, {above, 2 * i + 1}, 64 * kib, false));
+    s.nodes.push_back(node(torch_kind::kernel, {above + 1, 2 * i}, 64 * kib, false, 200'000));
+  }
+  s.nodes.back().backward_result = true;
+  torch_model model(s, unlimited);
+  const auto all = model.evaluate(std::vector<char>(s.nodes.size(), 1));
+  std::int64_t before = 0;
+  for (const std::int64_t budget : {all.peak, all.peak * 3 / 4, all.peak * 6 / 10}) {
+    const torch_plan made = plan_torch(s, budget, {}, 0.2);
+    EXPECT_LE(made.estimate.peak, budget);
+    EXPECT_GE(made.estimate.ns, before);
+    before = made.estimate.ns;
+  }
+  EXPECT_GT(before, all.ns);
+}
+
+}  // namespace
+}  // namespace um
