@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/umbench)
 
-set(floors core networks simulator schedule planners)
+set(floors core networks simulator schedule hints planners)
 list(TRANSFORM floors PREPEND um_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT umbench ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 foreach(floor ${floors})

@@ -2,99 +2,129 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <stdexcept>
 #include <tuple>
 
 #include "core/layout.hpp"
 #include "core/lower.hpp"
 #include "core/placement.hpp"
 #include "core/verify.hpp"
+#include "hints/hints.hpp"
 #include "planners/best.hpp"
 #include "planners/planners.hpp"
 
 namespace um {
 namespace {
 
-// Which tensors become managed. A tensor's managed range is its own from its first compute to its last, so
-// that what is given up and computed again in between would have to be discarded and populated each time.
-enum class reach : std::uint8_t {
-  everything,  // but what is given up in between; what is swapped has a twin
-  lasting,     // what outlives an iteration and stays where it is; what is swapped has a twin
+// Which tensors become managed; what is swapped has a twin in each. A tensor's managed range is its own from
+// its first compute to its last, so that what is given up and computed again in between would have to be
+// discarded and populated each time: it lies on the device.
+enum class placement_scope : std::uint8_t {
+  everything,  // all others
+  lasting,     // of them, what outlives an iteration
   given,       // of that, what an iteration begins with: gradients share the device's arena
-  large,       // of that, what fills a block: of what is smaller most of a block would lie idle
+  large,       // of that, what fills a block: most of the block of a smaller one would be empty
 };
 
-memory_plan in_managed_memory(const graph& g, memory_plan plan, reach how) {
+memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope how) {
   std::vector<bool> given_up(g.tensors.size(), false);
   for (const action& a : plan.actions) {
     if (const auto* d = std::get_if<discard>(&a)) given_up[d->what] = true;
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const role use = g.tensors[t].use;
-    const bool fills = how != reach::large || bytes_of(g.tensors[t]) >= managed_block;
-    const bool lasts = fills && (persists(use) || (how == reach::lasting && survives(use)));
+    const bool fills = how != placement_scope::large || bytes_of(g.tensors[t]) >= managed_block;
+    const bool lasts = fills && (persists(use) || (how == placement_scope::lasting && survives(use)));
     residence& home = plan.home[t];
     if (home == residence::staged) {
       home = residence::twinned;
-    } else if (!given_up[t] && (lasts || how == reach::everything)) {
+    } else if (!given_up[t] && (lasts || how == placement_scope::everything)) {
       home = residence::managed;
     }
   }
   return plan;
 }
 
-// What an operator takes longer that is launched by itself, as it must be while managed memory moves, than in
-// a recording of many (results/study/README.md).
+// An operator that is launched by itself, as it must be while managed memory moves, takes so much longer than
+// in a recording of many. Measured: results/study/README.md.
 constexpr nanoseconds launched_alone = 3000;
 
-nanoseconds toll_of_launches(const execution_plan& plan) {
+nanoseconds price_of_launches(const execution_plan& plan) {
   const auto alone = [](const step& s) { return s.launch == launching::as_operator; };
   return launched_alone * std::ranges::count_if(plan.steps, alone);
 }
 
-// Nothing where it cannot be.
-std::optional<trial> try_in(const problem& p, const memory_plan& decided, reach how) {
+// Parts of a tensor with a twin can leave and come back only by whole blocks of managed memory.
+bool moves_whole_blocks(const graph& g, const memory_plan& plan) {
+  const auto fits = [&](tensor_id t, const box& part) {
+    const byte_count bytes = bytes_of(g.tensors[t]);
+    if (plan.home[t] != residence::twinned || is_whole(part) || bytes < managed_block) return true;
+    const auto images = g.tensors[t].shape.n;
+    const byte_count each = bytes / static_cast<byte_count>(images);
+    const region where = region_of(g.tensors[t].shape, part);
+    return static_cast<byte_count>(where.batch.begin) * each % managed_block == 0 &&
+           (where.batch.end == images ||
+            static_cast<byte_count>(where.batch.end) * each % managed_block == 0);
+  };
+  return std::ranges::all_of(plan.actions, [&](const action& a) {
+    if (const auto* x = std::get_if<prefetch>(&a)) return fits(x->what, x->part);
+    if (const auto* x = std::get_if<evict>(&a)) return fits(x->what, x->part);
+    if (const auto* x = std::get_if<discard>(&a)) return fits(x->what, x->part);
+    return true;
+  });
+}
+
+// Nothing where parts of the plan's tensors are not whole blocks.
+std::optional<placed_plan> try_in(const problem& p, const memory_plan& decided, placement_scope how) {
+  memory_plan managed = in_managed_memory(p.network, decided, how);
+  if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
+  if (!moves_whole_blocks(p.network, managed)) return std::nullopt;
   problem kept = p;
   kept.under = pressure::plan;
   kept.budget = std::numeric_limits<byte_count>::max();
-  try {
-    memory_plan managed = in_managed_memory(p.network, decided, how);
-    if (std::ranges::none_of(managed.home, is_managed)) return std::nullopt;  // that would be `best`
-    const verified_plan plan = verified(p.network, std::move(managed));
-    const placement at(kept, plan.plan(), packers::searched);
-    trial t{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
-    if (t.need <= p.budget) {
-      const execution_plan steps = lower(p, plan, at);
-      t.time = simulated_time(p, steps, 2) + toll_of_launches(steps);
-    }
-    return t;
-  } catch (const std::invalid_argument&) {  // parts with a twin move by whole blocks only
-    return std::nullopt;
+  const verified_plan plan = verified(p.network, std::move(managed));
+  const placement at(kept, plan.plan(), packers::searched);
+  placed_plan placed{plan.plan(), lower(kept, plan, at).peak_device_bytes, 0};
+  if (placed.need <= p.budget) {
+    const execution_plan steps = lower(p, plan, at);
+    placed.time = priced_time(p, steps, 2) + price_of_launches(steps);
   }
+  return placed;
 }
 
-// In whichever reach takes the least time, or, where none is within the budget, the least room.
-std::optional<trial> in_best_reach(const problem& p, const memory_plan& decided) {
-  std::optional<trial> best;
-  for (const reach how : {reach::everything, reach::lasting, reach::given, reach::large}) {
-    if (how == reach::large && best && best->need <= p.budget) break;
-    std::optional<trial> now = try_in(p, decided, how);
+// Tries each scope. The fastest that fits the budget, or, where none does, the one that takes least memory.
+std::optional<placed_plan> in_best_scope(const problem& p, const memory_plan& decided) {
+  std::optional<placed_plan> best;
+  for (const placement_scope how : {placement_scope::everything, placement_scope::lasting,
+                                    placement_scope::given, placement_scope::large}) {
+    if (how == placement_scope::large && best && best->need <= p.budget) break;
+    std::optional<placed_plan> now = try_in(p, decided, how);
     if (!now) continue;
-    const auto rank = [&](const trial& t) { return std::tuple(std::max(t.need, p.budget), t.time); };
+    const auto rank = [&](const placed_plan& t) { return std::tuple(std::max(t.need, p.budget), t.time); };
     if (!best || rank(*now) < rank(*best)) best = std::move(now);
   }
   return best;
 }
 
+// Another strategy's plan for managed memory.
+std::optional<placed_plan> as_it_is(const problem& p, memory_plan plan) {
+  if (std::ranges::none_of(plan.home, is_managed)) return std::nullopt;
+  const execution_plan steps = lower(p, plan, packers::searched);
+  placed_plan placed{std::move(plan), steps.peak_device_bytes, 0};
+  if (p.under == pressure::driver) placed.need = steps.device_arena_bytes;
+  placed.time = priced_time(p, steps, 2) + price_of_launches(steps);
+  return placed;
+}
+
 }  // namespace
 
 memory_plan plan_best_managed(const problem& p) {
-  const trying as = [&](const memory_plan& plan) { return in_best_reach(p, plan); };
+  const placer place{[&](const memory_plan& plan) { return in_best_scope(p, plan); },
+                     [&](memory_plan plan) { return as_it_is(p, std::move(plan)); }};
   if (footprint_of(p.network, p.costs).total <= p.budget) {
-    std::optional<trial> resident = as(plan_resident(p));
+    std::optional<placed_plan> resident = place.decided(plan_resident(p));
     if (resident && resident->need <= p.budget) return std::move(resident->plan);
   }
-  return plan_best(p, as, true, "best_managed");
+  return plan_best(p, place, {"best_managed", true, hints()});
 }
 
 }  // namespace um

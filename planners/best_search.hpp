@@ -1,19 +1,24 @@
 // The search for the best decisions of one order of computes.
 #pragma once
 
-#include "planners/best_choices.hpp"
+#include "planners/best_space.hpp"
 
 namespace um {
 
-struct settled {
-  std::vector<way> ways;
+struct solution {
+  std::vector<treatment> treatments;
   evaluation is;  // over 0: they fit the budget
 };
 
-// Decisions with as little time as a search finds that tries so many for each class. Equal arguments give
-// equal decisions.
-settled settle(choices& of, byte_count budget, std::size_t tries_for_each);
+// How much is tried, for each class of gaps and in all (search_space::work).
+struct effort {
+  std::size_t tries_for_each = 0;
+  std::uint64_t work = 0;
+};
+
+// Decisions with as little time as a search of so much effort finds. Equal arguments give equal decisions.
+solution decide(search_space& of, byte_count budget, const effort& by);
 // The same from decisions for another budget.
-settled settle_again(choices& of, byte_count budget, std::size_t tries_for_each, const settled& from);
+solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// What the best plan chooses between, and what a choice comes to.
+// What the best plan chooses between, and what decisions come to.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace um {
 
-// What may be decided for a gap. `held`: stays once it was computed again; `in_time`: not before its use.
-enum class way : std::uint8_t { keep, swap, swap_in_time, again, again_held };
+// What may be decided for a gap. `again_kept`: stays once it was computed again; `swap_in_time`: comes back
+// not before its use.
+enum class treatment : std::uint8_t { keep, swap, swap_in_time, again, again_kept };
 
 // Gaps of the parts of one tensor between the same two operators: they are decided alike.
 struct gap_class {
@@ -20,41 +21,46 @@ struct gap_class {
   nanoseconds time_again = 0, time_moving = 0;  // of all its gaps, on their own
 };
 
+// What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
+// knob `copies` (percent), and a fixed time for each, knob `copy_us`.
+nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_host, std::int64_t copies);
+
 struct evaluation {
-  prediction said;
+  prediction
+      forecast;  // its time with copy_price(); a copy is placed so that it may take three times that longer
   byte_count excess = 0;  // bytes beyond the budget at the peak
   double over = 0;        // the same, summed over events
 };
 
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
-class choices {
+class search_space {
  public:
   // `moves`: tensors may be swapped, if the machine has links.
-  choices(const problem& p, std::vector<compute> order, bool moves);
-  choices(const choices&) = delete;
-  choices& operator=(const choices&) = delete;
+  search_space(const problem& p, std::vector<compute> order, bool moves);
+  search_space(const search_space&) = delete;
+  search_space& operator=(const search_space&) = delete;
 
   const std::vector<gap_class>& classes() const { return classes_; }
   bool moves() const { return moves_; }
-  bool allows(std::size_t c, way how) const;
+  bool allows(std::size_t c, treatment how) const;
   nanoseconds computing() const { return computing_; }
 
-  // What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
-  // knob `copies` (percent), and a fixed time for each, knob `copy_us`. Part of evaluation::said.time. A copy
-  // is placed so that it may take longer by three times as much.
-  nanoseconds toll_of(const prediction& said) const;
-
   // All but the time and what is copied.
-  evaluation memory_of(const std::vector<way>& ways, byte_count budget);
+  evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
   // To what memory_of() said just now, the rest.
   void add_time(evaluation& e);
+  // Events that these two have gone through so far: the measure of all limits, since it does not depend on
+  // the machine that plans.
+  std::uint64_t work() const { return work_; }
+  // Of what memory_of() was asked for last.
+  std::size_t events() const { return events_.size(); }
   // Of what memory_of() was asked for last: the compute at the peak. What is computed again there counts as
   // the compute that it is for.
   position peak() const;
   bool covers(std::size_t c, position at) const;
 
-  std::vector<decision> decisions_for(const std::vector<way>& ways) const;
-  memory_plan plan(const std::vector<way>& ways) const;
+  std::vector<decision> decisions_for(const std::vector<treatment>& treatments) const;
+  memory_plan plan(const std::vector<treatment>& treatments) const;
   const use_table& uses() const { return uses_; }
   const std::vector<gap>& gaps() const { return gaps_; }
 
@@ -71,6 +77,7 @@ class choices {
   nanoseconds computing_ = 0;
   std::span<const event> events_;
   std::uint32_t at_ = 0;  // the event at the peak
+  std::uint64_t work_ = 0;
 };
 
 }  // namespace um

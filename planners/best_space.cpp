@@ -1,4 +1,4 @@
-#include "planners/best_choices.hpp"
+#include "planners/best_space.hpp"
 
 #include <algorithm>
 #include <map>
@@ -15,13 +15,22 @@ allowance allowance_of(const problem& p) {
   return {times * p.knobs.at("copies"), times * p.knobs.at("copy_us") * 1000};
 }
 
-bool computes_again(way how) {
-  return how == way::again || how == way::again_held;
+bool computes_again(treatment how) {
+  return how == treatment::again || how == treatment::again_kept;
 }
 
 }  // namespace
 
-choices::choices(const problem& p, std::vector<compute> order, bool moves)
+nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_host, std::int64_t copies) {
+  const auto time_of = [&](byte_count bytes, std::uint64_t rate) {
+    return bytes == 0 || rate == 0 ? 0 : p.on.copy_ns + time_at(bytes, rate);
+  };
+  const nanoseconds copying =
+      time_of(to_device, p.on.link_to_device_bytes_per_s) + time_of(to_host, p.on.link_to_host_bytes_per_s);
+  return copying / 100 * p.knobs.at("copies") + copies * p.knobs.at("copy_us") * 1000;
+}
+
+search_space::search_space(const problem& p, std::vector<compute> order, bool moves)
     : p_(p),
       uses_(uses_of(p.network, std::move(order))),
       gaps_(gaps_of(p.network, uses_)),
@@ -33,7 +42,7 @@ choices::choices(const problem& p, std::vector<compute> order, bool moves)
   for (position at = 0; at < uses_.end(); ++at) computing_ += forecast_.time_of(at);
 }
 
-void choices::find_classes() {
+void search_space::find_classes() {
   std::map<std::tuple<tensor_id, std::int64_t, std::int64_t>, std::size_t> index;
   const auto op_at = [&](position at) {
     return at < 0 || at >= uses_.end() ? -1 : std::int64_t{uses_.order[static_cast<std::size_t>(at)].what};
@@ -54,23 +63,24 @@ void choices::find_classes() {
   }
 }
 
-bool choices::allows(std::size_t c, way how) const {
+bool search_space::allows(std::size_t c, treatment how) const {
   if (computes_again(how)) return classes_[c].again;
-  return how == way::keep || moves_;
+  return how == treatment::keep || moves_;
 }
 
-std::vector<decision> choices::decisions_for(const std::vector<way>& ways) const {
+std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) const {
   std::vector<decision> all(gaps_.size());
   std::vector<bool> in_time(gaps_.size(), false);
   bool swaps = false;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    if (ways[c] == way::keep) continue;
+    if (treatments[c] == treatment::keep) continue;
     for (const std::uint32_t x : classes_[c].gaps) {
-      if (computes_again(ways[c])) {
-        all[x] = {choice::again, gaps_[x].last, ways[c] == way::again ? gaps_[x].next : gaps_[x].last};
+      if (computes_again(treatments[c])) {
+        all[x] = {choice::again, gaps_[x].last,
+                  treatments[c] == treatment::again ? gaps_[x].next : gaps_[x].last};
       } else {
         all[x].what = choice::swap;
-        in_time[x] = ways[c] == way::swap_in_time;
+        in_time[x] = treatments[c] == treatment::swap_in_time;
         swaps = true;
       }
     }
@@ -79,33 +89,28 @@ std::vector<decision> choices::decisions_for(const std::vector<way>& ways) const
   return all;
 }
 
-evaluation choices::memory_of(const std::vector<way>& ways, byte_count budget) {
-  const std::vector<decision> decisions = decisions_for(ways);
+evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
+  const std::vector<decision> decisions = decisions_for(treatments);
   const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
   events_ = builder_.build(decisions, staged);
+  work_ += events_.size();
   evaluation e;
-  e.said = forecast_.memory_of(events_, staged);
-  at_ = e.said.at;
-  e.excess = e.said.peak - std::min(e.said.peak, budget);
+  e.forecast = forecast_.memory_of(events_, staged);
+  at_ = e.forecast.at;
+  e.excess = e.forecast.peak - std::min(e.forecast.peak, budget);
   for (const byte_count live : forecast_.live()) {
     if (live > budget) e.over += static_cast<double>(live - budget);
   }
   return e;
 }
 
-void choices::add_time(evaluation& e) {
-  forecast_.add_time(events_, e.said);
-  e.said.time += toll_of(e.said);
+void search_space::add_time(evaluation& e) {
+  forecast_.add_time(events_, e.forecast);
+  work_ += events_.size();
+  e.forecast.time += copy_price(p_, e.forecast.to_device, e.forecast.to_host, e.forecast.copies);
 }
 
-nanoseconds choices::toll_of(const prediction& said) const {
-  nanoseconds copying = 0;
-  if (said.to_device > 0) copying += forecast_.time_of_copy(said.to_device, lane::to_device);
-  if (said.to_host > 0) copying += forecast_.time_of_copy(said.to_host, lane::to_host);
-  return copying / 100 * p_.knobs.at("copies") + said.copies * p_.knobs.at("copy_us") * 1000;
-}
-
-position choices::peak() const {
+position search_space::peak() const {
   std::vector<bool> done(uses_.order.size(), false);
   position at = 0;
   for (std::uint32_t i = 0; i < events_.size(); ++i) {
@@ -118,13 +123,13 @@ position choices::peak() const {
   return at;
 }
 
-bool choices::covers(std::size_t c, position at) const {
+bool search_space::covers(std::size_t c, position at) const {
   return std::ranges::any_of(classes_[c].gaps,
                              [&](std::uint32_t x) { return gaps_[x].last < at && at < gaps_[x].next; });
 }
 
-memory_plan choices::plan(const std::vector<way>& ways) const {
-  return plan_of(p_.network, uses_, gaps_, decisions_for(ways));
+memory_plan search_space::plan(const std::vector<treatment>& treatments) const {
+  return plan_of(p_.network, uses_, gaps_, decisions_for(treatments));
 }
 
 }  // namespace um

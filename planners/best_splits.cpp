@@ -1,0 +1,90 @@
+#include "planners/best_splits.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace um {
+namespace {
+
+// Numbers of micro-batches: powers of two and what lies half way between them, as far as parts of common
+// batches still fill a GPU.
+constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
+// Computes of one order: what is known of each takes about 10 kB, and planning has 500 MB.
+constexpr std::size_t most_computes = 40'000;
+// A region's operators take more than this part of the budget each; in parts they take half of that at most.
+constexpr std::array<byte_count, 2> shares{4, 16};
+constexpr std::uint32_t most_parts = 64;
+// Operators between two large ones that join their regions.
+constexpr op_id most_between = 8;
+
+bool cuts_anything(const graph& g, std::uint32_t k) {
+  return std::ranges::any_of(g.ops, [&](const op& o) { return goes_over_batch(g, o, k); });
+}
+
+void add_micro_batches(const graph& g, const std::vector<op_id>& late, std::vector<loops>& all,
+                       std::string& why) {
+  for (const std::uint32_t k : micro_batches) {
+    if (batch_of(g) % k != 0 || k * g.ops.size() > most_computes || !cuts_anything(g, k)) continue;
+    loops by{k, {}, late};
+    try {
+      if (why.empty()) order_of(g, by);
+    } catch (const infeasible& refused) {
+      why = std::string("; ") + refused.what();
+    }
+    if (!why.empty()) by = {1, {{0, static_cast<op_id>(g.ops.size()), k}}, late};
+    all.push_back(std::move(by));
+  }
+}
+
+byte_count operand_bytes(const problem& p, op_id o) {
+  const graph& g = p.network;
+  byte_count bytes = p.costs[o].workspace_bytes;
+  for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
+    for (const tensor_id t : *side) {
+      if (!is_of_parameters(g.tensors[t].use)) bytes += bytes_of(g.tensors[t]);
+    }
+  }
+  return bytes;
+}
+
+// Runs of operators that take more than `most` bytes and can be cut.
+std::vector<inner_loop> regions_above(const problem& p, byte_count most, const std::vector<op_id>& late) {
+  const graph& g = p.network;
+  std::vector<inner_loop> all;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    const byte_count bytes = operand_bytes(p, o);
+    if (bytes <= most || std::ranges::find(late, o) != late.end()) continue;
+    std::uint32_t parts = 2;
+    while (parts < most_parts && bytes / parts > most / 2) parts *= 2;
+    while (parts > 1 && !goes_over_batch(g, g.ops[o], parts)) parts /= 2;
+    if (parts < 2) continue;
+    const bool joins = !all.empty() && o - all.back().end <= most_between;
+    if (!joins) all.push_back({o, o + 1, parts});
+    all.back().end = o + 1;
+    all.back().parts = std::max(all.back().parts, parts);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why) {
+  const std::vector<op_id> late = large_gradients(p.network);
+  std::vector<loops> all{{1, {}, late}};
+  if (!same_bits) {
+    add_micro_batches(p.network, late, all, why);
+    for (const byte_count share : shares) {
+      loops regions{1, regions_above(p, p.budget / share, late), late};
+      if (!regions.inner.empty() && std::ranges::find(all, regions) == all.end())
+        all.push_back(std::move(regions));
+    }
+  }
+  std::vector<batch_split> splits;
+  for (loops& by : all) {
+    if (and_without) splits.push_back({by, false});
+    splits.push_back({std::move(by), true});
+  }
+  return splits;
+}
+
+}  // namespace um

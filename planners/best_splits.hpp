@@ -1,0 +1,25 @@
+// Ways to send the batch through a network that `best` decides for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/planner.hpp"
+#include "schedule/orders.hpp"
+
+namespace um {
+
+struct batch_split {
+  loops by;
+  bool moves = true;  // tensors may be swapped
+};
+
+// Whole operators first; without `same_bits` also
+// - micro-batches, in growing number. Where an operator in the middle needs the whole batch, the others go in
+//   parts between such operators.
+// - regions: operators whose operands take a large share of the budget go in parts together, all others
+// whole. `why` becomes the reason, if there is one, why micro-batches cannot go through the whole network.
+// `and_without`: each also without moving anything.
+std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why);
+
+}  // namespace um
