@@ -100,17 +100,18 @@ class best_search {
     }
   }
 
-  // What is decided for less memory, with little effort: by the split of the best plan, by all where there is
-  // none.
+  // What is decided for somewhat less memory, with little effort: by the split of the best plan; where there
+  // is none, by whole operators, of which a plan for less may pack better.
   void descend() {
+    constexpr int most_steps = 3;
     const byte_count footprint = footprint_of(p_.network, p_.costs).total;
+    int steps = 0;
     for (const double ratio : ladder) {
       const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-      if (budget >= p_.budget || left_ == 0 || is_close(close_permille)) continue;
-      for (const batch_split& split : splits_) {
-        if (best_split_ == nullptr || best_split_ == &split)
-          consider(split, quick_effort(all_work(p_.network) / 64), budget, least_time());
-      }
+      if (budget >= p_.budget || left_ == 0 || is_close(close_permille) || steps == most_steps) continue;
+      ++steps;
+      const batch_split& split = best_split_ != nullptr ? *best_split_ : splits_.front();
+      consider(split, quick_effort(all_work(p_.network) / 64), budget, least_time());
     }
   }
 

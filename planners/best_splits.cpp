@@ -21,21 +21,6 @@ bool cuts_anything(const graph& g, std::uint32_t k) {
   return std::ranges::any_of(g.ops, [&](const op& o) { return goes_over_batch(g, o, k); });
 }
 
-void add_micro_batches(const graph& g, const std::vector<op_id>& late, std::vector<loops>& all,
-                       std::string& why) {
-  for (const std::uint32_t k : micro_batches) {
-    if (batch_of(g) % k != 0 || k * g.ops.size() > most_computes || !cuts_anything(g, k)) continue;
-    loops by{k, {}, late};
-    try {
-      if (why.empty()) order_of(g, by);
-    } catch (const infeasible& refused) {
-      why = std::string("; ") + refused.what();
-    }
-    if (!why.empty()) by = {1, {{0, static_cast<op_id>(g.ops.size()), k}}, late};
-    all.push_back(std::move(by));
-  }
-}
-
 byte_count operand_bytes(const problem& p, op_id o) {
   const graph& g = p.network;
   byte_count bytes = p.costs[o].workspace_bytes;
@@ -45,6 +30,35 @@ byte_count operand_bytes(const problem& p, op_id o) {
     }
   }
   return bytes;
+}
+
+// Whether cutting what can be cut into `k` parts makes the operator smaller that takes most. Otherwise parts
+// between operators that need the whole batch save little.
+bool lowers_most(const problem& p, std::uint32_t k) {
+  byte_count whole = 0, cut = 0;
+  for (op_id o = 0; o < p.network.ops.size(); ++o) {
+    const byte_count bytes = operand_bytes(p, o);
+    whole = std::max(whole, bytes);
+    cut = std::max(cut, goes_over_batch(p.network, p.network.ops[o], k) ? bytes / k : bytes);
+  }
+  return cut < whole / 10 * 9;
+}
+
+void add_micro_batches(const problem& p, const std::vector<op_id>& late, std::vector<loops>& all,
+                       std::string& why) {
+  const graph& g = p.network;
+  for (const std::uint32_t k : micro_batches) {
+    if (batch_of(g) % k != 0 || k * g.ops.size() > most_computes || !cuts_anything(g, k)) continue;
+    loops by{k, {}, late};
+    try {
+      if (why.empty()) order_of(g, by);
+    } catch (const infeasible& refused) {
+      why = std::string("; ") + refused.what();
+    }
+    if (!why.empty() && !lowers_most(p, k)) continue;
+    if (!why.empty()) by = {1, {{0, static_cast<op_id>(g.ops.size()), k}}, late};
+    all.push_back(std::move(by));
+  }
 }
 
 // Runs of operators that take more than `most` bytes and can be cut.
@@ -72,7 +86,7 @@ std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_wi
   const std::vector<op_id> late = large_gradients(p.network);
   std::vector<loops> all{{1, {}, late}};
   if (!same_bits) {
-    add_micro_batches(p.network, late, all, why);
+    add_micro_batches(p, late, all, why);
     for (const byte_count share : shares) {
       loops regions{1, regions_above(p, p.budget / share, late), late};
       if (!regions.inner.empty() && std::ranges::find(all, regions) == all.end())
