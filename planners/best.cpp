@@ -7,9 +7,9 @@
 
 #include "core/layout.hpp"
 #include "planners/best_repair.hpp"
+#include "planners/best_rivals.hpp"
 #include "planners/best_splits.hpp"
 #include "planners/planners.hpp"
-#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
@@ -127,10 +127,6 @@ class best_search {
   const batch_split* best_split_ = nullptr;  // that the best plan of the search was decided for
 };
 
-bool can_stream(const problem& p) {
-  return p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0;
-}
-
 // In the device's arena and at home in pinned memory.
 std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan) {
   problem unlimited = p;
@@ -142,28 +138,6 @@ std::optional<placed_plan> place_explicitly(const problem& p, memory_plan plan) 
 }
 
 }  // namespace
-
-nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations) {
-  // The simulator asks for the link's rates even where nothing moves.
-  if (can_stream(p)) return simulate(p, steps, static_cast<std::uint32_t>(iterations)).back().duration;
-  nanoseconds computing = 0;
-  for (const step& s : steps.steps) {
-    if (const auto* c = std::get_if<compute>(&s.what)) computing += cost_of(p, *c).time;
-  }
-  return computing;
-}
-
-nanoseconds priced_time(const problem& p, const execution_plan& steps, int iterations) {
-  byte_count to_device = 0, to_host = 0;
-  std::int64_t copies = 0;
-  for (const step& s : steps.steps) {
-    if (!s.needed || s.copies.empty()) continue;
-    byte_count& bytes = s.where == lane::to_host ? to_host : to_device;
-    for (const pitched_copy& c : s.copies) bytes += bytes_of(c);
-    ++copies;
-  }
-  return simulated_time(p, steps, iterations) + copy_price(p, to_device, to_host, copies);
-}
 
 memory_plan plan_best(const problem& p, const placer& place, const search_request& by) {
   return best_search(p, place, by).run();

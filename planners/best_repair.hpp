@@ -2,7 +2,7 @@
 // placing showed.
 #pragma once
 
-#include "planners/best.hpp"
+#include "planners/best_place.hpp"
 #include "planners/best_search.hpp"
 #include "planners/best_splits.hpp"
 

@@ -1,9 +1,8 @@
-// Plans of other strategies as candidates of `best`: cheap beside its own search, and what makes it no worse.
+#include "planners/best_rivals.hpp"
+
 #include <algorithm>
 #include <array>
 #include <stdexcept>
-
-#include "planners/best.hpp"
 
 namespace um {
 namespace {

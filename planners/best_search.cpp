@@ -57,6 +57,37 @@ std::vector<std::vector<treatment>> crossings(const std::vector<treatment>& head
   return all;
 }
 
+// A decision that would make room at the peak.
+struct candidate {
+  std::size_t which = 0;
+  treatment how = treatment::keep;
+  double worth = 0;  // bytes for its time
+};
+
+// The worthiest first. What gives up more than `enough` bytes counts no more for it.
+std::vector<candidate> candidates_at(const search_space& of, const std::vector<treatment>& now, position peak,
+                                     bool moves, byte_count enough) {
+  std::vector<candidate> all;
+  for (std::size_t c = 0; c < now.size(); ++c) {
+    if (!of.covers(c, peak)) continue;
+    const gap_class& x = of.classes()[c];
+    const treatment is = now[c];
+    const auto add = [&](treatment how, nanoseconds time) {
+      const byte_count bytes = std::min(x.bytes, enough);
+      all.push_back({c, how, static_cast<double>(bytes) / static_cast<double>(time + 1000)});
+    };
+    if (x.again && is != treatment::again) {
+      add(treatment::again, x.time_again);
+      if (is != treatment::again_kept) add(treatment::again_kept, x.time_again * 10 / 9);
+    }
+    if (!moves) continue;
+    if (is == treatment::keep) add(treatment::swap, x.time_moving / 4);
+    if (is == treatment::keep || is == treatment::swap) add(treatment::swap_in_time, x.time_moving / 2);
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
+  return all;
+}
+
 class search {
  public:
   search(search_space& of, byte_count budget, std::uint64_t most_work)
@@ -224,34 +255,10 @@ class search {
 
   // --- room where memory peaks ---
 
-  struct candidate {
-    std::size_t which = 0;
-    treatment how = treatment::keep;
-    double worth = 0;
-  };
-
   std::vector<candidate> candidates(bool moves, bool just_enough) const {
-    std::vector<candidate> all;
     const byte_count enough =
         just_enough ? now_.is.forecast.peak - std::min(now_.is.forecast.peak, budget_) : budget_;
-    for (std::size_t c = 0; c < now_.treatments.size(); ++c) {
-      if (!of_.covers(c, peak_)) continue;
-      const gap_class& x = of_.classes()[c];
-      const treatment is = now_.treatments[c];
-      const auto add = [&](treatment how, nanoseconds time) {
-        const byte_count bytes = std::min(x.bytes, enough);
-        all.push_back({c, how, static_cast<double>(bytes) / static_cast<double>(time + 1000)});
-      };
-      if (x.again && is != treatment::again) {
-        add(treatment::again, x.time_again);
-        if (is != treatment::again_kept) add(treatment::again_kept, x.time_again * 10 / 9);
-      }
-      if (!moves) continue;
-      if (is == treatment::keep) add(treatment::swap, x.time_moving / 4);
-      if (is == treatment::keep || is == treatment::swap) add(treatment::swap_in_time, x.time_moving / 2);
-    }
-    std::ranges::stable_sort(all, std::ranges::greater{}, &candidate::worth);
-    return all;
+    return candidates_at(of_, now_.treatments, peak_, moves, enough);
   }
 
   // Where many could make room at the peak: the best of them together, without asking which does most. What

@@ -1,0 +1,29 @@
+// Where the data of a plan of `best` lives, and what the plan takes there.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "core/lower.hpp"
+#include "core/planner.hpp"
+
+namespace um {
+
+struct placed_plan {
+  memory_plan plan;
+  byte_count need = 0;   // of device memory
+  nanoseconds time = 0;  // of an iteration with the price of its copies, where `need` is within the budget
+};
+
+// How plans are placed and timed. `decided`: a plan of whole or cut operators with data on the device or
+// staged; `finished`: another strategy's plan, as it is. Nothing where the data cannot live so.
+struct placer {
+  std::function<std::optional<placed_plan>(memory_plan)> decided, finished;
+};
+
+// Of an iteration, the `iterations`th.
+nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations);
+// The same, and what its copies cost the operators beside them (copy_price).
+nanoseconds priced_time(const problem& p, const execution_plan& steps, int iterations);
+
+}  // namespace um

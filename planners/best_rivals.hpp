@@ -1,0 +1,16 @@
+// Plans of other strategies as candidates of `best`: cheap beside its own search, and what makes it no worse.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "planners/best_place.hpp"
+
+namespace um {
+
+// The least priced time of the plans of `by` for the budget and, where their data takes more when it is
+// placed, for somewhat less; nothing where it has none. `same_bits`: only of strategies that keep the bits.
+std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
+                                      bool same_bits);
+
+}  // namespace um
