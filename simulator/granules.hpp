@@ -52,8 +52,8 @@ constexpr granule_set grown(granule_set resident, granule_set asked) {
   for (unsigned size = 2; size <= granules_per_block; size *= 2) {
     const granule_set first = all_granules >> (granules_per_block - size);
     for (unsigned at = 0; at < granules_per_block; at += size) {
-      const granule_set tree = first << at;
-      if ((asked & tree) != 0 && count(occupied & tree) * 100 > size * 51) result |= tree;
+      const granule_set group = first << at;
+      if ((asked & group) != 0 && count(occupied & group) * 100 > size * 51) result |= group;
     }
   }
   return result;
