@@ -28,7 +28,7 @@ std::optional<op> repetition_of(const op& o);
 // std::invalid_argument, naming the operator, if it has none.
 op operator_of(const graph& g, const compute& c);
 
-// accesses_of() what it runs.
+// The accesses of the operator that `c` runs.
 std::vector<access> accesses_of(const graph& g, const compute& c);
 
 // `c` as a recomputation, when all outputs but the first are available.

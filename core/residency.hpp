@@ -59,13 +59,13 @@ class block_ledger {
   const managed_map& managed_;
   std::vector<bool> resident_, filled_;  // per block; filled_: with more than small tensors
   std::vector<tensor_id> owner_;
-  std::vector<bool> begun_;  // per tensor: in this iteration
+  std::vector<bool> begun_;  // per tensor: a compute of this iteration touched it
   std::uint64_t count_ = 0;
 };
 
 struct residency {
   std::vector<byte_count> live_device;         // one per action, as all below
-  std::vector<std::uint64_t> resident_blocks;  // of the managed arena, after the action
+  std::vector<std::uint64_t> resident_blocks;  // how many of the managed arena, after the action
   std::vector<room_change> changes;
 
   // Bytes in use after an action.

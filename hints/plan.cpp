@@ -187,8 +187,9 @@ class planning {
 
   // --- the search ---
 
-  // One number after the other, as long as something gets better. What lies on the device decides how much is
-  // to be cut: a hill for each, the better one first.
+  // Changes one number at a time, as long as the time gets better. The cuts that are needed depend on the
+  // tensors that rules place on the device. So it climbs once from a setting that obeys these rules and once
+  // from one that does not, the better start first.
   memory_plan best_around(const setting& first, std::int64_t trials) {
     climber<setting, nanoseconds> search(
         {[this](const setting& at) { return around(at); },
@@ -211,7 +212,7 @@ class planning {
     return std::move(*best_);
   }
 
-  // Without a search: the numbers that matter most, each from the best so far.
+  // Replaces the search: tries a few values of the numbers that matter most, each in the best setting so far.
   void time_few(const setting& first) {
     time_with(first);
     const auto also = [&](auto setting::*member, auto value) {

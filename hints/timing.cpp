@@ -172,7 +172,7 @@ class timetable {
     return e == nullptr ? time_to_discard(p_.on, blocks) : time_to_evict(p_.on, blocks, plan_.home[e->what]);
   }
 
-  // Discards take their turn at once, evictions what that leaves of the lane.
+  // Discards take time on the lane first; copies take what is left of it.
   void take_turns() {
     starts_.assign(stay_.size() + 1, 0);
     for (slot s = 0; s < end(); ++s) starts_[s + 1] = starts_[s] + time_of(s);
@@ -184,7 +184,8 @@ class timetable {
     }
   }
 
-  // Each copy to its turn, if the budget allows, and not beyond the copy after it.
+  // Moves each copy later until its turn comes. It stops earlier where the budget ends, and never passes the
+  // copy that follows.
   void leave_later() {
     const std::uint64_t capacity = at_.blocks_within(p_.budget);
     slot before = end();

@@ -345,7 +345,7 @@ std::size_t most_samples(const readings& all) {
   return most;
 }
 
-// Of the samples that tell.
+// Leaves out samples that lack a reading which the figure needs.
 spread spread_over_samples(const figure& f, const readings& all, const uvm_costs& given) {
   std::vector<double> values{f.value(view(all, given, {}))};
   const std::size_t most = most_samples(all);

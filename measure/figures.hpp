@@ -41,7 +41,7 @@ figures figures_from(const readings& all, const uvm_costs& given);
 
 struct calibration {
   figures found;
-  std::map<std::string, spread> samples;  // of the readings
+  std::map<std::string, spread> samples;  // the spread of each of the readings `raw`
   readings raw;
 };
 

@@ -22,7 +22,7 @@ double taken(const std::function<void()>& issue) {
   return static_cast<double>(timed(issue).total);
 }
 
-// What waits for its own stream, while others may run.
+// Nanoseconds until `work` returns. It waits for its own stream only; other streams may go on.
 double lasts(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();

@@ -67,7 +67,7 @@ nanoseconds pace_of(const graph& g, const op& o, const machine& on) {
 
 op_cost estimate(const graph& g, const machine& on, const compute& c);
 
-// What an operator says of itself, and a part its share.
+// Uses the figures that the operator itself states; a part takes its share of them.
 op_cost estimate(const graph& g, const machine& on, const compute& c, const opaque& a) {
   const op& o = g.ops[c.what];
   const auto share = [&](std::uint64_t total) { return share_of(total, g, o, c.part); };
@@ -82,7 +82,7 @@ op_cost estimate(const graph& g, const machine& on, const compute& c, const opaq
   return {std::max(arithmetic, memory) + on.launch_ns, a.workspace_bytes, "opaque"};
 }
 
-// The first time's pace, but no faster than memory.
+// Assumes the pace of the first run, but no less time than its memory traffic takes.
 op_cost estimate_again(const graph& g, const machine& on, compute c) {
   const work w = work_of(g, operator_of(g, c), c.part);
   const double share = share_of_repetition(g, g.ops[c.what]);

@@ -285,8 +285,9 @@ engine make_engine(session& on, const convolution_problem& problem, byte_count c
 
 }  // namespace
 
-// The version names the set of recipes that were tried: new recipes start a new search, and a short search
-// that followed another batch is not taken for a full one.
+// The version names the set of recipes that were tried, so new recipes start a new search. " like" marks a
+// short search, which tries only the likeliest engines of the method that won for another batch. It never
+// passes for a full search.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap) {
   const std::string full = " recipes 5", key = engine_key(signature_of(problem), workspace_cap, full);
   const bool is_known = on.engines().find(on.engine_key(key)).has_value();

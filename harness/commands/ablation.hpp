@@ -18,7 +18,7 @@ struct ablated {
 struct ablation_plan {
   hint_strategy set;
   std::vector<ablated> alone;    // rules that mean something by themselves
-  std::vector<ablated> without;  // each rule left out, where what is left makes a strategy
+  std::vector<ablated> without;  // each rule left out, if the others still make a strategy
 };
 ablation_plan ablation_of(const hint_strategy& set);
 

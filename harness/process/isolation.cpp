@@ -106,7 +106,8 @@ std::string_view last_line(std::string_view text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// Nothing if its process did not get so far: such a record ends its line, the final one does not.
+// The record that the process wrote before the pass that counts, if it got so far. A newline ends this
+// record; none ends the final one.
 std::optional<record> told_before_counting(const child_report& report) {
   const std::size_t end = report.output.find('\n');
   if (end == std::string::npos) return std::nullopt;

@@ -16,9 +16,10 @@ namespace um {
 struct gap_program {
   byte_count room = 0;
   bool swaps = true, recomputes = true;
-  std::size_t slots = 400;    // runs of operators, of about equal time, at whose ends a choice may change; at
-                              // least one position each, so as many as positions make the program exact
-  byte_count smallest = MiB;  // smaller parts stay
+  // The order is cut into at most that many runs of operators, of about equal time. Choices change only where a
+  // run ends. One run per position makes the program exact.
+  std::size_t slots = 400;
+  byte_count smallest = MiB;  // smaller parts never leave the device
 };
 
 }  // namespace um

@@ -88,8 +88,8 @@ __device__ int wrapped(int row, int rows) {
 // Rows of an image from which pixels of 64 channels are copied: 16 threads a pixel, 16 pixels at once.
 class pixel_rows {
  public:
-  // From the first pixel and channel on, of which `present` are left; beyond the image and the channels,
-  // which nothing is read of, there are zeros.
+  // `image` points to the first channel to copy; `present` channels are left from there on. Outside the image
+  // and beyond these channels nothing is read, and zeros are written.
   __device__ pixel_rows(const float* image, int height, int width, int channels, int row, int column,
                         int present)
       : from_(image + (std::int64_t{row} * width + column + lane()) * channels + vector() * vector_words),

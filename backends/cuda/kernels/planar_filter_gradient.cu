@@ -39,7 +39,7 @@ struct planar_form {
   int patch_rows = 0, patch_pitch = 0;  // of x: so do four rows' vectors
   int floats = 0;                       // of a tile, of dy and x
   bool in_vectors = false;              // dy's rows are aligned to 16 bytes
-  int splits = 1;                       // of a tile's runs
+  int splits = 1;                       // groups of threads that share a tile's runs
   std::int64_t tiles = 0;
   divisor tile_rows{1}, tiles_across{1}, runs_of_row{1};
 
