@@ -368,7 +368,7 @@ class Others(FilesTest):
         self.wait_until(lambda: path.exists() and path.read_text(encoding="utf-8").count("\n") == CELLS // 2)
         self.well(*RUN, "managed", "--ratio", "3", "--out", "a.jsonl")
         cell = [*RUN[:-1], "--strategy", "swap_all", "--iterations", "3", "--deadline", "60"]
-        self.well(*cell, "--ratio", "2", "--out", "a.jsonl")
+        self.assertEqual(self.umbench(*cell, "--ratio", "2", "--out", "a.jsonl").returncode, 4)  # it does not fit
         cells = pathlib.Path(f"/proc/{sweep.pid}/task/{sweep.pid}/children").read_text(encoding="utf-8").split()
         self.assertEqual(len(cells), 1)
         os.kill(int(cells[0]), signal.SIGKILL)
