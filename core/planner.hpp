@@ -94,6 +94,7 @@ inline constexpr std::array enum_names<memory_way>{
     "managed memory"sv, "managed memory with hints"sv, "host memory over the link"sv,
     "swapping"sv,       "managed memory, planned"sv,   "all of them, searched"sv};
 
+// A row of the table of strategies.
 struct strategy {
   std::string name, summary;
   planner plan = {};
