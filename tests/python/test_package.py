@@ -54,6 +54,7 @@ def test_its_modules_start_apart_from_the_repository(installed, arguments):
 
 
 def test_a_folder_without_the_checkout_is_refused_in_one_line(tmp_path):
+    pytest.importorskip("setuptools", reason="setuptools is not installed (Debian: python3-setuptools)")
     shutil.copytree(ROOT / "python", tmp_path / "python")
     done = subprocess.run([sys.executable, "setup.py", "--name"], cwd=tmp_path / "python", capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr == "umbench: ../plots is missing; install from a whole checkout: pip install CHECKOUT/python\n"
