@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures on the GPU that is here, part by part, within so many minutes.
+"""Runs the chosen GPU measurements one after the other, and stops after --minutes.
 
     benchmarks/on_gpu.py --build build/cuda --out build/measured --minutes 25 --parts tests tables
 

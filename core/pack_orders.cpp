@@ -16,18 +16,18 @@ namespace {
 using placing::attempt, placing::placer, placing::rule, placing::shape, placing::signed_of, placing::spot,
     placing::task;
 
-// An arena this close to the lower bound (1 part in so many) is not improved further.
+// The search stops when the arena is at most 1/500 larger than the lower bound.
 constexpr byte_count near_enough = 500;
-// What takes less than 1 part in so many of that is placed last, where it finds room, if all of it together
-// takes less than 1 part in so few.
+// A block below 1/1000 of the lower bound is small. Small blocks are placed last, if all of them together are
+// below 1/20 of it.
 constexpr byte_count small = 1000, minor = 20;
-// Share of bytes above the goal that a change may add (1 part in so many).
+// A change may add at most 1/150 of the bytes above the goal.
 constexpr byte_count most_rise = 150;
 // How many comparisons of a block with the pieces of all others that are not placed last a search may take,
 // some tens of milliseconds: where blocks have one piece each, and where they have more, which takes longer.
 constexpr std::size_t most_comparisons = 400'000'000, most_of_pieces = 100'000'000;
-// Nor more than so many orders in all: few blocks have few. About so many from one start, and at least so
-// many starts: more starts help more than longer runs.
+// Limits of a search: orders in all, orders from one start, and the least number of starts. More starts help
+// more than longer runs.
 constexpr std::size_t most_tries = 16'000, tries_each = 250, least_starts = 24;
 
 // Indices of blocks, heaviest first.

@@ -117,9 +117,10 @@ enum class company : std::uint8_t { none, convolution, product };  // what runs 
 measurement evicting_by(evicting how, way direction, company beside, byte_count bytes);
 
 // --- order ---
-// A kernel reads data of which so many percent, the end of it, are on the device and the rest on the CPU. Counters:
-// `hits_ns` and `misses_ns`, when half of the granules that were there, or were not, had been read, since the first
-// of all; `hits_ahead_percent`, how many of those that were there had been read when half of the others were.
+// A kernel reads data. The last percents of it are on the device, the rest is on the CPU. Counters:
+// `hits_ns` and `misses_ns`, when half of the granules that were there, or were not, had been read, since the
+// first of all; `hits_ahead_percent`, how many of those that were there had been read when half of the others
+// were.
 measurement partly_resident(walk how, byte_count bytes, int percent);
 // The same by one thread of dependent reads, one a granule; no counters.
 measurement partly_resident_chase(byte_count bytes, int percent);

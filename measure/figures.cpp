@@ -161,14 +161,14 @@ double batches_of_block(const view& v) {
 double read_batches_percent(const view& v) {
   return std::max(100.0, 100 * v.middle("batches_read") / v.middle("batches_write"));
 }
-// Granules asked for at a time, the middle of those that fill a block in so many batches:
-// core/machine.hpp has the table.
+// Granules that a batch asks for, from the number of batches that fill a block. core/machine.hpp has the
+// table.
 double granules_of_batch(const view& v) {
   constexpr std::array<double, 6> by_batches{24, 12, 6, 3, 2, 1};
   const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));
   return by_batches[std::min(batches, by_batches.size()) - 1];
 }
-// Batches that so many granules at a time take to fill a block.
+// The number of batches that fill a block, from the granules that a batch asks for.
 double batches_by_granules(const view& v) {
   return static_cast<double>(std::min(std::lround(batches_of_block(v)), 6L));
 }

@@ -9,7 +9,7 @@
 namespace um {
 namespace {
 
-// Operators next to one another that go over the batch in so many parts.
+// Runs of neighbouring operators that go over the batch in `parts` parts.
 std::vector<inner_loop> runs_of(const graph& g, std::uint32_t parts) {
   std::vector<inner_loop> all;
   for (op_id o = 0; o < g.ops.size(); ++o) {

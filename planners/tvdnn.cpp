@@ -28,8 +28,8 @@ byte_count bytes_touched(const graph& g, const op& o) {
   return most;
 }
 
-// Every operator in so many sections of the batch as keep its largest operand's below the largest of all over
-// `sections`; one operator after the other, so that sections stay between them.
+// Cuts each operator's batch so that a section of its largest operand is no larger than the network's largest
+// operand divided by `sections`. An operator ends all its sections before the next one begins.
 std::vector<compute> order_in_sections(const graph& g, std::uint32_t sections) {
   byte_count largest = 1;
   for (const op& o : g.ops) largest = std::max(largest, bytes_touched(g, o));

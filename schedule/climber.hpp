@@ -40,7 +40,7 @@ struct landscape {
 template <class Point, class Cost, class Same = std::equal_to<>>
 class climber {
  public:
-  // Rates at most so many points; of those that are the same, one.
+  // Rates at most `most` points, and each point once.
   climber(landscape<Point, Cost> on, std::size_t most) : on_(std::move(on)), most_(most) {}
 
   // Those that are not known yet, as far as there are trials left. False if the search is at its end.

@@ -18,7 +18,7 @@ memory_plan plan_of(const graph& g, const std::vector<compute>& order, residence
 // Images in the network's input; 1 if it has none.
 std::int64_t batch_of(const graph& g);
 
-// Whether an operator can go over the batch in so many parts: there is such a cut, and its first extent is
+// Whether an operator can go over the batch in `parts` parts: it can be cut so, and its first extent is
 // the batch (on parameters it is not). The loss can: its parts add up.
 bool goes_over_batch(const graph& g, const op& o, std::uint32_t parts);
 

@@ -14,7 +14,7 @@ namespace um {
 // is rejected if its result differs from one in double precision by more than the accuracy of the
 // precision. (cuDNN 9.19 has an unmarked filter gradient for 5x5 filters that is off by 1e-3 in fp32.)
 // Throws unsupported if there is none.
-// Operands are bound in the order x, w, y [, b], whichever is the result, at multiples of 16 bytes; b is
+// The order of operands is x, w, y [, b] for every direction. Each address is a multiple of 16 bytes. b is
 // f32.
 engine choose_engine(session& on, const convolution_problem& problem, byte_count workspace_cap);
 

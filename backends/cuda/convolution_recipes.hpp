@@ -30,7 +30,7 @@ std::string family_of(const std::string& engine);
 // Methods that a problem allows, those that are cheap to try first.
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 
-// Workspace that a method takes in so many parts, besides the engine's own.
+// Bytes that a method needs beside the engine's workspace when the batch goes through in `parts` parts.
 byte_count scratch_of(const convolution_problem& problem, convolution_method method, std::int64_t parts);
 
 // Numbers of equal parts that the batch can be cut into, ascending.

@@ -10,10 +10,6 @@ PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted
          *sorted((conftest.ROOT / "results").rglob("*.md"))]
 
 
-# Pages whose sentences are still too long; take out what is mended.
-STILL_LONG = {"docs/trace.md"}
-
-
 def test_the_first_page_is_short():
     page = sentences.measured(conftest.ROOT / "README.md")
     assert page.words <= 900
@@ -26,8 +22,7 @@ def test_all_pages_can_be_read_in_a_day():
 @pytest.mark.parametrize("page", sentences.pages(), ids=lambda page: str(page.relative_to(conftest.ROOT)))
 def test_sentences_are_short(page):
     found = sentences.measured(page)
-    if str(page.relative_to(conftest.ROOT)) not in STILL_LONG:
-        assert found.average < sentences.AVERAGE and not found.long, found
+    assert found.average < sentences.AVERAGE and not found.long, found
 
 
 def anchors(page):

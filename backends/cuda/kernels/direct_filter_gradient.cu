@@ -9,7 +9,7 @@ namespace {
 // one or few cover them, for other pixels. Every such run of warps leaves a partial sum.
 constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
 constexpr int most_warps = 8;       // in a block
-constexpr int resident_blocks = 2;  // of so many warps; limited by registers
+constexpr int resident_blocks = 2;  // blocks that fit on a multiprocessor; registers limit them
 
 struct division {
   int groups = 1;       // of channels of y, a row of the grid each

@@ -55,7 +55,7 @@ struct divisor {
   }
 };
 
-// With so many bytes of shared memory that the kernel declares without a size.
+// The same with dynamic shared memory, whose bytes are given.
 #ifdef __CUDACC__
 template <class... Parameters>
 void launch_with(launch_site where, int shared_bytes, void (*kernel)(Parameters...), dim3 grid, dim3 block,
