@@ -17,12 +17,17 @@ from umbench import load  # noqa: E402
 KEPT = ROOT / "results/study/best_h200.jsonl"
 
 
+def need(*modules):
+    """Skips where one is missing. They are looked up, not imported: setuptools refuses to come after distutils."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed (Debian: python3-{module})")
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """Folder of the installed package, built from a copy, without a network."""
-    for module, package in (("setuptools", "python3-setuptools"), ("wheel", "python3-wheel"), ("pip", "python3-pip")):
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"{module} is not installed (Debian: {package})")
+    need("setuptools", "wheel", "pip")
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(ROOT / "python", folder / "source/python")
     shutil.copytree(ROOT / "plots", folder / "source/plots")
@@ -54,7 +59,7 @@ def test_its_modules_start_apart_from_the_repository(installed, arguments):
 
 
 def test_a_folder_without_the_checkout_is_refused_in_one_line(tmp_path):
-    pytest.importorskip("setuptools", reason="setuptools is not installed (Debian: python3-setuptools)")
+    need("setuptools")
     shutil.copytree(ROOT / "python", tmp_path / "python")
     done = subprocess.run([sys.executable, "setup.py", "--name"], cwd=tmp_path / "python", capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr == "umbench: ../plots is missing; install from a whole checkout: pip install CHECKOUT/python\n"
