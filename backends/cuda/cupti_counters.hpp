@@ -10,18 +10,12 @@
 
 #include "core/trace.hpp"
 #include "core/units.hpp"
+#include "trace/records.hpp"
 
 namespace um {
 
-// Causes of movements by CUPTI; also the index in by_cause.
-enum class migration_cause : std::uint8_t {
-  unknown,
-  user,    // prefetch or advice
-  demand,  // a fault asked for it
-  tree,    // the driver brought it along with a fault
-  eviction,
-  access_counter
-};
+// Also the index in by_cause.
+using migration_cause = tracing::cause;
 
 struct migrated_bytes {
   byte_count all = 0;

@@ -342,8 +342,8 @@ truth pushed_out_and_used_again(std::size_t bytes, bool fixed) {
   })};
 }
 
-truth result_read_by_faults(std::size_t bytes, bool fixed) {
-  const managed a(bytes);
+// The GPU writes, the CPU reads: by faults, or mended by a prefetch to the host.
+truth written_and_read_back(const managed& a, bool fixed) {
   a.to_gpu();
   write(a);
   return {seconds_of([&] {
@@ -351,6 +351,10 @@ truth result_read_by_faults(std::size_t bytes, bool fixed) {
     finish();
     a.read_on_host();
   })};
+}
+
+truth result_read_by_faults(std::size_t bytes, bool fixed) {
+  return written_and_read_back(managed(bytes), fixed);
 }
 
 // --- on which no rule was written ---
@@ -395,13 +399,7 @@ truth parameters_that_travel(std::size_t bytes, bool fixed) {
 truth read_back_from_a_preferred_gpu(std::size_t bytes, bool fixed) {
   const managed a(bytes / 4);
   a.advise(cudaMemAdviseSetPreferredLocation, cudaMemLocationTypeDevice);
-  a.to_gpu();
-  write(a);
-  return {seconds_of([&] {
-    if (fixed) a.to_host();
-    finish();
-    a.read_on_host();
-  })};
+  return written_and_read_back(a, fixed);
 }
 
 truth gathered_rows(std::size_t bytes, bool fixed) {

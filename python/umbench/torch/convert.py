@@ -21,7 +21,7 @@ from .kernels import kernels_of
 from .liveness import size_of
 from .operators import is_random, name_of, work_of_kernel
 from .partition import split
-from .values import base_of, module_of, stored_bytes, stored_elements, value_of
+from .values import base_of, module_of, stored_bytes, stored_elements, unique_name, value_of
 
 BACKWARD = "backward"
 
@@ -146,19 +146,11 @@ class _Writer:
 
     # --- tensors ---
 
-    def unique(self, wanted):
-        name, count = wanted, 1
-        while name in self.names:
-            count += 1
-            name = f"{wanted}.{count}"
-        self.names.add(name)
-        return name
-
     def add_tensor(self, node, wanted, use):
         value = value_of(node)
         if not isinstance(value, torch.Tensor) or value.numel() == 0:
             return None
-        name = self.unique(wanted)
+        name = unique_name(self.names, wanted)
         self.tensors[name] = {"name": name, **layout_of(value), "use": use}
         self.memory[node], self.node_names[name] = name, node.name
         self.modules[name] = module_of(node)
@@ -232,7 +224,7 @@ class _Writer:
             if tensor is None or self.tensors[tensor]["use"] not in ("activation_gradient", "activation"):
                 continue
             self.tensors[tensor]["use"] = "parameter_gradient" if role == "parameter" else "output"
-            self.rename(tensor, self.unique(name + ".grad"))
+            self.rename(tensor, unique_name(self.names, name + ".grad"))
 
     def rename(self, old, new):
         entry = self.tensors[old]

@@ -11,7 +11,7 @@ import torch
 from . import capture, computed_layers, computed_loss, operators
 from .convert import Converted, mutations_of, outputs_of
 from .opaque import opaque, update
-from .values import module_of
+from .values import module_of, unique_name
 from .walk import View, Walk
 
 KNOWN = computed_layers.KNOWN | computed_loss.KNOWN
@@ -122,7 +122,7 @@ def name_gradients(walk, joint, gradients):
         if not isinstance(view, View) or view.tensor.use in ("parameter", "parameter_gradient"):
             continue
         if role_of(node, joint) == "parameter":
-            view.tensor.use, view.tensor.name = "parameter_gradient", walk.name(joint.names[node.name] + ".grad")
+            view.tensor.use, view.tensor.name = "parameter_gradient", unique_name(walk.names, joint.names[node.name] + ".grad")
         wanted.add(view.tensor)
     return wanted
 

@@ -8,6 +8,7 @@ from torch.utils._pytree import tree_leaves
 
 from .liveness import SIZES
 from .operators import BY_SAMPLE, BY_SAMPLE_ALONG, ELEMENTWISE, is_random, name_of
+from .values import unique_name
 from .walk import View
 
 
@@ -98,7 +99,7 @@ def is_by_sample(node):
 def update(c, node, target, value):
     """`target` is written in place with what `value` holds."""
     size = sum(math.prod(t.shape) * SIZES[t.type] for t in (value, target))
-    op = {"name": c.name(target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
+    op = {"name": unique_name(c.names, target.name + ".update"), "kind": "opaque", "label": "copy", "flops": 0, "bytes": size,
           "in": [target, value], "out": [target], "repeatable": False}
     c.ops.append(op)
     c.kernel_names[op["name"]] = node

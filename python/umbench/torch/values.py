@@ -61,3 +61,13 @@ def _plain_path(path):
     for before in ("L['self'].", "L__self___", "self."):
         path = path.removeprefix(before)
     return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
+
+
+def unique_name(names, wanted):
+    """The wanted name, or that with the first number that is free; added to the set of names."""
+    name, count = wanted, 1
+    while name in names:
+        count += 1
+        name = f"{wanted}.{count}"
+    names.add(name)
+    return name

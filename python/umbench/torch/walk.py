@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_leaves
 from . import operators
 from .capture import CannotExport
 from .liveness import SIZES
-from .values import module_of, stored_elements
+from .values import module_of, stored_elements, unique_name
 
 
 class Tensor:
@@ -97,16 +97,8 @@ class Walk:
 
     # --- tensors and operators ---
 
-    def name(self, wanted):
-        name, count = wanted, 1
-        while name in self.names:
-            count += 1
-            name = f"{wanted}.{count}"
-        self.names.add(name)
-        return name
-
     def tensor(self, name, value, use, batch):
-        made = Tensor(self.name(name), value, use, batch, self.samples)
+        made = Tensor(unique_name(self.names, name), value, use, batch, self.samples)
         self.tensors.append(made)
         return made
 
@@ -117,7 +109,7 @@ class Walk:
         return made
 
     def emit(self, node, name, kind, attributes, read, written, alias=None, repeatable=True):
-        op = {"name": self.name(name), "kind": kind, **attributes, "in": read, "out": written}
+        op = {"name": unique_name(self.names, name), "kind": kind, **attributes, "in": read, "out": written}
         if not repeatable:
             op["repeatable"] = False
         if alias is not None:
