@@ -1,7 +1,6 @@
 """umbench export on models whose graph can be told by hand. Skipped where there is no PyTorch 2.9 or later."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ import pytest
 torch = pytest.importorskip("torch", minversion="2.9")
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
 
 import jsonschema  # noqa: E402
 from umbench import load  # noqa: E402

@@ -1,12 +1,8 @@
 """The table of a plan by modules."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch", minversion="2.9")
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from umbench.torch import table  # noqa: E402
 

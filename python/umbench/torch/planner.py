@@ -18,7 +18,7 @@ def program():
     if asked:
         return asked
     for folder in pathlib.Path(__file__).resolve().parents:
-        for build in ("release", "ci"):
+        for build in ("cuda", "cpu", "ci"):
             if (folder / "build" / build / "umbench").is_file():
                 return str(folder / "build" / build / "umbench")
     raise NoPlan("the program umbench is not found; run ./quickstart --build-only, or let UMBENCH_PROGRAM name it")
