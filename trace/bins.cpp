@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "trace/text.hpp"
+
 namespace um::tracing {
 namespace {
 
@@ -37,8 +39,7 @@ void append(std::vector<run>& runs, std::uint64_t block, std::uint64_t value, bo
 }
 
 void write(std::string& out, const char* name, const std::vector<run>& runs, bool as_sum) {
-  if (!out.empty()) out += ',';
-  out += '"';
+  out += ",\"";
   out += name;
   out += "\":[";
   for (const run& r : runs) {
@@ -69,7 +70,7 @@ void bin::add(const event& e) {
 }
 
 // Of a block that moved whole it does not matter how much of it faults asked for: neighbours share a run.
-std::string bin::json() const {
+std::string bin::fields() const {
   std::map<std::uint64_t, std::uint64_t> came, left;
   std::map<std::uint64_t, std::uint32_t> granules;
   for (const auto& [key, of] : sums_) {
@@ -78,7 +79,7 @@ std::string bin::json() const {
     if (what >= quantity::out_unknown && what <= quantity::out_counter) left[block] += of.amount;
     granules[block] |= of.granules;
   }
-  std::string out;
+  std::string out = field("waiting_ns", waiting_) + field("batches", batches_) + field("records", records_);
   for (auto at = sums_.begin(); at != sums_.end();) {
     const quantity what = at->first.first;
     std::vector<run> runs;

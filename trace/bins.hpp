@@ -61,17 +61,15 @@ class bin {
   bool empty() const { return sums_.empty(); }
   nanoseconds begin() const { return begin_; }
   nanoseconds end() const { return end_; }
-  // Time in which at least one batch of GPU faults was serviced.
-  nanoseconds waiting() const { return waiting_; }
-  std::uint64_t batches() const { return batches_; }
-  // Of CUPTI: each of them took the driver time, which a run that is not traced does not take.
-  std::uint64_t records() const { return records_; }
   // The program counter of the first CPU fault, 0 without one.
   std::uint64_t program_counter() const { return program_counter_; }
-  // `"in_demand":[[first block, blocks, sum],...],...`: neighbours share one where their bytes are equal or
-  // they moved whole, and of faults all neighbours.
-  // `"granules":[[first block, blocks, mask],...]` where less than whole blocks moved or faulted.
-  std::string json() const;
+  // `,"waiting_ns":..,"batches":..,"records":..` and the sums:
+  // - waiting: time in which at least one batch of GPU faults was serviced
+  // - records of CUPTI: each of them took the driver time, which a run that is not traced does not take
+  // - `"in_demand":[[first block, blocks, sum],...],...`: neighbours share one where their bytes are equal or
+  //   they moved whole, and of faults all neighbours
+  // - `"granules":[[first block, blocks, mask],...]` where less than whole blocks moved or faulted.
+  std::string fields() const;
 
  private:
   struct sum {

@@ -75,15 +75,13 @@ void require(CUptiResult result) {
   throw unsupported(std::string("CUPTI: ") + (text != nullptr ? text : "unknown error"));
 }
 
-void configure_unified_memory_counters(std::uint32_t device) {
+namespace {
+
+// Asks for counters of one device.
+CUptiResult configure(std::uint32_t device,
+                      std::initializer_list<CUpti_ActivityUnifiedMemoryCounterKind> kinds) {
   std::vector<CUpti_ActivityUnifiedMemoryCounterConfig> wanted;
-  for (const auto kind : {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD,
-                          CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH,
-                          CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT,
-                          CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT,
-                          CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING,
-                          CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING,
-                          CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP}) {
+  for (const auto kind : kinds) {
     CUpti_ActivityUnifiedMemoryCounterConfig one{};
     one.scope = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_SINGLE_DEVICE;
     one.kind = kind;
@@ -91,7 +89,23 @@ void configure_unified_memory_counters(std::uint32_t device) {
     one.enable = 1;
     wanted.push_back(one);
   }
-  require(cupti().configure(wanted.data(), static_cast<std::uint32_t>(wanted.size())));
+  return cupti().configure(wanted.data(), static_cast<std::uint32_t>(wanted.size()));
+}
+
+}  // namespace
+
+void configure_unified_memory_counters(std::uint32_t device) {
+  require(configure(device, {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP}));
+}
+
+bool configure_peer_counter(std::uint32_t device) {
+  return configure(device, {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD}) == CUPTI_SUCCESS;
 }
 
 void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {

@@ -34,6 +34,9 @@ void require(CUptiResult result);
 // Asks for all counters of one device. Needs a context on it. Throws unsupported.
 void configure_unified_memory_counters(std::uint32_t device);
 
+// Bytes between GPUs, which not every system counts; false there.
+bool configure_peer_counter(std::uint32_t device);
+
 // For cuptiActivityRegisterCallbacks.
 void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records);
 

@@ -1,5 +1,10 @@
 // The library that the CUDA driver loads into a program (CUDA_INJECTION64_PATH). It writes to the file that
 // UMBENCH_TRACE_OUT names, and does nothing without it. With UMBENCH_TRACE_TIMES it times kernels alone.
+// UMBENCH_TRACE_SHARE: how much of the time counting may take (0.03); from 1 on it never pauses.
+//
+// Threads: the program's own call on_callback, CUPTI's call take_buffer, and one of ours, the collector,
+// fetches records and writes the file. `guard` is held for the recorder and all that is fed to it;
+// `switching` while counting begins or pauses. Neither is held while CUPTI is asked to hand records out.
 #include <cuda.h>
 #include <cupti.h>
 #include <dlfcn.h>
@@ -16,8 +21,10 @@
 #include <thread>
 
 #include "core/errors.hpp"
+#include "trace/budget.hpp"
 #include "trace/calls.hpp"
 #include "trace/cupti_library.hpp"
+#include "trace/driver_sums.hpp"
 #include "trace/output.hpp"
 #include "trace/places.hpp"
 #include "trace/recorder.hpp"
@@ -33,26 +40,33 @@ nanoseconds now() {
   return static_cast<nanoseconds>(time);
 }
 
+using follower = void (*)(const void* record);
+
 // All that lives while the program does. Made once and never destroyed: CUPTI's threads may outlive static
 // objects.
 struct session {
-  session(output to, nanoseconds start, bool only_times)
-      : times_only(only_times),
-        file(to),
+  session(output to, nanoseconds start, bool only_times, double share)
+      : file(to),
         record({[to](std::string_view text) { to.write(text); }, place_of}, start),
-        translate(record, only_times) {}
+        translate(record, only_times),
+        budget(start, share) {}
 
-  bool times_only;
-  std::mutex guard;  // of all below
+  std::mutex guard;  // of all until the next mutex
   output file;
   recorder record;
   translator translate;
-  std::set<std::uint32_t> devices;
-  bool counts = false;  // Unified Memory counters are on
+  counting_budget budget;
+  follower follow = nullptr;
+  nanoseconds followed_since = 0;
 
-  std::thread collector;
+  std::mutex switching;  // of all until the next mutex
+  std::set<std::uint32_t> devices;
+  driver_counters driver;
+  bool counts = false, may_count = true;
+
   std::mutex sleep;
   std::condition_variable wake;
+  std::thread collector;
   std::atomic<bool> over = false;
   std::atomic<bool> busy = false;     // Unified Memory records came with the last flush
   std::atomic<bool> managed = false;  // the program has managed memory
@@ -64,11 +78,23 @@ bool is_ours() {
   return running != nullptr && running->owner == getpid() && !running->over;
 }
 
+// What counting one thing takes, by programs with and without a trace on an H100 (driver 580).
+nanoseconds cost_of(const CUpti_Activity& record) {
+  constexpr nanoseconds of_any = 5'000, of_cpu_fault = 26'000;
+  const auto& counter = reinterpret_cast<const CUpti_ActivityUnifiedMemoryCounter3&>(record);
+  return counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT ? of_cpu_fault
+                                                                                                : of_any;
+}
+
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   const std::lock_guard lock(running->guard);
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
-    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) running->busy = running->managed = true;
+    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) {
+      running->busy = running->managed = true;
+      running->budget.spend(cost_of(*record));
+      if (running->follow != nullptr) running->follow(record);
+    }
     running->translate.add(*record);
   }
   std::size_t dropped = 0;
@@ -130,23 +156,81 @@ std::string gpu_line(std::uint32_t device) {
          field("concurrent_managed_access", concurrent) + field("pageable_memory_access", pageable) + "}\n";
 }
 
-// CUPTI counts Unified Memory once there is a context.
+// --- counting Unified Memory ---
+
+void lack(const std::string& what) {
+  const std::lock_guard lock(running->guard);
+  running->record.lack(what);
+}
+
+void configure_counters(std::uint32_t device) {
+  configure_unified_memory_counters(device);
+  if (!configure_peer_counter(device) && running->devices.size() > 1) lack("bytes between GPUs");
+}
+
+// With `switching` held.
+void begin_counting() {
+  if (running->counts || !running->may_count || running->devices.empty()) return;
+  try {
+    for (const std::uint32_t device : running->devices) configure_counters(device);
+    require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  } catch (const unsupported& error) {
+    running->may_count = false;
+    return lack(std::string("Unified Memory: ") + error.what());
+  }
+  running->counts = true;
+  const std::lock_guard lock(running->guard);
+  running->record.resume(now(), running->driver.read());
+}
+
+// With `switching` held.
+void pause_counting() {
+  if (!running->counts) return;
+  static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  running->counts = false;
+  const std::lock_guard lock(running->guard);
+  running->record.pause(now(), running->driver.read());
+}
+
+// CUPTI and the driver count once there is a context.
 void count_on(std::uint32_t device) {
+  const std::lock_guard lock(running->switching);
+  if (!running->devices.insert(device).second) return;
+  running->file.write(gpu_line(device));
+  if (!running->driver.begin()) lack("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
+  const bool first = running->devices.size() == 1;
+  if (!first && running->counts) {
+    try {
+      configure_counters(device);
+    } catch (const unsupported& error) {
+      lack("Unified Memory on GPU " + std::to_string(device) + ": " + error.what());
+    }
+  }
+  if (first) begin_counting();
+}
+
+void follow_budget(nanoseconds time) {
+  bool wanted = true;
   {
     const std::lock_guard lock(running->guard);
-    if (!running->devices.insert(device).second) return;
+    wanted = running->budget.counts(time) || running->follow != nullptr;
   }
-  running->file.write(gpu_line(device));
-  std::string missing;
-  try {
-    configure_unified_memory_counters(device);
-    if (!running->counts) require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
-    running->counts = true;
-  } catch (const unsupported& error) {
-    missing = "Unified Memory on GPU " + std::to_string(device) + ": " + error.what();
+  const std::lock_guard lock(running->switching);
+  if (wanted) return begin_counting();
+  pause_counting();
+}
+
+// The program hears of each record itself, so that both count the same; nullptr ends it.
+void set_follower(follower each) {
+  {
+    const std::lock_guard lock(running->switching);
+    if (each != nullptr) begin_counting();
   }
   const std::lock_guard lock(running->guard);
-  if (!missing.empty()) running->record.lack(missing);
+  if (running->follow != nullptr && each == nullptr)
+    running->record.add(range{running->followed_since, now(), "counted by the program, too"});
+  if (running->follow == nullptr) running->followed_since = now();
+  running->follow = each;
 }
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId call, const void* data) try {
@@ -185,6 +269,7 @@ void collect() {
       running->record.drain(time);
       written = time;
     }
+    follow_budget(now());
     std::unique_lock lock(running->sleep);
     running->wake.wait_for(lock, pause_after(calm));
   }
@@ -201,9 +286,9 @@ void finish() {
     static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
     std::this_thread::sleep_for(pause);
   }
-  const nanoseconds end = now();
-  const std::lock_guard lock(running->guard);
-  running->record.finish(end);
+  const std::scoped_lock lock(running->switching, running->guard);
+  const driver_sums sums = running->driver.read();
+  running->record.finish(now(), running->driver.counts() ? &sums : nullptr);
 }
 
 void enable(CUpti_ActivityKind kind, const char* name) {
@@ -228,6 +313,8 @@ void watch() {
   }
 }
 
+constexpr double usual_share = 0.03;
+
 void begin(const std::string& path) {
   const output file(path);
   if (!file.is_open()) return;
@@ -244,7 +331,9 @@ void begin(const std::string& path) {
   const nanoseconds start = now();
   file.write(environment_line(start, wall));
   const bool times_only = std::getenv("UMBENCH_TRACE_TIMES") != nullptr;
-  running = new session(file, start, times_only);
+  const char* const share = std::getenv("UMBENCH_TRACE_SHARE");
+  running =
+      new session(file, start, times_only, share != nullptr ? std::strtod(share, nullptr) : usual_share);
   const std::lock_guard lock(running->guard);
   try {
     require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
@@ -276,4 +365,10 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   } catch (const std::exception&) {
   }
   return 1;
+}
+
+// For a program that counts by CUPTI itself, which hands records to one reader only.
+extern "C" __attribute__((visibility("default"))) void umbench_trace_follow(
+    void (*each)(const void* record)) {
+  if (um::tracing::is_ours()) um::tracing::set_follower(each);
 }

@@ -54,6 +54,17 @@ class Made:
     def prefetched(self, ms=3, masks=None, **runs):
         return self._add("prefetched", ms, runs, masks)
 
+    def pause(self, ms=1000, name=None, count=1, **sums):
+        """Nothing is counted but by the driver, while launches go on."""
+        line = {"kind": "uncounted", "begin_ns": self.now, "end_ns": self.now + round(ms * MS)}
+        self.lines.append(line | {"to_gpus": 0, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0} | sums)
+        if name:
+            self.quiet(name, count, ms / count)
+            self.lines[-1]["kind"] = "unseen"
+        else:
+            self.now += round(ms * MS)
+        return self
+
     def hint(self, call="prefetch", device=0, blocks=64, first=FIRST, at=None, called=("program+0x5 setup",)):
         numbers = [self.name(frame) for frame in called]
         at = self.now if at is None else at
@@ -65,9 +76,9 @@ class Made:
         self.lines.append({"kind": "lacking", "what": what})
         return self
 
-    def write(self, path, end=True, times=()):
-        """`times`: (kernel, launch, begin, end) of a second run in which nothing was counted."""
-        lines = self.lines + ([{"kind": "end", "at_ns": self.now, "lost_records": 0}] if end else [])
+    def write(self, path, end=True, times=(), driver=None):
+        """`times`: (kernel, launch, begin, end) of a second run in which nothing was counted; `driver`: its own sums."""
+        lines = self.lines + ([{"kind": "end", "at_ns": self.now, "lost_records": 0} | (driver or {})] if end else [])
         if times:
             lines.append(self.lines[0] | {"role": "times"})
             names = {name: number for number, name in enumerate(dict.fromkeys(time[0] for time in times))}

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trace/lines.hpp"
+#include "trace/budget.hpp"
 #include "trace/output.hpp"
 
 namespace um::tracing {
@@ -220,6 +221,68 @@ TEST_F(recorded, memory_of_a_peer_is_no_memory_of_the_host) {
   record.add(migration{ms + 1, ms + 2, base, 65536, 0, 1, cause::demand});
   record.finish(second);
   EXPECT_EQ(out.lines("kernel")[0].at("in_peer"), json({{100, 1, 65536}}));
+}
+
+TEST_F(recorded, launches_in_a_pause_are_unseen_and_the_driver_says_what_moved) {
+  record.pause(10 * ms, {.to_gpus = 100, .to_host = 50, .cpu_faults = 3, .gpu_faults = 7});
+  record.resume(20 * ms, {.to_gpus = 600, .to_host = 50, .cpu_faults = 4, .gpu_faults = 9});
+  for (const nanoseconds at : {2 * ms, 9 * ms, 15 * ms, 25 * ms})
+    record.add(kernel{at, at + 2 * ms, 0, 7, "k"});
+  record.add(to_gpu(25 * ms + 5, base, 4096));
+  const driver_sums sums{.to_gpus = 700, .to_host = 50, .cpu_faults = 4, .gpu_faults = 9};
+  record.finish(second, &sums);
+  const json pause = out.lines("uncounted").at(0);
+  EXPECT_EQ(pause.at("begin_ns"), 10 * ms);
+  EXPECT_EQ(pause.at("to_gpus"), 500);
+  EXPECT_EQ(pause.at("gpu_faults"), 2);
+  EXPECT_EQ(out.lines("quiet").at(0).at("kernels"), json({{0, 1, 2 * ms}}));
+  EXPECT_EQ(out.lines("unseen").at(0).at("kernels"), json({{0, 2, 4 * ms}}));
+  EXPECT_EQ(out.lines("kernel").size(), 1U);
+  EXPECT_EQ(out.lines("end").at(0).at("to_gpus"), 700);
+}
+
+TEST_F(recorded, a_pause_that_lasts_to_the_end_is_told) {
+  record.pause(10 * ms, {});
+  record.finish(second);
+  EXPECT_EQ(out.lines("uncounted").at(0).at("end_ns"), second);
+  EXPECT_FALSE(out.lines("end").at(0).contains("to_gpus"));
+}
+
+// A program of which each second of counting costs half a second.
+TEST(counting_budget, keeps_to_a_share_of_the_time_and_counts_short_programs_whole) {
+  counting_budget budget(0, 0.03);
+  nanoseconds counted = 0, first_pause = 0;
+  int switches = 0;
+  bool counts = true;
+  constexpr nanoseconds minutes = 10 * 60 * second;
+  for (nanoseconds at = 0; at < minutes; at += ms) {
+    const bool wanted = budget.counts(at);
+    switches += wanted != counts;
+    counts = wanted;
+    if (counts) {
+      budget.spend(ms / 2);
+      counted += ms;
+    } else if (first_pause == 0) {
+      first_pause = at;
+    }
+  }
+  EXPECT_GT(first_pause, 2 * second);
+  EXPECT_LE(counted / 2, minutes * 3 / 100 + second);
+  EXPECT_GT(counted / 2, minutes * 28 / 1000);
+  EXPECT_LT(switches, 200);
+}
+
+TEST(counting_budget, never_pauses_with_the_whole_share) {
+  counting_budget budget(0, 1);
+  budget.spend(100 * second);
+  EXPECT_TRUE(budget.counts(1));
+}
+
+TEST(driver_counters, count_nothing_without_a_driver) {
+  driver_counters counters;
+  if (counters.begin()) GTEST_SKIP() << "this process has a CUDA context";
+  EXPECT_FALSE(counters.counts());
+  EXPECT_EQ(counters.read().to_gpus, 0U);
 }
 
 TEST(environment, is_one_line_of_json) {

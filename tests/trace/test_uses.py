@@ -7,7 +7,7 @@ from made import BLOCK, FIRST, MS, Made, count, run
 from test_explain import ping_pong, prefetch_missing
 
 from umbench import load
-from umbench.trace import graph, reader
+from umbench.trace import explain, graph, reader
 from umbench.trace.costs import Costs
 from umbench.trace.reader import Owners
 from umbench.trace.residence import resident_over_time
@@ -87,6 +87,45 @@ def test_equal_traces_compare_equal_and_more_faults_are_worse(umbench, tmp_path)
     assert umbench("compare", "base.jsonl", "head.jsonl", "--limit", "bytes=200%", "--limit", "faults=200%", "--limit", "time=300%").returncode == 0
     better = umbench("compare", "head.jsonl", "base.jsonl")
     assert better.returncode == 0 and "better" in better.stdout
+
+
+def paused(blocks_unseen):
+    """Counted once, then three launches in a pause in which the driver counted more."""
+    made = Made().allocate().kernel("read", in_demand=run(), gpu_read_faults=count(900))
+    return made.pause(30, "read", 3, to_gpus=blocks_unseen * BLOCK)
+
+
+def test_sums_of_a_trace_with_pauses_are_scaled_to_the_drivers(tmp_path):
+    sums = {"to_gpus": 256 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
+    process, = reader.read(paused(192).write(tmp_path / "run.jsonl", driver=sums))
+    assert process.scale == 4 and process.total("in_demand") == 256 * BLOCK and process.total("gpu_read_faults") == 3600
+    summary, found, _, _ = explain.explain(process)
+    whole, _, _, _ = explain.explain(reader.read(prefetch_missing().write(tmp_path / "one.jsonl"))[0])
+    assert summary.launches["read"] == 4 and summary.kernel_ns > 3 * whole.kernel_ns
+    assert summary.stall_ns == pytest.approx(4 * whole.stall_ns) and found[0].facts.moved_in() == 256 * BLOCK
+    by_time, = reader.read(paused(192).write(tmp_path / "run.jsonl"))
+    assert by_time.scale == 4
+    assert "pauses of counting" in graph.convert(process, Costs("h200")).said()
+
+
+def test_pauses_and_what_cupti_missed_are_told(umbench, tmp_path):
+    sums = {"to_gpus": 128 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
+    prefetch_missing().write(tmp_path / "run.jsonl", driver=sums)
+    assert "CUPTI told of 128 MiB, the driver counted 256 MiB" in umbench("explain", "run.jsonl").stdout
+    prefetch_missing().write(tmp_path / "run.jsonl", driver=sums | {"to_gpus": 64 * BLOCK})
+    assert "lacks" not in umbench("explain", "run.jsonl").stdout
+    paused(192).write(tmp_path / "run.jsonl", driver=sums)
+    assert "counting paused" in umbench("explain", "run.jsonl").stdout
+
+
+def test_with_pauses_the_drivers_own_sums_are_judged(umbench, tmp_path):
+    sums = {"to_gpus": 256 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
+    paused(192).write(tmp_path / "base.jsonl", driver=sums)
+    paused(100).write(tmp_path / "head.jsonl", driver=sums)
+    same = umbench("compare", "base.jsonl", "head.jsonl")
+    assert same.returncode == 0 and "about" in same.stdout
+    paused(192).write(tmp_path / "head.jsonl", driver=sums | {"to_gpus": 300 * BLOCK})
+    assert umbench("compare", "base.jsonl", "head.jsonl").returncode == 1
 
 
 def test_a_trace_that_ended_early_is_not_judged(umbench, tmp_path):

@@ -195,6 +195,30 @@ truth duplicated(std::size_t bytes, bool) {
   return {seconds, as(bytes), 0, 0, 0};
 }
 
+// GPU 0 reads all of one array, GPU 1 half of another, then GPU 1 what GPU 0 has. Needs two GPUs.
+truth on_two_gpus(std::size_t bytes, bool) {
+  int gpus = 0;
+  check(cudaGetDeviceCount(&gpus));
+  if (gpus < 2) {
+    std::fprintf(stderr, "um_trace_programs: on_two_gpus needs two GPUs\n");
+    std::exit(3);
+  }
+  const managed a(bytes), b(bytes);
+  a.fill_on_host(1);
+  b.fill_on_host(1);
+  const double seconds = seconds_of([&] { read(a); });
+  check(cudaSetDevice(1));
+  float* sum = nullptr;
+  check(cudaMalloc(&sum, sizeof(float)));
+  read_all<<<blocks, threads>>>(b.at(), b.count() / 2, sum);
+  finish();
+  read_all<<<blocks, threads>>>(a.at(), a.count(), sum);
+  finish();
+  check(cudaFree(sum));
+  check(cudaSetDevice(0));
+  return {seconds, -1, -1, 0, 0};
+}
+
 // --- one fault each, and mended ---
 
 truth no_prefetch(std::size_t bytes, bool fixed) {
@@ -437,6 +461,7 @@ constexpr program programs[] = {
     {"in_turns", "", in_turns},
     {"strided", "", strided},
     {"duplicated", "", duplicated},
+    {"on_two_gpus", "", on_two_gpus},
     {"no_prefetch", "prefetch_missing", no_prefetch},
     {"fresh_output", "first_touch", fresh_output},
     {"late_prefetch", "prefetch_late", late_prefetch},

@@ -3,7 +3,8 @@
     umbench compare BASE.jsonl HEAD.jsonl [--limit bytes=1%] [--limit faults=20%] [--limit time=10%]
 
 What one process of several moved is summed over all. A row is worse where it grew by more than its kind's limit and by more than a floor
-below which nothing is meant by it. Exit code 1 if a row is worse, 3 if a trace lost records or ended early.
+below which nothing is meant by it. Where counting paused, sums by cause are scaled and not judged ("about"); the driver's own are exact
+(umbench trace --whole never pauses). Exit code 1 if a row is worse, 3 if a trace lost records or ended early.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from umbench.trace import explain, reader
 EXIT_WORSE = 1
 LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
 FLOORS = {"bytes": 2 * 1024 * 1024, "faults": 100, "time": 1_000_000}
+# What the driver itself counts, pauses or not.
+WHOLE = {"to GPUs, by the driver's count": ("bytes", "to_gpus"), "to the host, by the driver's count": ("bytes", "to_host")}
 Row = namedtuple("Row", "name kind base head verdict")
 
 # name: (kind, quantities)
@@ -36,6 +39,11 @@ def rows_of(base, head, limits):
     """The rows of two lists of processes."""
     rows = [_row(name, kind, sum(p.total(*names) for p in base), sum(p.total(*names) for p in head), limits)
             for name, (kind, names) in MOVED.items()]
+    if any(p.pauses for p in (*base, *head)):
+        rows = [row._replace(verdict="about") for row in rows]
+    if all(p.driver for p in (*base, *head)):
+        rows += [_row(name, kind, sum(p.driver[sum_] for p in base), sum(p.driver[sum_] for p in head), limits)
+                 for name, (kind, sum_) in WHOLE.items()]
     times = [_times(processes) for processes in (base, head)]
     rows += [_row(name, "time", times[0][name], times[1][name], limits) for name in times[0]]
     return [row for row in rows if row.base or row.head]

@@ -16,6 +16,7 @@ from umbench.trace.names import Names
 
 MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
 WORTH_NAMING = 0.01  # of all waiting
+MOST_MISSED = 0.01   # of the bytes that the driver counted
 
 
 class Parser(argparse.ArgumentParser):
@@ -95,6 +96,15 @@ def _saves(finding):
 
 def _lacks(process):
     yield from process.lacking
+    if process.pauses:
+        paused = sum(pause.end - pause.begin for pause in process.pauses) / 1e9
+        yield (f"what moved in {paused:.3g} s of {process.last / 1e9:.3g} s: counting paused, since it slows the program; sums are scaled "
+               + ("to what the driver counted" if process.driver else "by the time of kernels"))
+    elif process.driver:
+        for name, way in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
+            told, moved = process.total(*way), process.driver[name]
+            if abs(told - moved) > MOST_MISSED * moved:
+                yield f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: CUPTI told of {size(told)}, the driver counted {size(moved)}"
     if process.lost:
         yield f"{process.lost:,} records that CUPTI lost"
     if process.end is None:

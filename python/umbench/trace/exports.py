@@ -32,6 +32,8 @@ def _events(number, process):
         if faults:
             yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.begin * US_PER_NS, "args": {"faults": faults}}
             yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.end * US_PER_NS, "args": {"faults": 0}}
+    for pause in process.pauses:
+        yield _span(number, 4, "not counted", pause.begin, pause.end, pause.sums)
     for part in process.ranges:
         yield _span(number, 5, part.name, part.begin, part.end)
     for at, resident in resident_over_time(process, Owners(process.allocations)):

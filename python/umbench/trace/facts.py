@@ -130,10 +130,12 @@ def summarize(process, costs):
     owners = Owners(process.allocations)
     found = {}
     summary = Summary(process, [])
-    for quiet in process.quiet:
+    for quiet in (*process.quiet, *process.unseen):
         for name, count, busy in quiet.kernels:
             summary.kernel_ns += busy
             summary.launches[name] += count
+    for quiet in process.quiet:
+        for name, count, busy in quiet.kernels:
             summary.shortest[name] = min(summary.shortest.get(name, busy / count), busy / count)
 
     def facts_of(block, at):
@@ -156,13 +158,14 @@ def summarize(process, costs):
         _add(piece, facts_of, summary, costs, clock)
     summary.facts = list(found.values())
     _add_hints(process, owners, found, summary)
-    summary.prefetch_ns = _prefetched_alone(process)
+    summary.prefetch_ns = process.scale * _prefetched_alone(process)
     return summary
 
 
 def _add(piece, facts_of, summary, costs, clock):
-    """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved."""
-    masks = masks_of(piece)
+    """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved. Sums and times are scaled to the
+    whole run where counting paused."""
+    masks, scale = masks_of(piece), summary.process.scale
     shares = Counter()
     by_block = defaultdict(dict)
     for name, runs in piece.sums.items():
@@ -174,7 +177,7 @@ def _add(piece, facts_of, summary, costs, clock):
     for block in sorted(by_block):
         sums = by_block[block]
         facts = owner[block] = facts_of(block, piece.begin)
-        facts.bytes.update(sums)
+        facts.bytes.update({name: round(amount * scale) for name, amount in sums.items()})
         mask = masks.get(block, EVERY_GRANULE)
         moved = _add_step(facts.blocks[block], sums, mask, piece)
         shares[id(facts)] += moved
@@ -182,10 +185,10 @@ def _add(piece, facts_of, summary, costs, clock):
     whole = sum(shares.values())
     time = 0
     if piece.kind == "kernel":
-        time = stall_of(piece, len(by_block) * BLOCK, summary.shortest, costs, clock)
+        time = scale * stall_of(piece, len(by_block) * BLOCK, summary.shortest, costs, clock)
         summary.stall_ns += time
     elif piece.kind == "host" and any(name in piece.sums for name in BY_FAULT_OUT):
-        time = clock.host(piece)
+        time = scale * clock.host(piece)
         summary.host_ns += time
     for key, share in shares.items():
         part = time * share / whole if whole else 0

@@ -29,12 +29,15 @@ class Converted:
         self.known_ns = self.unknown_ns = 0
         self.bytes = 0
         self.host_bytes = 0
+        self.paused = False
 
     def said(self):
         whole = self.known_ns + self.unknown_ns
         share = 100 * self.known_ns / whole if whole else 0
         text = (f"{len(self.operators)} operators, {len(self.tensors)} tensors; what launches touch is known for {share:.0f} % of the kernels' "
                 "time, the rest touches nothing here")
+        if self.paused:
+            text += "; pauses of counting are left out"
         return text + ("; accesses of the CPU are left out" if self.host_bytes else "")
 
     def as_json(self):
@@ -52,6 +55,7 @@ def convert(process, costs):
         raise load.TooLittle(f"{len(launches):,} launches moved something, more than {MOST_OPERATORS:,}; trace a shorter part")
     made = Converted()
     made.name = _plain(process)
+    made.paused = bool(process.pauses)
     made.host_bytes = sum(piece.end > piece.begin for piece in process.pieces if piece.kind == "host")
     names = Names(process.allocations)
     owners = Owners(process.allocations)

@@ -3,6 +3,7 @@
 import json
 from collections import namedtuple
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from umbench import load
 
@@ -14,8 +15,8 @@ BY_FAULT_IN = ("in_demand", "in_tree", "in_counter", "in_unknown")
 BY_FAULT_OUT = ("out_demand", "out_tree", "out_counter", "out_unknown")
 GPU_FAULTS = ("gpu_read_faults", "gpu_write_faults")
 CPU_FAULTS = ("cpu_read_faults", "cpu_write_faults")
-QUANTITIES = (*BY_FAULT_IN, "in_user", "in_eviction", *BY_FAULT_OUT, "out_user", "out_eviction", "in_peer", *GPU_FAULTS, *CPU_FAULTS,
-              "thrashing", "throttling", "remote_maps")
+IN, OUT = (*BY_FAULT_IN, "in_user", "in_eviction"), (*BY_FAULT_OUT, "out_user", "out_eviction")  # over the link of the host
+QUANTITIES = (*IN, *OUT, "in_peer", *GPU_FAULTS, *CPU_FAULTS, "thrashing", "throttling", "remote_maps")
 
 # Something that moved, faulted or ran; kind: "kernel", "host", "prefetched" or "other". `sums`: {quantity: [(first block, blocks, sum)]},
 # `granules`: [(first block, blocks, mask of 64 KiB)] where it is less than the whole block.
@@ -24,6 +25,8 @@ Allocation = namedtuple("Allocation", "number at until address bytes device memo
 Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
 Range = namedtuple("Range", "begin end name")
+Pause = namedtuple("Pause", "begin end sums")  # nothing was counted but by the driver itself: {one of DRIVER_SUMS: amount}
+DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 
 @dataclass
@@ -34,6 +37,9 @@ class Process:
     hints: list = field(default_factory=list)
     pieces: list = field(default_factory=list)  # by begin
     quiet: list = field(default_factory=list)
+    unseen: list = field(default_factory=list)  # as quiet, of launches in pauses: whether they moved anything is not known
+    pauses: list = field(default_factory=list)
+    driver: dict = None  # the driver's own sums of the whole run, where it counts
     ranges: list = field(default_factory=list)
     lacking: list = field(default_factory=list)
     lost: int = 0
@@ -41,14 +47,29 @@ class Process:
     times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
+        """Of the whole run: what was counted, scaled where counting paused."""
+        return round(self._counted(*quantities) * self.scale)
+
+    def _counted(self, *quantities):
         return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
+
+    @cached_property
+    def scale(self):
+        """The whole over what was counted: by bytes that the driver counted in pauses, else by the time of kernels."""
+        missed = sum(pause.sums["to_gpus"] + pause.sums["to_host"] for pause in self.pauses)
+        counted = self._counted(*IN, *OUT)
+        if self.driver and counted:
+            return 1 + missed / counted
+        unseen, seen = (sum(busy for quiet in of for _, _, busy in quiet.kernels) for of in (self.unseen, self.quiet))
+        seen += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
+        return 1 + unseen / seen if seen else 1
 
     @property
     def last(self):
         """When it ended, as far as the trace goes."""
         if self.end is not None:
             return self.end
-        return max([piece.end for piece in self.pieces] + [quiet.end for quiet in self.quiet] + [0])
+        return max([part.end for part in (*self.pieces, *self.quiet, *self.unseen)], default=0)
 
 
 def read(path):
@@ -163,8 +184,13 @@ def _timed(process, entry):
 
 def _quiet(process, entry):
     kernels = [(process.names[name], count, busy) for name, count, busy in entry["kernels"]]
-    process.quiet.append(Quiet(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
-                               {way: tuple(of) for way, of in entry.get("copies", {}).items()}))
+    of = process.quiet if entry["kind"] == "quiet" else process.unseen
+    of.append(Quiet(entry["begin_ns"], entry["end_ns"], entry["gpu"], kernels,
+                    {way: tuple(sums) for way, sums in entry.get("copies", {}).items()}))
+
+
+def _pause(process, entry):
+    process.pauses.append(Pause(entry["begin_ns"], entry["end_ns"], {name: entry[name] for name in DRIVER_SUMS}))
 
 
 def _range(process, entry):
@@ -178,10 +204,13 @@ def _lacking(process, entry):
 def _end(process, entry):
     process.end = entry["at_ns"]
     process.lost += entry.get("lost_records", 0)
+    if "to_gpus" in entry:
+        process.driver = {name: entry[name] for name in DRIVER_SUMS}
 
 
 _READERS = {"name": _name, "gpu": _gpu, "allocation": _allocation, "free": _free, "hint": _hint, "kernel": _piece, "host": _piece,
-            "prefetched": _piece, "other": _piece, "quiet": _quiet, "timed": _timed, "range": _range, "lacking": _lacking, "end": _end}
+            "prefetched": _piece, "other": _piece, "quiet": _quiet, "unseen": _quiet, "uncounted": _pause,
+            "timed": _timed, "range": _range, "lacking": _lacking, "end": _end}
 
 
 class Owners:

@@ -25,7 +25,7 @@ CANNOT_RUN, NOT_FOUND = 126, 127  # as shells say it
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] [--twice] -- PROGRAM ARGUMENTS")
+        output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] [--twice] [--whole] -- PROGRAM ARGUMENTS")
         sys.exit(load.EXIT_BAD_INPUT)
 
 
@@ -38,7 +38,7 @@ def main():
         os.remove(part)
     out.unlink(missing_ok=True)
     library = library_path()
-    status = _run(wanted.program, _environment(out, library))
+    status = _run(wanted.program, _environment(out, library) | ({"UMBENCH_TRACE_SHARE": "1"} if wanted.whole else {}))
     _join(out, wanted.program, library)
     symbols.resolve(out)
     if wanted.twice and status == 0:
@@ -51,6 +51,8 @@ def _arguments(words):
     parser.add_argument("--out", default="trace.jsonl", metavar="RUN.jsonl", help="file to write (trace.jsonl)")
     parser.add_argument("--twice", action="store_true", help="run it a second time, silently, to time its kernels while nothing is counted: "
                         "counting slows faults, and umbench explain then goes by these times")
+    parser.add_argument("--whole", action="store_true", help="count all the time, however much that slows a program that faults a lot; "
+                        "otherwise counting pauses when it has taken a second and 3%% of the time")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ARGUMENTS")
     wanted = parser.parse_args(words)
     if wanted.program[:1] == ["--"]:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, GPU_FAULTS
+from umbench.trace import reader
+from umbench.trace.reader import BLOCK, GPU_FAULTS, OUT
 
-IN = (*BY_FAULT_IN, "in_user", "in_peer", "in_eviction")
-OUT = (*BY_FAULT_OUT, "out_user", "out_eviction")
+IN = (*reader.IN, "in_peer")
 
 
 def resident_over_time(process, owners):

@@ -1,0 +1,30 @@
+// How long Unified Memory is counted: each record that the driver writes slows the program.
+#pragma once
+
+#include "core/units.hpp"
+
+namespace um::tracing {
+
+// What counting takes may reach a share of the time since the start, and a second more, so that short
+// programs are counted whole. Beyond it counting pauses until there is enough for a while.
+class counting_budget {
+ public:
+  counting_budget(nanoseconds start, double share) : start_(start), share_(share) {}
+
+  void spend(nanoseconds cost) { spent_ += cost; }
+  // Whether to count from now on.
+  bool counts(nanoseconds now) {
+    const auto allowed = at_first + static_cast<nanoseconds>(share_ * static_cast<double>(now - start_));
+    const nanoseconds left = allowed - spent_;
+    counting_ = share_ >= 1 || left >= (counting_ ? 0 : a_while);
+    return counting_;
+  }
+
+ private:
+  static constexpr nanoseconds at_first = 1'000'000'000, a_while = 250'000'000;
+  nanoseconds start_, spent_ = 0;
+  double share_;
+  bool counting_ = true;
+};
+
+}  // namespace um::tracing

@@ -1,0 +1,39 @@
+// What the driver itself counts for this process: bytes moved and faults, without addresses and almost for
+// free.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace um::tracing {
+
+// Since counting began, over all GPUs.
+struct driver_sums {
+  std::uint64_t to_gpus = 0, to_host = 0;  // bytes of managed memory, whatever moved them
+  std::uint64_t cpu_faults = 0, gpu_faults = 0;
+};
+driver_sums operator-(const driver_sums& a, const driver_sums& b);
+
+// Counters of nvidia-uvm's tools interface (UVM_TOOLS_INIT_EVENT_TRACKER and UVM_TOOLS_ENABLE_COUNTERS of
+// kernel-open/nvidia-uvm/uvm_ioctl.h in NVIDIA's open GPU kernel modules). The driver adds to memory of ours.
+class driver_counters {
+ public:
+  driver_counters();
+  ~driver_counters();
+  driver_counters(const driver_counters&) = delete;
+  driver_counters& operator=(const driver_counters&) = delete;
+
+  // Needs a CUDA context. False where the driver does not count for this process.
+  bool begin();
+  bool counts() const { return file_ >= 0; }
+  driver_sums read() const;
+
+ private:
+  struct free_page {
+    void operator()(std::uint64_t* page) const;
+  };
+  int file_ = -1;
+  std::unique_ptr<std::uint64_t, free_page> page_;  // the driver writes here while file_ is open
+};
+
+}  // namespace um::tracing

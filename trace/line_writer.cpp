@@ -1,0 +1,65 @@
+#include "trace/line_writer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace um::tracing {
+namespace {
+
+constexpr std::uint64_t most_lines = 100'000;  // of one kind that has a limit
+
+}  // namespace
+
+line_writer::line_writer(sinks to, nanoseconds start) : to_(std::move(to)), start_(start) {}
+
+void line_writer::line(const std::string& fields) {
+  text_ += '{';
+  text_ += fields;
+  text_ += "}\n";
+}
+
+void line_writer::block_line(const std::string& fields) {
+  block_bytes_ += fields.size();
+  if (block_bytes_ > to_.most_bytes)
+    return lack("what moved after the first " + std::to_string(to_.most_bytes / 1'000'000) + " MB of lines");
+  line(fields);
+}
+
+std::uint32_t line_writer::name_of(std::string_view text) {
+  const auto [at, is_new] = names_.try_emplace(std::string(text), static_cast<std::uint32_t>(names_.size()));
+  if (is_new) line(kind("name") + field("id", at->second) + field("name", text));
+  return at->second;
+}
+
+std::string line_writer::called(const std::vector<std::string>& places) {
+  std::string out;
+  for (const std::string& place : places) {
+    if (!out.empty()) out += ',';
+    out += std::to_string(name_of(place));
+  }
+  return ",\"called\":[" + out + ']';
+}
+
+std::string line_writer::place(std::uint64_t program_counter) {
+  if (program_counter == 0 || !to_.place) return {};
+  return field("place", name_of(to_.place(program_counter)));
+}
+
+void line_writer::lack(const std::string& what) {
+  if (std::find(lacking_.begin(), lacking_.end(), what) != lacking_.end()) return;
+  lacking_.push_back(what);
+  line(kind("lacking") + field("what", what));
+}
+
+bool line_writer::below_limit(std::uint64_t& lines, const char* what) {
+  if (++lines <= most_lines) return true;
+  lack(std::string(what) + " after the first " + std::to_string(most_lines));
+  return false;
+}
+
+void line_writer::flush() {
+  if (!text_.empty()) to_.write(text_);
+  text_.clear();
+}
+
+}  // namespace um::tracing

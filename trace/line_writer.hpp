@@ -1,0 +1,50 @@
+// Lines of one trace file: names by number, limits of what would grow without end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/units.hpp"
+#include "trace/text.hpp"
+
+namespace um::tracing {
+
+struct sinks {
+  std::function<void(std::string_view)> write;      // whole lines, each with its end of line
+  std::function<std::string(std::uint64_t)> place;  // a program counter as module+0xoffset
+  std::uint64_t most_bytes = 45'000'000;            // of lines that tell blocks
+};
+
+class line_writer {
+ public:
+  line_writer(sinks to, nanoseconds start);
+
+  void line(const std::string& fields);
+  // A line that tells blocks: none more after `most_bytes` of them.
+  void block_line(const std::string& fields);
+  // A time of the program's clock as one of the file.
+  std::string time(const char* name, nanoseconds at) const { return field(name, at - start_); }
+  // The number that stands for a text; the line that says so is written before.
+  std::uint32_t name_of(std::string_view text);
+  std::string called(const std::vector<std::string>& places);
+  std::string place(std::uint64_t program_counter);
+  // A sentence on what this trace does not have; each is written once.
+  void lack(const std::string& what);
+  // Counts a line of its kind; false once there are too many.
+  bool below_limit(std::uint64_t& lines, const char* what);
+  void flush();
+
+ private:
+  sinks to_;
+  nanoseconds start_;
+  std::string text_;
+  std::unordered_map<std::string, std::uint32_t> names_;
+  std::vector<std::string> lacking_;
+  std::uint64_t block_bytes_ = 0;
+};
+
+}  // namespace um::tracing
