@@ -103,19 +103,22 @@ class phases {
     }
   }
 
-  // Whether every part reads of `t` only what that part of `by` and those before it have written.
+  // Whether every part reads of `t` only what that part of `by` and those before it have written. Where both
+  // have as many images, the first part tells for all.
   bool reads_own_slices(op_id reader, tensor_id t, op_id by) const {
-    if (run_.descending) return images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
-    const bool alike = images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
-    const auto end_of = [&](op_id o, std::uint32_t part, bool reading) {
-      std::int64_t end = 0;
+    const auto touched = [&](op_id o, std::uint32_t part, bool reading) {
+      interval all{std::numeric_limits<std::int64_t>::max(), 0};
       for (const access& a : accesses_of(g_, g_.ops[o], part_of(o, part))) {
-        if (a.what == t && (a.mode == access_mode::read) == reading) end = std::max(end, a.where.batch.end);
+        if (a.what != t || (a.mode == access_mode::read) != reading) continue;
+        all = {std::min(all.begin, a.where.batch.begin), std::max(all.end, a.where.batch.end)};
       }
-      return end;
+      return all;
     };
-    for (std::uint32_t part = 0; part < (alike ? 1 : run_.parts); ++part) {
-      if (end_of(reader, part, true) > end_of(by, part, false)) return false;
+    const bool alike = images_of(g_, g_.ops[reader]) == images_of(g_, g_.ops[by]);
+    for (std::uint32_t i = 0; i < (alike ? 1 : run_.parts); ++i) {
+      const std::uint32_t part = run_.descending ? run_.parts - 1 - i : i;
+      const interval read = touched(reader, part, true), written = touched(by, part, false);
+      if (run_.descending ? read.begin < written.begin : read.end > written.end) return false;
     }
     return true;
   }

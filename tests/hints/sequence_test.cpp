@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/verify.hpp"
 #include "tests/planners/small_networks.hpp"
 
 namespace {
@@ -72,6 +73,20 @@ TEST(sequence, the_forward_pass_ends_with_the_slice_with_which_the_backward_pass
     EXPECT_TRUE(std::is_sorted(parts.begin(), parts.end())) << network.ops[o].name << " adds up in order";
   }
   EXPECT_TRUE(some);
+}
+
+// Of two operators that can be cut, the second reads all of what the first writes part by part.
+TEST(sequence, a_reader_of_all_parts_waits_for_the_last) {
+  graph g;
+  g.tensors = {{"x", {4, 1024, 32, 32}, dtype::f32, role::input},
+               {"y", {4, 1024, 32, 32}},
+               {"z", {4, 1024, 32, 32}, dtype::f32, role::output}};
+  const opaque in_parts{.label = "f", .in = {batch_cut::part}, .out = {batch_cut::part}},
+      reads_all{.label = "g", .in = {batch_cut::whole}, .out = {batch_cut::part}};
+  g.ops = {{"f", in_parts, {0}, {1}, true, {}}, {"g", reads_all, {1}, {2}, true, {}}};
+  const std::vector<compute> order = in_slices(g, MiB);
+  EXPECT_GT(order.size(), g.ops.size());
+  EXPECT_EQ(defect_of(g, plan_of(g, order, residence::device)), std::nullopt);
 }
 
 }  // namespace

@@ -1,0 +1,143 @@
+// Over random graphs: `best` is no slower than any explicit strategy and has a plan wherever one of them has,
+// `best_managed` the same among managed ones, no plan of anybody is wrong, and more memory is never slower.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include "core/layout.hpp"
+#include "core/lower.hpp"
+#include "harness/json/machines.hpp"
+#include "hints/hints.hpp"
+#include "planners/best_place.hpp"
+#include "planners/planners.hpp"
+#include "simulator/roofline.hpp"
+#include "tests/planners/random_graphs.hpp"
+
+namespace {
+
+using namespace um;
+using namespace um::testing;
+
+constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+// What `best_managed` takes a launch outside a recording to cost (planners/best_managed.cpp).
+constexpr nanoseconds launched_alone = 3000;
+
+// A graph on a machine, and the times that its strategies come to.
+class contest {
+ public:
+  explicit contest(std::uint32_t seed)
+      : g(random_graph(seed)), on(machine_for(seed, g.arithmetic)), costs(estimate(g, on)) {
+    footprint = footprint_of(g, costs).total;
+  }
+
+  // With the price of copies and launches; `never` where there is no plan. Throws where the plan is wrong.
+  nanoseconds time_of(const strategy& by, double ratio, pressure under) const {
+    const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
+    problem p{g, costs, on, budget, under, complete(by, {}), estimate_slices(g, on)};
+    try {
+      const execution_plan steps = lower(p, by.plan(p), by.placed_by);
+      p.knobs = {{"copies", 5}, {"copy_us", 3}};
+      if (by.kind != family::managed) return priced_time(p, steps, 1);
+      const auto alone = [](const step& s) { return s.launch == launching::as_operator; };
+      return priced_time(p, steps, 2) + launched_alone * std::ranges::count_if(steps.steps, alone);
+    } catch (const infeasible&) {
+      return never;
+    }
+  }
+
+  graph g;
+  machine on;
+  profile costs;
+  byte_count footprint = 0;
+
+ private:
+  static machine machine_for(std::uint32_t seed, precision arithmetic) {
+    static const std::vector<machine> all = load_machines(std::nullopt);
+    for (std::size_t i = seed;; ++i) {
+      const machine& m = all[i % all.size()];
+      const bool older = m.bf16_flops_per_s == 0 || m.tf32_flops_per_s == 0;
+      if (!older || arithmetic == precision::fp32) return m;
+    }
+  }
+};
+
+std::string in_us(nanoseconds t) {
+  return t == never ? "none" : std::to_string(static_cast<double>(t) / 1000) + " us";
+}
+
+// What does not hold, one a line.
+class findings {
+ public:
+  // A strategy's plan beside the rivals' and beside its own for less memory.
+  void compare(const contest& c, double ratio, pressure under, const std::string& name,
+               std::span<const strategy> rivals, bool of_managed) {
+    const strategy& best = *find(planners(), name);
+    const nanoseconds its = time_of(c, best, ratio, under);
+    for (const strategy& s : rivals) {
+      const bool asked = !s.name.starts_with("best") && !complete(s, {}).contains("nodes");
+      if (!asked || (s.kind == family::managed) != of_managed) continue;
+      no_slower(name, ratio, its, time_of(c, s, ratio, under), 5, s.name);
+    }
+    no_slower(name, ratio, its, time_of(c, best, ratio + 0.05, under), 1, "with less memory");
+  }
+
+  nanoseconds time_of(const contest& c, const strategy& by, double ratio, pressure under) {
+    try {
+      return c.time_of(by, ratio, under);
+    } catch (const std::exception& e) {
+      note() << by.name << " at " << ratio << ": " << e.what();
+      return never;
+    }
+  }
+
+  std::string text() const { return text_.str(); }
+
+ private:
+  void no_slower(const std::string& name, double ratio, nanoseconds its, nanoseconds other,
+                 nanoseconds permille, const std::string& whose) {
+    if (other != never && (its == never || its > other + other * permille / 1000))
+      note() << name << " at " << ratio << ": " << in_us(its) << ", " << whose << " " << in_us(other);
+  }
+  std::ostream& note() { return text_ << "\n  "; }
+  std::ostringstream text_;
+};
+
+// Seeds for which something below does not hold yet; who mends one takes it out.
+constexpr std::array known_failures{21U, 40U, 201U, 243U, 265U};
+
+class random_graphs : public ::testing::TestWithParam<std::uint32_t> {};
+
+TEST_P(random_graphs, best_is_no_worse_than_its_rivals) {
+  const contest c(GetParam());
+  ASSERT_EQ(defect_of(c.g), std::nullopt);
+  std::mt19937 dice(GetParam());
+  // In steps of 0.05 from 1.05 to 4, smaller ones more often.
+  const auto steps = 1 + dice() % (1 + dice() % 60);
+  const double ratio = 1 + 0.05 * static_cast<double>(steps);
+  const pressure under = dice() % 2 == 0 ? pressure::plan : pressure::driver;
+  findings found;
+  found.compare(c, ratio, under, "best", planners(), false);
+  found.compare(c, ratio, under, "best_managed", hints(), true);
+  if (std::ranges::count(known_failures, GetParam()) == 0) {
+    EXPECT_EQ(found.text(), "") << c.g.ops.size() << " operators on " << c.on.name
+                                << (under == pressure::plan ? " by plan" : " by driver");
+  } else {
+    EXPECT_NE(found.text(), "") << "all holds for this seed now: take it out of known_failures";
+  }
+}
+
+// Of three seeds one is a network of convolutions, which takes seconds.
+std::vector<std::uint32_t> sample() {
+  std::vector<std::uint32_t> seeds;
+  for (std::uint32_t seed = 1; seed <= 42; ++seed) {
+    if (seed % 3 != 0) seeds.push_back(seed);
+  }
+  return seeds;
+}
+
+INSTANTIATE_TEST_SUITE_P(sample, random_graphs, ::testing::ValuesIn(sample()));
+INSTANTIATE_TEST_SUITE_P(thousand, random_graphs, ::testing::Range(1U, 1001U));
+
+}  // namespace
