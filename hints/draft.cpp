@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/cpu_work.hpp"
 #include "hints/parts.hpp"
 #include "hints/recorded.hpp"
 
@@ -147,9 +148,26 @@ class drafter {
       const std::int64_t ahead = std::min<std::int64_t>(rule.ahead, target);
       const position at = rule.unit == look_ahead::bytes ? within(wanted, target, rule.ahead)
                                                          : target - static_cast<position>(ahead);
-      for (const part_id x : wanted[static_cast<std::size_t>(target)])
-        before_[static_cast<std::size_t>(at)].emplace_back(prefetch{uses_.parts[x].what, box_of(x)});
+      for (const part_id x : wanted[static_cast<std::size_t>(target)]) bring(x, at, target);
     }
+  }
+
+  bool is_by_cpu(position at) const {
+    return um::is_by_cpu(g_.ops[uses_.order[static_cast<std::size_t>(at)].what]);
+  }
+  // To where it is used: to the device from `at` on, but not while the CPU uses it; to the host when the
+  // device is done with it.
+  void bring(part_id x, position at, position target) {
+    const tensor_id t = uses_.parts[x].what;
+    if (is_by_cpu(target)) {
+      if (home_[t] == residence::managed)
+        before_[static_cast<std::size_t>(target)].emplace_back(evict{t, box_of(x)});
+      return;
+    }
+    for (const use& u : uses_.of_part[x]) {
+      if (u.at < target && is_by_cpu(u.at)) at = std::max(at, u.at + 1);
+    }
+    before_[static_cast<std::size_t>(at)].emplace_back(prefetch{t, box_of(x)});
   }
 
   // What is called for each compute. A part need not be called again while the compute for which it last was,
@@ -159,12 +177,15 @@ class drafter {
         rule.from == fetch_source::recorded ? recorded_faults(p_) : std::vector<std::vector<bool>>{};
     const std::int64_t ahead = rule.unit == look_ahead::operators ? rule.ahead : 0;
     std::vector<std::int64_t> called(uses_.parts.size(), -2 - ahead);
+    std::vector<bool> on_cpu(uses_.parts.size(), false);
     std::vector<std::vector<part_id>> wanted(uses_.order.size());
     for (std::size_t target = 0; target < wanted.size(); ++target) {
       const auto now = static_cast<std::int64_t>(target);
       for (const touched_part& u : uses_.of_position[target]) {
-        const bool recent = now - called[u.which] <= ahead + 1;
+        const bool by_cpu = is_by_cpu(static_cast<position>(target));
+        const bool recent = now - called[u.which] <= ahead + 1 && on_cpu[u.which] == by_cpu;
         called[u.which] = now;
+        on_cpu[u.which] = by_cpu;
         const tensor_id t = uses_.parts[u.which].what;
         if (recent || !can_move(which, u.which) || !is_on_side(u.mode, rule.of)) continue;
         if (!faulted.empty() && !faulted[uses_.order[target].what][t]) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/compute.hpp"
+#include "core/cpu_work.hpp"
 #include "simulator/cost.hpp"
 #include "simulator/touch_order.hpp"
 
@@ -51,6 +52,16 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
     twin->phase = std::min(twin->phase, t.phase);
   }
   return all;
+}
+
+// Pinned memory is the CPU's own.
+managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_memory& memory) {
+  managed_traffic traffic;
+  for (const touched_operand& t : operands_off_device(run, s)) {
+    if (t.at.where != space::managed) continue;
+    for (const range& r : t.runs) traffic += memory.touch_by_host(r, t.mode);
+  }
+  return traffic;
 }
 
 class kernel_walk {
@@ -155,6 +166,7 @@ class kernel_walk {
 }  // namespace
 
 managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory) {
+  if (is_by_cpu(run.network.ops[std::get<compute>(s.what).what])) return touch_by_cpu(run, s, memory);
   return kernel_walk(run, s, memory).walk();
 }
 

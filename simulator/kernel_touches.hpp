@@ -1,5 +1,5 @@
 // The driver's work for the accesses of one kernel: all operands that are not in the device arena, in the
-// order of touch_order.hpp.
+// order of touch_order.hpp; or for those of the CPU, by address (core/cpu_work.hpp).
 #pragma once
 
 #include "simulator/managed_memory.hpp"

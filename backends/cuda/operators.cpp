@@ -8,6 +8,7 @@
 #include "backends/cuda/convolution_engines.hpp"
 #include "backends/cuda/kernels/pitched_copy.hpp"
 #include "backends/cuda/matrix_engines.hpp"
+#include "core/cpu_work.hpp"
 #include "core/lifetimes.hpp"
 
 namespace um {
@@ -125,6 +126,8 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
 // Replays an operator that is not computed: its kernel touches the operands of the part and takes the
 // part's share of the time.
 engine replayed(const site& at, const opaque& how) {
+  if (is_by_cpu(at.o))
+    throw unsupported("operator " + at.o.name + " is work of the CPU, which can be simulated only");
   if (!how.duration) {
     throw unsupported("operator " + at.o.name + " (opaque " + how.label +
                       ") says no duration, without which it cannot be replayed");

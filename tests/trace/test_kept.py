@@ -1,7 +1,9 @@
 """The traces that were kept of programs with planted faults, judged again: a rule that is changed must not unlearn them."""
 
+import json
 import sys
 
+import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "trace/programs"))
@@ -26,6 +28,20 @@ def test_every_kept_trace_fits_into_twenty_lines():
         for process in reader.read(path):
             lines = explain.as_lines(process, *explain.explain(process))
             assert 3 < len(lines) <= explain.MOST_LINES, path
+
+
+@pytest.mark.parametrize("name, strategy", [("ping_pong", "managed_prefetch"), ("cleared_on_the_host", "managed_prefetch"),
+                                            ("table_without_advice", "read_mostly_weights"),
+                                            ("parameters_that_travel", "read_mostly_weights")])
+def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path, name, strategy):
+    of = json.loads((KEPT / "planted_h100/times.json").read_text(encoding="utf-8"))[name]
+    times = []
+    for number, row in enumerate(("managed", strategy)):
+        done = umbench("run", "--trace", KEPT / f"planted_h100/{name}.jsonl", "--strategy", row, "--ratio", 0.5, "--backend", "sim:h100-sxm-80g",
+                       "--out", f"{number}.jsonl")
+        assert done.returncode == 0, done.stderr
+        times.append(json.loads((tmp_path / f"{number}.jsonl").read_text(encoding="utf-8").splitlines()[-1])["samples_ns"][0])
+    assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.215)
 
 
 def test_a_trace_of_pages_in_turns_has_every_byte():

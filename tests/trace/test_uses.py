@@ -56,6 +56,22 @@ def test_it_is_simulated_under_other_hints_and_sizes(umbench, tmp_path):
     assert len(times) == 3 and times["managed", 0.9] < min(times["managed_prefetch", 1.5], times["managed", 1.5])
 
 
+def test_the_cpu_takes_part_in_the_simulation(umbench, tmp_path):
+    ping_pong().write(tmp_path / "run.jsonl")
+    found = {}
+    for strategy in ("managed", "managed_prefetch", "read_mostly_weights"):
+        done = umbench("run", "--trace", "run.jsonl", "--strategy", strategy, "--ratio", 0.5, "--backend", "sim:h200", "--out", f"{strategy}.jsonl")
+        assert done.returncode == 0 and "the CPU uses it 4 times" in done.stderr, done.stderr
+        found[strategy] = json.loads((tmp_path / f"{strategy}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    whole = 4 * 64 * BLOCK
+    faulting, told = (found[name]["counters"]["last"] for name in ("managed", "managed_prefetch"))
+    about = pytest.approx(whole, rel=0.01)  # results of launches lie in the granule beside it
+    assert faulting["fault_to_device_bytes"] == about and faulting["driver_evict_bytes"] == about and faulting["faults"] > 0
+    assert told["prefetch_to_device_bytes"] == about and told["plan_evict_bytes"] == about and told["driver_evict_bytes"] < 0.01 * whole
+    assert found["read_mostly_weights"]["counters"]["last"]["fault_to_device_bytes"] == 0  # both keep what they have read
+    assert load.steady_ns(found["managed_prefetch"]) < 0.7 * load.steady_ns(found["managed"])
+
+
 def test_a_sweep_takes_the_network_file(umbench, tmp_path):
     two_layers().write(tmp_path / "run.jsonl")
     assert umbench("export", "run.jsonl", "--format", "graph", "--out", "run.graph.json").returncode == 0

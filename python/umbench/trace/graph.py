@@ -3,9 +3,10 @@
     umbench export RUN.jsonl --format graph --out RUN.graph.json
 
 Each launch that moved something becomes an opaque operator that reads what it moved or faulted on, by blocks of 2 MiB, and takes the
-time that it did not wait. Launches that moved nothing take their time and touch nothing: which memory they use is not known. The driver
-writes back whatever it evicts, read or written, so reads stand for writes too; strategies that copy explicitly are told less than they
-would have to move.
+time that it did not wait. Launches that moved nothing take their time and touch nothing: which memory they use is not known. Where the
+CPU faulted on what launches had used, an operator of the label "cpu" touches it as the CPU does (core/cpu_work.hpp); what the CPU does
+with it takes no time here. The driver writes back whatever it evicts, read or written, so reads stand for writes too; strategies that
+copy explicitly are told less than they would have to move, and know no CPU.
 """
 
 import json
@@ -15,11 +16,12 @@ from collections import defaultdict
 from umbench import load
 from umbench.trace.facts import Clock, stall_of, summarize
 from umbench.trace.names import Names
-from umbench.trace.reader import BLOCK, BY_FAULT_IN, GPU_FAULTS, Owners, join_runs
+from umbench.trace.reader import BLOCK, BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners, join_runs
 
 MOST_OPERATORS, MOST_TENSORS = 20_000, 20_000
-TOUCHES = (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user")
+TOUCHES = {"kernel": (*BY_FAULT_IN, *GPU_FAULTS, "in_peer", "in_user"), "host": (*BY_FAULT_OUT, *CPU_FAULTS)}
 LEAST_NS = 1000
+BY_CPU = "cpu"  # the label
 
 
 class Converted:
@@ -27,8 +29,7 @@ class Converted:
         self.name = ""
         self.tensors, self.operators = [], []
         self.known_ns = self.unknown_ns = 0
-        self.bytes = 0
-        self.host_bytes = 0
+        self.bytes = self.of_cpu = 0
         self.paused = False
 
     def said(self):
@@ -38,7 +39,7 @@ class Converted:
                 "time, the rest touches nothing here")
         if self.paused:
             text += "; pauses of counting are left out"
-        return text + ("; accesses of the CPU are left out" if self.host_bytes else "")
+        return text + (f"; the CPU uses it {self.of_cpu} times" if self.of_cpu else "")
 
     def as_json(self):
         return json.dumps({"schema": 1, "kind": "graph", "name": self.name, "precision": "fp32", "tensors": self.tensors, "ops": self.operators},
@@ -48,27 +49,29 @@ class Converted:
 def convert(process, costs):
     """A Converted. Throws TooLittle where no launch moved anything."""
     summary, clock = summarize(process, costs), Clock(process, costs)
-    launches = [piece for piece in process.pieces if piece.kind == "kernel" and _blocks_of(piece)]
-    if not launches:
+    accesses = _accesses(process)
+    if not accesses:
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
-    if len(launches) > MOST_OPERATORS:
-        raise load.TooLittle(f"{len(launches):,} launches moved something, more than {MOST_OPERATORS:,}; trace a shorter part")
+    if len(accesses) > MOST_OPERATORS:
+        raise load.TooLittle(f"{len(accesses):,} launches moved something, more than {MOST_OPERATORS:,}; trace a shorter part")
     made = Converted()
     made.name = _plain(process)
     made.paused = bool(process.pauses)
-    made.host_bytes = sum(piece.end > piece.begin for piece in process.pieces if piece.kind == "host")
     names = Names(process.allocations)
     owners = Owners(process.allocations)
-    users = defaultdict(list)  # (allocation, block): launches
-    for number, piece in enumerate(launches):
-        for block in _blocks_of(piece):
+    users = defaultdict(list)  # (allocation, block): numbers of accesses
+    for number, (piece, blocks) in enumerate(accesses):
+        for block in blocks:
             users[owners.of(block, piece.begin), block].append(number)
     reads = _segments(made, users, names)
-    steps = [(piece.begin, "launch", number, piece) for number, piece in enumerate(launches)]
+    steps = [(piece.begin, piece.kind, number, piece) for number, (piece, _) in enumerate(accesses)]
     steps += [(quiet.begin, "quiet", number, quiet) for number, quiet in enumerate(process.quiet) if quiet.kernels]
     for _, what, number, entry in sorted(steps, key=lambda step: step[:3]):
-        if what == "launch":
-            waited = stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
+        if what == "host":
+            made.of_cpu += 1
+            _operator(made, f"{BY_CPU}.{made.of_cpu}", reads[number], LEAST_NS, BY_CPU)
+        elif what == "kernel":
+            waited = stall_of(entry, len(accesses[number][1]) * BLOCK, summary.shortest, costs, clock)
             spent = max(LEAST_NS, round(clock.kernel(entry) - waited))
             made.known_ns += spent
             _operator(made, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
@@ -79,8 +82,22 @@ def convert(process, costs):
     return made
 
 
+def _accesses(process):
+    """[(piece, its blocks)] of launches, and of the CPU where launches used the blocks before."""
+    found, used = [], set()
+    for piece in process.pieces:
+        blocks = _blocks_of(piece)
+        if piece.kind == "kernel":
+            used |= blocks
+        else:
+            blocks &= used
+        if blocks:
+            found.append((piece, blocks))
+    return found
+
+
 def _blocks_of(piece):
-    return {block for name in TOUCHES for first, blocks, _ in piece.sums.get(name, ()) for block in range(first, first + blocks)}
+    return {block for name in TOUCHES.get(piece.kind, ()) for first, blocks, _ in piece.sums.get(name, ()) for block in range(first, first + blocks)}
 
 
 def _segments(made, users, names):
