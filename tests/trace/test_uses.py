@@ -68,7 +68,7 @@ def test_the_cpu_takes_part_in_the_simulation(umbench, tmp_path):
     about = pytest.approx(whole, rel=0.01)  # results of launches lie in the granule beside it
     assert faulting["fault_to_device_bytes"] == about and faulting["driver_evict_bytes"] == about and faulting["faults"] > 0
     assert told["prefetch_to_device_bytes"] == about and told["plan_evict_bytes"] == about and told["driver_evict_bytes"] < 0.01 * whole
-    assert found["read_mostly_weights"]["counters"]["last"]["fault_to_device_bytes"] == 0  # both keep what they have read
+    assert found["read_mostly_weights"]["counters"]["last"]["fault_to_device_bytes"] < 0.01 * whole  # both keep what they read
     assert load.steady_ns(found["managed_prefetch"]) < 0.7 * load.steady_ns(found["managed"])
 
 
