@@ -72,7 +72,7 @@ def point(cell, over, size=None):
 
 def _work(group):
     """The group without machine and precision: panels of one work share a row."""
-    return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False,
+    return group._replace(workspace_cap=None, mode="", backend="", device="", simulated=False, calibrated=False, kernels_at_peak=False,
                           precision="", memory_order="")
 
 

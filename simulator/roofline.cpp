@@ -119,6 +119,15 @@ profile estimate(const graph& g, const machine& on) {
   return costs;
 }
 
+bool kernels_at_peak(const graph& g, const machine& on) {
+  const auto is_measured = [&](const operator_pace& p) { return p.precision == to_text(g.arithmetic); };
+  const auto names_its_time = [](const op& o) {
+    const auto* a = std::get_if<opaque>(&o.what);
+    return a != nullptr && a->duration.has_value();
+  };
+  return std::ranges::none_of(on.operators, is_measured) && !std::ranges::all_of(g.ops, names_its_time);
+}
+
 slice_costs estimate_slices(const graph& g, const machine& on) {
   std::vector<std::vector<std::pair<compute, op_cost>>> known(g.ops.size());
   return [&g, &on, known](const compute& c) mutable {

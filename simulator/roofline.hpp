@@ -17,8 +17,12 @@ namespace um {
 // the machine, where it lacks another rate that is needed.
 profile estimate(const graph& g, const machine& on);
 
-// The same for parts of operators. Operands that a part reads whole count whole, so many parts of an operator
-// with large weights take longer than the whole. Memoised. Keeps references to both arguments.
+// Whether operators of the graph are taken to reach the roofline's rates for want of measured ones: its
+// machine has none in that precision, and not every operator names its own time.
+bool kernels_at_peak(const graph& g, const machine& on);
+
+// The same as estimate() for parts of operators. Operands that a part reads whole count whole, so many parts
+// of an operator with large weights take longer than the whole. Memoised. Keeps references to both arguments.
 slice_costs estimate_slices(const graph& g, const machine& on);
 
 // The graph with a duration in every opaque operator: as estimate() has it where none is named. A GPU needs

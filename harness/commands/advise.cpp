@@ -155,7 +155,8 @@ int advise_command(const advise_options& options) {
 
   const advice_given given = advice_from(std::move(tried), resident, managed);
   fmt::print("{}", options.json ? to_json(given) + "\n"
-                                : text_of(given, setting_words(setting, resident, given.tried)));
+                                : text_of(given, setting_words(setting, resident, given.tried)) +
+                                      setting_rows(setting));
   return named_by(given) != nullptr ? 0 : 1;
 }
 

@@ -17,6 +17,7 @@
 #include "harness/process/collect.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/study/strategies.hpp"
+#include "harness/study/summary.hpp"
 
 namespace um {
 namespace {
@@ -175,6 +176,12 @@ environment environment_for(std::span<cell> cells, const std::vector<machine>& m
     c.on = figures_for(gpus.at(device).name, machines, like);
   }
   return collect_environment(gpus.empty() ? std::nullopt : std::optional(gpus.begin()->second));
+}
+
+std::string setting_rows(const cell& work) {
+  const bool of_a_file = work.network.family == nullptr;  // it says its precision itself
+  const std::string text = of_a_file || !work.on ? "" : precision_text(work.network.spec, *work.on);
+  return text.empty() ? "" : fmt::format("  {:<11}{}\n", "precision", text);
 }
 
 bool all_simulated(std::span<const cell> cells) {

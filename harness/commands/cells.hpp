@@ -31,6 +31,9 @@ cell on_machine(cell work, const std::vector<machine>& machines);
 environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
                             const std::string& like, signal_watch& signals);
 
+// What of the setting decides times and is easily overlooked: rows for people, "" where there is nothing.
+std::string setting_rows(const cell& work);
+
 bool all_simulated(std::span<const cell> cells);
 
 // Cells that run at a time; if not given, one a core, of a GPU's one. Throws input_error.

@@ -48,6 +48,14 @@ struct pack_options {
   std::string file, packer, limit;  // packer "": each of them
 };
 
+struct machine_options {
+  std::string verb;  // "new", "show", "check"
+  std::string name;  // of the machine; a file for check
+  std::string from, source, out, machines;
+  std::vector<std::string> set;  // FIGURE=VALUE
+  bool json = false;
+};
+
 struct plan_torch_options {
   std::string file;
 };
@@ -99,6 +107,8 @@ int ablate_command(const ablate_options& options);
 int advise_command(const advise_options& options);
 // Answers umbench.torch.fit: what a PyTorch step saves for its backward pass.
 int plan_torch_command(const plan_torch_options& options);
+// Makes, shows and checks machine files.
+int machine_command(const machine_options& options);
 int merge_command(const merge_options& options);
 // Packs the lifetimes of a file; 1 if no packer asked for keeps to the limit.
 int pack_command(const pack_options& options);

@@ -35,6 +35,7 @@ int dispatch(const std::string& command, const command_line& c) {
   if (command == "sweep") return sweep_command(c.sweep);
   if (command == "tune") return tune_command(c.tune);
   if (command == "ablate") return ablate_command(c.ablate);
+  if (command == "machine") return machine_command(c.machine);
   if (command == "merge") return merge_command(c.merge);
   if (command == "plan-torch") return plan_torch_command(c.plan_torch);
   return pack_command(c.pack);

@@ -250,6 +250,34 @@ void add_calibrate(CLI::App& app, calibrate_options& o) {
          {"FILE", "For every sample of every measurement, JSON", "not kept"});
 }
 
+void add_machine(CLI::App& app, machine_options& o) {
+  CLI::App& machine = *app.add_subcommand("machine", "Make, show and check machine files");
+  machine.require_subcommand(1);
+  CLI::App& made = *machine.add_subcommand("new", "Write the file of a machine, from its data sheet");
+  made.callback([&o] { o.verb = "new"; });
+  option(made, "NAME", o.name, {"NAME", "Of the new machine"}).required();
+  option(made, "--from", o.from,
+         {"MACHINE", "Which lends the figures that are not set", "none: then all have to be set"});
+  repeated(
+      made, "--set", o.set,
+      {"FIGURE=VALUE",
+       "A figure of `umbench list figures`, such as device_bytes=24GiB, device_bytes_per_s=1008GB/s, "
+       "fp32_flops_per_s=82.6TFLOPS, launch_ns=4us; a number alone is in the figure's unit; may be repeated",
+       "none"});
+  option(made, "--source", o.source,
+         {"WORDS", "Where the figures that are set come from; kept in the file", "said to be unknown"});
+  option(made, "--out", o.out, {"FILE", "Machine file to write", "NAME.json"});
+  add_machines(made, o.machines);
+  CLI::App& shown = *machine.add_subcommand("show", "Print the figures of a machine and their source");
+  shown.callback([&o] { o.verb = "show"; });
+  option(shown, "NAME", o.name, {"NAME", "One of `umbench list machines`"}).required();
+  shown.add_flag("--json", o.json, "The file itself");
+  add_machines(shown, o.machines);
+  CLI::App& checked = *machine.add_subcommand("check", "Say what a machine file lacks and assumes");
+  checked.callback([&o] { o.verb = "check"; });
+  option(checked, "FILE", o.name, {"FILE", "Machine file"}).required();
+}
+
 void add_merge(CLI::App& app, merge_options& o) {
   CLI::App& merge = *app.add_subcommand("merge", "Join the record files of a sweep's shards");
   merge.add_option("PART", o.parts, "Record files, in the order of their shards")
@@ -297,7 +325,7 @@ void describe(CLI::App& app, command_line& c) {
   app.footer(
       "Exit codes: 0 all well, 1 a cell failed, regressed or could not be recorded, 2 bad usage or bad "
       "input,\n"
-      "3 too little data, 128 + N stopped by signal N.");
+      "3 too little data, 4 the one cell of `run` does not fit, 128 + N stopped by signal N.");
   add_list(app, c.list);
   add_advise(app, c.advise);
   add_env(app, c.env);
@@ -308,24 +336,30 @@ void describe(CLI::App& app, command_line& c) {
   add_sweep(app, c.sweep);
   add_tune(app, c.tune);
   add_ablate(app, c.ablate);
+  add_machine(app, c.machine);
   add_merge(app, c.merge);
   add_pack(app, c.pack);
   add_plan_torch(app, c.plan_torch);
   for (const script_command& script : script_commands()) app.add_subcommand(script.name, script.summary);
 }
 
-// A misspelt command, which the parser would report as a missing one.
-void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+// A misspelt command, which the parser would report as a missing one; also one of a command's own.
+void refuse_unknown_command(const CLI::App& app, int argc, const char* const* argv, int at = 1) {
+  if (argc <= at || argv[at][0] == '-' || app.get_subcommands({}).empty()) return;
   std::vector<std::string> known;
   for (const CLI::App* command : app.get_subcommands({})) {
-    if (command->get_name() == argv[1]) return;
+    if (command->get_name() == argv[at]) return refuse_unknown_command(*command, argc, argv, at + 1);
     if (!command->get_group().empty()) known.push_back(command->get_name());
   }
-  throw input_error(unknown_name("command", argv[1], known));
+  throw input_error(unknown_name("command", argv[at], known));
 }
 
-// What the parser found wrong, and where to read on.
+// The command that was asked for, within a command that has its own.
+const CLI::App& innermost(const CLI::App& command) {
+  const auto asked = command.get_subcommands();
+  return asked.empty() ? command : innermost(*asked.front());
+}
+
 // "--batchsize: unknown option; did you mean --batch?"; "" if every option is known.
 std::string unknown_option(const CLI::App& command, int argc, const char* const* argv) {
   std::vector<std::string> known;
@@ -345,15 +379,17 @@ std::string unknown_option(const CLI::App& command, int argc, const char* const*
 std::string refusal(const CLI::ParseError& error, const CLI::App& app, int argc, const char* const* argv) {
   std::string text = error.what();
   const bool surplus = argc > 1 && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (!surplus || command->get_name() != argv[1]) continue;
-    const std::string unknown = unknown_option(*command, argc, argv);
+  const CLI::App& command = innermost(app);
+  if (surplus) {
+    const std::string unknown = unknown_option(command, argc, argv);
     if (!unknown.empty()) text = unknown;
   }
   const std::size_t repeated = text.find(": At Most 1 required");
   if (repeated != std::string::npos) text = text.substr(0, repeated) + " is given more than once; keep one";
-  const bool in_command = argc > 1 && argv[1][0] != '-';
-  return fmt::format("{}; see umbench {}--help", text, in_command ? argv[1] + std::string(" ") : "");
+  std::string names;
+  for (const CLI::App* c = &command; c->get_parent() != nullptr; c = c->get_parent())
+    names = c->get_name() + " " + names;
+  return fmt::format("{}; see umbench {}--help", text, names);
 }
 
 }  // namespace

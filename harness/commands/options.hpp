@@ -19,6 +19,7 @@ struct command_line {
   tune_options tune;
   ablate_options ablate;
   advise_options advise;
+  machine_options machine;
   merge_options merge;
   pack_options pack;
   plan_torch_options plan_torch;

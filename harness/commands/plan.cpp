@@ -28,7 +28,9 @@ int plan_command(const plan_options& options) {
     const planned made = plan_cell(work);
     if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.built));
     if (!options.out.empty()) write_file(options.out, to_json(made.file));
-    if (options.out != "-" && options.graph_out != "-") fmt::print("{}", summary(made));
+    if (options.out != "-" && options.graph_out != "-") {
+      fmt::print("{}  {:<11}{}\n{}", summary(made), "machine", provenance(*work.on), setting_rows(work));
+    }
     return 0;
   } catch (const infeasible& error) {
     say("umbench: no plan: infeasible: {}\n", error.what());

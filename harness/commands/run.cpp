@@ -140,7 +140,7 @@ int run_command(const run_options& options) {
   }
   record r = record_of(work, *report);
   if (file) keep(r, work, here, *file);
-  fmt::print("{}", summary(r));
+  fmt::print("{}{}", summary(r), setting_rows(work));
   if (r.result == outcome::ok) return 0;
   say("umbench: {}: {}\n", r.key, outcome_text(r));
   constexpr int failed = 1, does_not_fit = 4;  // 3 is umbench compare with too little data

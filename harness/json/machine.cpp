@@ -8,6 +8,7 @@
 
 #include "backends/digest.hpp"
 #include "core/figures.hpp"
+#include "harness/io/errors.hpp"
 #include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
@@ -57,6 +58,25 @@ void read_figures(fields& object, bool of_driver, machine& to) {
       set_value(to, f, lent(f));
     }
   }
+}
+
+// Names all that a file lacks, so that it is asked for at once.
+void require_all(const json& document, const std::string& source) {
+  if (!document.is_object()) return;
+  std::vector<std::string> missing;
+  const auto at = document.find("uvm");
+  const json nothing = json::object();
+  const json& of_driver = at == document.end() || !at->is_object() ? nothing : *at;
+  for (const char* name : {"schema", "name", "source", "calibrated", "estimated"}) {
+    if (!document.contains(name)) missing.emplace_back(name);
+  }
+  for (const figure& f : figures()) {
+    const json& object = is_of_driver(f) ? of_driver : document;
+    if (!f.may_be_absent && !object.contains(field_of(f))) missing.emplace_back(f.name);
+  }
+  if (missing.size() < 2) return;  // the reader says which
+  throw input_error(fmt::format("{}: {} fields are missing; add them: {}", source, missing.size(),
+                                fmt::join(missing, ", ")));
 }
 
 void read_driver(fields object, machine& to) {
@@ -184,6 +204,7 @@ std::string to_json(const machine& from) {
 
 machine machine_from_json(std::string_view text, const std::string& source) {
   const json document = parse_json(text, source);
+  require_all(document, source);
   fields f(document, {source, ""});
   machine to;
   f.schema();

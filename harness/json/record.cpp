@@ -391,6 +391,7 @@ void describe(Visitor& v, record& r) {
   v.field("simulated", r.simulated);
   v.if_any("replayed", r.replayed);
   v.field("calibrated", r.calibrated);
+  v.if_any("kernels_at_peak", r.kernels_at_peak);
   v.later("launch", r.launch, launch_text{});
   v.together({"memory_order", "launch"});
   v.field("engines", r.engines);

@@ -144,6 +144,7 @@ prepared_cell prepare(const cell& work, record& r) {
   r.figures_digest = figures_digest(work.on.value());
   r.borrowed = p.figures.borrowed;
   r.calibrated = !r.simulated || all_measured(p.on);
+  r.kernels_at_peak = r.simulated && kernels_at_peak(*p.network, p.on);
   p.costs = p.runs_on->measure(*p.network);
   p.slices = costs_of_slices(*p.runs_on, *p.network);
   r.compute = total_time(p.costs);

@@ -105,6 +105,8 @@ struct record {
       false;  // on a GPU, with operators of which only touches and time are known: no value means anything
   std::optional<launch_way> launch;  // nothing: simulated, or not kept, or nothing ran
   std::optional<bool> calibrated;
+  bool kernels_at_peak =
+      false;  // simulated without measured rates of operators; files written earlier lack it
   std::optional<std::vector<engine_figure>> engines;
   std::optional<timeline_figures> timeline;
 };

@@ -172,6 +172,19 @@ std::string bound_rows(const time_bounds& b, const std::optional<plan_bound>& ow
   return text;
 }
 
+// "no plan that only swaps can take less than 14.0 ms; this one takes 6.52 times that".
+std::string least_text(const plan_bound& own, const std::optional<double>& time) {
+  const plan_kind& kind = own.of;
+  const char* does = kind.by == plan_class::any   ? ""
+                     : kind.swaps && kind.repeats ? " that swaps and recomputes"
+                     : kind.swaps                 ? " that only swaps"
+                     : kind.repeats               ? " that only recomputes"
+                                                  : " that keeps everything resident";
+  std::string text = fmt::format("no plan{} can take less than {}", does, bound_text(own.least));
+  if (time) text += fmt::format("; this one takes {:.2f} times that", *time / static_cast<double>(own.least));
+  return text + " (umbench plan has more bounds)";
+}
+
 // A plan that leaves evicting to the driver asks for more than the budget.
 std::string peak_text(const planned& p) {
   const byte_count in_use = peak_in_use(p.file.mode, p.steps), asked_for = p.steps.peak_device_bytes;
@@ -197,13 +210,37 @@ std::string time_text(double ns) {
 std::string provenance(const record& r) {
   if (!r.simulated) return fmt::format("measured on {}", r.device.value_or(r.backend));
   return fmt::format("simulated on machine file {}, figures {}", parse_backend(r.backend).machine,
-                     r.calibrated.value_or(false) ? "calibrated" : "not calibrated");
+                     r.calibrated.value_or(false) ? "calibrated" : "not calibrated") +
+         (r.kernels_at_peak ? ", kernels at 100 % of the peak" : "");
 }
 
 std::string provenance(const machine& m) {
   const std::string text = all_measured(m) ? "calibrated" : "not calibrated";
-  if (m.estimated.empty()) return text;
-  return fmt::format("{}, {} of its figures estimated", text, m.estimated.size());
+  const std::string kernels = m.operators.empty() ? ", kernels at 100 % of the peak" : "";
+  if (m.estimated.empty()) return text + kernels;
+  return fmt::format("{}, {} of its figures estimated{}", text, m.estimated.size(), kernels);
+}
+
+std::string kernels_text(const machine& m) {
+  std::vector<std::string_view> at_peak;
+  for (const auto& [kind, rate] : {std::pair{precision::fp32, m.fp32_flops_per_s},
+                                   {precision::tf32, m.tf32_flops_per_s},
+                                   {precision::bf16, m.bf16_flops_per_s}}) {
+    const bool is_measured =
+        std::ranges::find(m.operators, to_text(kind), &operator_pace::precision) != m.operators.end();
+    if (rate > 0 && !is_measured) at_peak.push_back(to_text(kind));
+  }
+  if (at_peak.empty()) return "";
+  return fmt::format(
+      "at 100 % of the peak in {}: the file has no measured rate of an operator. Real kernels are slower, so "
+      "copies and faults look worse beside them than they are",
+      fmt::join(at_peak, ", "));
+}
+
+std::string precision_text(const network_spec& of, const machine& on) {
+  if (of.arithmetic != precision::fp32 || on.tf32_flops_per_s <= on.fp32_flops_per_s) return "";
+  return fmt::format("fp32 without TF32; products may be {:.1f} times as fast with --precision tf32",
+                     static_cast<double>(on.tf32_flops_per_s) / static_cast<double>(on.fp32_flops_per_s));
 }
 
 std::string outcome_text(const record& r) {
@@ -221,7 +258,7 @@ std::string summary(const record& r) {
     text += row("operators",
                 fmt::format("{} with everything resident", time_text(static_cast<double>(*r.compute))));
   }
-  if (r.bounds) text += bound_rows(*r.bounds, r.bound, steady_ns(r), r.simulated);
+  if (r.bound && r.bound->least != no_bound) text += row("bound", least_text(*r.bound, steady_ns(r)));
   for (const std::string& line : r.notes) text += row("planner", line);
   if (r.launch) text += row("launched", launched_text(*r.launch));
   if (r.last)

@@ -14,6 +14,12 @@ std::string time_text(double ns);
 // "simulated on machine file h200, figures not calibrated", or "measured on NVIDIA H200".
 std::string provenance(const record& r);
 
+// "at 100 % of the peak in fp32 and bf16 ..." where no operator has a rate of its own; "" where all have.
+std::string kernels_text(const machine& m);
+
+// "fp32 without TF32; ..." where the machine multiplies faster in TF32 and nobody asked for it; else "".
+std::string precision_text(const network_spec& of, const machine& on);
+
 // "calibrated", or "not calibrated, 42 of its figures estimated".
 std::string provenance(const machine& m);
 

@@ -20,7 +20,7 @@ FIGURES = ("_ns", "_bytes", "_per_s", "_percent", "_granules", "_of_page", "_thr
 
 # One set of comparable cells: same work on the same machine in the same mode.
 Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
-                            "memory_order workspace_cap mode backend device simulated calibrated")
+                            "memory_order workspace_cap mode backend device simulated calibrated kernels_at_peak")
 
 
 class BadInput(output.Refusal):
@@ -136,7 +136,8 @@ def group_of(record):
         memory_order=record.get("memory_order", "nchw"),
         workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
-        simulated=bool(record["simulated"]), calibrated=bool(record.get("calibrated")))
+        simulated=bool(record["simulated"]), calibrated=bool(record.get("calibrated")),
+        kernels_at_peak=bool(record.get("kernels_at_peak")))
 
 
 def groups(records):
@@ -228,7 +229,8 @@ def provenance(group):
         return "measured"
     if group.calibrated:
         return "simulated, calibrated rates"
-    return f"simulated, {figures_measured(group.device) or 'estimated rates'}"
+    kernels = ", kernels at 100 % of the peak" if group.kernels_at_peak else ""
+    return f"simulated, {figures_measured(group.device) or 'estimated rates'}{kernels}"
 
 
 @functools.lru_cache(maxsize=None)

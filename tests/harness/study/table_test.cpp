@@ -113,6 +113,8 @@ TEST(Text, TimesHaveThreeDigits) {
 
 TEST(Text, AMachineFileSaysWhatNobodyMeasured) {
   machine m;
+  EXPECT_EQ(provenance(m), "not calibrated, kernels at 100 % of the peak");
+  m.operators = {{"linear", "bf16", 0, 80}};
   EXPECT_EQ(provenance(m), "not calibrated");
   m.calibrated = true;
   EXPECT_EQ(provenance(m), "calibrated");
@@ -125,6 +127,8 @@ TEST(Text, MeasuredAndSimulatedAreToldApart) {
   EXPECT_EQ(provenance(r), "simulated on machine file h200, figures not calibrated");
   r.calibrated = true;
   EXPECT_EQ(provenance(r), "simulated on machine file h200, figures calibrated");
+  r.kernels_at_peak = true;
+  EXPECT_EQ(provenance(r), "simulated on machine file h200, figures calibrated, kernels at 100 % of the peak");
   r.simulated = false;
   r.backend = "cuda:0";
   r.device = "NVIDIA H200";
