@@ -220,16 +220,18 @@ void follow_budget(nanoseconds time) {
   pause_counting();
 }
 
-// The program hears of each record itself, so that both count the same; nullptr ends it.
+// The program hears of each record itself, so that both count the same; nullptr ends it. A range tells each
+// stretch from one call to the next.
 void set_follower(follower each) {
   {
     const std::lock_guard lock(running->switching);
     if (each != nullptr) begin_counting();
   }
   const std::lock_guard lock(running->guard);
-  if (running->follow != nullptr && each == nullptr)
-    running->record.add(range{running->followed_since, now(), "counted by the program, too"});
-  if (running->follow == nullptr) running->followed_since = now();
+  const nanoseconds time = now();
+  if (running->follow != nullptr)
+    running->record.add(range{running->followed_since, time, "counted by the program, too"});
+  running->followed_since = time;
   running->follow = each;
 }
 

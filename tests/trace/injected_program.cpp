@@ -1,0 +1,71 @@
+// A program into which the library was injected, as the CUDA driver does it; CUPTI is a fake one.
+//   injected_program LIBRARY short|paused|whole|followed
+#include <dlfcn.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "tests/trace/fake_cupti.hpp"
+
+namespace {
+
+constexpr std::uint64_t second = 1'000'000'000, base = std::uint64_t{200} << 20;
+std::uint32_t heard = 0;
+
+template <class Condition>
+void wait_until(const Condition& holds) {
+  while (!holds()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+void wait_for_records() {
+  wait_until([] { return fake_waiting() == 0; });
+}
+
+// More than the first second of counting.
+void use_up() {
+  fake_kernel(2 * second, 3 * second, "heavy");
+  fake_time(2 * second + 1);
+  fake_move(250'000, base, 4096);
+  wait_for_records();
+  fake_time(3 * second + 1);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  void* const library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::fprintf(stderr, "%s\n", dlerror()), 2;
+  reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"))();
+  const auto follow =
+      reinterpret_cast<void (*)(void (*)(const void*))>(dlsym(library, "umbench_trace_follow"));
+  fake_context(0);
+  const std::string what = argv[2];
+  if (what == "followed") {
+    follow([](const void*) { ++heard; });
+    use_up();
+    wait_until([] { return heard == 250'000; });
+    follow(nullptr);
+    std::printf("%d\n", fake_counts());
+  } else if (what == "short") {
+    fake_kernel(2 * second, 3 * second, "light");
+    fake_time(2 * second + 1);
+    fake_move(512, base, 4096);
+    wait_for_records();
+    fake_time(3 * second + 1);
+  } else {
+    use_up();
+    if (what == "paused") {
+      wait_until([] { return !fake_counts(); });
+      fake_move(100, base, 4096);  // nobody counts it
+      fake_kernel(4 * second, 5 * second, "light");
+      fake_time(100 * second);
+      wait_until([] { return fake_counts(); });
+    } else {
+      for (int i = 0; i < 50; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::printf("%d\n", fake_counts());
+  }
+  return 0;
+}

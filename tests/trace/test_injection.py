@@ -1,0 +1,57 @@
+"""The library that the driver injects, with a fake CUPTI: it pauses and goes on, keeps every byte, and hands records on."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def injected(tmp_path):
+    if "INJECTED_PROGRAM" not in os.environ:
+        pytest.skip("built without CUDA")
+
+    def run(what, **changes):
+        names = {"UMBENCH_TRACE_OUT": str(tmp_path / "run.jsonl"), "UMBENCH_CUPTI": os.environ["FAKE_CUPTI"]}
+        done = subprocess.run([os.environ["INJECTED_PROGRAM"], os.environ["TRACE_LIBRARY"], what], capture_output=True, text=True,
+                              env=os.environ | names | changes, check=False)
+        assert done.returncode == 0, done.stderr
+        part, = tmp_path.glob("run.jsonl.*")
+        return done.stdout, [json.loads(line) for line in part.read_text(encoding="utf-8").splitlines()]
+
+    return run
+
+
+def of_kind(lines, kind):
+    return [line for line in lines if line["kind"] == kind]
+
+
+def bytes_in(lines):
+    return sum(run[2] for line in lines for run in line.get("in_demand", []))
+
+
+def test_a_short_program_is_counted_whole(injected):
+    _, lines = injected("short")
+    assert bytes_in(of_kind(lines, "kernel")) == 512 * 4096
+    assert not of_kind(lines, "uncounted") and lines[-1]["kind"] == "end"
+    assert [line["what"] for line in of_kind(lines, "lacking")] == ["the driver's own sums of what moved (/dev/nvidia-uvm-tools)"]
+
+
+def test_counting_pauses_and_goes_on(injected):
+    counts, lines = injected("paused")
+    assert counts == "1\n" and bytes_in(lines) == 250_000 * 4096
+    pause, = of_kind(lines, "uncounted")
+    assert pause["end_ns"] - pause["begin_ns"] > 90e9
+    assert len(of_kind(lines, "unseen")) == 1 and not of_kind(lines, "quiet")
+
+
+def test_with_the_whole_share_it_never_pauses(injected):
+    counts, lines = injected("whole", UMBENCH_TRACE_SHARE="1")
+    assert counts == "1\n" and not of_kind(lines, "uncounted")
+
+
+def test_a_program_that_counts_itself_hears_every_record(injected):
+    counts, lines = injected("followed")
+    assert counts == "1\n" and bytes_in(lines) == 250_000 * 4096
+    assert len(of_kind(lines, "range")) == 1

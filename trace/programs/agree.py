@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Does a trace of `umbench run --strategy managed...` agree with what that very run counted by itself?
+
+    umbench trace --out RUN.jsonl -- umbench run ... --out RECORD.jsonl
+    trace/programs/agree.py RUN.jsonl RECORD.jsonl
+
+The library hands CUPTI's records on to umbench, which counts an iteration at a time; the trace has a range for each. The driver's own
+sums of the whole process are compared, too. Exit code 1 where bytes differ by more than 1 %, or faults by more than 2 %.
+"""
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+from umbench.trace import explain, reader  # noqa: E402
+
+# counter of a record: (quantities of a trace, difference that is allowed)
+SAME = {"fault_to_device_bytes": (reader.BY_FAULT_IN, 0.01), "prefetch_to_device_bytes": (("in_user",), 0.01),
+        "plan_evict_bytes": (("out_user",), 0.01), "driver_evict_bytes": (("out_eviction",), 0.01), "faults": (reader.GPU_FAULTS, 0.02)}
+RANGE = "counted by the program, too"
+
+
+def compare(process, record):
+    """[(what, counted by umbench, in the trace, whether they agree)]"""
+    ranges = sorted(part[:2] for part in process.ranges if part.name == RANGE)
+    rows = []
+    for name, at in (("first", ranges[0]), ("last", ranges[-1])) if ranges else ():
+        pieces = [piece for piece in process.pieces if at[0] <= piece.begin < at[1]]
+        for counter, (quantities, allowed) in SAME.items():
+            own = record["counters"][name][counter]
+            told = sum(run[2] for piece in pieces for quantity in quantities for run in piece.sums.get(quantity, ()))
+            rows.append((f"{name} {counter}", own, told, own is not None and abs(told - own) <= allowed * max(own, told)))
+    if process.driver and not process.pauses:
+        for name, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
+            own, told = process.driver[name], process.total(*quantities)
+            rows.append((f"driver {name}", own, told, abs(told - own) <= 0.01 * max(own, told)))
+    return rows
+
+
+def main():
+    trace, records = sys.argv[1:]
+    process = explain.busiest(reader.read(trace))
+    with open(records, encoding="utf-8") as file:
+        record = [line for line in map(json.loads, file) if line["kind"] == "record"][-1]
+    rows = compare(process, record)
+    for what, own, told, same in rows:
+        print(f"{what}: counted {own}, traced {told}{'' if same else '  OFF'}")
+    return 0 if rows and all(row[3] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
