@@ -24,7 +24,7 @@ struct torch_node {
   std::vector<torch_id> inputs;  // earlier nodes
   std::int64_t bytes = 0;        // of its own memory; 0 for views and for several results
   std::int64_t elements = 0;     // its loop goes over
-  std::int64_t ns = 0;           // of a kernel
+  std::int64_t ns = 0;           // of a kernel, with the gap to the next
   std::int64_t workspace = 0;    // bytes that a kernel needs while it runs
   int family = 0;                // nodes that do the same in different layers share one
   bool forward = false;          // the forward graph can run it: no incoming gradient is needed
@@ -39,6 +39,7 @@ struct torch_step {
   std::int64_t base_bytes = 0;  // what is on the device beside the tensors of the graph
   double bytes_per_ns = 1;      // of fused kernels
   std::int64_t launch_ns = 0;   // the shortest fused kernel
+  std::int64_t between_ns = 0;  // from the end of a fused kernel to the next
   bool fused = true;            // false: each node is a kernel
 };
 

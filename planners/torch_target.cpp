@@ -133,8 +133,8 @@ std::int64_t walk::time_of(const torch_kernel& kernel) const {
   for (const torch_id v : kernel.members) steps = std::max(steps, wiring_.at(v).elements);
   for (const torch_id b : kernel.reads) bytes += std::min(wiring_.at(b).bytes, widest * steps);
   for (const torch_id b : kernel.writes) bytes += wiring_.at(b).bytes;
-  return std::max(wiring_.step.launch_ns,
-                  static_cast<std::int64_t>(static_cast<double>(bytes) / wiring_.step.bytes_per_ns));
+  const double moved = static_cast<double>(bytes) / wiring_.step.bytes_per_ns;
+  return wiring_.step.between_ns + std::max(wiring_.step.launch_ns, static_cast<std::int64_t>(moved));
 }
 
 }  // namespace

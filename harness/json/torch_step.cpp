@@ -71,6 +71,7 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   q.step.base_bytes = f.integer("base_bytes", 0, most_bytes);
   q.step.bytes_per_ns = f.number("bytes_per_ns", 1e-6, 1e9);
   q.step.launch_ns = f.integer("launch_ns", 0, most_bytes);
+  q.step.between_ns = f.integer("between_ns", 0, most_bytes);
   q.step.fused = f.boolean("fused");
   q.begin = numbers_in(f, "begin", q.step.nodes.size());
   q.seconds = f.number("seconds", 0, most_seconds);

@@ -19,7 +19,7 @@ import torch
 from . import capture
 from .kernels import kernels_of
 from .liveness import size_of
-from .operators import is_random, name_of, work_of_kernel
+from .operators import is_random, launches_of_library, name_of, work_of_kernel
 from .partition import split
 from .values import base_of, module_of, stored_bytes, stored_elements, unique_name, value_of
 
@@ -243,13 +243,8 @@ class _Writer:
 
 
 def launches_of(kernel):
-    """Kernels of the libraries behind an operator, as cuDNN and flash attention of 2.11 launch them on an H100."""
-    name = name_of(kernel.nodes[-1])
-    if not kernel.joined and name in ("convolution_backward", "convolution"):
-        return 4 if name == "convolution_backward" else 2
-    if not kernel.joined and "attention_backward" in name:
-        return 4
-    return 2 if kernel.in_steps else 1
+    """How many kernels of the GPU run for it."""
+    return (2 if kernel.in_steps else 1) if kernel.joined else launches_of_library(kernel.nodes[-1])
 
 
 def label_of_kernel(kernel):

@@ -134,14 +134,18 @@ class Planning:
         begun = time.monotonic()
         info = private.classified(joint, num_fwd_outputs, static_lifetime_input_indices)
         device = torch.device(device_of(joint))
-        rates = rates_of(torch.cuda.get_device_name()) if device.type == "cuda" else RATES[""]
-        if device.type == "cuda":
+        on_gpu = device.type == "cuda"
+        rates = rates_of(torch.cuda.get_device_name()) if on_gpu else RATES[""]
+        allocated = torch.cuda.memory_allocated() if on_gpu else 0
+        if on_gpu:
             self.plan.leave_slack()
         self.costs = self.costs or costs_for(device)
         step = step_of(joint, info, num_fwd_outputs, self.costs)
+        if on_gpu:
+            private.free_workspaces()  # those of the stream on which operators were measured
         number = {node: i for i, node in enumerate(step.nodes)}
         begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
-        base = self.base_bytes(step, device) + self.plan.unforeseen.get(self.shares, 0)
+        base = self.base_bytes(step, allocated) + self.plan.unforeseen.get(self.shares, 0)
         seconds = self.seconds / len(self.SHARES) if self.only_prices else self.seconds
         answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, seconds)
         if self.only_prices:
@@ -158,13 +162,13 @@ class Planning:
         self.plan.compare(forward, backward)
         return forward, backward
 
-    def base_bytes(self, step, device):
-        """What is on the device beside the tensors that the two graphs make."""
+    def base_bytes(self, step, allocated):
+        """What is on the device beside the tensors that the two graphs make. `allocated`: bytes in use on a GPU."""
         trained = [p for p in self.model.parameters() if p.requires_grad]
         wanted = states_per_byte(self.optimizer) * sum(p.numel() * p.element_size() for p in trained)
-        if device.type == "cuda":
+        if allocated:
             held = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
-            return torch.cuda.memory_allocated() + max(0, wanted - held)
+            return allocated + max(0, wanted - held)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
 
 

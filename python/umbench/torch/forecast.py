@@ -59,8 +59,8 @@ def forecast(options, times):
     from collections import Counter
 
     from .fit import bytes_of
+    from .operators import name_of
     from .plan import in_gib
-    from .step import name_of
 
     budget = bytes_of(options.budget)
     step, answer, batch = planned(options, budget, times)

@@ -4,6 +4,8 @@ Times are kept in ~/.cache/umbench for the GPU and the release of PyTorch: anoth
 """
 
 import bisect
+import contextlib
+import fcntl
 import json
 import math
 import os
@@ -41,7 +43,12 @@ class Times:
         self.stream = torch.cuda.Stream(self.device)
         name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{torch.cuda.get_device_name(self.device)}-torch{torch.__version__}")
         self.file = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "umbench" / f"{name}.json"
-        self.known = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
+        self.known = {}
+        self._read()
+
+    def _read(self):
+        if self.file.exists():
+            self.known |= json.loads(self.file.read_text(encoding="utf-8"))
 
     def keep(self):
         self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -53,12 +60,27 @@ class Times:
         """{"ns", "workspace"} of an operator with random operands of its shapes, None where it takes no random ones."""
         key = key_of(node)
         if key not in self.known:
-            try:
-                self.known[key] = self._measured(node)
-            except Exception:  # noqa: BLE001  an operator that wants particular values
-                self.known[key] = None
-            torch.cuda.empty_cache()
+            with self._alone():
+                self._read()
+                if key not in self.known:
+                    self._measure(key, node)
         return self.known[key]
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """No other process measures meanwhile."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.file.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _measure(self, key, node):
+        try:
+            self.known[key] = self._measured(node)
+        except Exception:  # noqa: BLE001  an operator that wants particular values
+            self.known[key] = None
+        torch.cuda.empty_cache()
+        self.keep()
 
     def of_bytes(self, size):
         """Of a kernel that reads and writes so many bytes: between those of copies."""

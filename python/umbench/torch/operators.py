@@ -73,6 +73,11 @@ def name_of(node):
     return packet.__name__ if packet is not None else getattr(node.target, "__name__", str(node.target))
 
 
+def launches_of_library(node):
+    """Kernels that run for an operator of a library, as cuDNN and flash attention of torch 2.11 launch them on an H100."""
+    return {"convolution": 2, "convolution_backward": 4}.get(name_of(node), 4 if "attention_backward" in name_of(node) else 1)
+
+
 def kind_of(node):
     """How Inductor computes an operator; ALONE by a kernel of its own."""
     name = name_of(node)

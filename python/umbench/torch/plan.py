@@ -1,6 +1,8 @@
 """What a fitted model does with its activations."""
 
-from .step import is_view, module_of, name_of
+from .operators import name_of
+from .step import is_view
+from .values import module_of
 
 # Left to the caching allocator's unused pieces: a share of the budget, or so many bytes on a GPU.
 SLACK, LEAST_SLACK = 0.01, 48 * 2**20

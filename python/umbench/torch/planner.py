@@ -7,6 +7,11 @@ import shutil
 import subprocess
 import tempfile
 
+from .measuring import BETWEEN_KERNELS_NS
+
+
+LAUNCH_NS = 2000  # the shortest generated kernel
+
 
 class NoPlan(RuntimeError):
     """One line that says why a model cannot be fitted."""
@@ -26,8 +31,8 @@ def program():
 
 def ask(step, budget, base_bytes, rates, fused, begin, seconds):
     """The answer as a dictionary: `begin` and `plan`, each with saved, recomputed, ns, peak, forward_peak, saved_bytes."""
-    question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"], "launch_ns": 2000,
-                "fused": fused, "begin": sorted(begin), "seconds": seconds}
+    question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
+                "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "fused": fused, "begin": sorted(begin), "seconds": seconds}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()

@@ -22,6 +22,7 @@ USED = {
     "torch._dynamo.backends.debugging": ("boxed_nop",),
     "torch._dynamo.exc": ("BackendCompilerFailed", "Unsupported"),
     "torch.utils._mode_utils": ("no_dispatch",),
+    "torch._C": ("_cuda_clearCublasWorkspaces",),
 }
 
 
@@ -133,6 +134,11 @@ def real_tensors():
     from torch.utils._mode_utils import no_dispatch
 
     return no_dispatch()
+
+
+def free_workspaces():
+    """Gives back what cuBLAS keeps for each thread and stream; it takes it again where it needs it."""
+    torch._C._cuda_clearCublasWorkspaces()
 
 
 def install(model, call):

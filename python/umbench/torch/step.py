@@ -1,12 +1,13 @@
 """A training step as the planner reads it: one row for each node of the joint graph."""
 
-import math
 import operator
 import re
 
 import torch
 
 from . import private
+from .operators import name_of
+from .values import module_of, stored_elements, value_of
 
 REDUCTIONS = {"sum", "mean", "amax", "amin", "var_mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "prod"}
 # Fused by Inductor beside those that the partitioner lists.
@@ -71,15 +72,6 @@ def keep_items_together(nodes, rows, number):
             row["repeatable"] = rows[number[node.args[0]]]["repeatable"]
 
 
-def name_of(node):
-    packet = getattr(node.target, "overloadpacket", None)
-    return packet.__name__ if packet is not None else getattr(node.target, "__name__", str(node.target))
-
-
-def value_of(node):
-    return node.meta.get("val")
-
-
 def tensors_of(value):
     if isinstance(value, torch.Tensor):
         return [value]
@@ -129,11 +121,6 @@ def over_last_dimensions(node):
     return 0 < len(dims) < len(order) and set(order[:len(dims)]) == dims
 
 
-def stored_elements(value):
-    """Elements that lie in memory: those of an expanded tensor count once."""
-    return math.prod(size for size, stride in zip(value.shape, value.stride()) if stride != 0)
-
-
 def own_bytes(node, kind, device):
     """Bytes of its own on `device`: on a GPU, numbers that stay with the CPU take none."""
     value = value_of(node)
@@ -177,16 +164,6 @@ def has_dropout(node):
     names = [argument.name for argument in node.target._schema.arguments]
     given = dict(zip(names, node.args)) | dict(node.kwargs)
     return bool(given.get("dropout_p", 0.0))
-
-
-def module_of(node):
-    """Name of the module that made a forward node, "" where unknown."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
-    if not stack:
-        return ""
-    path = list(stack.values())[-1][0]
-    names = re.findall(r"[A-Za-z0-9_]+", path.replace("_modules", "").removeprefix("L['self']").removeprefix("L['model']"))
-    return ".".join(names)
 
 
 def family_of(node):

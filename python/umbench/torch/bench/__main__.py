@@ -2,7 +2,7 @@
 
     python -m umbench.torch.bench --models resnet50 gpt2_small --ratios 1.5 2 3 --shares 0.4 0.6 --out FILE
 
-Cells compile side by side; when all have, they are timed one after the other. Budgets are the plain model's measured peak over each ratio."""
+A few cells compile side by side; when they have, they are timed one after the other. Budgets are the plain model's measured peak over each ratio."""
 
 import argparse
 import json
@@ -22,29 +22,48 @@ def main():
     parser.add_argument("--shares", nargs="*", type=float, default=[])
     parser.add_argument("--out", required=True)
     parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
-    parser.add_argument("--wait", type=int, default=330, help="seconds, after which those that have not compiled are ended")
+    parser.add_argument("--at-once", type=int, default=4, help="cells that compile side by side (4)")
+    parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have not compiled are ended")
+    parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    peaks = known_peaks(options)
+    peaks, rows, begun = known_peaks(options), [], time.monotonic()
+    waiting = heads_of(options)
+    while waiting and time.monotonic() - begun < options.seconds:
+        heads, waiting = waiting[:options.at_once], waiting[options.at_once:]
+        rows += measured(heads, peaks, options)
+        print(f"after {time.monotonic() - begun:.0f} s", flush=True)
+    for head in waiting:
+        print(*head, "not begun: the time is up")
+    print_table(rows)
+
+
+def heads_of(options):
+    """(model, way, value, ratio) of each cell, the plain ones first: budgets are shares of their peaks."""
+    heads = [(model, "plain", None, None) for model in options.models]
+    for model in options.models:
+        heads += [(model, "fit", None, ratio) for ratio in options.ratios]
+        heads += [(model, "share", share, None) for share in options.shares]
+    return heads
+
+
+def measured(heads, peaks, options):
+    """Rows of cells that compile side by side and are timed one after the other. Notes peaks, and appends rows to the file."""
     with tempfile.TemporaryDirectory() as folder:
+        cells = [Cell(folder, model, way, peaks.get(model, 0) / ratio if ratio else value, ratio) for model, way, value, ratio in heads]
         begun = time.monotonic()
-        cells = []
-        for model in options.models:
-            if model not in peaks:
-                peaks[model] = peak_of(model, folder)
-            cells.append(Cell(folder, model, "plain"))
-            cells += [Cell(folder, model, "share", share) for share in options.shares]
-            cells += [Cell(folder, model, "fit", peaks[model] / ratio, ratio) for ratio in options.ratios]
         while any(cell.waits() for cell in cells) and time.monotonic() - begun < options.wait:
             time.sleep(0.5)
         for cell in cells:
             if cell.waits():
                 cell.process.kill()
-        print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
         open(os.path.join(folder, "go"), "w").close()
         rows = [cell.row() for cell in cells]
+    for row in rows:
+        if row["way"] == "plain" and "peak" in row:
+            peaks.setdefault(row["model"], row["peak"])
     with open(options.out, "a") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    print_table(rows)
+    return rows
 
 
 def known_peaks(options):
@@ -53,13 +72,6 @@ def known_peaks(options):
     with open(options.budgets_from) as file:
         rows = [json.loads(line) for line in file]
     return {row["model"]: row["peak"] for row in rows if row["way"] == "plain" and "peak" in row and row["model"] in options.models}
-
-
-def peak_of(model, folder):
-    """Peak of the plain model, measured beforehand because budgets are shares of it."""
-    with tempfile.TemporaryDirectory() as own:
-        open(os.path.join(own, "go"), "w").close()
-        return Cell(own, model, "plain").row()["peak"]
 
 
 class Cell:
@@ -90,7 +102,7 @@ class Cell:
 
 def print_table(rows):
     plain = {row["model"]: row for row in rows if row["way"] == "plain"}
-    print(f"{'model':<12} {'way':<6} {'ratio':>5} {'budget':>7} {'peak':>7} {'resvd':>7} {'pred':>7} {'ms':>8} {'over':>6} {'pred ms':>8} "
+    print(f"{'model':<12} {'way':<6} {'ratio':>5} {'budget':>7} {'peak':>7} {'resvd':>7} {'pred':>7} {'ms':>8} {'least':>8} {'over':>6} {'kernels':>8} {'issue':>7} {'pred ms':>8} "
           f"{'norm':>9} cap fails")
     for row in rows:
         if "error" in row:
@@ -100,7 +112,7 @@ def print_table(rows):
         budget = row["value"] / GIB if row["way"] == "fit" else row["value"] or 0
         over = row["ms"] / own["ms"] if own.get("ms") and row["ms"] else 0
         print(f"{row['model']:<12} {row['way']:<6} {row['ratio'] or 0:>5} {budget:>7.3f} {row['peak'] / GIB:>7.3f} {row['reserved'] / GIB:>7.3f} "
-              f"{predicted.get('peak', 0) / GIB:>7.3f} {row['ms'] or 0:>8.2f} {over:>6.3f} {predicted.get('ms', 0):>8.2f} "
+              f"{predicted.get('peak', 0) / GIB:>7.3f} {row['ms'] or 0:>8.2f} {row['ms_range'][0]:>8.2f} {over:>6.3f} {row['kernel_ms']['all']:>8.2f} {row['issue_ms']:>7.2f} {predicted.get('ms', 0):>8.2f} "
               f"{row['gradient_norm']:>9.4f} {row.get('under_cap')} {row['fails_below']} {row.get('plans', '')}")
 
 

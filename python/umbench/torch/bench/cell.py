@@ -7,6 +7,7 @@ WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory
 import argparse
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import statistics
@@ -18,7 +19,7 @@ import torch
 from .models import MODELS
 
 STEPS_UNDER_CAP = 100
-TIMED = 20
+TIMED = 30
 
 
 def main():
@@ -55,14 +56,16 @@ def trained(model, inputs, options, device_bytes):
     def step():
         optimizer.zero_grad(set_to_none=True)
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        issued = time.perf_counter()
         begin.record()
         loss = run(*inputs)
         found["after_forward"] = torch.cuda.memory_allocated()
         loss.backward()
         end.record()
+        issued = time.perf_counter() - issued
         losses.append(loss.detach())
         optimizer.step()
-        return begin, end
+        return begin, end, issued
 
     begun = time.monotonic()
     step()
@@ -89,6 +92,10 @@ def trained(model, inputs, options, device_bytes):
 
 
 def timed(step):
+    """Medians of forward and backward passes. issue_ms: what the CPU needs to launch one while the GPU is idle; kernel_ms: what the
+    GPU computes in a whole step, the optimizer's kernels included."""
+    gc.collect()
+    gc.freeze()
     for _ in range(3):
         step()
     torch.cuda.synchronize()
@@ -96,9 +103,23 @@ def timed(step):
     torch.cuda.reset_peak_memory_stats()
     marks = [step() for _ in range(TIMED)]
     torch.cuda.synchronize()
-    times = sorted(begin.elapsed_time(end) for begin, end in marks[2:])
-    return {"ms": statistics.median(times), "ms_range": [times[0], times[-1]], "peak": torch.cuda.max_memory_allocated(),
-            "reserved": torch.cuda.max_memory_reserved()}
+    times = sorted(begin.elapsed_time(end) for begin, end, _ in marks[2:])
+    found = {"ms": statistics.median(times), "ms_range": [times[0], times[-1]], "peak": torch.cuda.max_memory_allocated(),
+             "reserved": torch.cuda.max_memory_reserved(), "samples": len(times)}
+    issued = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        issued.append(step()[2])
+    return found | {"issue_ms": 1e3 * statistics.median(issued), "kernel_ms": kernel_ms(step)}
+
+
+def kernel_ms(step):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step()
+        torch.cuda.synchronize()
+    kernels = [(event.key, event.self_device_time_total / 1e3, event.count) for event in profile.key_averages()]
+    generated = sum(ms for name, ms, _ in kernels if name.startswith("triton_"))
+    return {"all": sum(ms for _, ms, _ in kernels), "generated": generated, "count": sum(count for _, _, count in kernels)}
 
 
 def limit(size, device_bytes):
