@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/errors.hpp"
@@ -77,35 +79,46 @@ void require(CUptiResult result) {
 
 namespace {
 
-// Asks for counters of one device.
-CUptiResult configure(std::uint32_t device,
-                      std::initializer_list<CUpti_ActivityUnifiedMemoryCounterKind> kinds) {
-  std::vector<CUpti_ActivityUnifiedMemoryCounterConfig> wanted;
-  for (const auto kind : kinds) {
+using kind = CUpti_ActivityUnifiedMemoryCounterKind;
+constexpr kind of_bytes[] = {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD,
+                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH};
+constexpr kind of_faults[] = {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT,
+                              CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT,
+                              CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING,
+                              CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING,
+                              CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP};
+constexpr kind of_peers[] = {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD};
+
+using configuration = std::vector<CUpti_ActivityUnifiedMemoryCounterConfig>;
+
+void append(configuration& to, std::uint32_t device, std::span<const kind> kinds, bool enable) {
+  for (const kind k : kinds) {
     CUpti_ActivityUnifiedMemoryCounterConfig one{};
     one.scope = CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_SCOPE_PROCESS_SINGLE_DEVICE;
-    one.kind = kind;
+    one.kind = k;
     one.deviceId = device;
-    one.enable = 1;
-    wanted.push_back(one);
+    one.enable = enable ? 1 : 0;
+    to.push_back(one);
   }
+}
+
+CUptiResult configure(configuration wanted) {
   return cupti().configure(wanted.data(), static_cast<std::uint32_t>(wanted.size()));
 }
 
 }  // namespace
 
-void configure_unified_memory_counters(std::uint32_t device) {
-  require(configure(device, {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD,
-                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH,
-                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT,
-                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_GPU_PAGE_FAULT,
-                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THRASHING,
-                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_THROTTLING,
-                             CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_REMOTE_MAP}));
+void configure_unified_memory_counters(std::uint32_t device, bool with_faults) {
+  configuration wanted;
+  append(wanted, device, of_bytes, true);
+  append(wanted, device, of_faults, with_faults);
+  require(configure(std::move(wanted)));
 }
 
 bool configure_peer_counter(std::uint32_t device) {
-  return configure(device, {CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOD}) == CUPTI_SUCCESS;
+  configuration wanted;
+  append(wanted, device, of_peers, true);
+  return configure(std::move(wanted)) == CUPTI_SUCCESS;
 }
 
 void CUPTIAPI give_activity_buffer(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records) {

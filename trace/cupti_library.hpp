@@ -31,8 +31,9 @@ const cupti_functions& cupti();
 // Throws unsupported with CUPTI's text for what is not CUPTI_SUCCESS.
 void require(CUptiResult result);
 
-// Asks for all counters of one device. Needs a context on it. Throws unsupported.
-void configure_unified_memory_counters(std::uint32_t device);
+// Asks for all counters of one device, or leaves out faults and what the driver does about contention. Needs
+// a context on it. Throws unsupported.
+void configure_unified_memory_counters(std::uint32_t device, bool with_faults = true);
 
 // Bytes between GPUs, which not every system counts; false there.
 bool configure_peer_counter(std::uint32_t device);

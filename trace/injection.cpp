@@ -15,6 +15,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -56,13 +57,17 @@ struct session {
   recorder record;
   translator translate;
   counting_budget budget;
+  std::map<call_stack, std::vector<std::string>> callers;  // each stack is named once
+  driver_sums told;                                        // bytes of CUPTI's records
   follower follow = nullptr;
   nanoseconds followed_since = 0;
 
   std::mutex switching;  // of all until the next mutex
   std::set<std::uint32_t> devices;
   driver_counters driver;
-  bool counts = false, may_count = true;
+  std::atomic<bool> counts = false;
+  bool may_count = true;
+  driver_sums driver_before, told_before;  // when counting last began
 
   std::mutex sleep;
   std::condition_variable wake;
@@ -70,6 +75,7 @@ struct session {
   std::atomic<bool> over = false;
   std::atomic<bool> busy = false;     // Unified Memory records came with the last flush
   std::atomic<bool> managed = false;  // the program has managed memory
+  std::atomic<bool> with_faults = true;
   pid_t owner = getpid();
 };
 session* running = nullptr;
@@ -78,23 +84,33 @@ bool is_ours() {
   return running != nullptr && running->owner == getpid() && !running->over;
 }
 
+using counter_record = CUpti_ActivityUnifiedMemoryCounter3;
+
 // What counting one thing takes, by programs with and without a trace on an H100 (driver 580).
-nanoseconds cost_of(const CUpti_Activity& record) {
-  constexpr nanoseconds of_any = 5'000, of_cpu_fault = 26'000;
-  const auto& counter = reinterpret_cast<const CUpti_ActivityUnifiedMemoryCounter3&>(record);
-  return counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT ? of_cpu_fault
-                                                                                                : of_any;
+nanoseconds cost_of(const counter_record& counter) {
+  constexpr nanoseconds of_bytes = 1'000, of_any_beside_faults = 5'000, of_cpu_fault = 26'000;
+  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT)
+    return of_cpu_fault;
+  return running->with_faults ? of_any_beside_faults : of_bytes;
+}
+
+// With `guard` held.
+void take(const counter_record& counter) {
+  running->busy = running->managed = true;
+  running->budget.spend(cost_of(counter));
+  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD)
+    running->told.to_gpus += counter.value;
+  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH)
+    running->told.to_host += counter.value;
+  if (running->follow != nullptr) running->follow(&counter);
 }
 
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   const std::lock_guard lock(running->guard);
   CUpti_Activity* record = nullptr;
   while (cupti().next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
-    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER) {
-      running->busy = running->managed = true;
-      running->budget.spend(cost_of(*record));
-      if (running->follow != nullptr) running->follow(record);
-    }
+    if (record->kind == CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER)
+      take(*reinterpret_cast<const counter_record*>(record));
     running->translate.add(*record);
   }
   std::size_t dropped = 0;
@@ -114,12 +130,15 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   const bool failed = data.functionReturnValue != nullptr &&
                       *static_cast<const CUresult*>(data.functionReturnValue) != CUDA_SUCCESS;
   if (failed) return;
-  std::vector<std::string> called = callers();
   const nanoseconds until = now();
+  const call_stack stack = stack_here();
   const std::lock_guard lock(running->guard);
+  const auto [known, is_new] = running->callers.try_emplace(stack);
+  if (is_new) known->second = callers_of(stack);
+  const std::vector<std::string>& called = known->second;
   if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) {
     running->translate.called_from(*static_cast<const cuMemAllocManaged_params*>(data.functionParams)->dptr,
-                                   std::move(called));
+                                   called);
     return;
   }
   for (hint& h : hints_of(call, data.functionParams)) {
@@ -164,7 +183,7 @@ void lack(const std::string& what) {
 }
 
 void configure_counters(std::uint32_t device) {
-  configure_unified_memory_counters(device);
+  configure_unified_memory_counters(device, running->with_faults);
   if (!configure_peer_counter(device) && running->devices.size() > 1) lack("bytes between GPUs");
 }
 
@@ -180,7 +199,24 @@ void begin_counting() {
   }
   running->counts = true;
   const std::lock_guard lock(running->guard);
-  running->record.resume(now(), running->driver.read());
+  running->driver_before = running->driver.read();
+  running->told_before = running->told;
+  running->record.resume(now(), running->driver_before);
+}
+
+// CUPTI loses records without saying so where a program faults a lot; the driver's sums tell. Of bytes alone
+// it loses none. With `switching` and `guard` held.
+void leave_out_faults_if_lossy() {
+  constexpr std::uint64_t enough = 64 << 20, percent = 5;
+  const driver_sums moved = running->driver.read() - running->driver_before;
+  const driver_sums heard = running->told - running->told_before;
+  const std::uint64_t bytes = moved.to_gpus + moved.to_host, told = heard.to_gpus + heard.to_host;
+  if (!running->driver.counts() || !running->with_faults || bytes < enough || told >= bytes) return;
+  const std::uint64_t lost = 100 * (bytes - told) / bytes;
+  if (lost < percent) return;
+  running->with_faults = false;
+  running->record.lack("faults after the first pause of counting: with them CUPTI lost " +
+                       std::to_string(lost) + " % of the bytes");
 }
 
 // With `switching` held.
@@ -188,7 +224,9 @@ void pause_counting() {
   if (!running->counts) return;
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
   running->counts = false;
+  static_cast<void>(cupti().flush(0));
   const std::lock_guard lock(running->guard);
+  leave_out_faults_if_lossy();
   running->record.pause(now(), running->driver.read());
 }
 
@@ -252,9 +290,9 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 // The driver keeps few thousand records of Unified Memory and says of none that it lost; so they are fetched
 // often while they come, and each fetch takes time of the program's own threads.
 std::chrono::microseconds pause_after(int calm_rounds) {
-  constexpr std::chrono::microseconds while_they_come(200), else_(2'000), without_managed_memory(20'000);
+  constexpr std::chrono::microseconds while_they_come(200), else_(2'000), while_none_can(20'000);
   constexpr int rounds_of_calm = 50;
-  if (!running->managed) return without_managed_memory;
+  if (!running->managed || !running->counts) return while_none_can;
   return calm_rounds < rounds_of_calm ? while_they_come : else_;
 }
 

@@ -42,14 +42,19 @@ std::string place_of(std::uint64_t program_counter) {
   return text;
 }
 
-std::vector<std::string> callers() {
-  std::array<void*, most_frames> frames{};
-  const int count = backtrace(frames.data(), most_frames);
+call_stack stack_here() {
+  call_stack frames(most_frames);
+  frames.resize(static_cast<std::size_t>(backtrace(frames.data(), most_frames)));
+  return frames;
+}
+
+std::vector<std::string> callers_of(const call_stack& stack) {
   std::vector<std::string> all;
-  for (int i = 0; i < count && all.size() < most_callers; ++i) {
-    const std::uint64_t call = reinterpret_cast<std::uint64_t>(frames.at(static_cast<std::size_t>(i))) - 1;
+  for (void* const frame : stack) {
+    const std::uint64_t call = reinterpret_cast<std::uint64_t>(frame) - 1;
     Dl_info info{};
     if (find(call, info) && !is_of_cuda(info.dli_fname)) all.push_back(place_of(call));
+    if (all.size() == most_callers) break;
   }
   return all;
 }

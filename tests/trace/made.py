@@ -36,11 +36,11 @@ class Made:
         self.now += round(ms * MS) + MS
         return self
 
-    def kernel(self, name="k", ms=10, masks=None, waiting=None, gpu=0, **runs):
+    def kernel(self, name="k", ms=10, masks=None, waiting=None, gpu=0, batches=100, **runs):
         launch = self.launches.get((gpu, name), 0)
         self.launches[gpu, name] = launch + 1
         return self._add("kernel", ms, runs, masks, name=self.name(name), launch=launch, gpu=gpu, stream=7,
-                         waiting_ns=round((0.9 * ms if waiting is None else waiting) * MS), batches=100)
+                         waiting_ns=round((0.9 * ms if waiting is None else waiting) * MS), batches=batches)
 
     def quiet(self, name="k", count=1, ms=0.1):
         self.lines.append({"kind": "quiet", "gpu": 0, "begin_ns": self.now, "end_ns": self.now + round(count * ms * MS),

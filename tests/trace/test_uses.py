@@ -134,6 +134,11 @@ def test_pauses_and_what_cupti_missed_are_told(umbench, tmp_path):
     assert "counting paused" in umbench("explain", "run.jsonl").stdout
 
 
+def test_without_faults_a_launch_waits_for_what_came(tmp_path):
+    process = read(Made().allocate().kernel("read", ms=10, batches=0, waiting=0, in_demand=run()).quiet("read", ms=1), tmp_path)
+    assert explain.explain(process)[0].stall_ns == pytest.approx(9 * MS)
+
+
 def test_with_pauses_the_drivers_own_sums_are_judged(umbench, tmp_path):
     sums = {"to_gpus": 256 * BLOCK, "to_host": 0, "gpu_faults": 0, "cpu_faults": 0}
     paused(192).write(tmp_path / "base.jsonl", driver=sums)

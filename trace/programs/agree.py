@@ -31,9 +31,9 @@ def compare(process, record):
             own = record["counters"][name][counter]
             told = sum(run[2] for piece in pieces for quantity in quantities for run in piece.sums.get(quantity, ()))
             rows.append((f"{name} {counter}", own, told, own is not None and abs(told - own) <= allowed * max(own, told)))
-    if process.driver and not process.pauses:
+    if process.driver:
         for name, quantities in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
-            own, told = process.driver[name], process.total(*quantities)
+            own, told = process.driver[name], process.counted(*quantities)
             rows.append((f"driver {name}", own, told, abs(told - own) <= 0.01 * max(own, told)))
     return rows
 

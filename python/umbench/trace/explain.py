@@ -16,7 +16,6 @@ from umbench.trace.names import Names
 
 MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
 WORTH_NAMING = 0.01  # of all waiting
-MOST_MISSED = 0.01   # of the bytes that the driver counted
 
 
 class Parser(argparse.ArgumentParser):
@@ -102,9 +101,10 @@ def _lacks(process):
                + ("to what the driver counted" if process.driver else "by the time of kernels"))
     elif process.driver:
         for name, way in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
-            told, moved = process.total(*way), process.driver[name]
-            if abs(told - moved) > MOST_MISSED * moved:
-                yield f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: CUPTI told of {size(told)}, the driver counted {size(moved)}"
+            told, moved = process.counted(*way), process.driver[name]
+            if abs(told - moved) > reader.MOST_MISSED * moved:
+                yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: CUPTI told of {size(told)}, the driver counted {size(moved)}; "
+                       "sums are scaled")
     if process.lost:
         yield f"{process.lost:,} records that CUPTI lost"
     if process.end is None:

@@ -122,6 +122,8 @@ def stall_of(piece, touched, shortest, costs, clock=None):
     counted = piece.end - piece.begin
     length = clock.kernel(piece) if clock else counted
     least = min(shortest.get(piece.name, costs.resident(touched)), length)
+    if not piece.batches:  # faults were not counted
+        return length - least
     serviced = min(piece.waiting, counted)
     return max(0, length - least) if serviced > counted / 3 else min(length - least, 1.5 * serviced * length / counted)
 

@@ -26,6 +26,7 @@ Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
 Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # nothing was counted but by the driver itself: {one of DRIVER_SUMS: amount}
+MOST_MISSED = 0.01  # of the bytes that the driver counted: the clocks of both differ by a little
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 
@@ -47,19 +48,20 @@ class Process:
     times: dict = field(default_factory=dict)  # {(GPU, kernel, launch): (begin, end)} of a second run in which nothing was counted
 
     def total(self, *quantities):
-        """Of the whole run: what was counted, scaled where counting paused."""
-        return round(self._counted(*quantities) * self.scale)
+        """Of the whole run: what was counted, scaled."""
+        return round(self.counted(*quantities) * self.scale)
 
-    def _counted(self, *quantities):
+    def counted(self, *quantities):
         return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
 
     @cached_property
     def scale(self):
-        """The whole over what was counted: by bytes that the driver counted in pauses, else by the time of kernels."""
-        missed = sum(pause.sums["to_gpus"] + pause.sums["to_host"] for pause in self.pauses)
-        counted = self._counted(*IN, *OUT)
+        """The whole over what was counted, where counting paused or CUPTI lost records: by the driver's own sums of bytes, else by the time
+        of kernels."""
+        counted = self.counted(*IN, *OUT)
         if self.driver and counted:
-            return 1 + missed / counted
+            whole = (self.driver["to_gpus"] + self.driver["to_host"]) / counted
+            return whole if whole > 1 + MOST_MISSED else 1
         unseen, seen = (sum(busy for quiet in of for _, _, busy in quiet.kernels) for of in (self.unseen, self.quiet))
         seen += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
         return 1 + unseen / seen if seen else 1
