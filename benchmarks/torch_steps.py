@@ -1,19 +1,22 @@
-#!/usr/bin/env python3
-"""Peak memory and step time of networks under torch.compile, beside what umbench says of them beforehand.
+"""Peak memory and step time of networks under torch.compile, beside what umbench said of them beforehand.
 
-    python3 benchmarks/torch_steps.py --out results/torch/steps.jsonl [--machine h100-sxm-80g] [--only resnet50,...]
+    python3 benchmarks/torch_steps.py predict --out results/torch/predicted.jsonl       no GPU: what umbench export says
+    python3 benchmarks/torch_steps.py measure --out steps.jsonl --predicted results/torch/predicted.jsonl
 
-Each network (torch_models.py) runs in a process of its own: forward and backward pass, bfloat16, torch.compile's defaults. A line of
-the result holds, for one network, `predicted` (from the traced graph, before anything runs: by the machine file's rates, and with
-products, convolutions and attention measured by themselves) and `measured`. Needs a GPU and PyTorch 2.9 or later.
+Forward and backward pass, bfloat16, torch.compile's defaults. Each network has a process of its own. All compile at the same time, then
+each in turn has the GPU for itself: first its steps are measured, then, after those of all, its operators one by one, which gives
+the prediction by measured operators. Needs PyTorch 2.9 or later; `measure` needs a GPU.
 """
 
 import argparse
 import gc
 import json
+import os
+import selectors
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,108 +24,219 @@ sys.path[:0] = [str(HERE.parent / "python"), str(HERE)]
 WARM_UP, STEPS = 4, 20
 
 
-def main():
+def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each network is appended")
+    parser.add_argument("do", choices=["predict", "measure"])
+    parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each network")
     parser.add_argument("--machine", default="h100-sxm-80g", help="machine file whose rates are used (h100-sxm-80g)")
-    parser.add_argument("--only", metavar="NAMES", help="networks, by commas; all of TEN and HELD_OUT where not given")
-    parser.add_argument("--details", metavar="FOLDER", help="keep graphs and the profiler's kernels there")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--predicted", metavar="FILE.jsonl", help="what `predict` wrote; the lines of `measure` hold it")
+    parser.add_argument("--only", metavar="NAMES", help="networks, by commas; all where not given")
+    parser.add_argument("--compile-within", type=float, default=240, metavar="SECONDS", help="networks that take longer are left out (240)")
+    parser.add_argument("--details", metavar="FOLDER", help="keep graphs, the profiler's kernels and errors there")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        print(json.dumps(one(options.one, options)))
-        return 0
+    options.names = options.only.split(",") if options.only else [f.__name__ for f in all_models()]
+    return options
+
+
+def all_models():
     import torch_models
-    names = options.only.split(",") if options.only else [f.__name__ for f in torch_models.TEN + torch_models.HELD_OUT]
-    failed = 0
-    for name in names:
-        command = [sys.executable, __file__, "--one", name, "--out", options.out, "--machine", options.machine]
-        done = subprocess.run(command + (["--details", options.details] if options.details else []), capture_output=True, text=True, check=False)
-        if done.returncode:
-            failed += 1
-            print(f"{name}: failed: {(done.stderr.strip().splitlines() or ['?'])[-1]}", flush=True)
-            if options.details:
-                Path(options.details, f"{name}.err").write_text(done.stderr, encoding="utf-8")
-            continue
-        line = json.loads(done.stdout.strip().splitlines()[-1])
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        with open(options.out, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        print(row(line), flush=True)
-    return 1 if failed else 0
+    import torch_zoo
+    return torch_models.TEN + torch_models.HELD_OUT + torch_zoo.TO_MEASURE
 
 
-def row(line):
+def model_of(name):
+    return next(f for f in all_models() if f.__name__ == name)
+
+
+def main():
+    options = arguments_of()
+    if options.details:
+        Path(options.details).mkdir(parents=True, exist_ok=True)
+    if options.one:
+        return one(options.names[0], options)
+    if options.do == "predict":
+        write(options.out, [predicted(name, options)[0] for name in options.names])
+        return 0
+    return measure_all(options)
+
+
+def write(file, lines):
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    Path(file).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+# --- in turn ---
+
+def measure_all(options):
+    """Starts a process for each network, waits until all have compiled, and gives each its turns."""
+    told = {}
+    if options.predicted:
+        told = {line["network"]: line["predicted"] for line in map(json.loads, Path(options.predicted).read_text(encoding="utf-8").splitlines())}
+    running = {name: started(name, options) for name in options.names}
+    ready = compiled(running, options.compile_within)
+    lines = {}
+    for turn in ("steps", "operators"):
+        for name in ready:
+            found = answer(running[name])
+            if found is None:
+                print(f"{name}: no {turn}: exit code {running[name].wait()}", flush=True)
+                continue
+            lines[name] = lines.get(name, {}) | found
+            lines[name]["predicted"] = told.get(name, lines[name].get("predicted", {})) | found.get("by_measured", {})
+            write(options.out, [{key: value for key, value in line.items() if key != "by_measured"} for line in lines.values()])
+            print(row(lines[name], turn), flush=True)
+        ready = [name for name in ready if name in lines]
+    return 0 if len(lines) == len(options.names) else 1
+
+
+def started(name, options):
+    command = [sys.executable, __file__, "measure", "--one", "--only", name, "--out", options.out, "--machine", options.machine]
+    errors = open(Path(options.details, f"{name}.err") if options.details else os.devnull, "w", encoding="utf-8")
+    return subprocess.Popen(command + (["--details", options.details] if options.details else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=errors, text=True, env=os.environ | {"TORCHINDUCTOR_COMPILE_THREADS": "2"})
+
+
+def compiled(running, within):
+    """The networks that said they had compiled in time, in their order. The others are ended."""
+    waiting, ready, end = selectors.DefaultSelector(), [], time.monotonic() + within
+    for name, process in running.items():
+        waiting.register(process.stdout, selectors.EVENT_READ, name)
+    while waiting.get_map() and time.monotonic() < end:
+        for key, _ in waiting.select(timeout=1):
+            waiting.unregister(key.fileobj)
+            said = running[key.data].stdout.readline().strip()
+            print(f"{key.data}: {said or 'failed'} {within - (end - time.monotonic()):.0f} s", flush=True)
+            ready += [key.data] if said else []
+    for name in set(running) - set(ready):
+        running[name].kill()
+    return [name for name in running if name in ready]
+
+
+def answer(process):
+    """What a process writes when it has its turn; None where it ended."""
+    try:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline() or "null")
+    except (BrokenPipeError, ValueError):
+        return None
+
+
+def row(line, turn):
     p, m = line["predicted"], line["measured"]
     peak, ms = m["peak_bytes"], m["step_ns"]
-    told = p["peak_bytes"] + m["library_bytes"]
-    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {told / 2**30:6.2f} ({100 * (told / peak - 1):+5.1f} %), with workspaces "
-            f"{100 * ((p['peak_with_workspaces_bytes'] + m['library_bytes']) / peak - 1):+5.1f} %; saved {m['saved_bytes'] / 2**30:6.2f}, told "
-            f"{p['saved_bytes'] / 2**30:6.2f}; step {ms / 1e6:7.2f} ms, by rates {100 * (p['step_by_rates_ns'] / ms - 1):+6.1f} %, "
-            f"by measured operators {100 * (p['step_by_measured_ns'] / ms - 1):+6.1f} %; kernels {m['kernels']}, told {p['kernels']}, busy {sum(m['kernel_ns'].values()) / 1e6:.2f} ms")
 
+    def beside(key, of, more=0):
+        return f"{100 * ((p[key] + more) / of - 1):+5.1f} %" if key in p else "?"
+
+    if turn == "operators":
+        return (f"{line['network']:16} by measured operators: peak {beside('peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
+                f"step {beside('step_by_measured_ns', ms)}")
+    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {beside('peak_bytes', peak, m['library_bytes'])}; saved "
+            f"{m['saved_bytes'] / 2**30:6.2f}, told {beside('saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
+            f"{beside('step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
+            f"busy {sum(m['kernel_ns'].values()) / 1e6:.2f} ms")
+
+
+# --- one network ---
 
 def one(name, options):
+    """Compiles, says so, and waits for each turn."""
+    out = sys.stdout
+    sys.stdout = sys.stderr  # libraries print
+    made, (_, graph) = Measured(name, options), predicted(name, options)
+    told(out, "compiled")
+    told(out, json.dumps(made.steps()))
+    told(out, json.dumps({"by_measured": by_measured(graph)}))
+    return 0
+
+
+def told(out, text):
+    """Writes a line, and waits for the next turn."""
+    out.write(text + "\n")
+    out.flush()
+    sys.stdin.readline()
+
+
+def predicted(name, options):
+    """(the line of a network, its Converted)."""
     import torch
-    measured = measure(name, options)  # first: measuring operators leaves workspaces of libraries behind
-    predicted, made = predict(name, options)
-    place = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "machine": options.machine}
-    if options.details:
-        from umbench.torch import convert
-        Path(options.details).mkdir(parents=True, exist_ok=True)
-        Path(options.details, f"{name}.json").write_text(convert.as_text(made.document), encoding="utf-8")
-    return {"schema": 1, "kind": "torch_step", "network": name, **place, "predicted": predicted, "measured": measured}
 
-
-def predict(name, options):
-    import torch_models
-    from umbench.torch import convert, export, liveness, measuring
-    made = convert.of_model(getattr(torch_models, name), name=name)
+    from umbench.torch import convert, export, liveness, rates
+    made = convert.of_model(model_of(name), name=name)
     document = made.document
-    predicted = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
-                 "kernels": sum(made.launches.get(op["name"], 1) for op in document["ops"])}
-    export.set_durations(document, export.machine(options.machine))
-    predicted["step_by_rates_ns"] = sum(op["duration_ns"] for op in document["ops"])
-    predicted["by_rates_alone_ns"] = sum(op["duration_ns"] for op in document["ops"] if op["name"] in made.alone)
+    rates.set_durations(made, export.machine(options.machine))
+    said = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
+            "kernels": sum(made.launches.get(op["name"], 1) for op in document["ops"]),
+            "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
+    if options.details:
+        Path(options.details, f"{name}.json").write_text(convert.as_text(document), encoding="utf-8")
+    return {"schema": 1, "kind": "torch_step", "network": name, "torch": torch.__version__, "machine": options.machine, "predicted": said}, made
+
+
+def by_measured(made):
+    from umbench.torch import liveness, measuring
     measuring.set_durations(made)
-    predicted["step_by_measured_ns"] = sum(op["duration_ns"] for op in document["ops"])
-    predicted["by_measured_alone_ns"] = sum(op["duration_ns"] for op in document["ops"] if op["name"] in made.alone)
-    predicted["peak_with_workspaces_bytes"] = liveness.peak_of(document)[0]
-    return predicted, made
+    ops = made.document["ops"]
+    return {"step_by_measured_ns": sum(op["duration_ns"] for op in ops), "peak_with_workspaces_bytes": liveness.peak_of(made.document)[0],
+            "by_measured_alone_ns": sum(op["duration_ns"] for op in ops if op["name"] in made.alone)}
 
 
-def measure(name, options):
-    import torch
-    import torch_models
-    torch.cuda.empty_cache()
-    with torch.device("cuda"):
-        model, inputs = getattr(torch_models, name)()
-    step_of = torch.compile(with_loss(model.train(), inputs))
-    base = torch.cuda.memory_allocated()
-    samples, saved, peak = [], 0, 0
-    for number in range(WARM_UP + STEPS):
-        model.zero_grad(set_to_none=True)
+class Measured:
+    """A network on the GPU, compiled. steps(): what its training steps take."""
+
+    def __init__(self, name, options):
+        import torch
+        self.name, self.options = name, options
+        self.empty = torch.cuda.memory_allocated()
+        with torch.device("cuda"):
+            self.model, self.inputs = model_of(name)()
+        self.base = torch.cuda.memory_allocated()
+        self.step_of = torch.compile(with_loss(self.model.train(), self.inputs))
+        for _ in range(2):
+            self.step()
+        self.rest()
+
+    def step(self):
+        """(nanoseconds on the GPU, on the CPU, bytes saved, the peak)."""
+        import torch
+        self.model.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before = torch.cuda.memory_allocated()
+        before, since = torch.cuda.memory_allocated(), time.perf_counter_ns()
         begin.record()
-        loss = step_of(*inputs)
+        loss = self.step_of(*self.inputs)
         saved = torch.cuda.memory_allocated() - before
         loss.backward()
         end.record()
+        host = time.perf_counter_ns() - since
         torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated()
-        if number >= WARM_UP:
-            samples.append(round(begin.elapsed_time(end) * 1e6))
-    kernels, busy = profile(step_of, model, inputs, name, options)
-    value = float(loss)
-    del loss
-    model.zero_grad(set_to_none=True)
-    gc.collect()
-    library = torch.cuda.memory_allocated() - base
-    return {"peak_bytes": peak, "saved_bytes": saved, "base_bytes": base, "library_bytes": library, "reserved_bytes": torch.cuda.max_memory_reserved(),
-            "step_ns": round(statistics.median(samples)), "samples_ns": samples, "kernels": kernels, "kernel_ns": busy, "loss": value}
+        self.loss = float(loss)
+        return round(begin.elapsed_time(end) * 1e6), host, saved, torch.cuda.max_memory_allocated()
+
+    def rest(self):
+        """Leaves what it has no need of to the others."""
+        import torch
+        self.model.zero_grad(set_to_none=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def steps(self):
+        import torch
+        samples = [self.step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
+        reserved = torch.cuda.max_memory_reserved()
+        kernels, busy = profile(self.step_of, self.model, self.inputs, self.name, self.options)
+        self.rest()
+        library = torch.cuda.memory_allocated() - self.base
+        measured = {"peak_bytes": max(s[3] for s in samples), "saved_bytes": samples[-1][2], "base_bytes": self.base, "library_bytes": library,
+                    "reserved_bytes": reserved, "step_ns": round(statistics.median(s[0] for s in samples)), "samples_ns": [s[0] for s in samples],
+                    "host_ns": round(statistics.median(s[1] for s in samples)), "kernels": kernels, "kernel_ns": busy, "loss": self.loss}
+        del self.model, self.inputs, self.step_of
+        torch.cuda.empty_cache()
+        return {"schema": 1, "kind": "torch_step", "network": self.name, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+                "cuda": torch.version.cuda, "machine": self.options.machine, "measured": measured}
 
 
 def with_loss(model, inputs):

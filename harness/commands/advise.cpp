@@ -10,9 +10,11 @@
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
+#include "harness/process/flow.hpp"
 #include "harness/process/isolation.hpp"
 #include "harness/study/advice.hpp"
 #include "harness/study/machines.hpp"
+#include "harness/study/modules.hpp"
 #include "harness/study/strategies.hpp"
 
 namespace um {
@@ -120,6 +122,18 @@ std::string setting_words(const cell& setting, const record& in_core, const std:
                              to_text(m.footprint->total), to_text(m.budget.value()), known->r.ratio.value());
 }
 
+// What the plan of the strategy named does, by module. "" of a network whose names tell none, of a strategy
+// that leaves moving data to the driver, and where a GPU was asked.
+std::string modules_text(const cell& setting, const advice_given& given) {
+  const tried_way* named = named_by(given);
+  if (named == nullptr || !setting.where.simulated) return "";
+  const cell work = with_name(setting, named->r.strategy);
+  if (family_of(work) != family::explicit_) return "";
+  const planned made = plan_cell(work);
+  const std::string table = text_of(modules_of(*made.file.network.built, made.file.plan));
+  return table.empty() ? "" : fmt::format("\nWhat {} does with activations:\n{}", named->r.strategy, table);
+}
+
 }  // namespace
 
 int advise_command(const advise_options& options) {
@@ -156,7 +170,7 @@ int advise_command(const advise_options& options) {
   const advice_given given = advice_from(std::move(tried), resident, managed);
   fmt::print("{}", options.json ? to_json(given) + "\n"
                                 : text_of(given, setting_words(setting, resident, given.tried)) +
-                                      setting_rows(setting));
+                                      setting_rows(setting) + modules_text(setting, given));
   return named_by(given) != nullptr ? 0 : 1;
 }
 

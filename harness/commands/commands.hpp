@@ -27,6 +27,7 @@ struct run_options {
 struct plan_options {
   experiment_options what;
   std::string out, graph_out;
+  bool table = false;
 };
 struct sweep_options {
   std::string spec, out, jobs, shard, machines, like;

@@ -158,6 +158,8 @@ void add_plan(CLI::App& app, plan_options& o) {
   option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
   add_deadline(plan, o.what, "Of processor time, until it is given up");
   option(plan, "--graph", o.graph_out, {"FILE", "For the network's graph; - is standard output", "not kept"});
+  plan.add_flag("--table", o.table,
+                "Print by module what is computed again, offloaded, cut and kept (graphs of umbench export)");
 }
 
 void add_sweep(CLI::App& app, sweep_options& o) {

@@ -3,13 +3,28 @@
 #include "core/errors.hpp"
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"
+#include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/say.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/flow.hpp"
+#include "harness/study/modules.hpp"
 #include "harness/study/summary.hpp"
 
 namespace um {
+namespace {
+
+std::string table_of(const planned& made, bool wanted) {
+  if (!wanted) return "";
+  const auto rows = modules_of(*made.file.network.built, made.file.plan);
+  if (rows.empty()) {
+    throw input_error(fmt::format("--table: {} names no modules; umbench export writes a graph that does",
+                                  made.file.network.spec.name));
+  }
+  return text_of(rows);
+}
+
+}  // namespace
 
 int plan_command(const plan_options& options) {
   std::vector<std::string> taken = files_of(options.what);
@@ -26,10 +41,12 @@ int plan_command(const plan_options& options) {
   const limits within("planning", std::chrono::seconds{work.what.deadline_s}, work.where.simulated);
   try {
     const planned made = plan_cell(work);
+    const std::string table = table_of(made, options.table);
     if (!options.graph_out.empty()) write_file(options.graph_out, to_json(*made.file.network.built));
     if (!options.out.empty()) write_file(options.out, to_json(made.file));
     if (options.out != "-" && options.graph_out != "-") {
-      fmt::print("{}  {:<11}{}\n{}", summary(made), "machine", provenance(*work.on), setting_rows(work));
+      fmt::print("{}  {:<11}{}\n{}{}", summary(made), "machine", provenance(*work.on), setting_rows(work),
+                 table);
     }
     return 0;
   } catch (const infeasible& error) {

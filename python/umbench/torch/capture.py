@@ -16,6 +16,7 @@ from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx import traceback
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves
 
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
@@ -42,10 +43,28 @@ class Joint:
 
 
 class FakeMode(FakeTensorMode):
-    """Layers that a model copies stay fake in the same mode."""
+    """Layers that a model copies stay fake in the same mode. While a model is made, short sequences keep their values: depths and
+    rates of layers are often read from torch.linspace."""
+
+    SEQUENCES = {torch.ops.aten.arange, torch.ops.aten.linspace, torch.ops.aten.logspace}
+    MOST_ELEMENTS = 4096
+    keeps_sequences = False
 
     def __deepcopy__(self, memo):
         return self
+
+    def may_turn_const(self, t):
+        if not self.keeps_sequences:
+            return super().may_turn_const(t)
+        return t.numel() <= self.MOST_ELEMENTS and t.device.type == "cpu" and not t.is_sparse and not self.is_our_fake(t)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if self.keeps_sequences and getattr(func, "overloadpacket", None) in self.SEQUENCES:
+            with no_dispatch():
+                made = func(*args, **(kwargs or {}))
+            if self.may_turn_const(made):
+                return self.fake_tensor_converter.from_real_tensor(self, made, make_constant=True)
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 class _Captured(Exception):
@@ -117,7 +136,9 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
     at = _Place()
     with mode, converts_fake_parameters(), autocast_as_cuda(), compiling():
         with told("the function fails", at), AsCuda(), real_loads_refused():
+            mode.keeps_sequences = True
             made = factory()
+            mode.keeps_sequences = False
         model, inputs = model_and_inputs(made)
         with told("the model fails on its example inputs", at):
             model._apply(on_fake_cpu)

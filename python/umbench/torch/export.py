@@ -51,14 +51,15 @@ def arguments_of(given):
 def main(given):
     options = arguments_of(given)
     needs_torch(given)
-    rates = machine(options.machine) if options.machine else None
+    figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     made = document_of(options)
     if options.measure:
         from umbench.torch import measuring
         measuring.set_durations(made, options.measure)
-    elif rates:
-        set_durations(made.document, rates)
+    elif figures:
+        from umbench.torch import rates
+        rates.set_durations(made, figures)
     from umbench.torch import convert, optimizer
     optimizer.add_step(made.document, options.optimizer, options.step)
     output.write(convert.as_text(made.document), options.out)
@@ -94,21 +95,26 @@ def needs_torch(given):
 
 
 def function_named(text):
+    """The function that MODULE:FUNCTION names."""
     module, _, function = text.rpartition(":")
+    found = getattr(module_named(module), function, None)
+    if not callable(found):
+        raise load.BadInput(f"{module}: has no function {function}")
+    return found
+
+
+def module_named(module):
     try:
         if module.endswith(".py"):
             sys.path.insert(1, str(Path(module).resolve().parent))
             spec = importlib.util.spec_from_file_location(Path(module).stem, module)
             found = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(found)
-        else:
-            sys.path.insert(1, str(Path.cwd()))
-            found = importlib.import_module(module)
+            return found
+        sys.path.insert(1, str(Path.cwd()))
+        return importlib.import_module(module)
     except Exception as error:
         raise load.BadInput(f"{module}: cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}") from None
-    if not callable(getattr(found, function, None)):
-        raise load.BadInput(f"{module}: has no function {function}")
-    return getattr(found, function)
 
 
 def machine(text):
@@ -117,15 +123,6 @@ def machine(text):
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise load.BadInput(f"--machine {text}: {error}") from None
-
-
-def set_durations(document, rates):
-    """As umbench's roofline: the longer of arithmetic and memory traffic, and a launch."""
-    for op in document["ops"]:
-        if op["kind"] == "opaque":
-            rate = rates[f"{document['precision'] if op.get('products') else 'fp32'}_flops_per_s"]
-            seconds = max(op["flops"] / rate, op["bytes"] / rates["device_bytes_per_s"])
-            op["duration_ns"] = round(seconds * 1e9 + rates["launch_ns"])
 
 
 def report(made, options, took):

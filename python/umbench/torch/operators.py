@@ -101,7 +101,7 @@ def _is_one_hot(node):
 
 def is_random(node):
     attention = "scaled_dot_product" in name_of(node) and "backward" not in name_of(node)
-    return name_of(node) in RANDOM or (attention and any(isinstance(a, float) and a > 0 for a in node.args[3:6]))
+    return name_of(node) in RANDOM or (attention and bool(argument_of(node, "dropout_p")))
 
 
 def work_of_kernel(kernel):
@@ -121,7 +121,7 @@ def _tensors(tree):
 
 def products_of(node):
     """Operations of what multiplies matrices, None for all else. A multiplication and an addition are two."""
-    name, at = name_of(node), [_value_of(a) for a in node.args]
+    name, at = name_of(node), [value_of_argument(a) for a in node.args]
     if name == "convolution":
         return _of_convolution(node.meta["val"], at[1], at[0], transposed=at[6])
     if name == "convolution_backward":
@@ -129,15 +129,21 @@ def products_of(node):
     if name.startswith("_scaled_dot_product"):
         backward = "backward" in name
         q, k, v = at[1:4] if backward else at[:3]
-        forward = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3])
+        forward = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3]) // (2 if argument_of(node, "is_causal") else 1)
         return forward * 5 // 2 if backward else forward
     formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
-    return None if formula is None else int(formula(*at, **{k: _value_of(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
+    return None if formula is None else int(formula(*at, **{k: value_of_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
+
+
+def argument_of(node, wanted):
+    """The argument of that name, None where it was not given."""
+    names = [argument.name for argument in node.target._schema.arguments]
+    return (dict(zip(names, node.args)) | node.kwargs).get(wanted)
 
 
 def _of_convolution(y, w, x, transposed):
     return 2 * math.prod((x if transposed else y).shape) * math.prod(w.shape[1:])
 
 
-def _value_of(argument):
+def value_of_argument(argument):
     return torch.fx.node.map_arg(argument, lambda n: n.meta.get("val"))

@@ -1,0 +1,203 @@
+"""Networks that `umbench export` takes from torchvision and transformers, from configurations: no weights are read.
+
+Each function returns (model, inputs). TABLE has the command line's options of those that want some. The plain networks of
+torch_models.py stand beside them.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(1, str(Path(__file__).resolve().parent))
+from torch_models import llama_lora, unet  # noqa: E402, F401
+
+HALF = torch.bfloat16
+
+
+def images(batch, size=224):
+    return (torch.randn(batch, 3, size, size),)
+
+
+def tokens(batch, length, words):
+    return (torch.randint(0, words, (batch, length)),)
+
+
+# --- torchvision ---
+
+def vision(name, batch=32, size=224, **options):
+    import torchvision
+    return torchvision.models.get_model(name, weights=None, **options), images(batch, size)
+
+
+def alexnet():
+    return vision("alexnet", 128)
+
+
+def vgg16():
+    return vision("vgg16")
+
+
+def resnet50():
+    return vision("resnet50", 64)
+
+
+def densenet121():
+    return vision("densenet121")
+
+
+def inception_v3():
+    return vision("inception_v3", size=299, init_weights=False)
+
+
+def mobilenet_v3():
+    return vision("mobilenet_v3_large", 64)
+
+
+def efficientnet_v2():
+    return vision("efficientnet_v2_s")
+
+
+def convnext():
+    return vision("convnext_tiny")
+
+
+def swin_v2(batch=32):
+    return vision("swin_v2_t", batch, 256)
+
+
+def maxvit():
+    return vision("maxvit_t")
+
+
+def regnet(batch=32):
+    return vision("regnet_y_3_2gf", batch)
+
+
+def shufflenet():
+    return vision("shufflenet_v2_x1_0", 64)
+
+
+# --- transformers ---
+
+class WithLabels(nn.Module):
+    """A language model whose labels are its input, as transformers' trainers call it. Returns its loss."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids):
+        return self.model(input_ids=ids, labels=ids).loss
+
+
+def language(kind, config, batch, length, **options):
+    import transformers
+    config = getattr(transformers, f"{config}Config")(**options)
+    return WithLabels(getattr(transformers, kind)(config)), tokens(batch, length, config.vocab_size)
+
+
+def gpt2(batch=4, length=1024, **options):
+    return language("GPT2LMHeadModel", "GPT2", batch, length, **options)
+
+
+def bert(batch=8, length=512, **options):
+    return language("BertForMaskedLM", "Bert", batch, length, **options)
+
+
+def t5(batch=8, length=512, **options):
+    return language("T5ForConditionalGeneration", "T5", batch, length, decoder_start_token_id=0, **options)
+
+
+def llama(batch=1, length=2048, **options):
+    sizes = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+             "vocab_size": 128256, "tie_word_embeddings": True}
+    return language("LlamaForCausalLM", "Llama", batch, length, **sizes | options)
+
+
+def mixtral(batch=2, length=1024, **options):
+    sizes = {"hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 12, "num_attention_heads": 16, "num_key_value_heads": 4}
+    return language("MixtralForCausalLM", "Mixtral", batch, length, **sizes | options)
+
+
+def vit(batch=32, **options):
+    import transformers
+    return transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=1000, **options)), images(batch)
+
+
+# --- others ---
+
+class Words(nn.Module):
+    """A language model of LSTM layers; returns its loss."""
+
+    def __init__(self, words, width, layers):
+        super().__init__()
+        self.words, self.lstm, self.head = nn.Embedding(words, width), nn.LSTM(width, width, layers, dropout=0.5), nn.Linear(width, words)
+
+    def forward(self, ids):
+        states, _ = self.lstm(self.words(ids))
+        return nn.functional.cross_entropy(self.head(states[:-1]).flatten(0, 1), ids[1:].flatten())
+
+
+def lstm(batch=64, length=35, words=33278, width=1024, layers=2):
+    return Words(words, width, layers), tokens(length, batch, words)
+
+
+# --- types ---
+
+def in_bf16(made):
+    model, inputs = made
+    return model.to(HALF), tuple(x.to(HALF) if x.is_floating_point() else x for x in inputs)
+
+
+def gpt2_to_bf16():
+    return in_bf16(gpt2())
+
+
+def swin_v2_to_bf16():
+    return in_bf16(swin_v2(64))
+
+
+def regnet_to_bf16():
+    return in_bf16(regnet(128))
+
+
+def resnet50_half():
+    model, inputs = resnet50()
+    return model.half().to(memory_format=torch.channels_last), tuple(x.half() for x in inputs)
+
+
+def llama_of_default_type():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(HALF)
+    try:
+        return llama()
+    finally:
+        torch.set_default_dtype(before)
+
+
+class Cast(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        with torch.autocast("cuda", dtype=HALF):
+            return self.model(x)
+
+
+def convnext_casts():
+    model, inputs = convnext()
+    return Cast(model), inputs
+
+
+def bert_autocast():
+    return bert()
+
+
+TO_MEASURE = (swin_v2_to_bf16, regnet_to_bf16)  # by torch_steps.py, beside those of torch_models.py
+
+TABLE = {f.__name__: () for f in (alexnet, vgg16, resnet50, densenet121, inception_v3, mobilenet_v3, efficientnet_v2, convnext, swin_v2, maxvit,
+                                  regnet, shufflenet, gpt2, bert, llama, t5, vit, mixtral, unet, lstm, llama_lora, gpt2_to_bf16,
+                                  resnet50_half, convnext_casts)} | {"bert_autocast": ("--autocast", "bf16")}

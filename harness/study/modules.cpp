@@ -1,0 +1,155 @@
+#include "harness/study/modules.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace um {
+namespace {
+
+using bytes_of_module = byte_count module_row::*;
+constexpr std::array columns{std::pair{"compute again", &module_row::again},
+                             std::pair{"offload", &module_row::offload}, std::pair{"cut", &module_row::cut},
+                             std::pair{"keep", &module_row::keep}};
+
+// Which column the outputs of each operator, and which tensors, belong to by the plan's actions.
+struct treatment {
+  std::vector<bool> cut, again;  // by operator
+  std::vector<bool> moved;       // by tensor
+
+  treatment(const graph& g, const memory_plan& plan)
+      : cut(g.ops.size()), again(g.ops.size()), moved(g.tensors.size()) {
+    std::vector<bool> computed(g.ops.size());
+    for (const action& a : plan.actions) {
+      if (const auto* c = std::get_if<compute>(&a)) {
+        if (!is_whole(c->part)) cut[c->what] = true;
+        if (computed[c->what]) again[c->what] = true;
+        computed[c->what] = true;
+      } else if (const auto* in = std::get_if<prefetch>(&a)) {
+        moved[in->what] = true;
+      } else if (const auto* out = std::get_if<evict>(&a)) {
+        moved[out->what] = true;
+      }
+    }
+    for (tensor_id t = 0; t < plan.home.size(); ++t) {
+      if (plan.home[t] == residence::host) moved[t] = true;
+    }
+  }
+
+  bytes_of_module column_of(op_id o, tensor_id t) const {
+    if (cut[o]) return &module_row::cut;
+    if (again[o]) return &module_row::again;
+    return moved[t] ? &module_row::offload : &module_row::keep;
+  }
+};
+
+bool is_number(std::string_view word) {
+  return !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// "layer1.0.bn1" in three: what is before its first component that is a number, that number, the rest.
+std::tuple<std::string, std::string, std::string> apart(const std::string& module) {
+  for (std::size_t begin = 0; begin < module.size();) {
+    const std::size_t end = std::min(module.find('.', begin), module.size());
+    const std::string word = module.substr(begin, end - begin);
+    if (is_number(word)) return {module.substr(0, begin), word, module.substr(end)};
+    begin = end + 1;
+  }
+  return {module, "", ""};
+}
+
+// "0-3,5" of 0, 1, 2, 3, 5.
+std::string ranges_of(const std::vector<std::string>& numbers) {
+  std::string text;
+  for (std::size_t i = 0; i < numbers.size();) {
+    std::size_t last = i;
+    while (last + 1 < numbers.size() && std::stoul(numbers[last + 1]) == std::stoul(numbers[last]) + 1)
+      ++last;
+    text += (text.empty() ? "" : ",") + numbers[i] + (last > i ? "-" + numbers[last] : "");
+    i = last + 1;
+  }
+  return text;
+}
+
+struct line {
+  std::string before, after;
+  std::vector<std::string> numbers;
+  module_row sum;
+
+  std::string name() const {
+    const std::string middle =
+        numbers.size() > 1 ? "[" + ranges_of(numbers) + "]" : fmt::format("{}", fmt::join(numbers, ""));
+    const std::string whole = before + middle + after;
+    return whole.empty() ? "(the model)" : whole;
+  }
+};
+
+// Which columns are not empty.
+unsigned treated_as(const module_row& row) {
+  unsigned bits = 0;
+  for (const auto& [name, bytes] : columns) bits = 2 * bits + (row.*bytes > 0 ? 1 : 0);
+  return bits;
+}
+
+std::vector<line> joined(const std::vector<module_row>& rows) {
+  std::vector<line> lines;
+  std::map<std::tuple<std::string, std::string, unsigned>, std::size_t> known;
+  for (const module_row& row : rows) {
+    const auto [before, number, after] = apart(row.module);
+    const auto [at, fresh] = known.try_emplace({before, after, treated_as(row)}, lines.size());
+    if (fresh) lines.push_back({.before = before, .after = after, .numbers = {}, .sum = {}});
+    line& l = lines[at->second];
+    if (!number.empty()) l.numbers.push_back(number);
+    for (const auto& [name, bytes] : columns) l.sum.*bytes += row.*bytes;
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string_view module_of(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  return colon == std::string_view::npos ? std::string_view{} : name.substr(0, colon);
+}
+
+std::vector<module_row> modules_of(const graph& g, const memory_plan& plan) {
+  if (std::ranges::none_of(g.tensors, [](const tensor& t) { return t.name.find(':') != std::string::npos; }))
+    return {};
+  const treatment treated(g, plan);
+  std::vector<module_row> rows;
+  std::map<std::string_view, std::size_t> known;
+  for (op_id o = 0; o < g.ops.size(); ++o) {
+    for (const tensor_id t : g.ops[o].out) {
+      if (g.tensors[t].use != role::activation) continue;
+      const std::string_view module = module_of(g.tensors[t].name);
+      const auto [at, fresh] = known.try_emplace(module, rows.size());
+      if (fresh) rows.push_back({.module = std::string(module)});
+      rows[at->second].*treated.column_of(o, t) += bytes_of(g.tensors[t]);
+    }
+  }
+  return rows;
+}
+
+std::string text_of(const std::vector<module_row>& rows) {
+  if (rows.empty()) return "";
+  const std::vector<line> lines = joined(rows);
+  std::size_t wide = 6;
+  for (const line& l : lines) wide = std::max(wide, l.name().size());
+  std::string text = fmt::format("{:<{}}", "module", wide);
+  for (const auto& [name, bytes] : columns) text += fmt::format("{:>16}", name);
+  text += "\n";
+  for (const line& l : lines) {
+    std::string row = fmt::format("{:<{}}", l.name(), wide);
+    for (const auto& [name, bytes] : columns)
+      row += fmt::format("{:>16}", l.sum.*bytes > 0 ? to_text(l.sum.*bytes) : "");
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+}  // namespace um

@@ -1,0 +1,53 @@
+"""How long operators take by the figures of a machine file (results/machine.schema.json), without a GPU.
+
+An operator takes the longer of its arithmetic and its memory traffic, and `launch_ns` for each kernel that it launches. Products and
+convolutions keep the share of the full rate that the file's `operators` have, attention that of flash attention.
+"""
+
+from .operators import name_of, value_of_argument
+
+# FlashAttention-2 reaches 35 % of an H100's arithmetic where products reach 80 % (Shah et al., FlashAttention-3, 2024, section 1).
+OF_ATTENTION = 35 / 80
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+LINEAR = ("linear", "linear_backward_data", "linear_backward_filter")
+LEAST_CHANNELS = 8  # of a group, for tensor cores
+
+
+def set_durations(made, machine):
+    """Writes duration_ns of each opaque operator of a Converted in place. `machine`: a machine file's document."""
+    for op in made.document["ops"]:
+        if op["kind"] == "opaque":
+            rate = products_per_s(made.alone.get(op["name"]), made.document["precision"], machine) if op.get("products") else machine["fp32_flops_per_s"]
+            seconds = max(op["flops"] / rate, op["bytes"] / machine["device_bytes_per_s"])
+            op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * made.launches.get(op["name"], 1))
+
+
+def products_per_s(node, precision, machine):
+    """Operations a second of a node's products; the full rate where neither the node nor the machine file tells more."""
+    full = machine[f"{precision}_flops_per_s"]
+    name = name_of(node) if node is not None else ""
+    if "attention" in name:
+        return full * OF_ATTENTION
+    if name in PRODUCTS:
+        return full * mean_share(machine, precision, LINEAR)
+    if name not in ("convolution", "convolution_backward"):
+        return full
+    backward = name == "convolution_backward"
+    weight = value_of_argument(node.args[2 if backward else 1])
+    if weight.shape[1] < LEAST_CHANNELS and node.args[9 if backward else 8] > 1:
+        return machine["fp32_flops_per_s"]
+    asked = node.args[10] if backward else ()
+    kinds = [kind for kind, wanted in zip(("convolution_backward_data", "convolution_backward_filter"), asked) if wanted] or ["convolution"]
+    return full * mean_share(machine, precision, kinds, weight.shape[2])
+
+
+def mean_share(machine, precision, kinds, height=0):
+    """The harmonic mean: of operators that do as many operations each."""
+    return len(kinds) / sum(1 / share_of(machine, precision, kind, height) for kind in kinds)
+
+
+def share_of(machine, precision, kind, height):
+    for entry in machine.get("operators", ()):
+        if entry["kind"] == kind and entry["precision"] == precision and entry.get("filter", height) == height:
+            return entry["percent"] / 100
+    return 1.0

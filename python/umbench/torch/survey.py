@@ -1,0 +1,87 @@
+"""Exports a list of models, each in a process of its own, and says what that took.
+
+    python3 python/start.py torch.survey FILE.py --out export.jsonl [--only NAME,NAME]
+
+FILE.py has functions as `umbench export` takes them and TABLE: {function: options of the command line}. A line of the result has
+seconds (on the clock and of the processor), the most memory of the process, what was exported, and the predicted peak.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from umbench import arguments, load
+from umbench.torch import export, liveness
+
+LIBRARIES = ("torch", "torchvision", "transformers")
+
+
+def main():
+    parser = arguments.Parser(prog="torch.survey", description=__doc__.splitlines()[0])
+    parser.add_argument("models", metavar="FILE.py", help="has functions and TABLE")
+    parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each model is appended")
+    parser.add_argument("--only", metavar="NAMES", help="functions, by commas")
+    options = parser.parse_args()
+    table = export.module_named(options.models).TABLE
+    names = options.only.split(",") if options.only else list(table)
+    for name in names:
+        if name not in table:
+            raise load.BadInput(f"--only {name}: TABLE of {options.models} has no such function")
+    rows = []
+    for name in names:
+        rows.append(exported(options.models, name, table[name]))
+        with open(options.out, "a", encoding="utf-8") as file:
+            file.write(json.dumps(rows[-1]) + "\n")
+        print(text_of(rows[-1]), flush=True)
+    return 0 if all("error" not in row for row in rows) else 1
+
+
+def exported(models, name, options):
+    """The line of one model."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "graph.json")
+        command = [sys.executable, str(Path(__file__).resolve().parents[2] / "start.py"), "export", f"{models}:{name}", "-o", str(out), *options]
+        began = time.monotonic()
+        with open(Path(folder, "told"), "w+", encoding="utf-8") as told:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=told, env=os.environ | {"UMBENCH_PYTHON": sys.executable})
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            told.seek(0)
+            error = told.read().strip()
+        row = {"schema": 1, "kind": "torch_export", "network": name, "options": list(options), "exit_code": process.returncode,
+               "seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
+               "resident_bytes": used.ru_maxrss * 1024, "cpus": os.cpu_count(), **releases()}
+        if process.returncode:
+            return row | {"error": (error.splitlines() or ["no message"])[-1]}
+        graph = json.loads(out.read_text(encoding="utf-8"))
+    sizes = {}
+    for tensor in graph["tensors"]:
+        sizes[tensor["use"]] = sizes.get(tensor["use"], 0) + liveness.size_of(tensor)
+    return row | {"operators": len(graph["ops"]), "tensors": len(graph["tensors"]), "parameter_bytes": sizes.get("parameter", 0),
+                  "saved_bytes": liveness.saved_bytes(graph), "peak_bytes": liveness.peak_of(graph)[0]}
+
+
+def releases():
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            pass
+    return found
+
+
+def text_of(row):
+    head = f"{row['network']:22} {row['seconds']:6.1f} s {row['cpu_seconds']:6.1f} s CPU {row['resident_bytes'] / 2**30:5.2f} GiB"
+    if "error" in row:
+        return f"{head}  exit code {row['exit_code']}: {row['error']}"
+    return f"{head} {row['operators']:6} operators, predicted peak {row['peak_bytes'] / 2**30:6.2f} GiB"
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(main, "umbench"))

@@ -1,0 +1,53 @@
+"""Six small networks of other people's libraries, and of LSTM layers, go through `umbench export` with every parameter."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.9")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import torch_zoo  # noqa: E402
+from umbench.torch import convert, liveness  # noqa: E402
+
+TINY = {"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100}
+
+
+def regnet():
+    return torch_zoo.vision("regnet_y_400mf", 2, 32)
+
+
+def gpt2():
+    return torch_zoo.gpt2(2, 16, n_layer=2, n_embd=32, n_head=4, vocab_size=100)
+
+
+def t5():
+    return torch_zoo.t5(2, 16, num_layers=2, d_model=32, d_ff=64, d_kv=8, num_heads=4, vocab_size=100)
+
+
+def llama():
+    return torch_zoo.llama(2, 16, **TINY)
+
+
+def mixtral():
+    return torch_zoo.mixtral(2, 16, **TINY)
+
+
+def lstm():
+    return torch_zoo.lstm(2, 8, 100, 16, 2)
+
+
+@pytest.mark.parametrize(("model", "library"), [(regnet, "torchvision"), (gpt2, "transformers"), (t5, "transformers"),
+                                                (llama, "transformers"), (mixtral, "transformers"), (lstm, "torch")])
+def test_every_parameter_is_there_and_has_its_gradient(model, library):
+    pytest.importorskip(library)
+    wanted = {name.removeprefix("model."): p.numel() * p.element_size() for name, p in model()[0].named_parameters()}
+    graph = convert.of_model(model).document
+    sizes = {use: {t["name"]: liveness.size_of(t) for t in graph["tensors"] if t["use"] == use} for use in ("parameter", "parameter_gradient")}
+    found = {name.removeprefix("model."): size for name, size in sizes["parameter"].items()}
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert {name.removeprefix("model."): size for name, size in sizes["parameter_gradient"].items()} == {
+        f"{name}.grad": size for name, size in wanted.items()}
+    assert liveness.peak_of(graph)[0] > 2 * sum(wanted.values())
