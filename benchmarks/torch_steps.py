@@ -163,10 +163,10 @@ def predicted(name, options):
     """(the line of a network, its Converted)."""
     import torch
 
-    from umbench.torch import convert, export, liveness, rates
+    from umbench.torch import convert, liveness, rates
     made = convert.of_model(model_of(name), name=name)
     document = made.document
-    rates.set_durations(made, export.machine(options.machine))
+    rates.set_durations(made, json.loads((HERE.parent / f"results/machines/{options.machine}.json").read_text(encoding="utf-8")))
     said = {"peak_bytes": liveness.peak_of(document)[0], "saved_bytes": liveness.saved_bytes(document), "operators": len(document["ops"]),
             "kernels": sum(made.launches.get(op["name"], 1) for op in document["ops"]),
             "step_by_rates_ns": sum(op["duration_ns"] for op in document["ops"])}
