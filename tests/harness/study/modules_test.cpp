@@ -47,10 +47,10 @@ TEST(Modules, LayersThatAreTreatedAlikeShareALine) {
       text_of(modules_of(g, plan_of(g, {computed(0), computed(1), computed(2), computed(3), computed(4),
                                         discard{1, {}}, computed(1)})));
   EXPECT_EQ(text,
-            "module       compute again         offload             cut            keep\n"
-            "h.[0,2,4].mlp                                                     3.00 MiB\n"
-            "h.1.mlp             1.00 MiB\n"
-            "(the model)                                                       1.00 MiB\n");
+            "module          compute again         offload             cut            keep\n"
+            "h.[0,2,4].mlp                                                        3.00 MiB\n"
+            "h.1.mlp              1.00 MiB\n"
+            "(the model)                                                          1.00 MiB\n");
 }
 
 TEST(Modules, NamesWithoutModulesHaveNoTable) {
