@@ -126,7 +126,8 @@ std::string setting_words(const cell& setting, const record& in_core, const std:
 // that leaves moving data to the driver, and where a GPU was asked.
 std::string modules_text(const cell& setting, const advice_given& given) {
   const tried_way* named = named_by(given);
-  if (named == nullptr || !setting.where.simulated) return "";
+  const bool is_of_file = setting.network.family == nullptr;
+  if (named == nullptr || !setting.where.simulated || !is_of_file) return "";
   const cell work = with_name(setting, named->r.strategy);
   if (family_of(work) != family::explicit_) return "";
   const planned made = plan_cell(work);
