@@ -8,4 +8,11 @@ import sys
 
 if len(sys.argv) < 2:
     sys.exit("usage: start.py MODULE [ARGUMENTS]")
-runpy.run_module(f"umbench.{sys.argv.pop(1)}", run_name="__main__", alter_sys=True)
+try:
+    runpy.run_module(f"umbench.{sys.argv.pop(1)}", run_name="__main__", alter_sys=True)
+except ModuleNotFoundError as missing:
+    if missing.name.startswith("umbench"):
+        raise
+    print(f"umbench: {sys.executable} lacks {missing.name}; install it, or let UMBENCH_PYTHON name a Python that has it",
+          file=sys.stderr)
+    sys.exit(2)

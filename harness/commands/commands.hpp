@@ -42,7 +42,7 @@ struct merge_options {
 
 struct list_options {
   std::string what, machines;  // what "": everything
-  bool json = false;
+  bool json = false, all = false;
 };
 
 struct pack_options {

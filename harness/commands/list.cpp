@@ -84,6 +84,21 @@ void list_networks() {
   list_levels();
 }
 
+// Names alone, by what they ask of a program: fits a screen.
+void list_strategies_by_way() {
+  fmt::print("strategies (--strategy) by what they ask of a program; --all has summaries and knobs\n");
+  for (const memory_way way : all_values<memory_way>()) {
+    std::vector<std::string> names;
+    for (const strategy& s : strategies()) {
+      if (way_of(s) == way && single_advice(s) == nullptr) names.push_back(s.name);
+    }
+    if (way == memory_way::managed_hints) names.emplace_back("ADVICE_TENSORS");
+    constexpr std::size_t indent = 31;
+    const std::string text = fmt::format("{}", fmt::join(names, " "));
+    if (!names.empty()) fmt::print("  {:<{}}{}\n", to_text(way), indent - 2, wrapped(text, indent));
+  }
+}
+
 void list_strategies() {
   fmt::print("strategies (--strategy)\n");
   std::vector<std::string> advices, kinds;
@@ -138,7 +153,7 @@ int list_command(const list_options& options) {
   }
   const auto machines = machines_in(options.machines);
   if (what.empty() || what == "networks") list_networks();
-  if (what.empty() || what == "strategies") list_strategies();
+  if (what.empty() || what == "strategies") options.all ? list_strategies() : list_strategies_by_way();
   if (what.empty() || what == "machines") list_machines(machines);
   if (what == "figures") list_figures();
   return 0;

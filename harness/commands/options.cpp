@@ -8,6 +8,7 @@
 #include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
+#include "harness/process/gpu.hpp"
 #include "harness/study/environment.hpp"
 #include "harness/study/experiment.hpp"
 
@@ -318,12 +319,15 @@ void add_list(CLI::App& app, list_options& o) {
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
   option(list, "WHAT", o.what, {"networks|strategies|machines|figures", "What to list", "all but figures"});
   add_machines(list, o.machines);
+  list.add_flag("--all", o.all, "Strategies one by one, with their knobs");
   list.add_flag("--json", o.json, "Strategies for scripts");
 }
 
 void describe(CLI::App& app, command_line& c) {
   app.require_subcommand(1);
-  app.set_version_flag("--version", version_text());
+  app.set_version_flag(
+      "--version", fmt::format("umbench {}, built by {}, backends: sim{}", version_text(), compiler_text(),
+                               built_with_cuda() ? ", cuda" : " (built without cuda)"));
   app.footer(
       "Exit codes: 0 all well, 1 a cell failed, regressed or could not be recorded, 2 bad usage or bad "
       "input,\n"

@@ -5,6 +5,7 @@
 #include "harness/commands/limits.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
+#include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/json/json.hpp"
 #include "harness/process/flow.hpp"
@@ -38,6 +39,7 @@ int plan_command(const plan_options& options) {
     signal_watch signals;
     environment_for(std::span(&work, 1), machines, options.what.like, signals);
   }
+  const std::jthread progress = ticking("planning");
   const limits within("planning", std::chrono::seconds{work.what.deadline_s}, work.where.simulated);
   try {
     const planned made = plan_cell(work);

@@ -9,6 +9,7 @@
 #include "harness/commands/limits.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
+#include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
@@ -132,7 +133,8 @@ int run_command(const run_options& options) {
 
   child_pool pool(signals);
   start_cell(pool, 0, work);
-  const auto report = pool.wait();
+  progress lines("planning and running");
+  const auto report = pool.wait([&] { lines.tick(); });
   if (!report) {
     const int stop = signals.stop_signal().value_or(0);
     say("umbench: stopped by {}; nothing was recorded\n", signal_name(stop));

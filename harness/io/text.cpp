@@ -35,12 +35,18 @@ std::string in_lower_case(std::string_view text) {
 std::string nearest(std::string_view given, std::span<const std::string> known) {
   constexpr std::size_t longest = 64;         // names are short; do not spend time on a pasted novel
   constexpr std::size_t least_beginning = 3;  // "p100" of p100-pcie3-16g
+  constexpr std::size_t least_begun = 5;      // "--batch" of --batchsize
   if (given.size() > longest) return {};
   const std::string lower = in_lower_case(given);
   std::string best;
   for (const std::string& name : known) {
     if (lower.size() < least_beginning || !in_lower_case(name).starts_with(lower)) continue;
     if (best.empty() || name.size() < best.size()) best = name;
+  }
+  if (!best.empty()) return best;
+  for (const std::string& name : known) {
+    const bool begins = name.size() >= least_begun && lower.starts_with(in_lower_case(name));
+    if (begins && name.size() > best.size()) best = name;
   }
   if (!best.empty()) return best;
   std::size_t fewest = std::max<std::size_t>(2, given.size() / 3) + 1;

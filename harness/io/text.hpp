@@ -20,8 +20,8 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
 // The first sentence, cut at a word if it is longer than `most`.
 std::string first_sentence(std::string_view text, std::size_t most);
 
-// The known name that begins with `given`, else the one with the fewest single-letter edits, case ignored;
-// "" if none is near.
+// The known name that begins with `given`, else the longest with which `given` begins, else the one with the
+// fewest single-letter edits, case ignored; "" if none is near.
 std::string nearest(std::string_view given, std::span<const std::string> known);
 
 // `unknown network "vgg61"; did you mean vgg16? Known: alexnet, vgg16`. Asks only if a known name is near.

@@ -349,9 +349,10 @@ std::optional<child_report> child_pool::reap() {
   return std::nullopt;
 }
 
-std::optional<child_report> child_pool::wait() {
+std::optional<child_report> child_pool::wait(const std::function<void()>& meanwhile) {
   while (!children_.empty() && !signals_->stop_signal()) {
     if (auto report = reap()) return report;
+    if (meanwhile) meanwhile();
     poll_once();
   }
   return std::nullopt;

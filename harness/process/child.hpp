@@ -81,8 +81,9 @@ class child_pool {
   void start(std::size_t id, const child_job& job, child_limits within, process_probe probe = kernel_probe());
   std::size_t running() const { return children_.size(); }
 
-  // Waits for the next child to end; nothing if a stop signal came first.
-  std::optional<child_report> wait();
+  // Waits for the next child to end; nothing if a stop signal came first. Calls `meanwhile` twice a second or
+  // more often.
+  std::optional<child_report> wait(const std::function<void()>& meanwhile = {});
   // Kills every child and its group, and waits for them.
   void kill_all();
 

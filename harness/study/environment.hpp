@@ -11,7 +11,7 @@
 
 namespace um {
 
-// "0.1.0+<commit>", written at build time; "unknown" in its place outside a git checkout.
+// "0.2.0+<commit>", written at build time; "unknown" in its place outside a git checkout.
 std::string version_text();
 // "GNU 12.2.0".
 std::string compiler_text();

@@ -12,8 +12,14 @@ UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
+        kind, _, named = message.partition(": ")
+        if kind == "unrecognized arguments" and named.startswith("-"):
+            message = self._unknown(named.split()[0].split("=")[0])
         output.say(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
+
+    def _unknown(self, option):
+        return f"{option}: unknown option{output.near(option, self._option_string_actions)}"
 
 
 def share(text):

@@ -1,5 +1,6 @@
 """What the scripts say and write, so that a full disk, a closed reader or another encoding ends in one line."""
 
+import difflib
 import os
 import signal
 import sys
@@ -10,6 +11,12 @@ class Refusal(Exception):
 
 
 MOST_SAID, END_SAID = 1800, 400  # characters
+
+
+def near(name, known):
+    """'; did you mean --batch?' of the known name that is most like it, '' where none is."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def say(text):

@@ -220,7 +220,7 @@ def parse(argv):
     arguments = parser.parse_args(argv)
     for name in arguments.papers:
         if name not in known_papers():
-            raise load.BadInput(f"unknown paper {json.dumps(name)}; known: {', '.join(known_papers())}")
+            raise load.BadInput(f"unknown paper {json.dumps(name)}{output.near(name, known_papers())} Known: {', '.join(known_papers())}")
     check_machine(arguments.backend, arguments.machines)
     if arguments.iterations < 0:
         raise load.BadInput("--iterations: wants a whole number from 1 on")

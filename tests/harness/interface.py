@@ -4,6 +4,7 @@ as a user would, and look at nothing but its output, its exit code and its files
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -11,6 +12,8 @@ import unittest
 PROGRAM = os.environ["UMBENCH"]
 # Only a hang takes so long, on whatever machine and beside whatever else.
 PATIENCE_S = 3600
+# What a command that takes longer than two seconds says meanwhile.
+PROGRESS = re.compile(r"umbench: [a-z ]+, \d+ s so far$")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A sweep that takes a moment, all of it simulated.
@@ -48,6 +51,7 @@ class InterfaceTest(unittest.TestCase):
         """Runs what must be refused with one line on standard error that has these words."""
         done = self.umbench(*arguments, **options)
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        done.stderr = "".join(line for line in done.stderr.splitlines(True) if not PROGRESS.match(line))
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         self.assertTrue(done.stderr.startswith("umbench: "), done.stderr)
         for word in words:

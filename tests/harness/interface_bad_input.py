@@ -89,6 +89,8 @@ class CommandLine(InterfaceTest):
         self.refused(*RUN[:-1], words=["--strategy is missing"])
         self.refused(*without(RUN, "--backend"), "device", words=["--backend is missing"])
         self.refused(*RUN, "device", "more")
+        self.refused(*RUN, "device", "--batchsize", "4", words=["--batchsize: unknown option; did you mean --batch?"])
+        self.refused("compare", "--fomat", "json", "a", "b", words=["--fomat: unknown option; did you mean --format?"])
         self.refused(*RUN, "device", "--frobnicate", words=["--frobnicate: unknown option; see umbench run --help"])
         self.refused(*RUN, "device", "--iteration=3", words=["--iteration: unknown option; did you mean --iterations?"])
         self.refused("sweep")

@@ -12,7 +12,7 @@ RUN = ["--network", "alexnet", "--batch", "2", "--backend", "sim:h200", "--strat
 
 class List(InterfaceTest):
     def test_names_everything_with_its_knobs(self):
-        shown = self.well("list")
+        shown = self.well("list", "--all")
         for name in ["alexnet", "vgg11", "vgg13", "vgg16", "vgg19", "conv", "device", "swap_all", "managed",
                      "managed_advise", "managed_prefetch", "h200", "p100-pcie3-16g"]:
             self.assertRegex(shown, rf"(?m)^  {re.escape(name)} ")

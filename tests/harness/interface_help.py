@@ -8,7 +8,7 @@ from interface import InterfaceTest
 COMMANDS = ["list", "advise", "env", "calibrate", "validate", "plan", "run", "sweep", "tune", "ablate", "machine new",
             "machine show", "machine check", "merge", "pack"]
 NUMBERS = {"N", "NUMBER", "SECONDS", "SIZE", "I/N"}
-WIDTH = 100
+WIDTH, SCREEN = 100, 24
 
 
 def options(text):
@@ -61,12 +61,20 @@ class Help(InterfaceTest):
 
 class Lists(InterfaceTest):
     def test_they_fit_a_page(self):
-        for what in ("networks", "strategies", "machines"):
-            for line in self.well("list", what).splitlines():
+        for what in (["networks"], ["strategies"], ["strategies", "--all"], ["machines"]):
+            for line in self.well("list", *what).splitlines():
                 self.assertLessEqual(len(line), WIDTH, line)
 
-    def test_single_advices_are_one_entry_and_still_names(self):
+    def test_strategies_fit_a_screen_and_none_is_missing(self):
         shown = self.well("list", "strategies")
+        self.assertLessEqual(len(shown.splitlines()), SCREEN)
+        summaries = self.well("list", "strategies", "--all")
+        names = re.findall(r"(?m)^  ([A-Za-z_]+) ", summaries)
+        self.assertGreater(len(names), 30)
+        self.assertEqual(set(names) - set(shown.split()), set())
+
+    def test_single_advices_are_one_entry_and_still_names(self):
+        shown = self.well("list", "strategies", "--all")
         self.assertNotIn("read_mostly_weights", shown)
         self.assertIn("ADVICE_TENSORS", shown)
         for word in ("read_mostly", "accessed_by_device", "activation_gradients"):

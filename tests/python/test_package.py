@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,15 @@ def test_it_holds_the_package_with_its_drawing_part_and_data(installed):
     assert names(ROOT / "python/umbench", "*.py") <= names(installed / "umbench", "*.py")
     data = names(installed / "umbench/results", "*")
     assert {"record.schema.json", "machines/h200.json", "papers/vdnn.json"} <= data and not any(name.endswith(".jsonl") for name in data)
+
+
+def test_versions_agree():
+    """Of the program, the package, the citation and the list of changes."""
+    version = re.search(r"project\(umbench VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
+    for file, line in (("python/pyproject.toml", f'version = "{version}"'), ("CITATION.cff", f"version: {version}"), ("CHANGELOG.md", f"## {version}")):
+        assert line in (ROOT / file).read_text(encoding="utf-8").splitlines(), file
+    shown = subprocess.run([os.environ["UMBENCH"], "--version"], capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(rf"umbench {re.escape(version)}\+\S+, built by .+, backends: sim.*\n", shown), shown
 
 
 @pytest.mark.parametrize("arguments", [("compare", KEPT, KEPT), ("plots", "table", KEPT), ("export", KEPT, "--format", "csv")])
