@@ -10,7 +10,8 @@ torch_python=build/torch/bin/python
 system_packages=(
   g++ cmake ninja-build ccache
   libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev
-  python3 python3-venv python3-matplotlib python3-scipy python3-jsonschema python3-jinja2 python3-pytest python3-pip python3-setuptools python3-wheel
+  python3 python3-venv python3-pip python3-setuptools python3-wheel python3-matplotlib python3-scipy python3-jsonschema
+  python3-jinja2 python3-pytest
 )
 
 say() { printf '\n== %s\n' "$*"; }
