@@ -1,12 +1,15 @@
 // How long Unified Memory is counted: each record that the driver writes slows the program.
 #pragma once
 
+#include <atomic>
+
 #include "core/units.hpp"
 
 namespace um::tracing {
 
 // What counting takes may reach a share of the time since the start, and a second more, so that short
-// programs are counted whole. Beyond it counting pauses until there is enough for a while.
+// programs are counted whole. Beyond it counting pauses until there is enough for a while. One thread may
+// spend while another asks.
 class counting_budget {
  public:
   counting_budget(nanoseconds start, double share) : start_(start), share_(share) {}
@@ -22,7 +25,8 @@ class counting_budget {
 
  private:
   static constexpr nanoseconds at_first = 1'000'000'000, a_while = 250'000'000;
-  nanoseconds start_, spent_ = 0;
+  nanoseconds start_;
+  std::atomic<nanoseconds> spent_ = 0;
   double share_;
   bool counting_ = true;
 };

@@ -46,8 +46,8 @@ int main(int, char** argv) {
     follow([](const void*) { ++heard; });
     use_up();
     wait_until([] { return heard == 250'000; });
-    follow(nullptr);
     std::printf("%d\n", fake_counts());
+    follow(nullptr);
   } else if (what == "short") {
     fake_kernel(2 * second, 3 * second, "light");
     fake_time(2 * second + 1);

@@ -6,6 +6,7 @@
 #include "tests/trace/lines.hpp"
 #include "trace/budget.hpp"
 #include "trace/output.hpp"
+#include "trace/worker.hpp"
 
 namespace um::tracing {
 namespace {
@@ -276,6 +277,20 @@ TEST(counting_budget, never_pauses_with_the_whole_share) {
   counting_budget budget(0, 1);
   budget.spend(100 * second);
   EXPECT_TRUE(budget.counts(1));
+}
+
+TEST(worker, does_all_that_was_posted_in_order) {
+  worker one;
+  std::vector<int> done;
+  for (int i = 0; i < 3; ++i) one.post([&, i] { done.push_back(i); });
+  one.start();
+  one.post([] { throw std::runtime_error("a gap"); });
+  one.post([&] { done.push_back(3); });
+  one.wait();
+  EXPECT_EQ(done, (std::vector<int>{0, 1, 2, 3}));
+  for (int i = 4; i < 100; ++i) one.post([&, i] { done.push_back(i); });
+  one.stop();
+  EXPECT_EQ(done.size(), 100U);
 }
 
 TEST(driver_counters, count_nothing_without_a_driver) {

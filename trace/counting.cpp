@@ -1,0 +1,145 @@
+#include "trace/counting.hpp"
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include "core/errors.hpp"
+#include "trace/cupti_library.hpp"
+#include "trace/text.hpp"
+
+namespace um::tracing {
+namespace {
+
+template <class Function>
+Function driver_function(const char* name) {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(driver, name));
+}
+
+std::string gpu_line(std::uint32_t device) {
+  char name[256] = "";
+  std::size_t bytes = 0;
+  int concurrent = -1, pageable = -1;
+  const auto get_name = driver_function<decltype(&cuDeviceGetName)>("cuDeviceGetName");
+  const auto get_bytes = driver_function<CUresult (*)(std::size_t*, CUdevice)>("cuDeviceTotalMem_v2");
+  const auto get = driver_function<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  const auto number = static_cast<CUdevice>(device);
+  if (get_name != nullptr) static_cast<void>(get_name(name, sizeof(name), number));
+  if (get_bytes != nullptr) static_cast<void>(get_bytes(&bytes, number));
+  if (get != nullptr) {
+    static_cast<void>(get(&concurrent, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, number));
+    static_cast<void>(get(&pageable, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, number));
+  }
+  return '{' + kind("gpu") + field("gpu", device) + field("name", name) + field("bytes", bytes) +
+         field("concurrent_managed_access", concurrent) + field("pageable_memory_access", pageable) + "}\n";
+}
+
+// What counting one thing takes, by programs with and without a trace on an H100 (driver 580).
+nanoseconds cost_of(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
+  constexpr nanoseconds of_bytes = 1'000, of_any_beside_faults = 5'000, of_cpu_fault = 26'000;
+  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT)
+    return of_cpu_fault;
+  return running->with_faults ? of_any_beside_faults : of_bytes;
+}
+
+driver_sums told() {
+  return {.to_gpus = running->told_to_gpus, .to_host = running->told_to_host};
+}
+
+// --- with `switching` held ---
+
+void configure_counters(std::uint32_t device) {
+  configure_unified_memory_counters(device, running->with_faults);
+  if (!configure_peer_counter(device) && running->devices.size() > 1) lack("bytes between GPUs");
+}
+
+void begin_counting() {
+  if (running->counts || !running->may_count || running->devices.empty()) return;
+  try {
+    for (const std::uint32_t device : running->devices) configure_counters(device);
+    require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  } catch (const unsupported& error) {
+    running->may_count = false;
+    return lack(std::string("Unified Memory: ") + error.what());
+  }
+  running->counts = true;
+  const driver_sums sums = running->driver.read();
+  running->driver_before = sums;
+  running->told_before = told();
+  running->writer.post([at = now(), sums] { running->record.resume(at, sums); });
+}
+
+// CUPTI loses records without saying so where a program faults a lot; the driver's sums tell. Of bytes alone
+// it loses none.
+void leave_out_faults_if_lossy(const driver_sums& sums) {
+  constexpr std::uint64_t enough = 64 << 20, percent = 5;
+  const driver_sums moved = sums - running->driver_before, heard = told() - running->told_before;
+  const std::uint64_t bytes = moved.to_gpus + moved.to_host, known = heard.to_gpus + heard.to_host;
+  if (!running->driver.counts() || !running->with_faults || bytes < enough || known >= bytes) return;
+  const std::uint64_t lost = 100 * (bytes - known) / bytes;
+  if (lost < percent) return;
+  running->with_faults = false;
+  lack("faults after the first pause of counting: with them CUPTI lost " + std::to_string(lost) +
+       " % of the bytes");
+}
+
+void pause_counting() {
+  if (!running->counts) return;
+  static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  running->counts = false;
+  const driver_sums sums = running->driver.read();
+  running->writer.post([at = now(), sums] { running->record.pause(at, sums); });
+  static_cast<void>(cupti().flush(0));
+  running->writer.wait();
+  leave_out_faults_if_lossy(sums);
+}
+
+}  // namespace
+
+void count_on(std::uint32_t device) {
+  const std::lock_guard lock(running->switching);
+  if (!running->devices.insert(device).second) return;
+  running->file.write(gpu_line(device));
+  if (!running->driver.begin()) lack("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
+  if (running->devices.size() == 1) return begin_counting();
+  if (!running->counts) return;
+  try {
+    configure_counters(device);
+  } catch (const unsupported& error) {
+    lack("Unified Memory on GPU " + std::to_string(device) + ": " + error.what());
+  }
+}
+
+void follow_budget(nanoseconds time) {
+  const bool wanted = running->budget.counts(time) || running->followed;
+  const std::lock_guard lock(running->switching);
+  if (wanted) return begin_counting();
+  pause_counting();
+}
+
+void set_follower(follower each) {
+  running->followed = each != nullptr;
+  if (each != nullptr) {
+    const std::lock_guard lock(running->switching);
+    begin_counting();
+  }
+  running->writer.post([each, at = now()] {
+    if (running->follow != nullptr)
+      running->record.add(range{running->followed_since, at, "counted by the program, too"});
+    running->followed_since = at;
+    running->follow = each;
+  });
+  running->writer.wait();
+}
+
+void take_counter(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
+  running->managed = true;
+  running->budget.spend(cost_of(counter));
+  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD)
+    running->told_to_gpus += counter.value;
+  if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH)
+    running->told_to_host += counter.value;
+  if (running->follow != nullptr) running->follow(&counter);
+}
+
+}  // namespace um::tracing

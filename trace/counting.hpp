@@ -1,0 +1,22 @@
+// When Unified Memory is counted, and on which GPUs.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+
+#include "trace/session.hpp"
+
+namespace um::tracing {
+
+// CUPTI and the driver count once there is a context on a GPU.
+void count_on(std::uint32_t device);
+// Pauses and goes on as the budget says. By the fetcher.
+void follow_budget(nanoseconds time);
+// The program hears of each record itself, so that both count the same; nullptr ends it. A range tells each
+// stretch from one call to the next.
+void set_follower(follower each);
+// A record of kind UNIFIED_MEMORY_COUNTER has come. By the writer.
+void take_counter(const CUpti_ActivityUnifiedMemoryCounter3& counter);
+
+}  // namespace um::tracing

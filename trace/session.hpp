@@ -1,0 +1,79 @@
+// All that the injected library has while the program runs.
+//
+// Threads:
+//   the program's own   call back when CUDA is called; they hand work to the writer and never wait for it
+//   fetcher             asks CUPTI for records, which come to take_buffer(), and says when counting pauses
+//   writer              owns the recorder and all that feeds it
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trace/budget.hpp"
+#include "trace/driver_sums.hpp"
+#include "trace/output.hpp"
+#include "trace/places.hpp"
+#include "trace/recorder.hpp"
+#include "trace/translate.hpp"
+#include "trace/worker.hpp"
+
+namespace um::tracing {
+
+using follower = void (*)(const void* record);
+
+// Made once and never destroyed: CUPTI's threads may outlive static objects.
+struct session {
+  session(output to, nanoseconds start, bool only_times, double share)
+      : file(to),
+        budget(start, share),
+        record({[to](std::string_view text) { to.write(text); }, place_of}, start),
+        translate(record, only_times) {}
+
+  output file;
+  worker writer;
+  counting_budget budget;
+
+  // The writer's own.
+  recorder record;
+  translator translate;
+  std::map<call_stack, std::vector<std::string>> callers;  // each stack is named once
+  follower follow = nullptr;
+  nanoseconds followed_since = 0;
+
+  std::mutex switching;  // of all until the next mutex
+  std::set<std::uint32_t> devices;
+  driver_counters driver;
+  bool may_count = true;
+  driver_sums driver_before, told_before;  // when counting last began
+
+  std::mutex sleep;
+  std::condition_variable wake;
+  std::thread fetcher;
+
+  std::atomic<bool> over = false, counts = false, with_faults = true;
+  std::atomic<bool> followed = false;
+  std::atomic<bool> busy = false;     // records came with the last flush
+  std::atomic<bool> managed = false;  // the program has managed memory
+  std::atomic<bool> draining = false;
+  std::atomic<std::uint64_t> told_to_gpus = 0, told_to_host = 0;  // bytes of CUPTI's records
+  pid_t owner = getpid();
+};
+
+// nullptr until the library has begun.
+extern session* running;
+
+nanoseconds now();
+// Of this process, not of one that it was forked from.
+bool is_ours();
+void lack(const std::string& what);
+
+}  // namespace um::tracing
