@@ -58,13 +58,14 @@ std::vector<torch_id> torch_moves::around(const std::vector<torch_id>& nodes, bo
 }
 
 void torch_moves::add(const std::vector<torch_id>& nodes) {
-  all.push_back({{}, nodes});
-  all.push_back({nodes, {}});
+  all.push_back({{}, nodes, {}});
+  all.push_back({nodes, {}, {}});
+  if (step_.link_bytes_per_ns > 0) all.push_back({{}, {}, nodes});
   for (const bool sources : {true, false}) {
     const auto next = around(nodes, sources);
     if (next.empty()) continue;
-    all.push_back({next, nodes});
-    all.push_back({nodes, next});
+    all.push_back({next, nodes, {}});
+    all.push_back({nodes, next, {}});
   }
 }
 

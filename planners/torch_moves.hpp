@@ -7,9 +7,9 @@
 
 namespace um {
 
-// Nodes that are saved, and nodes that no longer are, all at once.
+// Nodes that are saved, that no longer are, and that are offloaded, all at once.
 struct torch_move {
-  std::vector<torch_id> on, off;
+  std::vector<torch_id> on, off, out;
 };
 
 // What a search may decide about a step. Small tensors are saved wherever the backward graph needs them.

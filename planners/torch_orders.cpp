@@ -33,10 +33,14 @@ torch_wiring::torch_wiring(const torch_step& s)
 }
 
 torch_orders::torch_orders(const torch_wiring& w)
-    : wiring(w), is_saved(w.root.size()), needed_(w.root.size()), seen_(w.root.size()) {}
+    : wiring(w),
+      is_saved(w.root.size()),
+      is_offloaded(w.root.size()),
+      needed_(w.root.size()),
+      seen_(w.root.size()) {}
 
-void torch_orders::choose(const std::vector<char>& saved) {
-  need_backward(saved);
+void torch_orders::choose(const std::vector<torch_fate>& fates) {
+  need_backward(fates);
   order_forward();
   order_backward();
 }
@@ -45,17 +49,19 @@ bool torch_orders::runs_backward(torch_id v) const {
   return needed_[v] && !is_saved[v] && wiring.at(v).kind != torch_kind::input;
 }
 
-void torch_orders::need_backward(const std::vector<char>& saved) {
+void torch_orders::need_backward(const std::vector<torch_fate>& fates) {
   std::ranges::fill(needed_, 0);
   std::ranges::fill(is_saved, 0);
+  std::ranges::fill(is_offloaded, 0);
   used.clear();
   const auto need = [&](torch_id v) {
     if (needed_[v]) return;
     needed_[v] = 1;
     const torch_node& node = wiring.at(v);
     if (node.kind == torch_kind::input) return;
-    if (node.forward && node.bytes > 0 && (saved[v] || !node.repeatable)) {
+    if (node.forward && node.bytes > 0 && (fates[v] != torch_fate::again || !node.repeatable)) {
       is_saved[v] = 1;
+      is_offloaded[v] = fates[v] == torch_fate::offloaded && !wiring.forward_result[v];
       used.push_back(v);
       return;
     }

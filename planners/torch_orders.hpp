@@ -27,18 +27,28 @@ struct torch_wiring {
   torch_id first_backward = 0;                        // the first node that reads an incoming gradient
 };
 
-// One choice. `used`: saved tensors that the backward graph reads.
+// What becomes of a tensor that the backward graph needs.
+enum class torch_fate : char { again, saved, offloaded };
+
+// A saved tensor that is not on the device in between. The forward graph waits for its copy behind the node
+// `gone_after` (no_node: at its end); the backward graph begins to copy it back before the node
+// `back_before`.
+struct torch_copy {
+  torch_id tensor = no_node, gone_after = no_node, back_before = no_node;
+};
+
+// One choice. `used`: saved tensors that the backward graph reads, offloaded ones among them.
 struct torch_orders {
   explicit torch_orders(const torch_wiring& wiring);
-  void choose(const std::vector<char>& saved);
+  void choose(const std::vector<torch_fate>& fates);
 
   const torch_wiring& wiring;
-  std::vector<char> is_saved;
+  std::vector<char> is_saved, is_offloaded;
   std::vector<torch_id> used, forward, backward;
 
  private:
   bool runs_backward(torch_id v) const;
-  void need_backward(const std::vector<char>& saved);
+  void need_backward(const std::vector<torch_fate>& fates);
   void order_backward();
   void order_forward();
 

@@ -21,19 +21,19 @@ class torch_search {
 
  private:
   struct point {
-    std::vector<char> saved;
+    std::vector<torch_fate> fates;
     double over = 0, ns = 0;  // bytes above the budget, nanoseconds
   };
 
   bool late() const { return clock::now() > end_; }
-  point at(std::vector<char> saved);
-  // What the backward graph reads of the candidates, where `saved` may be sent.
-  point trimmed(std::vector<char> saved);
+  point at(std::vector<torch_fate> fates);
+  // What the backward graph reads of the candidates, with their fates.
+  point trimmed(std::vector<torch_fate> fates);
   bool better(const point& a, const point& b) const {
     return a.over != b.over ? a.over < b.over : a.ns < b.ns;
   }
   point after(const torch_move& m);
-  std::vector<char> flags(const std::vector<torch_id>& nodes) const;
+  std::vector<torch_fate> saving(const std::vector<torch_id>& nodes) const;
   void lower_peak(std::size_t first, std::size_t last);
   void save_time();
   void aim_at(std::int64_t budget);
@@ -62,35 +62,37 @@ torch_search::torch_search(const torch_step& step, std::int64_t budget, double s
   best_.over = best_.ns = std::numeric_limits<double>::infinity();
 }
 
-torch_search::point torch_search::at(std::vector<char> saved) {
+torch_search::point torch_search::at(std::vector<torch_fate> fates) {
   ++evaluations_;
-  const torch_estimate e = model_.evaluate(saved);
-  point p{std::move(saved), 0, static_cast<double>(e.ns)};
+  const torch_estimate e = model_.evaluate(fates);
+  point p{std::move(fates), 0, static_cast<double>(e.ns)};
   // The mean shows the way where several moments share the peak.
   if (e.peak > aim_) p.over = static_cast<double>(e.peak - aim_) + 0.3 * e.excess;
   return p;
 }
 
-torch_search::point torch_search::trimmed(std::vector<char> saved) {
-  at(saved);
-  std::vector<char> used(saved.size());
-  for (const torch_id v : moves_.small) used[v] = 1;
-  for (const torch_id v : model_.plan().saved) used[v] = 1;
+torch_search::point torch_search::trimmed(std::vector<torch_fate> fates) {
+  at(fates);
+  std::vector<torch_fate> used(fates.size());
+  for (const torch_id v : moves_.small) used[v] = torch_fate::saved;
+  for (const torch_id v : model_.plan().saved)
+    used[v] = fates[v] == torch_fate::again ? torch_fate::saved : fates[v];
   return at(std::move(used));
 }
 
 torch_search::point torch_search::after(const torch_move& m) {
-  std::vector<char> saved = now_.saved;
+  std::vector<torch_fate> fates = now_.fates;
   bool changes = false;
-  const auto set = [&](const std::vector<torch_id>& nodes, char value) {
+  const auto set = [&](const std::vector<torch_id>& nodes, torch_fate fate) {
     for (const torch_id v : nodes) {
-      changes |= saved[v] != value;
-      saved[v] = value;
+      changes |= fates[v] != fate;
+      fates[v] = fate;
     }
   };
-  set(m.off, 0);
-  set(m.on, 1);
-  return changes ? at(std::move(saved)) : now_;
+  set(m.off, torch_fate::again);
+  set(m.on, torch_fate::saved);
+  set(m.out, torch_fate::offloaded);
+  return changes ? at(std::move(fates)) : now_;
 }
 
 // Takes the move that lowers the peak most for the time that it costs, again and again. Scores are kept from
@@ -142,21 +144,22 @@ void torch_search::save_time() {
 }
 
 void torch_search::shake() {
-  std::vector<char> saved = best_.saved;
+  std::vector<torch_fate> fates = best_.fates;
+  const std::size_t kinds = step_.link_bytes_per_ns > 0 ? 3 : 2;
   for (int i = 0; i < 3; ++i) {
     const auto& family = moves_.families[random_() % moves_.families.size()];
-    const char value = static_cast<char>(random_() % 2);
+    const auto fate = static_cast<torch_fate>(random_() % kinds);
     const std::size_t from = random_() % family.size(),
                       to = std::min(family.size(), from + 1 + random_() % 8);
-    for (std::size_t j = from; j < to; ++j) saved[family[j]] = value;
+    for (std::size_t j = from; j < to; ++j) fates[family[j]] = fate;
   }
-  now_ = trimmed(std::move(saved));
+  now_ = trimmed(std::move(fates));
 }
 
-std::vector<char> torch_search::flags(const std::vector<torch_id>& nodes) const {
-  std::vector<char> saved(step_.nodes.size());
-  for (const torch_id v : nodes) saved[v] = 1;
-  return saved;
+std::vector<torch_fate> torch_search::saving(const std::vector<torch_id>& nodes) const {
+  std::vector<torch_fate> fates(step_.nodes.size());
+  for (const torch_id v : nodes) fates[v] = torch_fate::saved;
+  return fates;
 }
 
 torch_plan torch_search::find(const std::vector<torch_id>& begin) {
@@ -169,14 +172,14 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin) {
   // Where the way to the budget ends too early, one to a smaller budget may go further.
   std::vector<point> ends;
   for (const double share : {1.0, 0.85, 0.7}) {
-    for (auto start : {flags(moves_.candidates), flags(begin), flags(of_kernels)}) {
-      for (const torch_id v : moves_.small) start[v] = 1;
+    for (auto start : {saving(moves_.candidates), saving(begin), saving(of_kernels)}) {
+      for (const torch_id v : moves_.small) start[v] = torch_fate::saved;
       aim_at(static_cast<std::int64_t>(share * static_cast<double>(budget_)));
       now_ = trimmed(std::move(start));
       lower_peak(0, moves_.of_families);
       lower_peak(moves_.of_families, moves_.all.size());
       aim_at(budget_);
-      now_ = at(now_.saved);
+      now_ = at(now_.fates);
       keep();
       ends.push_back(now_);
     }
@@ -194,7 +197,7 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin) {
     save_time();
     keep();
   }
-  model_.evaluate(best_.saved);
+  model_.evaluate(best_.fates);
   torch_plan made = model_.plan();
   made.evaluations = evaluations_;
   return made;

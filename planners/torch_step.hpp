@@ -36,11 +36,13 @@ struct torch_node {
 // One step as PyTorch's partitioner sees it: forward and backward nodes in order of execution.
 struct torch_step {
   std::vector<torch_node> nodes;
-  std::int64_t base_bytes = 0;  // what is on the device beside the tensors of the graph
-  double bytes_per_ns = 1;      // of fused kernels
-  std::int64_t launch_ns = 0;   // the shortest fused kernel
-  std::int64_t between_ns = 0;  // from the end of a fused kernel to the next
-  bool fused = true;            // false: each node is a kernel
+  std::int64_t base_bytes = 0;   // what is on the device beside the tensors of the graph
+  double bytes_per_ns = 1;       // of fused kernels
+  std::int64_t launch_ns = 0;    // the shortest fused kernel
+  std::int64_t between_ns = 0;   // from the end of a fused kernel to the next
+  double link_bytes_per_ns = 0;  // of copies to the host and back, each way; 0: nothing is offloaded
+  std::int64_t copy_ns = 0;      // of a copy, beside its bytes
+  bool fused = true;             // false: each node is a kernel
 };
 
 }  // namespace um

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "planners/torch_copies.hpp"
 #include "planners/torch_kernels.hpp"
 #include "planners/torch_orders.hpp"
 
@@ -22,15 +23,20 @@ class walk {
         wiring_(orders.wiring),
         budget_(budget),
         kernels_(orders),
+        copies_(orders),
         last_use_(wiring_.root.size()) {}
 
   torch_estimate both();
+  const std::vector<torch_copy>& copies() const { return copies_.made(); }
   void aim_at(std::int64_t budget) { budget_ = budget; }
 
  private:
   static constexpr std::size_t always = std::numeric_limits<std::size_t>::max();
 
   void follow(const std::vector<torch_id>& order, bool backward);
+  void leave(const torch_kernel& kernel, std::size_t t);
+  void wait_for_copies();
+  void come_back(std::size_t t);
   void run(const torch_kernel& kernel, std::size_t t, bool backward);
   bool dies(torch_id b, std::size_t t, bool backward) const;
   std::int64_t in_place(const torch_kernel& kernel, std::size_t t, bool backward) const;
@@ -40,7 +46,9 @@ class walk {
   const torch_wiring& wiring_;
   std::int64_t budget_;
   torch_kernels kernels_;
+  torch_copies copies_;
   std::vector<std::size_t> last_use_;
+  std::vector<std::int64_t> starts_;
   torch_estimate estimate_;
   std::int64_t live_ = 0;
   std::size_t count_ = 0;
@@ -50,9 +58,13 @@ torch_estimate walk::both() {
   estimate_ = {};
   count_ = 0;
   live_ = wiring_.step.base_bytes;
+  copies_.begin_forward();
   follow(orders_.forward, false);
+  wait_for_copies();
   estimate_.forward_peak = estimate_.peak;
-  for (const torch_id v : orders_.used) estimate_.saved_bytes += rounded(wiring_.at(v).bytes);
+  for (const torch_id v : orders_.used) {
+    if (!orders_.is_offloaded[v]) estimate_.saved_bytes += rounded(wiring_.at(v).bytes);
+  }
   // What was sent, what the caller got, and the gradients that came in.
   live_ = wiring_.step.base_bytes + estimate_.saved_bytes;
   for (torch_id v = 0; v < wiring_.root.size(); ++v) {
@@ -76,10 +88,49 @@ void walk::follow(const std::vector<torch_id>& order, bool backward) {
   }
   for (std::size_t t = 0; t < n; ++t) {
     for (const torch_id b : kernels_.kernel(t).writes) {
-      if (kernels_.stays(b, backward)) last_use_[b] = always;
+      if (kernels_.stays(b, backward) && (backward || !orders_.is_offloaded[b])) last_use_[b] = always;
     }
   }
-  for (std::size_t t = 0; t < n; ++t) run(kernels_.kernel(t), t, backward);
+  if (backward) {
+    starts_.clear();
+    std::int64_t start = estimate_.ns;
+    for (std::size_t t = 0; t < n; ++t) {
+      starts_.push_back(start);
+      start += time_of(kernels_.kernel(t));
+    }
+    copies_.begin_backward(kernels_, starts_, estimate_.ns);
+  }
+  for (std::size_t t = 0; t < n; ++t) {
+    if (backward) come_back(t);
+    run(kernels_.kernel(t), t, backward);
+    if (!backward) leave(kernels_.kernel(t), t);
+  }
+}
+
+// Begins the copies of what a kernel wrote, and frees what has been copied and read.
+void walk::leave(const torch_kernel& kernel, std::size_t t) {
+  for (const torch_id b : kernel.writes) {
+    if (orders_.is_offloaded[b]) copies_.leave(b, estimate_.ns);
+  }
+  std::erase_if(copies_.open(), [&](const torch_copies::leaving& each) {
+    if (each.done > estimate_.ns || last_use_[each.tensor] > t) return false;
+    live_ -= rounded(wiring_.at(each.tensor).bytes);
+    copies_.gone(each.tensor, kernel.members.back());
+    return true;
+  });
+}
+
+void walk::wait_for_copies() {
+  for (const auto& each : copies_.open()) {
+    estimate_.ns = std::max(estimate_.ns, each.done);
+    copies_.gone(each.tensor, no_node);
+  }
+  copies_.open().clear();
+}
+
+void walk::come_back(std::size_t t) {
+  for (const torch_id b : copies_.back(t, estimate_.ns)) live_ += rounded(wiring_.at(b).bytes);
+  estimate_.ns = copies_.there(t, estimate_.ns);
 }
 
 void walk::run(const torch_kernel& kernel, std::size_t t, bool backward) {
@@ -102,7 +153,7 @@ void walk::run(const torch_kernel& kernel, std::size_t t, bool backward) {
 }
 
 bool walk::dies(torch_id b, std::size_t t, bool backward) const {
-  if (last_use_[b] != t) return false;
+  if (last_use_[b] != t || (!backward && orders_.is_offloaded[b])) return false;
   const torch_node& node = wiring_.at(b);
   if (node.kind == torch_kind::input) return !node.resident && backward;
   return kernels_.runs(b) || (backward && orders_.is_saved[b] && !wiring_.forward_result[b]);
@@ -152,8 +203,8 @@ torch_model::torch_model(const torch_step& step, std::int64_t budget)
     : parts_(std::make_unique<parts>(step, budget)) {}
 torch_model::~torch_model() = default;
 
-torch_estimate torch_model::evaluate(const std::vector<char>& saved) {
-  parts_->orders.choose(saved);
+torch_estimate torch_model::evaluate(const std::vector<torch_fate>& fates) {
+  parts_->orders.choose(fates);
   parts_->estimate = parts_->walks.both();
   return parts_->estimate;
 }
@@ -172,6 +223,7 @@ torch_plan torch_model::plan() const {
     if (again[v]) made.recomputed.push_back(v);
   }
   std::ranges::sort(made.saved);
+  made.offloaded = parts_->walks.copies();
   std::ranges::sort(made.recomputed);
   made.estimate = parts_->estimate;
   return made;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "planners/torch_step.hpp"
+#include "planners/torch_orders.hpp"
 
 namespace um {
 
@@ -19,8 +19,9 @@ struct torch_estimate {
 };
 
 struct torch_plan {
-  std::vector<torch_id> saved;       // sent from the forward to the backward graph, without residents
-  std::vector<torch_id> recomputed;  // nodes that the forward graph runs and the backward graph as well
+  std::vector<torch_id> saved;        // sent from the forward to the backward graph, without residents
+  std::vector<torch_copy> offloaded;  // those of `saved` that go to the host and back
+  std::vector<torch_id> recomputed;   // nodes that the forward graph runs and the backward graph as well
   torch_estimate estimate;
   std::int64_t evaluations = 0;
 };
@@ -33,8 +34,8 @@ class torch_model {
 
   // The excess of estimates is above this from now on.
   void aim_at(std::int64_t budget);
-  // saved[v]: v is sent to the backward graph if that needs it.
-  torch_estimate evaluate(const std::vector<char>& saved);
+  // What becomes of v if the backward graph needs it.
+  torch_estimate evaluate(const std::vector<torch_fate>& fates);
   // The plan that the last evaluation was of.
   torch_plan plan() const;
 

@@ -10,10 +10,10 @@ namespace um {
 
 int plan_torch_command(const plan_torch_options& options) {
   const torch_question q = torch_question_from(read_file(options.file), options.file);
-  std::vector<char> saved(q.step.nodes.size());
-  for (const torch_id v : q.begin) saved[v] = 1;
+  std::vector<torch_fate> fates(q.step.nodes.size());
+  for (const torch_id v : q.begin) fates[v] = torch_fate::saved;
   torch_model own(q.step, std::numeric_limits<std::int64_t>::max());
-  own.evaluate(saved);
+  own.evaluate(fates);
   fmt::print("{}\n", to_json(own.plan(), plan_torch(q.step, q.budget, q.begin, q.seconds)));
   return 0;
 }

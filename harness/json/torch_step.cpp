@@ -47,8 +47,15 @@ torch_node node_in(const json& value, const place& at, std::size_t number) {
   return n;
 }
 
+json number_or_none(torch_id v) {
+  return v == no_node ? json(nullptr) : json(v);
+}
+
 json estimate_of(const torch_plan& plan) {
   const torch_estimate& e = plan.estimate;
+  json offloaded = json::array();
+  for (const torch_copy& c : plan.offloaded)
+    offloaded.push_back({c.tensor, number_or_none(c.gone_after), number_or_none(c.back_before)});
   return {{"ns", e.ns},
           {"peak", e.peak},
           {"forward_peak", e.forward_peak},
@@ -56,6 +63,7 @@ json estimate_of(const torch_plan& plan) {
           {"peak_node", e.peak_node == no_node ? -1 : static_cast<std::int64_t>(e.peak_node)},
           {"evaluations", plan.evaluations},
           {"saved", plan.saved},
+          {"offloaded", std::move(offloaded)},
           {"recomputed", plan.recomputed}};
 }
 
@@ -72,6 +80,8 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   q.step.bytes_per_ns = f.number("bytes_per_ns", 1e-6, 1e9);
   q.step.launch_ns = f.integer("launch_ns", 0, most_bytes);
   q.step.between_ns = f.integer("between_ns", 0, most_bytes);
+  q.step.link_bytes_per_ns = f.number("link_bytes_per_ns", 0, 1e9);
+  q.step.copy_ns = f.integer("copy_ns", 0, most_bytes);
   q.step.fused = f.boolean("fused");
   q.begin = numbers_in(f, "begin", q.step.nodes.size());
   q.seconds = f.number("seconds", 0, most_seconds);

@@ -39,10 +39,10 @@ torch_step chain() {
   return s;
 }
 
-std::vector<char> only(const torch_step& s, std::vector<torch_id> saved) {
-  std::vector<char> flags(s.nodes.size());
-  for (const torch_id v : saved) flags[v] = 1;
-  return flags;
+std::vector<torch_fate> only(const torch_step& s, std::vector<torch_id> saved) {
+  std::vector<torch_fate> fates(s.nodes.size());
+  for (const torch_id v : saved) fates[v] = torch_fate::saved;
+  return fates;
 }
 
 TEST(torch_plans, what_is_saved_stays_and_the_rest_is_computed_again) {
@@ -95,6 +95,29 @@ TEST(torch_plans, results_that_cannot_be_repeated_are_saved) {
   EXPECT_EQ(model.plan().saved, (std::vector<torch_id>{2}));
 }
 
+// r's copy takes 1000 ns, as long as b does: the forward graph waits for nothing, the backward graph's first
+// kernel, which reads r, waits for all of the copy back.
+TEST(torch_plans, an_offloaded_tensor_is_gone_when_its_copy_is_done) {
+  torch_step s = chain();
+  s.bytes_per_ns = 1e6;
+  s.link_bytes_per_ns = 4.096;
+  torch_model model(s, unlimited);
+  const auto kept = model.evaluate(only(s, {2}));
+  auto fates = only(s, {2});
+  fates[2] = torch_fate::offloaded;
+  const auto out = model.evaluate(fates);
+  EXPECT_EQ(out.saved_bytes, 0);
+  EXPECT_EQ(out.ns, kept.ns + 1000);
+  ASSERT_EQ(model.plan().offloaded.size(), 1U);
+  EXPECT_EQ(model.plan().offloaded[0].tensor, 2U);
+  EXPECT_EQ(model.plan().offloaded[0].gone_after, 3U);
+  EXPECT_EQ(model.plan().offloaded[0].back_before, 5U);
+  s.link_bytes_per_ns = 2.048;  // 1000 ns behind b
+  torch_model slow(s, unlimited);
+  EXPECT_EQ(slow.evaluate(fates).ns, kept.ns + 3000);
+  EXPECT_EQ(slow.plan().offloaded[0].gone_after, no_node);
+}
+
 // Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
 // keep.
 TEST(torch_plans, the_search_keeps_to_the_budget) {
@@ -115,7 +138,7 @@ TEST(torch_plans, the_search_keeps_to_the_budget) {
   }
   s.nodes.back().backward_result = true;
   torch_model model(s, unlimited);
-  const auto all = model.evaluate(std::vector<char>(s.nodes.size(), 1));
+  const auto all = model.evaluate(std::vector<torch_fate>(s.nodes.size(), torch_fate::saved));
   std::int64_t before = 0;
   for (const std::int64_t budget : {all.peak, all.peak * 3 / 4, all.peak * 6 / 10}) {
     const torch_plan made = plan_torch(s, budget, {}, 0.2);

@@ -93,12 +93,12 @@ def trained(model, inputs):
     return loss.detach()
 
 
-def fitted(model, inputs, share):
+def fitted(model, inputs, share, tier="pinned", backend="aot_eager"):
     """`model` under the peak of PyTorch's own choice, by `share`; the budget that this is."""
     probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", seconds=0.1)
     trained(probe, inputs)
     budget = int(probe.plan.unplanned["peak"] * share)
-    return umt.fit(model, budget=budget, backend="aot_eager", seconds=0.3), budget
+    return umt.fit(model, budget=budget, tier=tier, backend=backend, seconds=0.3), budget
 
 
 @pytest.mark.parametrize("share", (1.05, 0.7))
@@ -149,8 +149,8 @@ def test_a_loss_over_many_words_is_cut_where_that_saves_memory():
 
 def test_less_memory_computes_more_again():
     model, inputs = made("perceptron")
-    plenty, _ = fitted(copy.deepcopy(model), inputs, 1.2)
-    tight, _ = fitted(model, inputs, 0.7)
+    plenty, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
+    tight, _ = fitted(model, inputs, 0.7, tier=None)
     for each in (plenty, tight):
         trained(each, inputs)
     assert not any(name.startswith("addmm") for name in plenty.plan.recomputed)
@@ -168,7 +168,7 @@ def test_statistics_are_updated_once():
 
 def test_the_plan_tells_what_each_module_does():
     model, inputs = made("perceptron")
-    model, _ = fitted(model, inputs, 0.7)
+    model, _ = fitted(model, inputs, 0.7, tier=None)
     assert "when the first batch arrives" in str(model.plan)
     trained(model, inputs)
     told = str(model.plan)
@@ -186,6 +186,7 @@ def test_refuses_in_one_line():
     model, inputs = made("perceptron")
     assert "no size" in refusal(lambda: umt.fit(model, budget="much"))
     assert "not a" in refusal(lambda: umt.fit(3, budget="1GiB"))
+    assert "'pinned', 'managed'" in refusal(lambda: umt.fit(model, budget="1GiB", tier="disk"))
     assert "one GPU" in refusal(lambda: umt.fit(nn.DataParallel(model), budget="1GiB"))
     assert "NoSuch" in refusal(lambda: trained(umt.fit(model, budget="1GiB", optimizer="NoSuch", backend="aot_eager"), inputs))
 

@@ -9,13 +9,13 @@ from .operators import launches_of_library
 from .step import tensors_of
 from .values import stored_elements, value_of
 
-# Operations and bytes a nanosecond that well-tuned kernels reach, by a word of the device's name.
+# Operations and bytes a nanosecond that well-tuned kernels reach, and copies between pinned memory and the device, by a word of the device's name.
 RATES = {
-    "H200": {"half": 600e3, "single": 50e3, "bytes": 4000.0},
-    "H100": {"half": 600e3, "single": 50e3, "bytes": 2700.0},
-    "A100": {"half": 240e3, "single": 18e3, "bytes": 1500.0},
-    "4090": {"half": 150e3, "single": 70e3, "bytes": 900.0},
-    "": {"half": 100e3, "single": 15e3, "bytes": 700.0},
+    "H200": {"half": 600e3, "single": 50e3, "bytes": 4000.0, "link": 50.0},
+    "H100": {"half": 600e3, "single": 50e3, "bytes": 2700.0, "link": 50.0},
+    "A100": {"half": 240e3, "single": 18e3, "bytes": 1500.0, "link": 24.0},
+    "4090": {"half": 150e3, "single": 70e3, "bytes": 900.0, "link": 24.0},
+    "": {"half": 100e3, "single": 15e3, "bytes": 700.0, "link": 12.0},
 }
 LAUNCH_NS = 2000
 

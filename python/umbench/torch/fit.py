@@ -5,27 +5,29 @@ import time
 
 import torch
 
-from . import chunks, private
+from . import chunks, copies, private
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
 from .step import device_of, step_of
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+TIERS = ("pinned", "managed", None)
 # Bytes that an optimizer keeps for each byte of a parameter.
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
 
-def fit(model, budget, optimizer=None, tier="pinned", bits=None, backend="inductor", seconds=8.0):
+def fit(model, budget, optimizer=None, tier="pinned", backend="inductor", seconds=8.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
     optimizer: of the parameters, or its class's name, whose states count; None counts none.
+    tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
     backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search.
     Raises NoPlan, in one line, here or at the first batch."""
-    refuse(model, tier, bits)
+    refuse(model, tier)
     plan = Plan(bytes_of(budget))
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, backend, seconds)))
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, backend, seconds)))
     model.plan = plan
     return model
 
@@ -73,13 +75,11 @@ def take_workspaces(device):
     torch.cuda.synchronize(device)
 
 
-def refuse(model, tier, bits):
+def refuse(model, tier):
     if not isinstance(model, torch.nn.Module):
         raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
-    if tier != "pinned":
-        raise NoPlan(f"tier={tier!r} is not supported; leave it out")
-    if bits is not None:
-        raise NoPlan("bits is not supported yet; leave it out")
+    if tier not in TIERS:
+        raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
     for name, module in model.named_modules():
         if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel"):
             raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
@@ -105,11 +105,12 @@ class Priced(Exception):
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
-    SHARES = (1, 4, 16)  # of the rows of a loss over many words
+    SHARES = (1, 4, 8, 16)  # of the rows of a loss over many words
 
-    def __init__(self, model, plan, optimizer, backend, seconds):
+    def __init__(self, model, plan, optimizer, tier, backend, seconds):
         self.shares, self.only_prices, self.uncut, self.costs = 1, False, None, None
-        self.model, self.plan, self.optimizer, self.backend, self.seconds = model, plan, optimizer, backend, seconds
+        self.model, self.plan, self.optimizer, self.tier, self.backend, self.seconds = model, plan, optimizer, tier, backend, seconds
+        self.slab = None
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
@@ -147,7 +148,7 @@ class Planning:
         begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
         base = self.base_bytes(step, allocated) + self.plan.unforeseen.get(self.shares, 0)
         seconds = self.seconds / len(self.SHARES) if self.only_prices else self.seconds
-        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, seconds)
+        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, seconds, self.tier is not None)
         if self.only_prices:
             made = answer["plan"]
             if self.shares == 1:
@@ -159,8 +160,19 @@ class Planning:
             raise NoPlan(f"no plan within {in_gib(self.plan.budget)}; the least found is {in_gib(self.plan.least_budget())}")
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
+        if self.plan.offloaded:
+            self.offload(step, answer["plan"]["offloaded"], forward, backward, num_fwd_outputs, on_gpu)
         self.plan.compare(forward, backward)
         return forward, backward
+
+    def offload(self, step, planned, forward, backward, num_fwd_outputs, on_gpu):
+        if self.slab is not None:
+            self.slab.close()
+        with private.real_tensors():
+            self.slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in planned], self.tier, on_gpu)
+        names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in planned]
+        copies.offload(forward, backward, num_fwd_outputs, names, self.slab)
+        private.keep_order()
 
     def base_bytes(self, step, allocated):
         """What is on the device beside the tensors that the two graphs make. `allocated`: bytes in use on a GPU."""

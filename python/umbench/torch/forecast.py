@@ -101,7 +101,8 @@ def planned(options, budget, times):
 
 def rates_in(figures):
     """Rates of a machine file in operations and bytes a nanosecond."""
-    return {"half": figures["bf16_flops_per_s"] / 1e9, "single": figures["fp32_flops_per_s"] / 1e9, "bytes": figures["device_bytes_per_s"] / 1e9}
+    return {"half": figures["bf16_flops_per_s"] / 1e9, "single": figures["fp32_flops_per_s"] / 1e9, "bytes": figures["device_bytes_per_s"] / 1e9,
+            "link": min(figures["link_to_device_bytes_per_s"], figures["link_to_host_bytes_per_s"]) / 1e9}
 
 
 if __name__ == "__main__":

@@ -85,6 +85,15 @@ class Pool:
         return self._library.um_pool_peak()
 
 
+def library(policy, size):
+    """libumbench_pool.so, set to give at most `size` more bytes than it has given. Raises NoLibrary, and ValueError above the safe share."""
+    import torch
+    found = _library(library_path())
+    most = found.um_pool_used() + cap_bytes(torch.cuda.mem_get_info()[0], size)
+    found.um_pool_configure(policy.encode(), most)
+    return found
+
+
 @contextlib.contextmanager
 def managed_pool(policy="none", cap=None):
     """A context in which this thread's GPU memory of PyTorch is managed. `cap`: bytes, at most 70 % of what is free. One at a time."""

@@ -1,5 +1,6 @@
 """What a fitted model does with its activations."""
 
+from . import copies
 from .operators import name_of
 from .step import is_view
 from .values import module_of
@@ -11,15 +12,15 @@ SLACK, LEAST_SLACK = 0.01, 48 * 2**20
 class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
-    saved, recomputed: names of nodes; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice; measured: {"peak", "reserved"} of a step on a GPU.
+    saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice; measured: {"peak", "reserved"} of a step on a GPU.
     chunks: shares that the loss is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made."""
 
     def __init__(self, budget):
         self.budget, self.usable = budget, budget
         self.plans, self.unforeseen, self.settled, self.chunks = 0, {}, False, 1
-        self.saved, self.recomputed, self.modules, self.differences = [], [], {}, None
+        self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
-        self.base_bytes, self.seconds = 0, 0.0
+        self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
 
     def leave_slack(self):
         self.usable = self.budget - max(int(self.budget * SLACK), LEAST_SLACK)
@@ -39,6 +40,8 @@ class Plan:
         self.plans += 1
         self.base_bytes = base_bytes
         self.saved = [step.nodes[i].name for i in made["saved"]]
+        self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
+        self.offloaded_bytes = sum(step.rows[i]["bytes"] for i, _, _ in made["offloaded"])
         self.recomputed = [step.nodes[i].name for i in made["recomputed"]]
         self.predicted = {"peak": made["peak"], "ms": made["ns"] / 1e6, "saved": made["saved_bytes"], "forward_peak": made["forward_peak"],
                           "evaluations": made["evaluations"]}
@@ -50,7 +53,9 @@ class Plan:
         """Notes where PyTorch's two graphs save or compute again something else than was planned."""
         given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
         ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
-        self.differences = sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
+        ran = [{name for name in names if not name.startswith(("begin_copy", "finish_copy"))} for names in ran]
+        self.differences = (sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
+                            + sorted(copies.offloaded_in(backward) ^ set(self.offloaded)))
 
     def least_budget(self):
         return self.predicted["peak"] + self.budget - self.usable
@@ -64,6 +69,8 @@ class Plan:
             lines.append(f"  measured peak {in_gib(self.measured['peak'])}" + (f", after {self.plans} plans" if self.plans > 1 else ""))
         if self.chunks > 1:
             lines.append(f"  the loss is computed in {self.chunks} shares of its rows")
+        if self.offloaded:
+            lines.append(f"  {len(self.offloaded)} tensors wait on the host: {in_gib(self.offloaded_bytes)}")
         lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")
                   for module, (kept, again) in self.modules.items()]
         return "\n".join(lines)

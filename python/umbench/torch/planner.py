@@ -29,10 +29,14 @@ def program():
     raise NoPlan("the program umbench is not found; run ./quickstart --build-only, or let UMBENCH_PROGRAM name it")
 
 
-def ask(step, budget, base_bytes, rates, fused, begin, seconds):
-    """The answer as a dictionary: `begin` and `plan`, each with saved, recomputed, ns, peak, forward_peak, saved_bytes."""
+COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
+
+
+def ask(step, budget, base_bytes, rates, fused, begin, seconds, offloads=False):
+    """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes."""
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
-                "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "fused": fused, "begin": sorted(begin), "seconds": seconds}
+                "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if offloads else 0,
+                "copy_ns": COPY_NS, "fused": fused, "begin": sorted(begin), "seconds": seconds}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()

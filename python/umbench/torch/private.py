@@ -17,7 +17,7 @@ USED = {
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx",),
-    "torch._inductor.config": ("custom_partitioner_fn",),
+    "torch._inductor.config": ("custom_partitioner_fn", "reorder_for_peak_memory"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
     "torch._dynamo.exc": ("BackendCompilerFailed", "Unsupported"),
@@ -112,7 +112,15 @@ def compiled(graph, inputs, partition, backend):
             return aot_autograd(fw_compiler=boxed_nop, partition_fn=partition)(graph, inputs)
         from torch._inductor.compile_fx import compile_fx
 
-        return compile_fx(graph, inputs, config_patches={"custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False})
+        return compile_fx(graph, inputs, config_patches={
+            "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False, "reorder_for_peak_memory": True})
+
+
+def keep_order():
+    """Within `compiled`: Inductor leaves the order of the graphs that follow."""
+    from torch._inductor import config
+
+    config.reorder_for_peak_memory = False
 
 
 def partitioner(function):

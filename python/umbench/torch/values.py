@@ -58,7 +58,7 @@ def module_of(node):
 
 def _plain_path(path):
     """layer1.0.conv1 of L['self'].layer1[0].conv1 and of L__self___layer1_0_conv1's entries."""
-    for before in ("L['self'].", "L__self___", "self."):
+    for before in ("L['self'].", "L['model'].", "L__self___", "self."):
         path = path.removeprefix(before)
     return path.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "").replace("_modules.", "").strip(".")
 

@@ -19,6 +19,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
+    parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
     parser.add_argument("--shares", nargs="*", type=float, default=[])
     parser.add_argument("--out", required=True)
     parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
@@ -38,18 +39,17 @@ def main():
 
 
 def heads_of(options):
-    """(model, way, value, ratio) of each cell, the plain ones first: budgets are shares of their peaks."""
-    heads = [(model, "plain", None, None) for model in options.models]
-    for model in options.models:
-        heads += [(model, "fit", None, ratio) for ratio in options.ratios]
-        heads += [(model, "share", share, None) for share in options.shares]
-    return heads
+    """(model, way, value, ratio, tier) of each cell, the plain ones first: budgets are shares of their peaks."""
+    heads = [(model, "plain", None, None, None) for model in options.models]
+    heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
+    return heads + [(model, "share", share, None, None) for model in options.models for share in options.shares]
 
 
 def measured(heads, peaks, options):
     """Rows of cells that compile side by side and are timed one after the other. Notes peaks, and appends rows to the file."""
     with tempfile.TemporaryDirectory() as folder:
-        cells = [Cell(folder, model, way, peaks.get(model, 0) / ratio if ratio else value, ratio) for model, way, value, ratio in heads]
+        cells = [Cell(folder, model, way, peaks.get(model, 0) / ratio if ratio else value, ratio, tier)
+                 for model, way, value, ratio, tier in heads]
         begun = time.monotonic()
         while any(cell.waits() for cell in cells) and time.monotonic() - begun < options.wait:
             time.sleep(0.5)
@@ -77,10 +77,11 @@ def known_peaks(options):
 class Cell:
     """A process that compiles at once, and measures when it is its turn."""
 
-    def __init__(self, folder, model, way, value=None, ratio=None):
-        self.head = {"model": model, "way": way, "value": value, "ratio": ratio}
+    def __init__(self, folder, model, way, value, ratio, tier):
+        self.head = {"model": model, "way": way, "value": value, "ratio": ratio, "tier": tier}
         self.folder = folder
-        words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder]
+        words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder,
+                 *(["--tier", tier] if tier else [])]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(words, stdout=self.output, stderr=self.errors, text=True, env=environment)
@@ -95,23 +96,23 @@ class Cell:
         self.errors.seek(0)
         lines = [line for line in self.output if line.startswith("{")]
         found = json.loads(lines[-1]) if lines else {"error": f"exit code {self.process.returncode}: {self.errors.read().strip()[-300:]}"}
-        row = {**self.head, **found, "ratio": self.head["ratio"]}
+        row = {**self.head, **found, "ratio": self.head["ratio"], "tier": self.head["tier"]}
         print(*(str(each) for each in self.head.values()), row.get("error") or f"{row['ms']:.2f} ms", flush=True)
         return row
 
 
 def print_table(rows):
     plain = {row["model"]: row for row in rows if row["way"] == "plain"}
-    print(f"{'model':<12} {'way':<6} {'ratio':>5} {'budget':>7} {'peak':>7} {'resvd':>7} {'pred':>7} {'ms':>8} {'least':>8} {'over':>6} {'kernels':>8} {'issue':>7} {'pred ms':>8} "
+    print(f"{'model':<12} {'way':<6} {'tier':<7} {'ratio':>5} {'budget':>7} {'peak':>7} {'resvd':>7} {'pred':>7} {'ms':>8} {'least':>8} {'over':>6} {'kernels':>8} {'issue':>7} {'pred ms':>8} "
           f"{'norm':>9} cap fails")
     for row in rows:
         if "error" in row:
-            print(row["model"], row["way"], row.get("ratio"), row.get("value"), row["error"])
+            print(row["model"], row["way"], row["tier"], row.get("ratio"), row.get("value"), row["error"])
             continue
         own, predicted = plain.get(row["model"], {}), row.get("predicted") or {}
         budget = row["value"] / GIB if row["way"] == "fit" else row["value"] or 0
         over = row["ms"] / own["ms"] if own.get("ms") and row["ms"] else 0
-        print(f"{row['model']:<12} {row['way']:<6} {row['ratio'] or 0:>5} {budget:>7.3f} {row['peak'] / GIB:>7.3f} {row['reserved'] / GIB:>7.3f} "
+        print(f"{row['model']:<12} {row['way']:<6} {row['tier'] or '':<7} {row['ratio'] or 0:>5} {budget:>7.3f} {row['peak'] / GIB:>7.3f} {row['reserved'] / GIB:>7.3f} "
               f"{predicted.get('peak', 0) / GIB:>7.3f} {row['ms'] or 0:>8.2f} {row['ms_range'][0]:>8.2f} {over:>6.3f} {row['kernel_ms']['all']:>8.2f} {row['issue_ms']:>7.2f} {predicted.get('ms', 0):>8.2f} "
               f"{row['gradient_norm']:>9.4f} {row.get('under_cap')} {row['fails_below']} {row.get('plans', '')}")
 

@@ -29,6 +29,7 @@ def main():
     parser.add_argument("value", nargs="?", type=float)
     parser.add_argument("--turn", required=True)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
     options = parser.parse_args()
     print(json.dumps(measured(options)))
 
@@ -78,7 +79,7 @@ def trained(model, inputs, options, device_bytes):
         step()
     if plan is not None:
         found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
-                  "plans": plan.plans, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
+                  "plans": plan.plans, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences, "offloaded": plan.offloaded_bytes,
                   "kernels_again": sum(len(again) for _, again in plan.modules.values())}
     with exclusive(options.turn):
         found |= timed(step)
@@ -133,7 +134,7 @@ def compiled(model, optimizer, options):
     if options.way == "fit":
         import umbench.torch
 
-        return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer)
+        return umbench.torch.fit(model, budget=int(options.value), optimizer=optimizer, tier=None if options.tier == "none" else options.tier)
     if options.way == "share":
         torch._functorch.config.activation_memory_budget = options.value
     return torch.compile(model)

@@ -1,0 +1,69 @@
+#include "planners/torch_copies.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace um {
+
+std::int64_t torch_copies::ns_of(torch_id tensor) const {
+  const torch_step& step = orders_.wiring.step;
+  const double bytes = static_cast<double>(orders_.wiring.at(tensor).bytes);
+  return step.copy_ns + static_cast<std::int64_t>(bytes / step.link_bytes_per_ns);
+}
+
+void torch_copies::begin_forward() {
+  open_.clear();
+  made_.clear();
+  returning_.clear();
+  free_at_ = 0;
+}
+
+void torch_copies::leave(torch_id tensor, std::int64_t now) {
+  free_at_ = std::max(free_at_, now) + ns_of(tensor);
+  open_.push_back({tensor, free_at_});
+}
+
+void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
+                                  std::int64_t now) {
+  if (made_.empty()) return;
+  free_at_ = now;
+  for (const torch_copy& each : made_) first_read_[each.tensor] = SIZE_MAX;
+  for (std::size_t t = kernels.count(); t-- > 0;) {
+    for (const torch_id b : kernels.kernel(t).reads) first_read_[b] = t;
+  }
+  for (std::size_t i = 0; i < made_.size(); ++i) {
+    if (const std::size_t t = first_read_[made_[i].tensor]; t < kernels.count())
+      returning_.push_back({i, t, 0, 0});
+  }
+  std::ranges::stable_sort(returning_, {}, &returning::first_read);
+  std::int64_t latest = std::numeric_limits<std::int64_t>::max();
+  for (auto each = returning_.rbegin(); each != returning_.rend(); ++each) {
+    torch_copy& copy = made_[each->copy];
+    latest = std::min(latest, starts[each->first_read]) - ns_of(copy.tensor);
+    const auto after = std::upper_bound(
+        starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
+    each->begin = after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1;
+    copy.back_before = kernels.kernel(each->begin).members[0];
+  }
+}
+
+std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {
+  std::vector<torch_id> begun;
+  for (returning& each : returning_) {
+    if (each.begin != t) continue;
+    const torch_id tensor = made_[each.copy].tensor;
+    free_at_ = std::max(free_at_, now) + ns_of(tensor);
+    each.done = free_at_;
+    begun.push_back(tensor);
+  }
+  return begun;
+}
+
+std::int64_t torch_copies::there(std::size_t t, std::int64_t now) const {
+  for (const returning& each : returning_) {
+    if (each.first_read == t) now = std::max(now, each.done);
+  }
+  return now;
+}
+
+}  // namespace um

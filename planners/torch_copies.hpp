@@ -1,0 +1,53 @@
+// Copies of offloaded tensors to the host and back, one after the other in each direction, while kernels run.
+#pragma once
+
+#include <vector>
+
+#include "planners/torch_kernels.hpp"
+
+namespace um {
+
+class torch_copies {
+ public:
+  explicit torch_copies(const torch_orders& orders)
+      : orders_(orders), first_read_(orders.wiring.root.size()) {}
+
+  // The forward graph begins; times are those of its clock.
+  void begin_forward();
+  void leave(torch_id tensor, std::int64_t now);
+  struct leaving {
+    torch_id tensor = no_node;
+    std::int64_t done = 0;
+  };
+  // Copies that are not known to be done, in the order of their ends.
+  std::vector<leaving>& open() { return open_; }
+  void gone(torch_id tensor, torch_id after) { made_.push_back({tensor, after, no_node}); }
+
+  // The backward graph begins. starts[t]: when kernel t would start if it waited for no copy. Each copy back
+  // begins as late as it may to be done before the first kernel that reads it.
+  void begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
+                      std::int64_t now);
+  // Tensors whose copies back begin right before kernel t.
+  std::vector<torch_id> back(std::size_t t, std::int64_t now);
+  // When kernel t has what it reads.
+  std::int64_t there(std::size_t t, std::int64_t now) const;
+
+  const std::vector<torch_copy>& made() const { return made_; }
+
+ private:
+  struct returning {
+    std::size_t copy = 0;  // of made_
+    std::size_t first_read = 0, begin = 0;
+    std::int64_t done = 0;
+  };
+  std::int64_t ns_of(torch_id tensor) const;
+
+  const torch_orders& orders_;
+  std::vector<std::size_t> first_read_;
+  std::vector<leaving> open_;
+  std::vector<returning> returning_;
+  std::vector<torch_copy> made_;
+  std::int64_t free_at_ = 0;  // the link, in the direction at hand
+};
+
+}  // namespace um

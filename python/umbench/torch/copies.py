@@ -1,0 +1,158 @@
+"""Saved tensors that wait on the host for the backward pass: copies on streams of their own, as operators that the graphs have.
+
+begin_copy starts a copy, finish_copy makes the current stream wait for it. finish_copy reads the source: until then nothing writes
+over it, neither PyTorch's allocator nor Inductor, which gives the memory of tensors that nothing reads any more to others. It
+writes the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
+
+import itertools
+
+import torch
+
+SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
+GRAIN = 512
+
+library = torch.library.Library("umbench", "FRAGMENT")
+library.define("begin_copy(Tensor source, int slot, Device? device) -> Tensor")
+library.define("finish_copy(Tensor source, Tensor(a!) copy) -> ()")
+
+_slots, _numbers = {}, itertools.count()
+_streams, _running = {}, {}
+
+
+class Slab:
+    """One piece of host memory. tier: "pinned", or "managed" for managed memory whose home is the host. `slots`: numbers of its parts."""
+
+    def __init__(self, sizes, tier, on_gpu):
+        offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
+        self.bytes = offsets.pop()
+        self.memory = managed_bytes(self.bytes) if tier == "managed" and on_gpu else torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
+        self.slots = [next(_numbers) for _ in sizes]
+        _slots.update({slot: (self.memory, offset) for slot, offset in zip(self.slots, offsets)})
+
+    def close(self):
+        for slot in self.slots:
+            _slots.pop(slot, None)
+
+
+def managed_bytes(size):
+    """A tensor in managed memory whose preferred location is the host and that the GPU reaches over the link."""
+    import ctypes
+
+    from . import managed
+
+    pool = managed.library("advise_host", size)
+    pool.um_pool_alloc.restype = ctypes.c_void_p
+    pool.um_pool_alloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
+    address = pool.um_pool_alloc(size, torch.cuda.current_device(), None)
+    interface = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
+    return torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": interface})(), device="cuda")
+
+
+def _begin(source, slot, device):
+    copy = _in_slab(source, slot) if device is None else torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device)
+    gpu = next((t.device for t in (source, copy) if t.is_cuda), None)
+    if gpu is None:
+        _running[copy.data_ptr()] = lambda: copy.copy_(source)
+        return copy
+    current, stream = torch.cuda.current_stream(gpu), _stream(gpu, device is None)
+    stream.wait_stream(current)
+    with torch.cuda.stream(stream):
+        if SLOWED["cycles"]:
+            torch.cuda._sleep(SLOWED["cycles"])
+        copy.copy_(source, non_blocking=True)
+        event = stream.record_event()
+    _running[copy.data_ptr()] = lambda: torch.cuda.current_stream(gpu).wait_event(event)
+    return copy
+
+
+def _finish(source, copy):
+    _running.pop(copy.data_ptr())()
+
+
+def _in_slab(source, slot):
+    memory, offset = _slots[slot]
+    made = torch.empty(0, dtype=source.dtype, device=memory.device)
+    return made.set_(memory.untyped_storage(), memory.storage_offset() + offset // source.element_size(), source.shape, source.stride())
+
+
+def _stream(gpu, out):
+    if (gpu, out) not in _streams:
+        _streams[gpu, out] = torch.cuda.Stream(gpu)
+    return _streams[gpu, out]
+
+
+library.impl("begin_copy", _begin, "CompositeExplicitAutograd")
+library.impl("finish_copy", _finish, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("umbench::begin_copy", lib=library)
+def _(source, slot, device):
+    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device or _slots[slot][0].device)
+
+
+@torch.library.register_fake("umbench::finish_copy", lib=library)
+def _(source, copy):
+    return None
+
+
+# --- graphs ---
+
+def bytes_of(node):
+    value = node.meta["val"]
+    return (sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1) * value.element_size()
+
+
+def offload(forward, backward, num_fwd_outputs, copies, slab):
+    """Puts the copies into both graphs. `copies`: (tensor, gone_after, back_before), names of nodes as torch_copy has them, None for
+    the end of the forward graph and for right before the first reader."""
+    for (name, gone_after, back_before), slot in zip(copies, slab.slots):
+        host = _copy_out(forward.graph, num_fwd_outputs, name, gone_after, slot)
+        _copy_back(backward.graph, name, back_before, slot, host)
+    for module in (forward, backward):
+        module.graph.lint()
+        module.recompile()
+
+
+def _copy_out(graph, num_fwd_outputs, name, gone_after, slot):
+    at = {node.name: i for i, node in enumerate(graph.nodes)}
+    nodes = list(graph.nodes)
+    source, output = nodes[at[name]], nodes[-1]
+    anchor = nodes[max(at[name], at.get(gone_after, 0))] if gone_after else output.prev
+    with graph.inserting_after(source):
+        host = _call(graph, torch.ops.umbench.begin_copy.default, source, slot, None)
+    with graph.inserting_after(host if anchor is source else anchor):
+        _call(graph, torch.ops.umbench.finish_copy.default, source, host)
+    results = list(output.args[0])
+    results[num_fwd_outputs:] = [host if result is source else result for result in results[num_fwd_outputs:]]
+    output.args = (tuple(results),)
+    return host
+
+
+def _copy_back(graph, name, back_before, slot, host):
+    nodes = {node.name: node for node in graph.nodes}
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    there = nodes[name]
+    device, readers = there.meta["val"].device, list(there.users)
+    there.meta["val"] = host.meta["val"]
+    first = min(readers, key=order.get)
+    begin = min((first, nodes.get(back_before, first)), key=order.get)
+    with graph.inserting_before(begin if begin.op != "placeholder" else first):
+        copy = _call(graph, torch.ops.umbench.begin_copy.default, there, slot, device)
+    with graph.inserting_before(first):
+        _call(graph, torch.ops.umbench.finish_copy.default, there, copy)
+    for reader in readers:
+        reader.replace_input_with(there, copy)
+
+
+def _call(graph, operator, *args):
+    node = graph.call_function(operator, args)
+    values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
+    with torch._guards.detect_fake_mode(values):
+        node.meta["val"] = operator(*values)
+    return node
+
+
+def offloaded_in(backward):
+    """Names of the tensors that a backward graph copies back."""
+    begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.begin_copy.default)
+    return {node.args[0].name for node in begun}

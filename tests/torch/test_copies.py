@@ -1,0 +1,90 @@
+"""Offloaded tensors: copies that are as late as they may be leave the gradients right, and the operators that see to this are needed."""
+
+import copy
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import test_fit  # noqa: E402
+
+from umbench.torch import copies  # noqa: E402
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
+def gradients(model):
+    return [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("name", ("perceptron", "convolutions", "transformer block"))
+def test_offloads_leave_the_bits(name):
+    model, inputs = test_fit.made(name)
+    plain = copy.deepcopy(model)
+    unplanned = test_fit.trained(torch.compile(plain, backend="aot_eager"), inputs)
+    model, _ = test_fit.fitted(model, inputs, 0.75)
+    for _ in range(2):
+        model.zero_grad()
+        assert torch.equal(test_fit.trained(model, inputs), unplanned) or name == "convolutions"
+    assert model.plan.offloaded and model.plan.differences == []
+    assert "wait on the host" in str(model.plan)
+    assert not copies._running
+    for own, other in zip(gradients(plain), gradients(model)):
+        assert torch.equal(own, other)
+
+
+def unwaited(monkeypatch):
+    """Copies that nothing waits for: made when they are read, as a slow copy on a GPU could be, while Inductor gives the source's memory away."""
+    usual, late = copies._copy_out, {}
+
+    def begin(source, slot, device):
+        if device is None:
+            host = copies._in_slab(source, slot)
+            late[host.data_ptr()] = host, source
+            return host
+        host, origin = late.pop(source.data_ptr())
+        return host.copy_(origin).clone()
+
+    def copy_out(graph, *rest):
+        host = usual(graph, *rest)
+        for node in graph.find_nodes(op="call_function", target=torch.ops.umbench.finish_copy.default):
+            graph.erase_node(node)
+        return host
+
+    monkeypatch.setattr(copies, "_copy_out", copy_out)
+    over = torch.library.Library("umbench", "IMPL")
+    over.impl("begin_copy", begin, "CPU")
+    over.impl("finish_copy", lambda source, copy: None, "CPU")
+    return over
+
+
+@pytest.mark.parametrize("waits", (True, False))
+def test_inductor_writes_over_what_is_copied_unless_the_copy_is_waited_for(waits, monkeypatch):
+    model, inputs = test_fit.made("perceptron")
+    plain = copy.deepcopy(model)
+    test_fit.trained(plain, inputs)
+    model, _ = test_fit.fitted(model, inputs, 0.72, backend="inductor")
+    over = None if waits else unwaited(monkeypatch)
+    try:
+        test_fit.trained(model, inputs)
+    finally:
+        if over is not None:
+            over._destroy()
+    assert model.plan.offloaded
+    right = all(torch.allclose(own, other, rtol=1e-3, atol=1e-7) for own, other in zip(gradients(plain), gradients(model)))
+    assert right == waits
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_slow_copies_on_a_gpu_leave_the_gradients(monkeypatch):
+    monkeypatch.setitem(copies.SLOWED, "cycles", 50_000_000)
+    model, inputs = test_fit.made("perceptron")
+    model, inputs = model.cuda(), tuple(x.cuda().repeat(64, 1) for x in inputs)
+    plain = copy.deepcopy(model)
+    test_fit.trained(torch.compile(plain), inputs)
+    model, _ = test_fit.fitted(model, inputs, 0.8, backend="inductor")
+    test_fit.trained(model, inputs)
+    assert model.plan.offloaded
+    for own, other in zip(gradients(plain), gradients(model)):
+        torch.testing.assert_close(own, other, rtol=1e-3, atol=1e-6)
