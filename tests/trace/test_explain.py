@@ -218,3 +218,11 @@ def test_the_command_explains(umbench, tmp_path):
     assert data[0]["findings"][0]["key"] == "ping_pong"
     refused = umbench("explain", "nothing.jsonl")
     assert refused.returncode == 2 and len(refused.stderr.splitlines()) == 1
+
+
+def test_calls_name_the_gpu_that_waited(tmp_path):
+    made = Made().allocate().allocate(first=FIRST + 64).kernel("read", in_demand=run(), gpu_read_faults=count(900))
+    made.kernel("read", gpu=1, in_demand=run(first=FIRST + 64), gpu_read_faults=count(900, first=FIRST + 64))
+    process, = reader.read(made.write(tmp_path / "run.jsonl"))
+    _, found, _, _ = explain.explain(process)
+    assert sorted(f.calls[0][0].rsplit(", ", 1)[1] for f in found) == ["GPU 0)", "GPU 1)"]

@@ -33,7 +33,8 @@ class Facts:
     bytes: Counter = field(default_factory=Counter)     # by quantity; faults are counted here, too
     kernels: dict = field(default_factory=lambda: defaultdict(float))  # (name, launch): ns of waiting for it
     first: dict = field(default_factory=dict)           # (name, launch): begin
-    stall: float = 0                                    # ns that kernels waited for it
+    gpus: Counter = field(default_factory=Counter)      # ns that kernels of a GPU waited for it
+    stall: float = 0                                    # the same of all
     host_stall: float = 0                               # ns that the CPU waited for it
     host_places: Counter = field(default_factory=Counter)
     hints: list = field(default_factory=list)
@@ -197,6 +198,7 @@ def _add(piece, facts_of, summary, costs, clock):
         facts = holders[key]
         if piece.kind == "kernel" and part > 0:
             facts.stall += part
+            facts.gpus[piece.gpu] += part
             facts.kernels[piece.name, piece.launch] += part
             facts.first.setdefault((piece.name, piece.launch), piece.begin)
         elif piece.kind == "host":

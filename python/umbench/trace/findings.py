@@ -28,7 +28,8 @@ class Context:
         self.summary, self.costs, self.names = summary, costs, names
 
     def gpu(self, facts):
-        return next(iter(self.summary.process.gpus), 0)
+        """The GPU whose kernels waited longest for it."""
+        return max(facts.gpus, key=facts.gpus.get, default=next(iter(self.summary.process.gpus), 0))
 
 
 def find(context):
