@@ -48,15 +48,13 @@ driver_sums told() {
 
 // --- with `switching` held ---
 
-void configure_counters(std::uint32_t device) {
-  configure_unified_memory_counters(device, running->with_faults);
-  if (!configure_peer_counter(device) && running->devices.size() > 1) lack("bytes between GPUs");
-}
-
 void begin_counting() {
   if (running->counts || !running->may_count || running->devices.empty()) return;
   try {
-    for (const std::uint32_t device : running->devices) configure_counters(device);
+    for (const std::uint32_t device : running->devices) {
+      configure_unified_memory_counters(device, running->with_faults);
+      if (!configure_peer_counter(device)) lack("bytes between GPUs");
+    }
     require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
   } catch (const unsupported& error) {
     running->may_count = false;
@@ -101,13 +99,7 @@ void count_on(std::uint32_t device) {
   if (!running->devices.insert(device).second) return;
   running->file.write(gpu_line(device));
   if (!running->driver.begin()) lack("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
-  if (running->devices.size() == 1) return begin_counting();
-  if (!running->counts) return;
-  try {
-    configure_counters(device);
-  } catch (const unsupported& error) {
-    lack("Unified Memory on GPU " + std::to_string(device) + ": " + error.what());
-  }
+  begin_counting();  // nothing to do for a later GPU: counting covers it (two H100s, driver 580)
 }
 
 void follow_budget(nanoseconds time) {

@@ -46,6 +46,17 @@ def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path,
     assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.215)
 
 
+def test_gpus_are_told_apart_to_the_byte():
+    process, = reader.read(KEPT / "on_two_gpus_h100.jsonl")
+
+    def moved(gpu, *quantities):
+        return sum(run[2] for piece in process.pieces if piece.gpu == gpu for name in quantities for run in piece.sums.get(name, ())) // 2**20
+
+    assert [moved(gpu, *reader.BY_FAULT_IN) for gpu in (0, 1)] == [256, 128]
+    assert [moved(gpu, "in_peer") for gpu in (0, 1)] == [0, 256]
+    assert process.driver["to_gpus"] == process.counted(*reader.IN) == 384 * 2**20
+
+
 def test_a_trace_of_pages_in_turns_has_every_byte():
     process, = reader.read(KEPT / "in_turns_h100.jsonl")
     assert process.total(*reader.BY_FAULT_IN) == process.total(*reader.BY_FAULT_OUT) == 4 * 256 * 2**20

@@ -78,6 +78,7 @@ class Summary:
     stall_ns: float = 0          # of it, waiting for faults
     host_ns: float = 0           # the CPU waiting for what lay on a GPU
     prefetch_ns: float = 0       # prefetches while no kernel ran that waited for them
+    scale: float = 1             # of times: the whole run over what was counted
     launches: dict = field(default_factory=Counter)     # by kernel name
     shortest: dict = field(default_factory=dict)        # by name: ns of a launch that moved nothing, on average of a stretch
 
@@ -154,6 +155,7 @@ def summarize(process, costs):
         return facts
 
     clock = Clock(process, costs)
+    summary.scale = _scale(process, clock)
     for piece in process.pieces:
         if piece.kind == "kernel":
             summary.kernel_ns += clock.kernel(piece)
@@ -161,14 +163,24 @@ def summarize(process, costs):
         _add(piece, facts_of, summary, costs, clock)
     summary.facts = list(found.values())
     _add_hints(process, owners, found, summary)
-    summary.prefetch_ns = process.scale * _prefetched_alone(process)
+    summary.prefetch_ns = summary.scale * _prefetched_alone(process)
     return summary
+
+
+def _scale(process, clock):
+    """Of times: by kernels, from the first on that moved something."""
+    launches = [piece for piece in process.pieces if piece.kind == "kernel"]
+    if not process.unseen or not launches:
+        return 1
+    unseen, seen = (sum(busy for quiet in of if quiet.end >= launches[0].begin for _, _, busy in quiet.kernels)
+                    for of in (process.unseen, process.quiet))
+    return 1 + unseen / (seen + sum(clock.kernel(piece) for piece in launches))
 
 
 def _add(piece, facts_of, summary, costs, clock):
     """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved. Sums and times are scaled to the
     whole run where counting paused."""
-    masks, scale = masks_of(piece), summary.process.scale
+    masks, scale, of_bytes = masks_of(piece), summary.scale, summary.process.scale
     shares = Counter()
     by_block = defaultdict(dict)
     for name, runs in piece.sums.items():
@@ -180,7 +192,7 @@ def _add(piece, facts_of, summary, costs, clock):
     for block in sorted(by_block):
         sums = by_block[block]
         facts = owner[block] = facts_of(block, piece.begin)
-        facts.bytes.update({name: round(amount * scale) for name, amount in sums.items()})
+        facts.bytes.update({name: round(amount * of_bytes) for name, amount in sums.items()})
         mask = masks.get(block, EVERY_GRANULE)
         moved = _add_step(facts.blocks[block], sums, mask, piece)
         shares[id(facts)] += moved
