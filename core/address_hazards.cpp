@@ -19,6 +19,7 @@ void address_hazards::use(const strip_use& u) {
 
 void address_hazards::give_up(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step) {
   for (const std::uint32_t l : table_.of_tensor[t]) {
+    if (before_[l]) use(l);  // a part that nobody has used in this lifetime: others' users may still run
     managed_.add({at_.offset[l], table_.all[l].bytes}, where, step);
   }
   for (const range& r : what) gone_.add(r, where, step);

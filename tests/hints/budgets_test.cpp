@@ -20,7 +20,7 @@ using namespace um;
 using namespace um::testing;
 
 struct budgets : ::testing::TestWithParam<std::string> {
-  const graph g = build(small_networks().at(GetParam()));
+  const graph g = small_graph(GetParam());
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
@@ -107,7 +107,7 @@ TEST(shared_blocks, are_given_up_behind_the_last_use_of_the_part) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(small_networks, budgets, ::testing::Values("alexnet", "vgg11", "resnet20_fused"),
+INSTANTIATE_TEST_SUITE_P(small_networks, budgets, ::testing::Values("alexnet_sgd", "vgg11", "residual"),
                          [](const auto& each) { return each.param; });
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The search for the best plan: repeatable, within its class, and no worse than any other planner.
+// The search for the best plan: within its class, and near the optimum. rivals_test holds it to other
+// planners.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,11 +17,9 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-
 class best_plans : public ::testing::TestWithParam<std::string> {
  protected:
-  graph g = build(small_networks().at(GetParam()));
+  graph g = small_graph(GetParam());
   machine on = managed_test_machine();
   profile costs = estimate(g, on);
   byte_count footprint = footprint_of(g, costs).total;
@@ -29,48 +28,20 @@ class best_plans : public ::testing::TestWithParam<std::string> {
     const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
     return {g, costs, on, budget, pressure::none, complete(by, knobs), estimate_slices(g, on)};
   }
-  nanoseconds time_of(double ratio, const std::string& name, const knob_values& knobs = {}) {
-    const strategy& by = *find(planners(), name);
-    const problem p = at(ratio, by, knobs);
-    try {
-      const memory_plan plan = by.plan(p);
-      EXPECT_EQ(defect_of(g, plan), std::nullopt) << name;
-      return simulate(p, lower(p, plan, by.placed_by), 2).back().duration;
-    } catch (const infeasible& refused) {
-      EXPECT_GT(std::string(refused.what()).size(), 20U);
-      return never;
-    }
-  }
 };
-
-TEST_P(best_plans, are_no_worse_than_any_other_planners) {
-  for (const double ratio : {0.5, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 8.0}) {
-    const nanoseconds best = time_of(ratio, "best", {{"copies", 0}, {"copy_us", 0}});
-    for (const strategy& other : planners()) {
-      if (other.name == "best" || other.kind == family::managed) continue;
-      if (complete(other, {}).contains("nodes")) continue;  // of a solver's tree: it takes seconds
-      const nanoseconds its = time_of(ratio, other.name);
-      if (its != never) {
-        EXPECT_LE(best, its + its / 100) << other.name << " at " << ratio;
-      }
-    }
-  }
-}
 
 TEST_P(best_plans, lie_in_managed_memory_within_the_budget) {
   const strategy& managed = *find(planners(), "best_managed");
-  for (const double ratio : {1.25, 2.0}) {
-    problem p = at(ratio, managed);
-    try {
-      const memory_plan plan = managed.plan(p);
-      EXPECT_EQ(defect_of(g, plan), std::nullopt);
-      EXPECT_GT(std::ranges::count_if(plan.home, is_managed), 0);
-      EXPECT_EQ(std::ranges::count(plan.home, residence::staged), 0);
-      p.under = pressure::plan;
-      EXPECT_LE(lower(p, plan, managed.placed_by).peak_device_bytes, p.budget);
-    } catch (const infeasible& refused) {
-      EXPECT_GT(std::string(refused.what()).size(), 20U);
-    }
+  problem p = at(2, managed);
+  try {
+    const memory_plan plan = managed.plan(p);
+    EXPECT_EQ(defect_of(g, plan), std::nullopt);
+    EXPECT_GT(std::ranges::count_if(plan.home, is_managed), 0);
+    EXPECT_EQ(std::ranges::count(plan.home, residence::staged), 0);
+    p.under = pressure::plan;
+    EXPECT_LE(lower(p, plan, managed.placed_by).peak_device_bytes, p.budget);
+  } catch (const infeasible& refused) {
+    EXPECT_GT(std::string(refused.what()).size(), 20U);
   }
 }
 
@@ -79,31 +50,9 @@ TEST_P(best_plans, are_those_of_device_where_it_fits) {
   EXPECT_EQ(best.plan(at(1, best)), plan_resident(at(1, best)));
 }
 
-TEST_P(best_plans, are_the_same_each_time) {
-  const strategy& best = *find(planners(), "best");
-  const problem p = at(1.5, best);
-  try {
-    EXPECT_EQ(best.plan(p), best.plan(p));
-  } catch (const infeasible&) {
-    GTEST_SKIP() << "no plan at that ratio";
-  }
-}
-
-TEST_P(best_plans, take_no_longer_with_more_room) {
-  if (g.ops.size() < 10) GTEST_SKIP() << "how its few tensors pack says more than the budget";
-  nanoseconds least = never;
-  for (const double ratio : {4.0, 3.0, 2.0, 1.5, 1.25, 1.1, 1.0}) {
-    const nanoseconds now = time_of(ratio, "best");
-    if (least != never) {
-      EXPECT_LE(now, least + least / 50) << "at " << ratio;
-    }
-    least = std::min(least, now);
-  }
-}
-
 TEST_P(best_plans, cut_nothing_where_the_bits_are_to_stay) {
   const strategy& best = *find(planners(), "best");
-  for (const double ratio : {1.2, 1.5, 2.0}) {
+  for (const double ratio : {1.2, 2.0}) {
     try {
       for (const action& a : best.plan(at(ratio, best, {{"bits", 1}})).actions) {
         if (const auto* c = std::get_if<compute>(&a)) {

@@ -1,9 +1,7 @@
-// What the papers' planners have in common, and what each of them must come to where its method leaves no
-// choice.
+// What each of the papers' planners must come to where its method leaves no choice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <memory>
 
@@ -25,20 +23,6 @@ machine slow_link() {
   m.device_bytes = 64 * GiB;
   m.bf16_flops_per_s = m.tf32_flops_per_s;
   return m;
-}
-
-// Rows that follow a paper, but what asks a solver for as many nodes, which takes seconds.
-std::vector<strategy> of_papers() {
-  std::vector<strategy> all;
-  std::ranges::copy_if(planners(), std::back_inserter(all), [](const strategy& s) {
-    return !s.source.empty() && !complete(s, {}).contains("nodes");
-  });
-  return all;
-}
-// Policies that look at the network alone say what moves by a knob, whatever the budget.
-bool keeps_what_fits(const strategy& s) {
-  const knob_values knobs = complete(s, {});
-  return !knobs.contains("fastest") && !knobs.contains("ahead");
 }
 
 struct setting {
@@ -64,44 +48,6 @@ std::ptrdiff_t count(const memory_plan& plan) {
   return std::ranges::count_if(plan.actions,
                                [](const action& a) { return std::holds_alternative<Action>(a); });
 }
-
-class every_paper : public ::testing::TestWithParam<std::string> {
- protected:
-  // Whether there is a plan.
-  bool is_sound(const strategy& by, double ratio) {
-    const problem p = s.at(by.name, ratio);
-    try {
-      const memory_plan plan = by.plan(p);
-      EXPECT_EQ(defect_of(s.g, plan), std::nullopt);
-      EXPECT_LE(lower(p, plan, by.placed_by).device_arena_bytes, p.budget);
-      EXPECT_EQ(by.plan(p), plan) << "the same problem gives the same plan";
-      if (ratio <= 1 && keeps_what_fits(by)) {
-        EXPECT_EQ(plan, plan_resident(p));
-      }
-      return true;
-    } catch (const infeasible& refused) {
-      const std::string why = refused.what();
-      const bool in_figures = why.find("the budget is " + to_text(p.budget)) != std::string::npos;
-      EXPECT_TRUE(in_figures || why.starts_with("micro-batches cannot go through ")) << why;
-      return false;
-    }
-  }
-
-  setting s{small_networks().at(GetParam())};
-};
-
-TEST_P(every_paper, plans_within_the_budget_or_says_why_not) {
-  for (const strategy& by : of_papers()) {
-    for (const double ratio : {0.5, 1.0, 1.25, 2.0, 3.0, 5.0, 8.0}) {
-      SCOPED_TRACE(by.name + " at " + std::to_string(ratio));
-      const bool solved = is_sound(by, ratio);
-      EXPECT_TRUE(solved || ratio > 1 || !by.same_bits) << "what cuts nothing works on everything";
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(catalogue, every_paper, ::testing::ValuesIn(small_network_labels()),
-                         [](const auto& row) { return row.param; });
 
 TEST(autoswap, with_its_limit_at_the_peak_nothing_moves) {
   const setting s(small_spec("vgg16_cifar", 100, {.joined = fusion::none}));

@@ -68,7 +68,7 @@ struct one_convolution : ::testing::Test {
   }
 };
 
-std::vector<box> quarters(interval box::*along, std::int64_t extent) {
+std::vector<box> quarters(interval box::* along, std::int64_t extent) {
   std::vector<box> all(4);
   for (std::uint32_t p = 0; p < 4; ++p) all[p].*along = part_of(extent, p, 4);
   return all;

@@ -86,7 +86,7 @@ class random_plan {
     std::vector<box> parts{{}};
     if (below(3) == 0) return parts;
     const box all = domain_of(g_, o);
-    for (interval box::*along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
+    for (interval box::* along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
       if (below(2) == 0 || (how_ == cuts::of_the_batch && along != &box::batch)) continue;
       box first;
       first.*along = {0, 1};

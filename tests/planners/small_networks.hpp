@@ -2,10 +2,13 @@
 #pragma once
 
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "networks/builder.hpp"
 #include "networks/catalogue.hpp"
+#include "networks/storage.hpp"
 
 namespace um::testing {
 
@@ -40,33 +43,45 @@ inline small_network small(const std::string& label, const std::string& name, st
   return {label, build(small_spec(name, batch, v))};
 }
 
-// By label.
-inline const std::map<std::string, network_spec>& small_networks() {
-  static const std::map<std::string, network_spec> all{
-      {"alexnet", small_spec("alexnet", 8)},
-      {"alexnet_sgd", small_spec("alexnet", 4, {.sgd = true})},
-      {"alexnet_inference", small_spec("alexnet", 16, {.joined = fusion::fused, .mode = pass::inference})},
-      {"vgg11", small_spec("vgg11", 4, {.joined = fusion::fused})},
-      {"vgg16_bf16",
-       small_spec("vgg16", 2, {.joined = fusion::lean, .arithmetic = precision::bf16, .sgd = true})},
-      {"conv",
-       small_spec(
-           "conv", 4,
-           {.knobs =
-                {{"c", 32}, {"h", 64}, {"w", 64}, {"k", 48}, {"kernel", 3}, {"stride", 1}, {"pad", 1}}})},
-      {"resnet20", small_spec("resnet20_cifar", 64)},
-      {"resnet20_fused",
-       small_spec("resnet20_cifar", 64, {.joined = fusion::fused, .arithmetic = precision::tf32})},
-      {"resnet20_bf16",
-       small_spec("resnet20_cifar", 64, {.joined = fusion::lean, .arithmetic = precision::bf16})},
-  };
+// Two blocks of two convolutions with normalisations and sums.
+inline graph residual_network(fusion joined, precision arithmetic) {
+  builder b("residual", pass::train);
+  const filters same{16, 3, 1, 1, false};
+  tensor_id y =
+      b.relu("relu", b.batch_norm("norm", b.convolution("conv", b.input("x", {64, 3, 32, 32}), same)));
+  for (const std::string block : {"a", "b"}) {
+    const tensor_id before = y;
+    y = b.relu(block + "_relu1", b.batch_norm(block + "_norm1", b.convolution(block + "_conv1", y, same)));
+    y = b.batch_norm(block + "_norm2", b.convolution(block + "_conv2", y, same));
+    y = b.relu(block + "_relu2", b.add(block + "_sum", y, before));
+  }
+  const graph g = b.training(b.linear("fc", b.global_average_pool("mean", y), 10), joined, false);
+  return stored(g, arithmetic, arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc);
+}
+
+// By label. The last takes seconds to plan: tests of it are studies.
+inline const std::vector<std::string>& small_network_labels() {
+  static const std::vector<std::string> all{"alexnet_sgd", "alexnet_inference", "vgg11",         "vgg16_bf16",
+                                            "conv",        "residual",          "residual_bf16", "resnet20"};
   return all;
 }
 
-inline std::vector<std::string> small_network_labels() {
-  std::vector<std::string> labels;
-  for (const auto& [label, spec] : small_networks()) labels.push_back(label);
-  return labels;
+inline graph small_graph(const std::string& label) {
+  using enum fusion;
+  const std::map<std::string, std::int64_t> one{{"c", 32},     {"h", 64},     {"w", 64}, {"k", 48},
+                                                {"kernel", 3}, {"stride", 1}, {"pad", 1}};
+  if (label == "alexnet_sgd") return build(small_spec("alexnet", 4, {.sgd = true}));
+  if (label == "alexnet_inference")
+    return build(small_spec("alexnet", 16, {.joined = fused, .mode = pass::inference}));
+  if (label == "vgg11") return build(small_spec("vgg11", 4, {.joined = fused}));
+  if (label == "vgg16_bf16")
+    return build(small_spec("vgg16", 2, {.joined = lean, .arithmetic = precision::bf16, .sgd = true}));
+  if (label == "conv") return build(small_spec("conv", 4, {.knobs = one}));
+  if (label == "residual") return residual_network(none, precision::fp32);
+  if (label == "residual_bf16") return residual_network(lean, precision::bf16);
+  if (label == "resnet20")
+    return build(small_spec("resnet20_cifar", 64, {.joined = fused, .arithmetic = precision::tf32}));
+  throw std::invalid_argument(label);
 }
 
 }  // namespace um::testing

@@ -61,7 +61,7 @@ TEST(simplex, solves_what_can_be_seen) {
 
 class bounds : public ::testing::TestWithParam<std::string> {
  protected:
-  graph g = build(small_networks().at(GetParam()));
+  graph g = small_graph(GetParam());
   machine on = managed_test_machine();
   profile costs = estimate(g, on);
   byte_count footprint = footprint_of(g, costs).total;

@@ -15,7 +15,7 @@ using namespace um::testing;
 
 class every_network : public ::testing::TestWithParam<std::string> {
  protected:
-  graph g = build(small_networks().at(GetParam()));
+  graph g = small_graph(GetParam());
 };
 
 TEST_P(every_network, makes_right_plans_of_any_decisions) {

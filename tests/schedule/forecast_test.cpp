@@ -39,7 +39,7 @@ held hold(const problem& p, const use_table& uses, const std::vector<gap>& gaps,
 
 class forecasts : public ::testing::TestWithParam<std::string> {
  protected:
-  graph g = build(small_networks().at(GetParam()));
+  graph g = small_graph(GetParam());
   machine on = test_machine();
   profile costs = estimate(g, on);
   problem p{g, costs, on, unlimited, pressure::none, {}, estimate_slices(g, on)};

@@ -36,7 +36,7 @@ inline std::vector<loops> loops_for(const graph& g) {
   const auto count = static_cast<op_id>(g.ops.size());
   const std::int64_t images = g.tensors[g.ops.front().in.front()].shape.n;
   for (const std::uint32_t k : {2U, 4U}) {
-    if (images % (2 * k) != 0 || g.name.starts_with("resnet")) continue;
+    if (images % (2 * k) != 0 || g.name.starts_with("res")) continue;
     all.push_back({k, {}, {}});
     if (goes_over_batch(g, g.ops[count / 2], 2 * k) && goes_over_batch(g, g.ops[count / 2 + 1], 2 * k))
       all.push_back({1, {{count / 2, count / 2 + 2, k}}, large_gradients(g)});
