@@ -11,7 +11,7 @@ from umbench import load, output
 from umbench.trace import findings, nsys, reader
 from umbench.trace.costs import Costs, machine_of
 from umbench.trace.facts import summarize
-from umbench.trace.findings import Context, size
+from umbench.trace.findings import Context, duration, size
 from umbench.trace.names import Names
 
 MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
@@ -65,8 +65,8 @@ def _head(process, summary, others):
     title = " ".join(program)
     title = title if len(title) <= 80 else title[:77] + "..."
     yield f"{title} on {gpus}: {process.last / 1e9:.3g} s" + (f" (and {others} more processes)" if others else "")
-    yield (f"Kernels ran {summary.kernel_ns / 1e6:.4g} ms, of it {summary.stall_ns / 1e6:.4g} ms ({_percent(summary.stall_ns, summary.kernel_ns)}) "
-           f"waiting for managed memory; the CPU waited {summary.host_ns / 1e6:.4g} ms for it"
+    yield (f"Kernels ran {duration(summary.kernel_ns)}, of it {duration(summary.stall_ns)} ({_percent(summary.stall_ns, summary.kernel_ns)}) "
+           f"waiting for managed memory; the CPU waited {duration(summary.host_ns)} for it"
            + (" (timed while nothing was counted)." if process.times else "."))
     moved = [(f"{size(process.total(*reader.BY_FAULT_IN))} to GPUs by faults", process.total(*reader.BY_FAULT_IN)),
              (f"{size(process.total('in_user'))} to GPUs by prefetch", process.total("in_user")),
@@ -80,7 +80,7 @@ def _head(process, summary, others):
 
 def _finding(number, finding, names, costs):
     where = names.described(finding.facts.allocation, size)
-    yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {finding.waste_ns / 1e6:.4g} ms"
+    yield f"{number}. {where}: {findings.TITLES[finding.key]} ({finding.key}), {duration(finding.waste_ns)}"
     yield f"   {finding.text}"
     for call, place in finding.calls:
         last = call is finding.calls[-1][0]
@@ -90,7 +90,7 @@ def _finding(number, finding, names, costs):
 def _saves(finding):
     if finding.saving_ns < WORTH_NAMING * finding.waste_ns:
         return ""
-    return f"; saves about {finding.saving_ns / 1e6:.4g} ms"
+    return f"; saves about {duration(finding.saving_ns)}"
 
 
 def _lacks(process):

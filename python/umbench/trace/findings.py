@@ -59,6 +59,10 @@ def size(count):
     return f"{count:.0f} bytes"
 
 
+def duration(nanoseconds):
+    return f"{nanoseconds / 1e9:.4g} s" if nanoseconds >= 1e10 else f"{nanoseconds / 1e6:.4g} ms"
+
+
 def _before(kernel, context):
     if kernel is None:
         return ""
@@ -232,7 +236,7 @@ def remote_hot(facts, context):
         return None
     name, count, time = max(slow, key=lambda kernel: kernel[1] * kernel[2])
     text = (f"preferred on the host, and each of {count} launches of {context.names.kernel(name)} takes as long as reading it over the link "
-            f"({time / 1e6:.3g} ms)")
+            f"({duration(time)})")
     calls = [("leave out cudaMemAdviseSetPreferredLocation(host)", context.names.place(hints[0].called)),
              (_prefetch(facts, context, facts.allocation.address, facts.allocation.bytes, context.gpu(facts)), _before((name, 0), context))]
     waste = count * time
