@@ -3,6 +3,8 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <utility>
+
 #include "core/errors.hpp"
 #include "trace/cupti_library.hpp"
 #include "trace/text.hpp"
@@ -62,29 +64,45 @@ void begin_counting() {
   }
   running->counts = true;
   const driver_sums sums = running->driver.read();
-  running->driver_before = sums;
+  running->driver_before = running->driver_lately = sums;
   running->told_before = told();
+  running->looked_at = now();
   running->writer.post([at = now(), sums] { running->record.resume(at, sums); });
 }
 
+void stop_counting() {
+  static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
+  running->counts = false;
+}
+
 // CUPTI loses records without saying so where a program faults a lot; the driver's sums tell. Of bytes alone
-// it loses none.
-void leave_out_faults_if_lossy(const driver_sums& sums) {
+// it loses none. `by_then`: what has moved whose records have come.
+void leave_out_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t enough = 64 << 20, percent = 5;
-  const driver_sums moved = sums - running->driver_before, heard = told() - running->told_before;
+  if (!running->driver.counts() || !running->with_faults || running->followed) return;
+  const driver_sums moved = by_then - running->driver_before, heard = told() - running->told_before;
   const std::uint64_t bytes = moved.to_gpus + moved.to_host, known = heard.to_gpus + heard.to_host;
-  if (!running->driver.counts() || !running->with_faults || bytes < enough || known >= bytes) return;
+  if (bytes < enough || known >= bytes) return;
   const std::uint64_t lost = 100 * (bytes - known) / bytes;
   if (lost < percent) return;
   running->with_faults = false;
-  lack("faults after the first pause of counting: with them CUPTI lost " + std::to_string(lost) +
-       " % of the bytes");
+  lack("faults but for the first part: with them CUPTI lost " + std::to_string(lost) + " % of the bytes");
+  if (!running->counts) return;
+  stop_counting();
+  begin_counting();
+}
+
+void look_for_losses(nanoseconds time) {
+  constexpr nanoseconds until_records_have_come = 500'000'000;
+  if (!running->counts || time - running->looked_at < until_records_have_come) return;
+  running->looked_at = time;
+  const driver_sums then = std::exchange(running->driver_lately, running->driver.read());
+  leave_out_faults_if_lossy(then);
 }
 
 void pause_counting() {
   if (!running->counts) return;
-  static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
-  running->counts = false;
+  stop_counting();
   const driver_sums sums = running->driver.read();
   running->writer.post([at = now(), sums] { running->record.pause(at, sums); });
   static_cast<void>(cupti().flush(0));
@@ -105,8 +123,9 @@ void count_on(std::uint32_t device) {
 void follow_budget(nanoseconds time) {
   const bool wanted = running->budget.counts(time) || running->followed;
   const std::lock_guard lock(running->switching);
-  if (wanted) return begin_counting();
-  pause_counting();
+  if (!wanted) return pause_counting();
+  begin_counting();
+  look_for_losses(time);
 }
 
 void set_follower(follower each) {

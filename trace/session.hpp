@@ -54,6 +54,8 @@ struct session {
   driver_counters driver;
   bool may_count = true;
   driver_sums driver_before, told_before;  // when counting last began
+  driver_sums driver_lately;               // when it was last looked for losses
+  nanoseconds looked_at = 0;
 
   std::mutex sleep;
   std::condition_variable wake;

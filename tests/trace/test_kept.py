@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import statistics
 import sys
 
 import pytest
@@ -44,6 +45,15 @@ def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path,
         assert done.returncode == 0, done.stderr
         times.append(json.loads((tmp_path / f"{number}.jsonl").read_text(encoding="utf-8").splitlines()[-1])["samples_ns"][0])
     assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.215)
+
+
+def test_a_trace_slows_a_program_that_faults_by_less_than_five_percent():
+    times = json.loads((KEPT / "overhead_h100.json").read_text(encoding="utf-8"))
+    pairs = [(plain[1:], traced[1:]) for plain, traced in zip(times["plain"], times["traced"])]
+    page = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
+    for of, said in ((statistics.median, "in the median"), (statistics.mean, "in all")):
+        slower = 100 * (statistics.mean(of(traced) / of(plain) for plain, traced in pairs) - 1)
+        assert slower < 5 and (f"{slower:.1f} % slower traced {said}" in page or f"{slower:.1f} % {said}" in page)
 
 
 def test_gpus_are_told_apart_to_the_byte():

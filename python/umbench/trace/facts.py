@@ -180,7 +180,7 @@ def _scale(process, clock):
 def _add(piece, facts_of, summary, costs, clock):
     """One piece: sums and steps of its blocks, and its time, shared among allocations by what they moved. Sums and times are scaled to the
     whole run where counting paused."""
-    masks, scale, of_bytes = masks_of(piece), summary.scale, summary.process.scale
+    masks, scale, scale_of = masks_of(piece), summary.scale, summary.process.scale_of
     shares = Counter()
     by_block = defaultdict(dict)
     for name, runs in piece.sums.items():
@@ -192,7 +192,7 @@ def _add(piece, facts_of, summary, costs, clock):
     for block in sorted(by_block):
         sums = by_block[block]
         facts = owner[block] = facts_of(block, piece.begin)
-        facts.bytes.update({name: round(amount * of_bytes) for name, amount in sums.items()})
+        facts.bytes.update({name: round(amount * scale_of(name)) for name, amount in sums.items()})
         mask = masks.get(block, EVERY_GRANULE)
         moved = _add_step(facts.blocks[block], sums, mask, piece)
         shares[id(facts)] += moved

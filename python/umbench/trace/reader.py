@@ -49,19 +49,26 @@ class Process:
 
     def total(self, *quantities):
         """Of the whole run: what was counted, scaled."""
-        return round(self.counted(*quantities) * self.scale)
+        return sum(round(self.counted(name) * self.scale_of(name)) for name in quantities)
 
     def counted(self, *quantities):
         return sum(run[2] for piece in self.pieces for name in quantities for run in piece.sums.get(name, ()))
 
-    @cached_property
-    def scale(self):
+    def scale_of(self, quantity):
         """The whole over what was counted, where counting paused or CUPTI lost records: by the driver's own sums of bytes, else by the time
         of kernels."""
-        counted = self.counted(*IN, *OUT)
-        if self.driver and counted:
-            whole = (self.driver["to_gpus"] + self.driver["to_host"]) / counted
-            return whole if whole > 1 + MOST_MISSED else 1
+        return self._scales["to_gpus" if quantity in IN else "to_host" if quantity in OUT else None]
+
+    @cached_property
+    def _scales(self):
+        if self.driver:
+            ways = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
+            wholes = self.driver | {None: self.driver["to_gpus"] + self.driver["to_host"]}
+            counted = {way: self.counted(*names) for way, names in ways.items()}
+            return {way: wholes[way] / counted[way] if wholes[way] > (1 + MOST_MISSED) * counted[way] > 0 else 1 for way in ways}
+        return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
+
+    def _scale_by_time(self):
         unseen, seen = (sum(busy for quiet in of for _, _, busy in quiet.kernels) for of in (self.unseen, self.quiet))
         seen += sum(piece.end - piece.begin for piece in self.pieces if piece.kind == "kernel")
         return 1 + unseen / seen if seen else 1
