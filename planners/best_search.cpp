@@ -328,6 +328,22 @@ class search {
   std::vector<std::vector<treatment>> begun_;  // what was made of two
 };
 
+// Improves in either order, with half of the work each: an exchange closes some ways to improve and opens
+// others.
+solution polished(search& s, const solution& from, std::uint64_t work) {
+  s.begin(from.treatments);
+  s.limit(work / 2);
+  s.improve_one_by_one(true);
+  if (s.is_good_enough(from.is)) return s.now();
+  s.exchange_large();
+  solution improved_first = s.now();
+  s.begin(from.treatments);
+  s.limit(work / 2);
+  s.exchange_large();
+  s.improve_one_by_one(true);
+  return is_better(improved_first.is, s.now().is) ? improved_first : s.now();
+}
+
 }  // namespace
 
 solution decide(search_space& of, byte_count budget, const effort& by) {
@@ -374,11 +390,7 @@ solution decide(search_space& of, byte_count budget, const effort& by) {
     pool.push_back(s.now());
     if (better(s.now(), best)) best = s.now();
   }
-  s.begin(best->treatments);
-  s.limit(by.work / 4);
-  if (!s.is_good_enough(best->is)) s.exchange_large();
-  s.improve_one_by_one(true);
-  return s.now();
+  return polished(s, *best, by.work / 4);
 }
 
 solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from) {
