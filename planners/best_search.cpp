@@ -35,6 +35,7 @@ double energy_of(const evaluation& e, nanoseconds time, double price, excess wha
 // What fits is better than what does not.
 bool is_better(const evaluation& a, const evaluation& b) {
   if (a.over > 0 || b.over > 0) return a.over < b.over;
+  if (!a.timed) return false;
   if (a.forecast.time != b.forecast.time) return a.forecast.time < b.forecast.time;
   return a.forecast.to_device + a.forecast.to_host < b.forecast.to_device + b.forecast.to_host;
 }
@@ -110,9 +111,8 @@ class search {
     begin(std::move(treatments));
   }
   void begin(std::vector<treatment> treatments) {
-    now_.is = evaluate(treatments, [](const evaluation&) { return true; });
-    now_.treatments = std::move(treatments);
-    peak_ = of_.peak();
+    const evaluation e = evaluate(treatments, [](const evaluation&) { return true; });
+    take({std::move(treatments), e});
   }
 
   // `just_enough`: what gives up more than is too much counts no more for it.
@@ -135,9 +135,9 @@ class search {
           if (how == now_.treatments[c] || !of_.allows(c, how)) continue;
           std::vector<treatment> treatments = now_.treatments;
           treatments[c] = how;
-          const evaluation e = evaluate(treatments, [](const evaluation& m) { return m.over == 0; });
+          const evaluation e = evaluate_to_improve(treatments);
           if (!is_better(e, now_.is)) continue;
-          now_ = {std::move(treatments), e};
+          take({std::move(treatments), e});
           better = true;
         }
       }
@@ -165,8 +165,8 @@ class search {
           std::vector<treatment> treatments = now_.treatments;
           treatments[c] = treatment::keep;
           treatments[other] = how;
-          const evaluation e = evaluate(treatments, [](const evaluation& m) { return m.over == 0; });
-          if (is_better(e, now_.is)) now_ = {std::move(treatments), e};
+          const evaluation e = evaluate_to_improve(treatments);
+          if (is_better(e, now_.is)) take({std::move(treatments), e});
         }
       }
     }
@@ -186,7 +186,7 @@ class search {
     const auto consider = [&](std::vector<treatment> treatments) {
       if (std::ranges::find(begun_, treatments) != begun_.end()) return;
       const evaluation e = evaluate_up_to(treatments, least, price);
-      if (e.forecast.time == 0 || energy_of(e, e.forecast.time, price, priced_) >= least) return;
+      if (!e.timed || energy_of(e, e.forecast.time, price, priced_) >= least) return;
       least = energy_of(e, e.forecast.time, price, priced_);
       chosen = std::move(treatments);
     };
@@ -216,20 +216,20 @@ class search {
       const double done = static_cast<double>(i) / static_cast<double>(tries);
       const double heat = usual * begin * std::pow(cold / begin, done);
       price = std::clamp(price * (now_.is.over > 0 ? 1 + rate : 1 - rate), least_price, most_price);
-      if (i % (tries / 10 + 1) == 0 && best.is.over == 0) now_ = best;
+      if (i % (tries / 10 + 1) == 0 && best.is.over == 0) take(best);
       std::vector<treatment> treatments = now_.treatments;
       const proposals::move what = next.draw(treatments, dice);
       if (!next.change(treatments, what, dice)) continue;
       const double luck = -heat * std::log((static_cast<double>(dice()) + 1) / 4294967297.0);
       const double most = energy_of(now_.is, now_.is.forecast.time, price, priced_) + luck;
       const evaluation e = evaluate_up_to(treatments, most, price);
-      const bool taken = e.forecast.time != 0 && energy_of(e, e.forecast.time, price, priced_) <= most;
+      const bool taken = e.timed && energy_of(e, e.forecast.time, price, priced_) <= most;
       next.note(what, taken);
       if (!taken) continue;
-      now_ = {std::move(treatments), e};
+      take({std::move(treatments), e});
       if (is_better(e, best.is)) best = now_;
     }
-    now_ = std::move(best);
+    take(std::move(best));
   }
 
   bool is_good_enough(const evaluation& e) const {
@@ -238,17 +238,26 @@ class search {
   }
 
  private:
-  // The time of what is `worth_timing` by its memory; 0 of the rest.
+  // With the time of what is `worth_timing`.
   evaluation evaluate(const std::vector<treatment>& treatments, const auto& worth_timing) {
     evaluation e = of_.memory_of(treatments, budget_);
     if (worth_timing(e)) of_.add_time(e);
     return e;
   }
-  // What may have no more energy than `most`: nothing takes less than all computing.
+  // What may have no more energy than `most`.
   evaluation evaluate_up_to(const std::vector<treatment>& treatments, double most, double price) {
+    return evaluate(treatments,
+                    [&](const evaluation& e) { return energy_of(e, e.least_time, price, priced_) <= most; });
+  }
+  // What may be better than now.
+  evaluation evaluate_to_improve(const std::vector<treatment>& treatments) {
     return evaluate(treatments, [&](const evaluation& e) {
-      return energy_of(e, of_.computing(), price, priced_) <= most;
+      return e.over == 0 && (now_.is.over > 0 || e.least_time <= now_.is.forecast.time);
     });
+  }
+  void take(solution s) {
+    now_ = std::move(s);
+    of_.take(now_.treatments, budget_);
   }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.forecast.to_device + e.forecast.to_host > 0; }
@@ -258,7 +267,7 @@ class search {
   std::vector<candidate> candidates(bool moves, bool just_enough) const {
     const byte_count enough =
         just_enough ? now_.is.forecast.peak - std::min(now_.is.forecast.peak, budget_) : budget_;
-    return candidates_at(of_, now_.treatments, peak_, moves, enough);
+    return candidates_at(of_, now_.treatments, of_.peak(), moves, enough);
   }
 
   // Where many could make room at the peak: the best of them together, without asking which does most. What
@@ -285,8 +294,7 @@ class search {
       }
       const evaluation e = evaluate(treatments, [&](const evaluation& m) { return m.over < now_.is.over; });
       if (e.over >= now_.is.over) continue;
-      now_ = {std::move(treatments), e};
-      peak_ = of_.peak();
+      take({std::move(treatments), e});
       return true;
     }
     return false;
@@ -297,7 +305,6 @@ class search {
     constexpr std::size_t tried_at_once = 6;
     const std::vector<candidate> all = candidates(moves && of_.moves(), just_enough);
     std::optional<solution> best;
-    position peak = 0;
     double most = 0;
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
       std::vector<treatment> treatments = now_.treatments;
@@ -310,11 +317,9 @@ class search {
       if (worth <= most) continue;
       most = worth;
       best = {std::move(treatments), e};
-      peak = of_.peak();
     }
     if (!best) return false;
-    now_ = std::move(*best);
-    peak_ = peak;
+    take(std::move(*best));
     return true;
   }
 
@@ -323,7 +328,6 @@ class search {
   std::uint64_t end_;
   std::vector<std::size_t> large_;  // classes worth a try
   solution now_;
-  position peak_ = 0;
   excess priced_ = excess::summed;
   std::vector<std::vector<treatment>> begun_;  // what was made of two
 };

@@ -4,8 +4,6 @@
 #include <map>
 #include <tuple>
 
-#include "schedule/transfers.hpp"
-
 namespace um {
 namespace {
 
@@ -15,6 +13,9 @@ allowance allowance_of(const problem& p) {
   return {times * p.knobs.at("copies"), times * p.knobs.at("copy_us") * 1000};
 }
 
+bool swaps(treatment how) {
+  return how == treatment::swap || how == treatment::swap_in_time;
+}
 bool computes_again(treatment how) {
   return how == treatment::again || how == treatment::again_kept;
 }
@@ -36,6 +37,8 @@ search_space::search_space(const problem& p, std::vector<compute> order, bool mo
       gaps_(gaps_of(p.network, uses_)),
       builder_(p.network, uses_, gaps_),
       forecast_(p, uses_),
+      list_(uses_, gaps_, builder_, forecast_),
+      placing_(forecast_, uses_, gaps_, allowance_of(p)),
       moves_(moves && p.on.link_to_device_bytes_per_s > 0 && p.on.link_to_host_bytes_per_s > 0) {
   forecast_.expect_the_worst();
   find_classes();
@@ -68,59 +71,112 @@ bool search_space::allows(std::size_t c, treatment how) const {
   return how == treatment::keep || moves_;
 }
 
+decision search_space::decision_for(treatment how, std::uint32_t x) const {
+  const gap& e = gaps_[x];
+  if (swaps(how)) return {choice::swap, e.last, e.next};
+  if (!computes_again(how)) return {};
+  return {choice::again, e.last, how == treatment::again ? e.next : e.last};
+}
+
 std::vector<decision> search_space::decisions_for(const std::vector<treatment>& treatments) const {
   std::vector<decision> all(gaps_.size());
-  std::vector<bool> in_time(gaps_.size(), false);
-  bool swaps = false;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    if (treatments[c] == treatment::keep) continue;
-    for (const std::uint32_t x : classes_[c].gaps) {
-      if (computes_again(treatments[c])) {
-        all[x] = {choice::again, gaps_[x].last,
-                  treatments[c] == treatment::again ? gaps_[x].next : gaps_[x].last};
-      } else {
-        all[x].what = choice::swap;
-        in_time[x] = treatments[c] == treatment::swap_in_time;
-        swaps = true;
-      }
-    }
+    for (const std::uint32_t x : classes_[c].gaps) all[x] = decision_for(treatments[c], x);
   }
-  if (swaps) place_transfers(forecast_, uses_, gaps_, in_time, all, allowance_of(p_));
+  place_swaps(treatments, all);
   return all;
 }
 
-evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
-  const std::vector<decision> decisions = decisions_for(treatments);
-  const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
-  events_ = builder_.build(decisions, staged);
-  work_ += events_.size();
-  evaluation e;
-  e.forecast = forecast_.memory_of(events_, staged);
-  at_ = e.forecast.at;
-  e.excess = e.forecast.peak - std::min(e.forecast.peak, budget);
-  for (const byte_count live : forecast_.live()) {
-    if (live > budget) e.over += static_cast<double>(live - budget);
+void search_space::place_swaps(const std::vector<treatment>& treatments, std::vector<decision>& all) const {
+  std::vector<swapped_gap> swapped;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    if (!swaps(treatments[c])) continue;
+    for (const std::uint32_t x : classes_[c].gaps)
+      swapped.push_back({x, treatments[c] == treatment::swap_in_time});
   }
+  std::ranges::sort(swapped, {}, &swapped_gap::which);
+  placing_.place(swapped, all);
+}
+
+// --- evaluation ---
+
+evaluation search_space::memory_of(const std::vector<treatment>& treatments, byte_count budget) {
+  // A visit of a position takes as long as going through about so many events.
+  constexpr std::uint64_t of_visit = 8, of_evaluation = 32;
+  const std::uint64_t visited = list_.visited();
+  if (is_far(treatments)) {
+    at_hand_ = asked_ = treatments;
+    decisions_ = decisions_for(treatments);
+    staged_ = staged_tensors(uses_, gaps_, decisions_);
+    changed_.clear();
+    list_.restart(decisions_, staged_, budget);
+  }
+  decide_as_at_hand();
+  decide_for(treatments);
+  found_ = list_.evaluate(decisions_, staged_, changed_, budget);
+  work_ += of_evaluation + of_visit * (list_.visited() - visited);
+  evaluation e;
+  e.forecast.peak = found_.peak;
+  e.excess = found_.peak - std::min(found_.peak, budget);
+  e.over = static_cast<double>(found_.over);
+  e.least_time = found_.computing + copy_price(p_, found_.fetched, 0, found_.fetches);
   return e;
 }
 
+// Whether so much differs from what is at hand that starting anew is faster.
+bool search_space::is_far(const std::vector<treatment>& treatments) const {
+  constexpr std::size_t share = 8;
+  if (at_hand_.empty()) return true;
+  std::size_t differ = 0;
+  for (std::size_t c = 0; c < treatments.size(); ++c) differ += treatments[c] != at_hand_[c] ? 1 : 0;
+  return differ > 16 + treatments.size() / share;
+}
+
+void search_space::decide_as_at_hand() {
+  for (const std::uint32_t x : changed_) decisions_[x] = list_.decisions()[x];
+  staged_ = list_.staged();
+  changed_.clear();
+  asked_ = at_hand_;
+}
+
+void search_space::decide_for(const std::vector<treatment>& treatments) {
+  bool moves_change = false;
+  for (std::size_t c = 0; c < treatments.size(); ++c) {
+    if (treatments[c] == asked_[c]) continue;
+    moves_change = moves_change || swaps(treatments[c]) || swaps(asked_[c]);
+    asked_[c] = treatments[c];
+    for (const std::uint32_t x : classes_[c].gaps) {
+      decisions_[x] = decision_for(treatments[c], x);
+      changed_.push_back(x);
+    }
+  }
+  if (!moves_change) return;
+  place_swaps(treatments, decisions_);
+  changed_.clear();
+  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
+    if (decisions_[x] != list_.decisions()[x]) changed_.push_back(x);
+  }
+  staged_ = staged_tensors(uses_, gaps_, decisions_);
+}
+
 void search_space::add_time(evaluation& e) {
-  forecast_.add_time(events_, e.forecast);
-  work_ += events_.size();
+  e.timed = true;
+  if (found_.transfers == 0) {  // nothing waits
+    e.forecast.time = found_.computing;
+    e.forecast.again = found_.again;
+    return;
+  }
+  const std::span<const event> events = list_.events();
+  e.forecast = forecast_.of(events, staged_);
+  work_ += 2 * events.size();
   e.forecast.time += copy_price(p_, e.forecast.to_device, e.forecast.to_host, e.forecast.copies);
 }
 
-position search_space::peak() const {
-  std::vector<bool> done(uses_.order.size(), false);
-  position at = 0;
-  for (std::uint32_t i = 0; i < events_.size(); ++i) {
-    if (events_[i].what != verb::compute) continue;
-    const bool first = !done[events_[i].which];
-    done[events_[i].which] = true;
-    if (first) at = static_cast<position>(events_[i].which);
-    if (i >= at_ && first) break;
-  }
-  return at;
+void search_space::take(const std::vector<treatment>& treatments, byte_count budget) {
+  if (treatments != asked_) memory_of(treatments, budget);
+  list_.keep();
+  changed_.clear();
+  at_hand_ = asked_;
 }
 
 bool search_space::covers(std::size_t c, position at) const {

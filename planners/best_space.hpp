@@ -5,7 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "schedule/forecast.hpp"
+#include "schedule/changes.hpp"
+#include "schedule/transfers.hpp"
 
 namespace um {
 
@@ -26,10 +27,12 @@ struct gap_class {
 nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_host, std::int64_t copies);
 
 struct evaluation {
-  prediction
-      forecast;  // its time with copy_price(); a copy is placed so that it may take three times that longer
-  byte_count excess = 0;  // bytes beyond the budget at the peak
-  double over = 0;        // the same, summed over events
+  // Its time with copy_price(); a copy is placed so that it may take three times that longer.
+  prediction forecast;
+  nanoseconds least_time = 0;  // what `forecast` says is no less
+  bool timed = false;          // `forecast` has a time
+  byte_count excess = 0;       // bytes beyond the budget at the peak
+  double over = 0;             // the same, summed over events
 };
 
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
@@ -45,18 +48,19 @@ class search_space {
   bool allows(std::size_t c, treatment how) const;
   nanoseconds computing() const { return computing_; }
 
-  // All but the time and what is copied.
+  // All but the time and what is copied. Cheap where few decisions differ from those at hand.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
   // To what memory_of() said just now, the rest.
   void add_time(evaluation& e);
-  // Events that these two have gone through so far: the measure of all limits, since it does not depend on
-  // the machine that plans.
+  // These decisions are at hand from now on.
+  void take(const std::vector<treatment>& treatments, byte_count budget);
+  // Events and positions that were gone through so far: the measure of all limits, since it does not depend
+  // on the machine that plans.
   std::uint64_t work() const { return work_; }
-  // Of what memory_of() was asked for last.
-  std::size_t events() const { return events_.size(); }
-  // Of what memory_of() was asked for last: the compute at the peak. What is computed again there counts as
-  // the compute that it is for.
-  position peak() const;
+  // Of the decisions at hand: events, and the compute at the peak. What is computed again there counts as the
+  // compute that it is for.
+  std::size_t events() const { return static_cast<std::size_t>(list_.list().now().events); }
+  position peak() const { return list_.list().peak(); }
   bool covers(std::size_t c, position at) const;
 
   std::vector<decision> decisions_for(const std::vector<treatment>& treatments) const;
@@ -66,6 +70,11 @@ class search_space {
 
  private:
   void find_classes();
+  decision decision_for(treatment how, std::uint32_t x) const;
+  bool is_far(const std::vector<treatment>& treatments) const;
+  void decide_as_at_hand();
+  void decide_for(const std::vector<treatment>& treatments);
+  void place_swaps(const std::vector<treatment>& treatments, std::vector<decision>& all) const;
 
   const problem& p_;
   use_table uses_;
@@ -73,10 +82,15 @@ class search_space {
   std::vector<gap_class> classes_;
   event_builder builder_;
   forecaster forecast_;
+  changes list_;
+  transfer_placing placing_;
   bool moves_ = false;
   nanoseconds computing_ = 0;
-  std::span<const event> events_;
-  std::uint32_t at_ = 0;  // the event at the peak
+  std::vector<treatment> at_hand_, asked_;  // asked_: of memory_of() last
+  std::vector<decision> decisions_;         // of `asked_`
+  std::vector<bool> staged_;                // the same
+  std::vector<std::uint32_t> changed_;      // gaps decided otherwise than at hand
+  list_figures found_;                      // of `asked_`
   std::uint64_t work_ = 0;
 };
 

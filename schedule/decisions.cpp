@@ -7,104 +7,127 @@
 #include "core/compute.hpp"
 
 namespace um {
-namespace {
-
-constexpr std::uint32_t none = ~std::uint32_t{0};
-
-}  // namespace
 
 event_builder::event_builder(const graph& g, const use_table& uses, std::span<const gap> gaps)
     : g_(g),
       uses_(uses),
       gaps_(gaps),
       parts_(uses.parts.size()),
-      state_(uses.parts.size()),
-      here_(uses.parts.size()),
-      runs_for_(uses.order.size(), -1) {
-  std::vector<std::uint32_t> next_gap(uses.parts.size() + 1, none);
-  for (std::size_t i = gaps.size(); i-- > 0;) next_gap[gaps[i].part] = static_cast<std::uint32_t>(i);
-  const auto take_gap = [&](part_id p, position last) {
-    const std::uint32_t x = next_gap[p];
-    const bool begins = x < gaps.size() && gaps[x].part == p && gaps[x].last == last;
-    if (begins) ++next_gap[p];
-    return begins ? x : none;
-  };
+      states_(uses.parts.size()),
+      reader_(uses.parts.size(), -1),
+      runs_for_(uses.order.size(), 0) {
+  for (part_id p = 0; p <= uses.parts.size(); ++p) {
+    const auto at = std::ranges::lower_bound(gaps, p, {}, &gap::part);
+    first_gap_.push_back(static_cast<std::uint32_t>(at - gaps.begin()));
+  }
   for (part_id p = 0; p < uses.parts.size(); ++p) {
     const tensor_id t = uses.parts[p].what;
     const std::vector<use>& all = uses.of_part[p];
     const auto by = std::ranges::find_if(all, [](const use& u) { return u.mode != access_mode::read; });
-    parts_[p] = {t, persists(g.tensors[t].use), by == all.end() ? -1 : by->at, none};
-    if (parts_[p].persists && !all.empty()) parts_[p].first_gap = take_gap(p, -1);
+    parts_[p] = {t, persists(g.tensors[t].use), by == all.end() ? -1 : by->at};
   }
   first_touch_.push_back(0);
   for (position at = 0; at < uses.end(); ++at) {
     for (const touched_part& x : uses.of_position[static_cast<std::size_t>(at)]) {
       const role what = g.tensors[parts_[x.which].what].use;
       const bool dies = uses.of_part[x.which].back().at == at && !survives(what);
-      touches_.push_back({x.which, x.mode, dies, take_gap(x.which, at)});
+      touches_.push_back({x.which, x.mode, dies, gap_behind(x.which, at)});
     }
     first_touch_.push_back(static_cast<std::uint32_t>(touches_.size()));
   }
 }
 
+std::uint32_t event_builder::gap_behind(part_id p, position at) const {
+  const auto all = gaps_.subspan(first_gap_[p], first_gap_[p + 1] - first_gap_[p]);
+  const auto later = std::ranges::upper_bound(all, at, {}, &gap::last);
+  if (later == all.begin() || std::prev(later)->next <= at) return none;
+  return first_gap_[p] + static_cast<std::uint32_t>(std::prev(later) - all.begin());
+}
+
+part_state event_builder::initial(part_id p, bool staged) const {
+  if (!parts_[p].persists) return 0;
+  return staged ? valid_at_home : on_device | takes_room;
+}
+
 std::span<const event> event_builder::build(std::span<const decision> decisions,
                                             const std::vector<bool>& staged) {
-  decisions_ = decisions;
+  set(decisions, staged);
+  check();
+  states_.know_all();
+  for (part_id p = 0; p < parts_.size(); ++p) states_.start(p, initial(p, staged[parts_[p].what]));
   events_.clear();
-  std::ranges::fill(runs_for_, -1);
-  for (part_id p = 0; p < parts_.size(); ++p) {
-    const bool is_staged = staged[parts_[p].what], given = parts_[p].persists;
-    state_[p] = {given && is_staged, is_staged, -1, parts_[p].first_gap};
-    here_[p] = given && !is_staged ? 1 : 0;
-  }
-  index_transfers();
-  auto back = back_.begin();
-  auto leave = leave_.begin();
-  for (position at = 0; at < uses_.end(); ++at) {
-    now_ = at;
-    for (; back != back_.end() && back->at == at; ++back) {
-      if (here_[back->which] == 0) fetch(back->which);
-    }
-    bring_inputs(at);
-    compute_now(at, false, touches_at(at));
-    for (const touch& x : touches_at(at)) use_ends(x);
-    for (; leave != leave_.end() && leave->at == at; ++leave) {
-      const part_id p = gaps_[leave->which].part;
-      if (here_[p] != 0 && state_[p].now_in == leave->which) evict_now(p);
-    }
-  }
+  for (position at = 0; at < uses_.end(); ++at) make_events(at);
   return events_;
 }
 
-// By position; what comes back before the same one in the order of its next use.
-void event_builder::index_transfers() {
+void event_builder::set(std::span<const decision> decisions, const std::vector<bool>& staged) {
+  decisions_ = decisions;
+  staged_ = &staged;
+  transfers_.set(uses_, gaps_, first_gap_, decisions, staged);
+}
+
+std::span<const event> event_builder::step(position at) {
+  events_.clear();
+  make_events(at);
+  return events_;
+}
+
+void event_builder::make_events(position at) {
+  now_ = at;
+  for (const auto& x : transfers_.back_before(at)) {
+    if (!is_here(x.which)) fetch(x.which);
+  }
+  bring_inputs(at);
+  compute_now(at, false, touches_at(at));
+  for (const touch& x : touches_at(at)) use_ends(x);
+  for (const auto& x : transfers_.leaving_behind(at)) {
+    const part_id p = gaps_[x.which].part;
+    if (is_here(p) && gap_behind(p, at) == x.which) evict_now(p);
+  }
+}
+
+moves_of_gap moves_of(const gap& e, const decision& d, bool staged, position end) {
+  moves_of_gap m;
+  if (!staged || d.what == choice::again) return m;
+  if (d.what == choice::keep) {
+    if (e.last < 0) m.back = 0;
+    if (e.next == end) m.leave = e.last;
+    return m;
+  }
+  const position first = e.last + 1;
+  const position back = std::clamp(d.back, first, std::max(e.next, first));
+  if (e.next < end) m.back = back;
+  if (e.last >= 0) m.leave = std::clamp(d.leave, e.last, std::max(e.last, back - 1));
+  return m;
+}
+
+void transfer_index::set(const use_table& uses, std::span<const gap> gaps,
+                         std::span<const std::uint32_t> first_gap, std::span<const decision> decisions,
+                         const std::vector<bool>& staged) {
   back_.clear();
   leave_.clear();
-  const auto comes = [&](position at, part_id p) {
-    const auto& all = uses_.of_part[p];
-    back_.push_back({at, std::ranges::lower_bound(all, at, {}, &use::at)->at, p});
+  const auto next_use = [&](position at, part_id p) {
+    return std::ranges::lower_bound(uses.of_part[p], at, {}, &use::at)->at;
   };
-  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
-    const gap& e = gaps_[x];
-    const decision& d = decisions_[x];
-    if (d.what == choice::again) {
-      if (!e.again) refuse(e, "computed again");
-      continue;
+  for (tensor_id t = 0; t < staged.size(); ++t) {
+    if (!staged[t]) continue;
+    const std::uint32_t end = first_gap[uses.first_part[t + 1]];
+    for (std::uint32_t x = first_gap[uses.first_part[t]]; x < end; ++x) {
+      const gap& e = gaps[x];
+      const moves_of_gap m = moves_of(e, decisions[x], true, uses.end());
+      if (m.back >= 0) back_.push_back({m.back, next_use(m.back, e.part), e.part});
+      if (m.leave >= 0) leave_.push_back({m.leave, 0, x});
     }
-    if (!state_[e.part].staged) continue;
-    if (d.what == choice::keep) {
-      if (e.last < 0) comes(0, e.part);
-      if (e.next == uses_.end()) leave_.push_back({e.last, 0, x});
-      continue;
-    }
-    const position first = e.last + 1;
-    const position back = std::clamp(d.back, first, std::max(e.next, first));
-    if (e.next < uses_.end()) comes(back, e.part);
-    if (e.last >= 0) leave_.push_back({std::clamp(d.leave, e.last, std::max(e.last, back - 1)), 0, x});
   }
   const auto order = [](const transfer& x) { return std::pair(x.at, x.next_use); };
   std::ranges::stable_sort(back_, {}, order);
   std::ranges::stable_sort(leave_, {}, order);
+}
+
+void event_builder::check() const {
+  for (std::uint32_t x = 0; x < gaps_.size(); ++x) {
+    if (decisions_[x].what == choice::again && !gaps_[x].again) refuse(gaps_[x], "computed again");
+  }
 }
 
 void event_builder::refuse(const gap& e, const std::string& how) const {
@@ -113,26 +136,29 @@ void event_builder::refuse(const gap& e, const std::string& how) const {
 
 // --- events ---
 
+void event_builder::goes(part_id p) {
+  const bool always = parts_[p].persists && !(*staged_)[parts_[p].what];
+  states_.of(p) = always ? takes_room : 0;
+}
 void event_builder::fetch(part_id p) {
   events_.push_back({verb::prefetch, p});
-  here_[p] = 1;
+  arrives(p);
 }
 void event_builder::evict_now(part_id p) {
   events_.push_back({verb::evict, p});
-  here_[p] = 0;
-  state_[p].home = true;
+  goes(p);
+  states_.of(p) |= valid_at_home;
 }
 void event_builder::discard_now(part_id p) {
   events_.push_back({verb::discard, p});
-  here_[p] = 0;
-  state_[p].home = false;
+  goes(p);
 }
 void event_builder::compute_now(position at, bool again, const auto& touches) {
   events_.push_back({verb::compute, static_cast<std::uint32_t>(at), again});
   for (const auto& x : touches) {
     if (x.mode == access_mode::read) continue;
-    here_[x.which] = 1;
-    state_[x.which].home = false;
+    arrives(x.which);
+    states_.of(x.which) &= static_cast<part_state>(~valid_at_home);
   }
 }
 
@@ -140,8 +166,9 @@ void event_builder::compute_now(position at, bool again, const auto& touches) {
 // but once; what that took stays until the last of those has read it.
 void event_builder::bring_inputs(position at) {
   runs_.clear();
+  ++searches_;
   for (const touch& x : touches_at(at)) {
-    if (x.mode != access_mode::write && here_[x.which] == 0) need(x.which, at);
+    if (x.mode != access_mode::write && !is_here(x.which)) need(x.which, at);
   }
   if (needed_.empty()) return;
   std::ranges::sort(runs_);
@@ -150,37 +177,36 @@ void event_builder::bring_inputs(position at) {
     fetch_inputs(touches_again);
     made_.clear();
     for (const touched_part& x : touches_again) {
-      if (x.mode != access_mode::read && here_[x.which] == 0) made_.push_back(x.which);
+      if (x.mode != access_mode::read && !is_here(x.which)) made_.push_back(x.which);
     }
     compute_now(run, true, touches_again);
     for (const part_id p : made_) {
-      if (state_[p].reader < 0) give_up_again(p);
+      if (reader_[p] < 0) give_up_again(p);
     }
     for (const touched_part& x : touches_again) {
-      if (x.mode == access_mode::read && state_[x.which].reader == run) give_up_again(x.which);
+      if (x.mode == access_mode::read && reader_[x.which] == run) give_up_again(x.which);
     }
   }
   fetch_inputs(touches_at(at));
-  for (const part_id p : needed_) state_[p].reader = -1;
+  for (const part_id p : needed_) reader_[p] = -1;
   needed_.clear();
 }
 
 void event_builder::need(part_id p, position reader) {
-  if (here_[p] != 0) return;
-  state& s = state_[p];
-  const bool known = s.reader >= 0;
-  s.reader = std::max(s.reader, reader);
+  if (is_here(p)) return;
+  const bool known = reader_[p] >= 0;
+  reader_[p] = std::max(reader_[p], reader);
   if (known) return;
   needed_.push_back(p);
-  if (s.staged && s.home) return;
+  if ((*staged_)[parts_[p].what] && (states_.of(p) & valid_at_home) != 0) return;
   const position by = parts_[p].producer;
   if (by < 0 || by >= now_) {
     throw std::invalid_argument("tensor " + g_.tensors[uses_.parts[p].what].name +
                                 " is needed before it was computed, or where nothing can bring it back");
   }
-  position& runs_for = runs_for_[static_cast<std::size_t>(by)];
-  if (runs_for == now_) return;
-  runs_for = now_;
+  std::uint64_t& runs_for = runs_for_[static_cast<std::size_t>(by)];
+  if (runs_for == searches_) return;
+  runs_for = searches_;
   runs_.push_back(by);
   for (const touched_part& x : uses_.touched_again(by)) {
     if (x.mode != access_mode::write) need(x.which, by);
@@ -188,24 +214,25 @@ void event_builder::need(part_id p, position reader) {
 }
 void event_builder::fetch_inputs(const auto& touches) {
   for (const auto& x : touches) {
-    if (x.mode != access_mode::write && here_[x.which] == 0) fetch(x.which);
+    if (x.mode != access_mode::write && !is_here(x.which)) fetch(x.which);
   }
 }
 
 // Behind a use that is not its own: unless its decision is that it stays from now on.
 void event_builder::give_up_again(part_id p) {
-  const std::uint32_t in = state_[p].now_in;
+  const std::uint32_t in = gap_before(p, now_);
   if (in == none) return discard_now(p);
   const decision& d = decisions_[in];
-  if (d.what == choice::keep || (d.what == choice::again && now_ >= d.back)) return;
-  if (d.what == choice::again) return discard_now(p);
   const gap& e = gaps_[in];
+  // What must be kept of a staged tensor left behind its last use.
+  const bool left = (*staged_)[parts_[p].what] && e.next == uses_.end();
+  if ((d.what == choice::keep && !left) || (d.what == choice::again && now_ >= d.back)) return;
+  if (d.what == choice::again) return discard_now(p);
   if (e.next < uses_.end() && now_ >= std::clamp(d.back, e.last + 1, e.next)) return;
   evict_now(p);
 }
 
 void event_builder::use_ends(const touch& x) {
-  state_[x.which].now_in = x.gap;
   if (x.gap == none ? x.dies : decisions_[x.gap].what == choice::again) discard_now(x.which);
 }
 

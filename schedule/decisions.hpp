@@ -1,11 +1,13 @@
 // What happens in every gap, and the one way from there to a plan.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "schedule/part_states.hpp"
 #include "schedule/uses.hpp"
 
 namespace um {
@@ -47,6 +49,30 @@ std::vector<bool> staged_tensors(const use_table& uses, std::span<const gap> gap
 std::vector<event> events_of(const graph& g, const use_table& uses, std::span<const gap> gaps,
                              std::span<const decision> decisions);
 
+// When the part of a gap comes back, before that position, and when it leaves, behind that; -1: it does not.
+struct moves_of_gap {
+  position back = -1, leave = -1;
+};
+// `staged`: its tensor is. `end`: the order's size.
+moves_of_gap moves_of(const gap& e, const decision& d, bool staged, position end);
+
+// What comes back before each position and leaves behind it.
+class transfer_index {
+ public:
+  struct transfer {
+    position at = 0, next_use = 0;
+    std::uint32_t which = 0;  // of those that come back the part, of those that leave the gap
+  };
+  // What comes back before the same position, in the order of its next use.
+  void set(const use_table& uses, std::span<const gap> gaps, std::span<const std::uint32_t> first_gap,
+           std::span<const decision> decisions, const std::vector<bool>& staged);
+  auto back_before(position at) const { return std::ranges::equal_range(back_, at, {}, &transfer::at); }
+  auto leaving_behind(position at) const { return std::ranges::equal_range(leave_, at, {}, &transfer::at); }
+
+ private:
+  std::vector<transfer> back_, leave_;
+};
+
 // The same for searches, which ask again and again. Refers to all three.
 class event_builder {
  public:
@@ -55,35 +81,42 @@ class event_builder {
   // With discards of what nothing touches afterwards. Until the next call; `staged` as staged_tensors() says.
   std::span<const event> build(std::span<const decision> decisions, const std::vector<bool>& staged);
 
+  // --- the same position by position ---
+  // Decisions to go by from now on. Refers to them.
+  void set(std::span<const decision> decisions, const std::vector<bool>& staged);
+  part_state initial(part_id p, bool staged) const;
+  part_states& states() { return states_; }
+  // The events of a position, until the next call.
+  std::span<const event> step(position at);
+  // Gaps of a part: [gaps_of(p), gaps_of(p + 1)).
+  std::uint32_t gaps_of(part_id p) const { return first_gap_[p]; }
+  // The gap in which the part is right behind or before a position; none: it is in none.
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  std::uint32_t gap_behind(part_id p, position at) const;
+  std::uint32_t gap_before(part_id p, position at) const { return gap_behind(p, at - 1); }
+
  private:
   struct part_facts {
     tensor_id what = 0;
     bool persists = false;
     position producer = -1;  // the first that writes it; -1: none
-    std::uint32_t first_gap = 0;
   };
   struct touch {
     part_id which = 0;
     access_mode mode = access_mode::read;
-    bool dies = false;      // its last use, and nobody is to find it later
-    std::uint32_t gap = 0;  // the one that begins here
+    bool dies = false;         // its last use, and nobody is to find it later
+    std::uint32_t gap = none;  // the one that begins here
   };
-  struct state {
-    bool home = false, staged = false;  // a valid copy at home
-    position reader = -1;               // the last that needs it while it is not there
-    std::uint32_t now_in = 0;           // the gap it is in
-  };
-  struct transfer {
-    position at = 0, next_use = 0;
-    std::uint32_t which = 0;  // of those that come back the part, of those that leave the gap
-  };
-
   std::span<const touch> touches_at(position at) const {
     const auto i = static_cast<std::size_t>(at);
     return {touches_.data() + first_touch_[i], touches_.data() + first_touch_[i + 1]};
   }
-  void index_transfers();
+  void make_events(position at);
+  void check() const;
   [[noreturn]] void refuse(const gap& e, const std::string& how) const;
+  bool is_here(part_id p) { return states_.is_here(p); }
+  void arrives(part_id p) { states_.of(p) |= on_device | takes_room; }
+  void goes(part_id p);
   void fetch(part_id p);
   void evict_now(part_id p);
   void discard_now(part_id p);
@@ -98,16 +131,19 @@ class event_builder {
   const use_table& uses_;
   std::span<const gap> gaps_;
   std::vector<part_facts> parts_;
+  std::vector<std::uint32_t> first_gap_;    // per part, and one past the last
   std::vector<touch> touches_;              // by position
   std::vector<std::uint32_t> first_touch_;  // per position, and one past the last
   std::span<const decision> decisions_;
-  std::vector<state> state_;  // per part
-  std::vector<char> here_;    // per part: on the device; apart, since every use asks
-  std::vector<transfer> back_, leave_;
+  const std::vector<bool>* staged_ = nullptr;
+  part_states states_;
+  std::vector<position> reader_;  // per part: the last that needs it while it is not there
+  transfer_index transfers_;
   std::vector<event> events_;
   std::vector<part_id> needed_, made_;
-  std::vector<position> runs_;      // to compute again before the compute at hand
-  std::vector<position> runs_for_;  // per position: the compute before which it was asked for last
+  std::vector<position> runs_;           // to compute again before the compute at hand
+  std::vector<std::uint64_t> runs_for_;  // per position: the search for inputs that asked for it last
+  std::uint64_t searches_ = 0;           // for inputs
   position now_ = 0;
 };
 

@@ -58,6 +58,48 @@ void merge(std::array<std::int32_t, lane_count>& into, const std::array<std::int
   for (std::size_t l = 0; l < lane_count; ++l) into[l] = std::max(into[l], from[l]);
 }
 
+// Until all lanes are through; `pace_in`, `pace_out`: of copies, in thousandths, while they go both ways.
+nanoseconds time_of_lanes(const lane_steps& lanes, std::int64_t pace_in, std::int64_t pace_out) {
+  constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
+  std::array<std::size_t, lane_count> next{};
+  std::array<bool, lane_count> busy{};
+  std::array<nanoseconds, lane_count> left{};
+  // Lanes keep their order, so that what has ended in one is told by its next step.
+  const auto has_ended = [&](std::size_t l, std::int32_t e) {
+    return e < 0 || next[l] == lanes[l].size() || lanes[l][next[l]].event > static_cast<std::uint32_t>(e);
+  };
+  nanoseconds now = 0;
+  for (;;) {
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (busy[l] || next[l] == lanes[l].size()) continue;
+      const lane_step& s = lanes[l][next[l]];
+      if (!has_ended(0, s.after[0]) || !has_ended(1, s.after[1]) || !has_ended(2, s.after[2])) continue;
+      busy[l] = true;
+      left[l] = s.alone;
+    }
+    std::array<std::int64_t, lane_count> pace{};
+    std::array<nanoseconds, lane_count> wait{};
+    const bool both = busy[index_of(lane::to_device)] && busy[index_of(lane::to_host)];
+    nanoseconds passed = never;
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      pace[l] = !both || l == index_of(lane::compute) ? full_pace
+                : l == index_of(lane::to_device)      ? pace_in
+                                                      : pace_out;
+      wait[l] = busy[l] ? (left[l] * full_pace + pace[l] - 1) / pace[l] : never;
+      passed = std::min(passed, wait[l]);
+    }
+    if (passed == never) return now;
+    now += passed;
+    for (std::size_t l = 0; l < lane_count; ++l) {
+      if (!busy[l]) continue;
+      left[l] -= passed * pace[l] / full_pace;
+      if (wait[l] > passed) continue;
+      busy[l] = false;
+      ++next[l];
+    }
+  }
+}
+
 }  // namespace
 
 nanoseconds time_again(const problem& p, op_id what) {
@@ -85,6 +127,9 @@ forecaster::forecaster(const problem& p, const use_table& uses)
     const role what = p.network.tensors[uses.parts[part].what].use;
     part_facts_.push_back({uses.parts[part].bytes, uses.parts[part].what, persists(what), survives(what)});
   }
+  presence_.assign(uses.parts.size(), presence::away);
+  may_take_over_.assign(uses.parts.size(), no_event);
+  touched_.resize(uses.parts.size());
   const machine& on = p.on;
   pace_in_ =
       pace_beside(on.link_to_device_bytes_per_s, on.link_to_host_bytes_per_s, on.link_both_bytes_per_s);
@@ -126,7 +171,7 @@ void forecaster::add_time(std::span<const event> events, prediction& found) {
   }
   note_room_given_up();
   make_steps(events, found.peak, found);
-  found.time = run_lanes();
+  found.time = time_of_lanes(lanes_, pace_in_, pace_out_);
 }
 
 // --- memory ---
@@ -140,7 +185,7 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
   departures_.clear();
   takeovers_.clear();
   presence_.assign(parts, presence::away);
-  may_take_over_.assign(parts, none);
+  may_take_over_.assign(parts, no_event);
   touched_.resize(parts);
   always_ = 0;
   for (part_id p = 0; p < parts; ++p) {
@@ -148,7 +193,15 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
     presence_[p] = presence::always;
     always_ += part_facts_[p].bytes;
   }
-  for (std::uint32_t i = 0; i < count; ++i) {
+  follow(events);
+  for (part_id p = 0; p < parts; ++p) {
+    if (presence_[p] != presence::here) continue;
+    leave(p, part_facts_[p].survives && !staged[part_facts_[p].what] ? count : last_touch(p) + 1);
+  }
+}
+
+void forecaster::follow(std::span<const event> events) {
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
     const event& e = events[i];
     switch (e.what) {
       case verb::compute:
@@ -168,10 +221,17 @@ void forecaster::find_stays(std::span<const event> events, const std::vector<boo
         break;
     }
   }
-  for (part_id p = 0; p < parts; ++p) {
-    if (presence_[p] != presence::here) continue;
-    leave(p, part_facts_[p].survives && !staged[part_facts_[p].what] ? count : last_touch(p) + 1);
-  }
+}
+
+std::span<const byte_count> forecaster::follow_alone(std::span<const event> events) {
+  live_.assign(events.size() + 1, 0);
+  opens_.assign(events.size() + 1, 0);
+  takeovers_.clear();
+  copies_ = false;
+  always_ = 0;
+  follow(events);
+  add_up(events);
+  return live_;
 }
 
 void forecaster::compute(const event& e, std::uint32_t at) {
@@ -300,47 +360,6 @@ void forecaster::make_steps(std::span<const event> events, byte_count peak, pred
     wait_for_room(i, peak, s.after);
     s.after[index_of(where)] = -1;
     lanes_[index_of(where)].push_back(s);
-  }
-}
-
-nanoseconds forecaster::run_lanes() {
-  constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-  std::array<std::size_t, lane_count> next{};
-  std::array<bool, lane_count> busy{};
-  std::array<nanoseconds, lane_count> left{};
-  // Lanes keep their order, so that what has ended in one is told by its next step.
-  const auto has_ended = [&](std::size_t l, std::int32_t e) {
-    return e < 0 || next[l] == lanes_[l].size() || lanes_[l][next[l]].event > static_cast<std::uint32_t>(e);
-  };
-  nanoseconds now = 0;
-  for (;;) {
-    for (std::size_t l = 0; l < lane_count; ++l) {
-      if (busy[l] || next[l] == lanes_[l].size()) continue;
-      const lane_step& s = lanes_[l][next[l]];
-      if (!has_ended(0, s.after[0]) || !has_ended(1, s.after[1]) || !has_ended(2, s.after[2])) continue;
-      busy[l] = true;
-      left[l] = s.alone;
-    }
-    std::array<std::int64_t, lane_count> pace{};
-    std::array<nanoseconds, lane_count> wait{};
-    const bool both = busy[index_of(lane::to_device)] && busy[index_of(lane::to_host)];
-    nanoseconds passed = never;
-    for (std::size_t l = 0; l < lane_count; ++l) {
-      pace[l] = !both || l == index_of(lane::compute) ? full_pace
-                : l == index_of(lane::to_device)      ? pace_in_
-                                                      : pace_out_;
-      wait[l] = busy[l] ? (left[l] * full_pace + pace[l] - 1) / pace[l] : never;
-      passed = std::min(passed, wait[l]);
-    }
-    if (passed == never) return now;
-    now += passed;
-    for (std::size_t l = 0; l < lane_count; ++l) {
-      if (!busy[l]) continue;
-      left[l] -= passed * pace[l] / full_pace;
-      if (wait[l] > passed) continue;
-      busy[l] = false;
-      ++next[l];
-    }
   }
 }
 

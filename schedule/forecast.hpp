@@ -25,6 +25,16 @@ struct prediction {
 // less of both ways.
 nanoseconds time_again(const problem& p, op_id what);
 
+// Per lane, an event; -1: none.
+using last_events = std::array<std::int32_t, lane_count>;
+// What a lane does, when the events of other lanes that it waits for are over.
+struct lane_step {
+  std::uint32_t event = 0;
+  nanoseconds alone = 0;
+  last_events after{-1, -1, -1};
+};
+using lane_steps = std::array<std::vector<lane_step>, lane_count>;
+
 // Three lanes as in simulator/execute.hpp, transfers slowed where they share the link, with the hazards that
 // lower() finds, but for addresses: room is taken from whoever gave it up first, in an arena as large as
 // the peak. Managed memory does not occur. Not to be used by two threads at once.
@@ -39,6 +49,28 @@ class forecaster {
   prediction memory_of(std::span<const event> events, const std::vector<bool>& staged);
   // To what memory_of() said of the same events just now, the rest.
   void add_time(std::span<const event> events, prediction& found);
+
+  // Of the events of one position alone: what is alive at each beside what was before the first, modulo
+  // 2^64. `before`: the state of a part there; `staged` as above. Until the next call of anything.
+  template <class Before>
+  std::span<const byte_count> live_within(std::span<const event> events, const std::vector<bool>& staged,
+                                          const Before& before) {
+    const auto meet = [&](part_id x) {
+      presence_[x] = part_facts_[x].persists && !staged[part_facts_[x].what] ? presence::always
+                     : (before(x) & on_device) != 0                          ? presence::here
+                                                                             : presence::away;
+      touched_[x] = {-1, -1, -1};
+      may_take_over_[x] = no_event;
+    };
+    for (const event& e : events) {
+      if (e.what != verb::compute) {
+        meet(e.which);
+        continue;
+      }
+      for (const touched_part& x : touches_of(e)) meet(x.which);
+    }
+    return follow_alone(events);
+  }
 
   // Bytes alive at each event of the list that was asked for last.
   std::span<const byte_count> live() const { return live_; }
@@ -56,7 +88,6 @@ class forecaster {
   void let_travel_free(part_id p, bool free) { free_[p] = free; }
 
  private:
-  using last_events = std::array<std::int32_t, lane_count>;
   enum class presence : std::uint8_t { away, here, always };
   struct departure {  // a part's stay on the device ended before event `end`
     part_id which = 0;
@@ -75,19 +106,16 @@ class forecaster {
     tensor_id what = 0;
     bool persists = false, survives = false;
   };
-  struct lane_step {
-    std::uint32_t event = 0;
-    nanoseconds alone = 0;
-    last_events after{-1, -1, -1};
-  };
-
   std::span<const touched_part> touches_at(std::uint32_t at) const {
     return {touches_.data() + first_touch_[at], touches_.data() + first_touch_[at + 1]};
   }
   std::span<const touched_part> touches_of(const event& e) const {
     return e.again ? uses_.touched_again(static_cast<position>(e.which)) : touches_at(e.which);
   }
+  static constexpr std::uint32_t no_event = ~std::uint32_t{0};
+  std::span<const byte_count> follow_alone(std::span<const event> events);
   void find_stays(std::span<const event> events, const std::vector<bool>& staged);
+  void follow(std::span<const event> events);
   void compute(const event& e, std::uint32_t at);
   void touch(part_id p, std::uint32_t at, lane by);
   std::uint32_t last_touch(part_id p) const;
@@ -96,7 +124,6 @@ class forecaster {
   void note_room_given_up();
   void make_steps(std::span<const event> events, byte_count peak, prediction& found);
   void wait_for_room(std::uint32_t at, byte_count peak, last_events& after) const;
-  nanoseconds run_lanes();
 
   const problem& p_;
   const use_table& uses_;
@@ -121,7 +148,7 @@ class forecaster {
   std::vector<byte_count> live_, given_up_;  // per event; given_up_: in all, up to and with it
   std::vector<last_events> givers_;          // per event: the last that gave something up by then
   std::vector<char> opens_;                  // per event: takes room
-  std::array<std::vector<lane_step>, lane_count> lanes_;
+  lane_steps lanes_;
 };
 
 }  // namespace um
