@@ -1,4 +1,8 @@
-"""The cross entropy of eager PyTorch: four of its operators are two of umbench's."""
+"""The cross entropy of eager PyTorch: four of its operators are two of umbench's.
+
+Where the classes stand behind other extents than the batch, as those of a language model do, the four stay what they are, but
+go in rows: the loss is a sum of rows over the count of labels that are not ignored, which an operator of its own finds first.
+"""
 
 from .operators import PLAIN_VIEWS, name_of
 from .walk import View
@@ -25,7 +29,7 @@ def map_log_softmax(c, node):
 def map_nll_loss_forward(c, node):
     probabilities, labels = c.plain(node.args[0]), c.plain(node.args[1])
     if probabilities not in c.losses or labels is None:
-        return False
+        return _forward_in_rows(c, node)
     loss = c.result(node, "loss", 0)
     c.views[node] = [View(loss), None]
     c.emit(node, "loss", "softmax_cross_entropy", {}, [c.losses[probabilities], labels], [loss, probabilities])
@@ -35,7 +39,7 @@ def map_nll_loss_forward(c, node):
 def map_nll_loss_backward(c, node):
     probabilities = c.plain(node.args[1])
     if probabilities not in c.losses:
-        return False
+        return _backward_in_rows(c, node)
     c.views[node] = None
     return True
 
@@ -49,6 +53,40 @@ def map_log_softmax_backward_data(c, node):
     c.views[node] = View(dlogits)
     c.emit(node, "loss.backward", "softmax_cross_entropy_backward", {}, [probabilities, labels], [dlogits])
     return True
+
+
+def _forward_in_rows(c, node):
+    if not _goes_in_rows(c, node.args[0], node.args[1]) or not _is_plain_nll(node.args):
+        return False
+    scores, labels = (c.views[each].tensor for each in node.args[:2])
+    count, loss = c.result(node, "loss.labels", 1), c.result(node, "loss", 0)
+    c.views[node] = [View(loss), View(count)]
+    rows = node.args[1].meta["val"].numel()
+    c.emit(node, "loss.labels", "opaque", {"label": "count_labels", "flops": rows, "bytes": 8 * rows}, [labels], [count])
+    flops, moved, _ = c.work_of(node)
+    c.emit(node, "loss", "opaque", {"label": "nll_loss_forward", "flops": flops, "bytes": moved,
+                                    "cut": {"in": ["part", "part", "whole"], "out": ["sum"]}}, [scores, labels, count], [loss])
+    return True
+
+
+def _backward_in_rows(c, node):
+    start, total = c.views.get(node.args[0]), c.views.get(node.args[6])
+    if not _goes_in_rows(c, node.args[1], node.args[2]) or not isinstance(start, View) or not isinstance(total, View):
+        return False
+    scores, labels = (c.views[each].tensor for each in node.args[1:3])
+    made = c.result(node, "loss.backward.y")
+    c.views[node] = View(made)
+    flops, moved, _ = c.work_of(node)
+    c.emit(node, "loss.backward", "opaque", {"label": "nll_loss_backward", "flops": flops, "bytes": moved,
+                                             "cut": {"in": ["whole", "part", "part", "whole"], "out": ["part"]}},
+           [start.tensor, scores, labels, total.tensor], [made])
+    return True
+
+
+def _goes_in_rows(c, *nodes):
+    views = [c.views.get(node) for node in nodes]
+    return (bool(c.twice) and c.samples > 1 and all(isinstance(v, View) and v.tensor.batch for v in views)
+            and all(c.spread(node) == "batch" for node in nodes))
 
 
 def _readers(node):

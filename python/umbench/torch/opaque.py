@@ -38,8 +38,13 @@ def opaque(c, node):
     c.emit(node, name, "opaque", attributes, read, made, alias_of(c, node, read, made), not is_random(node))
 
 
+FILLS = {"ones_like", "zeros_like", "full_like", "empty_like"}  # read the shape of their operand alone
+
+
 def operands(c, node):
     found = []
+    if name_of(node) in FILLS:
+        return found
     for each in node.all_input_nodes:
         for view in tree_leaves(c.views.get(each)):
             if isinstance(view, View) and view.tensor not in found:
