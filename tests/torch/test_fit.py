@@ -227,6 +227,8 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
     monkeypatch.setattr(fit_file, "take_workspaces", lambda device: None)
     monkeypatch.setattr(fit_file.Planning, "on_gpu", lambda self: True)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 0)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: measured.pop(0))
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 0)
     model = umt.fit(model, budget=predicted, backend="aot_eager", seconds=0.3)
@@ -234,3 +236,28 @@ def test_plans_again_where_the_measured_peak_is_above_the_budget(monkeypatch):
         trained(model, inputs)
     assert model.plan.plans == 2 and model.plan.settled and not measured
     assert "after 2 plans" in str(model.plan)
+
+
+def test_a_batch_in_parts_has_the_gradients_of_the_whole():
+    model, inputs = made("perceptron")
+    plain = copy.deepcopy(model)
+    unplanned = trained(plain, inputs)
+    probe, _ = fitted(copy.deepcopy(model), inputs, 1.2, tier=None)
+    trained(probe, inputs)
+    least = refusal(lambda: trained(umt.fit(copy.deepcopy(model), budget=1, tier=None, backend="aot_eager", seconds=0.3), inputs))
+    assert "the least found is" in least
+    budget = int(probe.plan.unplanned["peak"] * 0.45)
+    model = umt.fit(model, budget=budget, tier=None, micro_batches="auto", backend="aot_eager", seconds=0.3)
+    planned = trained(model, inputs)
+    assert model.plan.micro_batches > 1 and model.plan.predicted["peak"] <= budget
+    assert f"in {model.plan.micro_batches} parts" in str(model.plan)
+    torch.testing.assert_close(planned, unplanned)
+    for own, other in zip(plain.parameters(), model.parameters()):
+        torch.testing.assert_close(own.grad, other.grad)
+
+
+def test_parts_are_refused_where_they_change_what_is_computed():
+    model, inputs = made("convolutions")
+    assert "statistics of its batch" in refusal(lambda: umt.fit(model, budget="1GiB", micro_batches=2))
+    model, inputs = made("perceptron")
+    assert "no 3 equal parts" in refusal(lambda: trained(umt.fit(model, budget="1GiB", micro_batches=3, backend="aot_eager"), inputs))

@@ -89,6 +89,16 @@ def losses_of(graph):
     return found
 
 
+def bytes_of_logits(graph):
+    """What the logits of the largest loss and their gradients take in the type that the products have."""
+    sizes = [0]
+    for linear, loss in losses_of(graph):
+        value = linear.meta["example_value"]
+        half = torch.is_autocast_enabled(value.device.type) or value.element_size() == 2
+        sizes.append(value.numel() * 2 * (2 if half else 4))
+    return max(sizes)
+
+
 def is_mean(node):
     """Whether a cross-entropy is the mean over rows with class numbers as labels, and nothing else."""
     options = dict(zip(("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"), node.args))

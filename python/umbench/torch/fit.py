@@ -5,7 +5,7 @@ import time
 
 import torch
 
-from . import chunks, copies, private
+from . import chunks, copies, micro, private
 from .costs import RATES, costs_for, rates_of
 from .plan import Plan, in_gib
 from .planner import NoPlan, ask
@@ -17,17 +17,21 @@ TIERS = ("pinned", "managed", None)
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
 
-def fit(model, budget, optimizer=None, tier="pinned", backend="inductor", seconds=8.0):
+def fit(model, budget, optimizer=None, tier="pinned", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=8.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
     optimizer: of the parameters, or its class's name, whose states count; None counts none.
     tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
+    micro_batches: equal parts that each batch is computed in, one behind the other; "auto" takes the fewest that have a plan. The model's
+    result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
     backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search.
     Raises NoPlan, in one line, here or at the first batch."""
     refuse(model, tier)
+    if micro_batches != 1 and not statistics_of_parts:
+        micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, backend, seconds)))
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, backend, seconds), micro_batches))
     model.plan = plan
     return model
 
@@ -37,19 +41,29 @@ class Call:
 
     MOST_PLANS = 4
 
-    def __init__(self, model, plan, planning):
+    def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
+        self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches, the first at hand
         self.compile()
 
     def compile(self):
-        self.steps = 0
+        self.steps, self.plan.micro_batches = 0, self.counts[0]
         self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
 
     def __call__(self, *inputs, **named):
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.look()
-        with private.told_of_breaks(NoPlan):
-            return self.run(*inputs, **named)
+        try:
+            with private.told_of_breaks(NoPlan):
+                if self.counts[0] == 1 or not torch.is_grad_enabled():
+                    return self.run(*inputs, **named)
+                return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
+        except NoRoom:
+            if len(self.counts) == 1:
+                raise
+        del self.counts[0]
+        self.compile()
+        return self(*inputs, **named)
 
     def look(self):
         """Begins a training step. The first compiles, the second is measured, and the third is the first to know."""
@@ -57,8 +71,12 @@ class Call:
             take_workspaces(next(self.model.parameters()).device)
         elif self.steps == 1:
             torch.cuda.reset_peak_memory_stats()
+            torch.cuda.synchronize()
+            self.begun = time.monotonic()
         elif self.steps == 2:
-            self.plan.measure(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+            torch.cuda.synchronize()
+            ms = 1e3 * (time.monotonic() - self.begun)
+            self.plan.measure(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), ms)
             if self.plan.too_much() and self.plan.plans < self.MOST_PLANS:
                 self.compile()
             else:
@@ -98,38 +116,38 @@ def bytes_of(budget):
     return int(float(found[1]) * UNITS[found[2].upper()])
 
 
-class Priced(Exception):
-    """Ends a compilation that only asks what a plan would cost."""
+class NoRoom(NoPlan):
+    """No plan was found within the budget."""
 
 
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
-    SHARES = (1, 4, 8, 16)  # of the rows of a loss over many words
+    SHARES = (1, 4, 8, 16)   # of the rows of a loss over many words
+    SHARE_OF_BUDGET = 0.15   # that the logits of one share and their gradients may take
 
     def __init__(self, model, plan, optimizer, tier, backend, seconds):
-        self.shares, self.only_prices, self.uncut, self.costs = 1, False, None, None
+        self.shares, self.costs, self.slab, self.allocated = 1, None, None, 0
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.seconds = model, plan, optimizer, tier, backend, seconds
-        self.slab = None
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
 
     def compile(self, graph, inputs):
-        """Compiles Dynamo's graph, its losses cut into the number of shares whose plan is the fastest within the budget."""
-        if chunks.losses_of(graph.graph):
-            self.shares = min(self.SHARES, key=lambda shares: self.price(graph, inputs, shares))
-        self.only_prices = False
-        return private.compiled(chunks.cut(graph, self.shares), inputs, self.partition, self.backend)
-
-    def price(self, graph, inputs, shares):
-        """(bytes above the budget, milliseconds) of the best plan found with the losses in so many shares."""
-        self.shares, self.only_prices = shares, True
-        try:
-            private.compiled(chunks.cut(graph, shares), inputs, self.partition, self.backend)
-        except Priced as found:
-            return found.args[0]
-        raise NoPlan("the model has no parameter that is trained")
+        """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
+        if not self.allocated and self.on_gpu():
+            self.allocated = torch.cuda.memory_allocated()
+        logits = chunks.bytes_of_logits(graph.graph)
+        for shares in self.SHARES:
+            more = shares < self.SHARES[-1] and logits > 0.01 * self.plan.budget
+            if more and logits / shares > self.SHARE_OF_BUDGET * self.plan.budget:
+                continue
+            self.shares = shares
+            try:
+                return private.compiled(chunks.cut(graph, shares), inputs, self.partition, self.backend)
+            except NoRoom:
+                if not more:
+                    raise
 
     def partition(self, joint, inputs, *, num_fwd_outputs, static_lifetime_input_indices=None, **others):
         begun = time.monotonic()
@@ -137,7 +155,6 @@ class Planning:
         device = torch.device(device_of(joint))
         on_gpu = device.type == "cuda"
         rates = rates_of(torch.cuda.get_device_name()) if on_gpu else RATES[""]
-        allocated = torch.cuda.memory_allocated() if on_gpu else 0
         if on_gpu:
             self.plan.leave_slack()
         self.costs = self.costs or costs_for(device)
@@ -146,18 +163,13 @@ class Planning:
             private.free_workspaces()  # those of the stream on which operators were measured
         number = {node: i for i, node in enumerate(step.nodes)}
         begin = {root_of(step, number[n]) for n in private.own_choice(joint, info) if n in number}
-        base = self.base_bytes(step, allocated) + self.plan.unforeseen.get(self.shares, 0)
-        seconds = self.seconds / len(self.SHARES) if self.only_prices else self.seconds
-        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, seconds, self.tier is not None)
-        if self.only_prices:
-            made = answer["plan"]
-            if self.shares == 1:
-                self.uncut = answer["begin"]
-            raise Priced((max(0, made["peak"] - self.plan.usable), made["ns"] / 1e6))
-        self.plan.take(step, answer, base, self.shares, self.uncut)
+        base = self.base_bytes(step) + self.plan.unforeseen.get(self.shares, 0)
+        answer = ask(step, self.plan.usable, base, rates, self.backend == "inductor", begin, self.seconds, self.tier is not None)
+        self.plan.take(step, answer, base, self.shares)
         self.plan.seconds = time.monotonic() - begun
         if answer["plan"]["peak"] > self.plan.usable:
-            raise NoPlan(f"no plan within {in_gib(self.plan.budget)}; the least found is {in_gib(self.plan.least_budget())}")
+            raise NoRoom(f"no plan within {in_gib(self.plan.budget)}; the least found is {in_gib(self.plan.least_budget())}")
+        self.plan.plans += 1
         forward, backward = private.extract(joint, inputs, step.names(answer["plan"]["saved"]), num_fwd_outputs=num_fwd_outputs,
                                             static_lifetime_input_indices=static_lifetime_input_indices, **others)
         if self.plan.offloaded:
@@ -174,13 +186,14 @@ class Planning:
         copies.offload(forward, backward, num_fwd_outputs, names, self.slab)
         private.keep_order()
 
-    def base_bytes(self, step, allocated):
-        """What is on the device beside the tensors that the two graphs make. `allocated`: bytes in use on a GPU."""
+    def base_bytes(self, step):
+        """What is on the device beside the tensors that the two graphs make."""
         trained = [p for p in self.model.parameters() if p.requires_grad]
-        wanted = states_per_byte(self.optimizer) * sum(p.numel() * p.element_size() for p in trained)
-        if allocated:
+        sums = self.plan.micro_batches > 1  # of the gradients of all parts
+        wanted = (states_per_byte(self.optimizer) + sums) * sum(p.numel() * p.element_size() for p in trained)
+        if self.allocated:
             held = sum(t.numel() * t.element_size() for t in held_states(self.optimizer))
-            return allocated + max(0, wanted - held)
+            return self.allocated + max(0, wanted - held)
         return sum(row["bytes"] for row in step.rows if row["resident"]) + wanted
 
 

@@ -5,39 +5,37 @@ from .operators import name_of
 from .step import is_view
 from .values import module_of
 
-# Left to the caching allocator's unused pieces: a share of the budget, or so many bytes on a GPU.
-SLACK, LEAST_SLACK = 0.01, 48 * 2**20
+# Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back pages of 20 MiB alone.
+SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 64 * 2**20, 384 * 2**20
 
 
 class Plan:
     """budget, usable: bytes. Empty until the first batch.
 
-    saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice; measured: {"peak", "reserved"} of a step on a GPU.
-    chunks: shares that the loss is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made."""
+    saved, offloaded, recomputed: names of nodes, offloaded ones among the saved; differences: those that PyTorch treated otherwise. predicted: {"peak": bytes, "ms": float}; unplanned: the same of PyTorch's own choice, of a graph whose losses are cut alike; measured: {"peak", "reserved", "ms"} of a whole step on a GPU.
+    chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made."""
 
     def __init__(self, budget):
         self.budget, self.usable = budget, budget
-        self.plans, self.unforeseen, self.settled, self.chunks = 0, {}, False, 1
+        self.plans, self.unforeseen, self.settled, self.chunks, self.micro_batches = 0, {}, False, 1, 1
         self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
 
     def leave_slack(self):
-        self.usable = self.budget - max(int(self.budget * SLACK), LEAST_SLACK)
+        self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK)
 
-    def measure(self, allocated, reserved):
-        """Peaks of one step, in bytes. What the prediction did not see is foreseen by the next plan."""
-        self.measured = {"peak": allocated, "reserved": reserved}
+    def measure(self, allocated, reserved, ms):
+        """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the next plan."""
+        self.measured = {"peak": allocated, "reserved": reserved, "ms": ms}
         self.unforeseen[self.chunks] = self.unforeseen.get(self.chunks, 0) + allocated - self.predicted["peak"]
 
     def too_much(self):
         return self.measured["peak"] > self.usable + LEAST_SLACK // 4
 
-    def take(self, step, answer, base_bytes, chunks=1, uncut=None):
-        """`uncut`: what PyTorch's own choice costs where no loss is cut."""
-        made, own = answer["plan"], uncut or answer["begin"]
+    def take(self, step, answer, base_bytes, chunks=1):
+        made, own = answer["plan"], answer["begin"]
         self.chunks = chunks
-        self.plans += 1
         self.base_bytes = base_bytes
         self.saved = [step.nodes[i].name for i in made["saved"]]
         self.offloaded = [step.nodes[i].name for i, _, _ in made["offloaded"]]
@@ -66,13 +64,15 @@ class Plan:
         lines = [f"budget {in_gib(self.budget)}: predicted peak {in_gib(self.predicted['peak'])} and {self.predicted['ms']:.1f} ms; "
                  f"unplanned {in_gib(self.unplanned['peak'])} and {self.unplanned['ms']:.1f} ms"]
         if self.measured:
-            lines.append(f"  measured peak {in_gib(self.measured['peak'])}" + (f", after {self.plans} plans" if self.plans > 1 else ""))
+            lines.append(f"  measured peak {in_gib(self.measured['peak'])} and {self.measured['ms']:.1f} ms with the optimizer" + (f", after {self.plans} plans" if self.plans > 1 else ""))
+        if self.micro_batches > 1:
+            lines.append(f"  each batch is computed in {self.micro_batches} parts; times are of one part")
         if self.chunks > 1:
             lines.append(f"  the loss is computed in {self.chunks} shares of its rows")
         if self.offloaded:
             lines.append(f"  {len(self.offloaded)} tensors wait on the host: {in_gib(self.offloaded_bytes)}")
         lines += [f"  {module or 'the model'}: keeps {in_gib(kept)}" + (f", computes again {', '.join(again)}" if again else "")
-                  for module, (kept, again) in self.modules.items()]
+                  for module, (kept, again) in self.modules.items() if again or kept >= 0.01 * self.predicted["saved"]]
         return "\n".join(lines)
 
 

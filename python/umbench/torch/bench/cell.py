@@ -118,7 +118,7 @@ def kernel_ms(step):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         step()
         torch.cuda.synchronize()
-    kernels = [(event.key, event.self_device_time_total / 1e3, event.count) for event in profile.key_averages()]
+    kernels = [(event.key, event.self_device_time_total / 1e3, event.count) for event in profile.key_averages() if event.self_device_time_total > 0]
     generated = sum(ms for name, ms, _ in kernels if name.startswith("triton_"))
     return {"all": sum(ms for _, ms, _ in kernels), "generated": generated, "count": sum(count for _, _, count in kernels)}
 

@@ -1,0 +1,58 @@
+"""A batch in equal parts, forward and backward pass of each behind one another: the gradients of the mean of their losses."""
+
+import torch
+
+from .planner import NoPlan
+
+KEEP_STATISTICS = (torch.nn.modules.batchnorm._BatchNorm,)
+COUNTS = (1, 2, 4, 8, 16)  # that "auto" tries
+
+
+class MicroBatches(torch.autograd.Function):
+    """Computes the gradients with the loss; the gradient of the loss is a factor of all of them."""
+
+    @staticmethod
+    def forward(ctx, run, parts, *parameters):
+        total, sums = None, None
+        for inputs, named in parts:
+            with torch.enable_grad():
+                loss = run(*inputs, **named)
+                if not isinstance(loss, torch.Tensor) or loss.dim():
+                    raise NoPlan("micro batches need a model whose result is its loss, a mean over the batch")
+                gradients = torch.autograd.grad(loss / len(parts), parameters, allow_unused=True)
+            total = loss.detach() if total is None else total + loss.detach()
+            sums = list(gradients) if sums is None else [b if a is None else a if b is None else a.add_(b) for a, b in zip(sums, gradients)]
+            del loss, gradients
+        ctx.sums = sums
+        return total / len(parts)
+
+    @staticmethod
+    def backward(ctx, factor):
+        sums, ctx.sums = ctx.sums, None
+        return None, None, *(None if each is None else each.mul_(factor) for each in sums)
+
+
+def run_in_parts(run, model, count, inputs, named):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    return MicroBatches.apply(run, parts_of(count, inputs, named), *parameters)
+
+
+def parts_of(count, inputs, named):
+    """[(inputs, named)] of each part: tensors whose first extent is the first tensor's are cut, all else is handed to every part."""
+    given = [*inputs, *named.values()]
+    batch = next((x.shape[0] for x in given if isinstance(x, torch.Tensor) and x.dim()), 0)
+    if batch == 0 or batch % count:
+        raise NoPlan(f"a batch of {batch} has no {count} equal parts; give another batch or micro_batches=1")
+
+    def cut(x):
+        is_cut = isinstance(x, torch.Tensor) and x.dim() and x.shape[0] == batch
+        return x.chunk(count) if is_cut else [x] * count
+
+    columns, by_name = [cut(x) for x in inputs], {name: cut(x) for name, x in named.items()}
+    return [([column[i] for column in columns], {name: column[i] for name, column in by_name.items()}) for i in range(count)]
+
+
+def refuse_statistics(model):
+    for name, module in model.named_modules():
+        if isinstance(module, KEEP_STATISTICS) and module.training:
+            raise NoPlan(f"{name} normalises by the statistics of its batch, which parts would change; give statistics_of_parts=True if they may")
