@@ -38,12 +38,3 @@ def test_footprints_are_what_umbench_says(network, level, umbench_binary, tmp_pa
     close = 0.01 * figures[-2]  # packing may find a little more room, and move the peak
     assert len(written) == len(figures) and max(abs(a - b) for a, b in zip(written, figures)) <= close, (
         f"| {network} | `{level}` | {' | '.join(map(str, figures))} |")
-
-
-@pytest.mark.parametrize("command", ["run", "plan"])
-def test_the_page_of_commands_names_every_option(command, umbench_binary):
-    done = subprocess.run([umbench_binary, command, "--help"], capture_output=True, text=True)
-    options = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", done.stdout)) - {"--help", "--help-all", "-h"}
-    page = (conftest.ROOT / "docs/commands.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", page))
-    assert {"--fusion", "--workspace-cap"} < options and sorted(options - named) == []
