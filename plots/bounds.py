@@ -107,7 +107,7 @@ def table(group, cells, limits, markdown):
     for ratio in sorted({cell["ratio"] for cell in cells if cell["ratio"] and cell["ratio"] > 1}):
         here = [cell for cell in cells if cell["ratio"] == ratio]
         timed = [(load.steady_ns(cell), cell["strategy"], cell) for cell in here
-                 if load.steady_ns(cell) and load.family_of(cell) == "managed"]
+                 if load.steady_ns(cell) and cell["family"] == "managed"]
         if timed:
             time, name, best = min(timed, key=lambda each: each[:2])
             rows.append(_row(ratio, time, name, best, dict((n, t) for t, n, _ in timed).get("managed"), limits))

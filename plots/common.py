@@ -25,7 +25,7 @@ def families(records):
     found = {}
     for cells in (records, *load.groups(records).values()):
         for record, label in zip(cells, load.strategy_labels(cells)):
-            found.setdefault(label, load.family_of(record))
+            found.setdefault(label, record["family"])
     return found
 
 

@@ -242,7 +242,7 @@ def _prediction(records):
     title = "Predicted against measured"
     if not pairs:
         return Section("prediction", title, "No cell of these files was both measured and simulated.", None, [], [])
-    labels = {measured["strategy"]: load.family_of(measured) for measured, _ in pairs}
+    labels = {measured["strategy"]: measured["family"] for measured, _ in pairs}
     look, rows = looks(labels), []
     figure, panel = pyplot.subplots(figsize=(6.2, 5.0))
     for label in labels:

@@ -64,5 +64,5 @@ def strategy_of(results, series):
 def family(results, series):
     for _, name in series["points"]:
         if isinstance(results[name], dict):
-            return load.family_of(results[name])
+            return results[name]["family"]
     return "explicit"

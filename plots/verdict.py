@@ -21,7 +21,7 @@ def verdict(group, cells, baseline):
     tight = [ratio for ratio in sorted(at) if ratio > 1]
     for ratio in dict.fromkeys(tight[:1] + tight[-1:]):
         sentences.append(_at_ratio(ratio, at[ratio]))
-    hints = {label for label, line in found.items() if load.family_of(line[0]) == "managed"} - {"managed"}
+    hints = {label for label, line in found.items() if line[0]["family"] == "managed"} - {"managed"}
     sentences += _harm({ratio: {label: at[ratio][label] for label in hints & set(at[ratio])} for ratio in tight},
                        {ratio: at[ratio].get("managed") for ratio in tight})
     sentences += _slower_with_more_memory(at) + _without_a_plan(found, at) + _machine_files(cells)

@@ -19,7 +19,7 @@ json json_of(const advice_given& a, const tried_way& t) {
           {"reason", or_null(t.r.reason)},
           {"median_ns", or_null(time)},
           {"slowdown", known ? json(*time / *a.in_core_ns) : json(nullptr)},
-          {"bits", t.r.same_bits.value_or(false) ? "same" : "rounding"},
+          {"bits", t.r.same_bits ? "same" : "rounding"},
           {"device_arena_bytes", or_null(t.r.memory.device_arena)},
           {"managed_arena_bytes", or_null(t.r.memory.managed_arena)},
           {"pinned_arena_bytes", or_null(t.r.memory.pinned_arena)}};

@@ -7,12 +7,10 @@
 //     v.field("high", b.high);
 //   }
 //
-// Of a visitor: field(name, member) is always there; later(...) is always written, files written earlier lack
-// it, and it tells whether this one has it; if_any(...) is left out where it is empty. Each takes a format
-// last, which says what else the value must be.
+// Of a visitor: field(name, member) is always there; if_any(...) is left out where it is empty. Each takes a
+// format last, which says what else the value must be.
 #pragma once
 
-#include <initializer_list>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -106,11 +104,6 @@ class field_writer {
     out[name] = write_value(member, format);
   }
   template <class T, class Format = plain>
-  bool later(const char* name, T& member, const Format& format = {}) {
-    field(name, member, format);
-    return true;
-  }
-  template <class T, class Format = plain>
   void if_any(const char* name, T& member, const Format& format = {}) {
     if constexpr (std::is_same_v<T, bool>) {
       if (member) field(name, member, format);
@@ -126,8 +119,6 @@ class field_writer {
     out[name] = or_null(value);
   }
   void constant(const char* name, const json& value) { out[name] = value; }
-  // Files have all of these fields or none.
-  void together(std::initializer_list<const char*>) {}
   void require(bool, const char*) {}
 };
 
@@ -138,12 +129,6 @@ class field_reader {
   template <class T, class Format = plain>
   void field(const char* name, T& member, const Format& format = {}) {
     member = read_value<T>(from_.at(name), from_.where(name), format);
-  }
-  template <class T, class Format = plain>
-  bool later(const char* name, T& member, const Format& format = {}) {
-    const bool is_there = from_.has(name);
-    if (is_there) field(name, member, format);
-    return is_there;
   }
   template <class T, class Format = plain>
   void if_any(const char* name, T& member, const Format& format = {}) {
@@ -166,13 +151,6 @@ class field_reader {
       from_.schema();
     }
   }
-  void together(std::initializer_list<const char*> names) {
-    bool any = false;
-    for (const char* name : names) any = from_.has(name) || any;
-    for (const char* name : names) {
-      if (any) from_.at(name);
-    }
-  }
   // Refuses the document unless it is so.
   void require(bool is_so, const char* what) {
     if (!is_so) refuse(from_.where(), what);
@@ -185,17 +163,12 @@ class field_reader {
 
 class field_schema {
  public:
-  json properties = json::object(), required = json::array(), dependent = json::object();
+  json properties = json::object(), required = json::array();
 
   template <class T, class Format = plain>
-  void field(const char* name, T& member, const Format& format = {}) {
-    later(name, member, format);
-    required.push_back(name);
-  }
-  template <class T, class Format = plain>
-  bool later(const char* name, T&, const Format& format = {}) {
+  void field(const char* name, T&, const Format& format = {}) {
     properties[name] = schema_of<T>(format);
-    return true;
+    required.push_back(name);
   }
   template <class T, class Format = plain>
   void if_any(const char* name, T&, const Format& format = {}) {
@@ -215,20 +188,13 @@ class field_schema {
     properties[name] = {{"const", value}};
     required.push_back(name);
   }
-  void together(std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-      for (const char* other : names) {
-        if (other != name) dependent[name].push_back(other);
-      }
-    }
-  }
   void require(bool, const char*) {}  // what fields say together is no property
 
   json object() const {
-    json all{{"type", "object"}, {"properties", properties}, {"required", required}};
-    if (!dependent.empty()) all["dependentRequired"] = dependent;
-    all["additionalProperties"] = false;
-    return all;
+    return {{"type", "object"},
+            {"properties", properties},
+            {"required", required},
+            {"additionalProperties", false}};
   }
 };
 

@@ -42,8 +42,8 @@ void describe(Visitor& v, gpu_facts& g) {
   v.field("cuda_driver", g.cuda_driver);
   v.field("cuda_runtime", g.cuda_runtime);
   v.field("cudnn", g.cudnn);
-  v.later("facts", g.facts.known);
-  v.later("facts_missing", g.facts.missing);
+  v.field("facts", g.facts.known);
+  v.field("facts_missing", g.facts.missing);
 }
 
 template <class Visitor>
@@ -54,8 +54,8 @@ void describe(Visitor& v, host_facts& h) {
   v.field("cores", h.cores);
   v.field("memory_bytes", h.memory_bytes);
   v.field("cgroup_limit_bytes", h.cgroup_limit_bytes);
-  v.later("facts", h.facts.known);
-  v.later("facts_missing", h.facts.missing);
+  v.field("facts", h.facts.known);
+  v.field("facts_missing", h.facts.missing);
 }
 
 template <class Visitor>

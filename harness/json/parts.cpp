@@ -18,15 +18,6 @@ memory_order memory_order_from(const json& value, const place& at) {
   return as_choice<memory_order>(value, at);
 }
 
-void read_storage(fields& f, network_spec& n) {
-  const auto read = [&](const char* name, auto before, auto from) {
-    return f.has(name) ? from(f.at(name), f.where(name)) : before;
-  };
-  n.joined = read("fusion", fusion::none, fusion_from);
-  n.arithmetic = read("precision", precision::fp32, precision_from);
-  n.order = read("memory_order", memory_order::nchw, memory_order_from);
-}
-
 json knobs_json(const std::map<std::string, std::int64_t>& knobs) {
   json out = json::object();
   for (const auto& [name, value] : knobs) out[name] = value;

@@ -33,10 +33,6 @@ graph graph_from(const json& value, const place& at);
 // Of operators, as graphs and machine files name them.
 std::vector<std::string> operator_kinds();
 
-// The fields "fusion", "precision", "memory_order". Files written before there were levels of fusion lack
-// them: they mean none, fp32, nchw.
-void read_storage(fields& f, network_spec& n);
-
 pass pass_from(const json& value, const place& at);
 fusion fusion_from(const json& value, const place& at);
 precision precision_from(const json& value, const place& at);

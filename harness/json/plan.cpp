@@ -63,40 +63,12 @@ interval interval_from(fields& f, axis along) {
 }
 
 box part_from(fields& f) {
+  if (!f.has("part")) return {};
   fields p = f.object("part");
   const box b{interval_from(p, axis::batch), interval_from(p, axis::channel), interval_from(p, axis::row),
               interval_from(p, axis::reduction)};
   p.finish();
   return b;
-}
-
-// As files once said it: part `part` of `of` along one axis of `extents`.
-box slice_from(fields& f, const box& extents) {
-  fields s = f.object("slice");
-  const axis along = as_choice(s.at("along"), s.where("along"), {axis::batch, axis::channel, axis::row});
-  const auto of =
-      static_cast<std::uint32_t>(s.integer("of", 1, std::int64_t{std::numeric_limits<std::uint32_t>::max()}));
-  const auto part = static_cast<std::uint32_t>(s.integer("part", 0, std::int64_t{of} - 1));
-  s.finish();
-  box b;
-  try {
-    if (along == axis::batch) b.batch = part_of(extents.batch.end, part, of);
-    if (along == axis::channel) b.channel = part_of(extents.channel.end, part, of);
-    if (along == axis::row) b.row = part_of(extents.row.end, part, of);
-  } catch (const std::invalid_argument& error) {
-    refuse(f.where("slice"), error.what());
-  }
-  return b;
-}
-
-// `extents`: all of what is cut.
-box box_from(fields& f, const box& extents) {
-  if (f.has("slice")) return slice_from(f, extents);
-  return f.has("part") ? part_from(f) : box{};
-}
-
-box extents_of(const dims& shape) {
-  return {{0, shape.n}, {0, shape.c}, {0, shape.h}, {}};
 }
 
 // --- actions ---
@@ -133,7 +105,7 @@ struct named_graph {
 action compute_from(fields& f, const named_graph& of) {
   compute c;
   c.what = id_of(f, of.ops, "operator");
-  c.part = box_from(f, domain_of(of.g, of.g.ops[c.what]));
+  c.part = part_from(f);
   if (f.has("workspace_bytes")) c.workspace = static_cast<byte_count>(f.integer("workspace_bytes", 0));
   c.again = f.has("again") && f.boolean("again");
   return c;
@@ -147,7 +119,7 @@ action action_of_verb(fields& f, const named_graph& of) {
   if (verb == 0) {
     return advise{what, as_choice<advice>(f.at("hint"), f.where("hint"))};
   }
-  const box part = box_from(f, extents_of(of.g.tensors[what].shape));
+  const box part = part_from(f);
   if (verb == 1) return prefetch{what, part};
   if (verb == 2) return evict{what, part};
   return discard{what, part};
@@ -189,37 +161,29 @@ void read_purpose(fields& f, plan_file& file) {
   if (!is_strategy_name(file.strategy)) refuse(f.where("strategy"), "use lower-case letters, digits and '_'");
   file.strategy_knobs = knobs_from(f.at("strategy_knobs"), f.where("strategy_knobs"));
   if (!f.is_null("ratio")) file.ratio = f.number("ratio", least_ratio, most_ratio);
-  if (f.has("footprint_bytes")) file.footprint = f.count_or_null("footprint_bytes");  // older files lack it
+  file.footprint = f.count("footprint_bytes");
   file.budget = static_cast<byte_count>(f.integer("budget_bytes", 1));
   file.mode = as_choice<run_mode>(f.at("mode"), f.where("mode"));
-  if (f.has("packer")) {  // files once named the rule here that the search began with
-    as_one_of(f.at("packer"), f.where("packer"), {"best_fit", "first_fit"});
-    file.placed_by = packers::searched;
-  } else {
-    file.placed_by = as_choice(f.at("placed_by"), f.where("placed_by"), all_packers());
-  }
+  file.placed_by = as_choice(f.at("placed_by"), f.where("placed_by"), all_packers());
 }
 
-// Ratio, footprint and budget must be one another's, lest a record be filed under a ratio that it did not run
-// at. The footprint is the network's and, on a GPU, its workspaces'; where the file does not tell it, it has
-// none.
+// Ratio, footprint and budget must agree, so that no record is filed under a ratio that it did not run at.
+// The footprint is the network's and, on a GPU, its workspaces'.
 void check_amounts(const plan_file& file, const place& at) {
   const graph& g = *file.network.built;
   const byte_count packed = footprint_of(g, profile(g.ops.size())).total;
   const byte_count least = packed - packed / 16;  // another version may have packed it better
-  const byte_count footprint = file.footprint.value_or(least);
-  if (footprint < least) {
+  if (file.footprint < least) {
     refuse(inside(at, "footprint_bytes"),
            fmt::format("is less than the {} that the network's tensors take", least));
   }
   if (!file.ratio) return;
   const auto budget =
-      std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(footprint) / *file.ratio));
-  const bool fits = file.footprint ? file.budget == budget : file.budget >= budget;
-  if (fits) return;
+      std::max<byte_count>(1, static_cast<byte_count>(static_cast<double>(file.footprint) / *file.ratio));
+  if (file.budget == budget) return;
   refuse(inside(at, "budget_bytes"),
          fmt::format("{} is not what ratio {} leaves of a footprint of {} bytes: {}", file.budget,
-                     *file.ratio, footprint, budget));
+                     *file.ratio, file.footprint, budget));
 }
 
 json network_json(const network_spec& n) {
@@ -247,7 +211,9 @@ network_spec spec_from(const json& value, const place& at) {
   n.batch = f.integer("batch", 1);
   n.mode = pass_from(f.at("pass"), f.where("pass"));
   n.sgd = f.boolean("sgd");
-  read_storage(f, n);
+  n.joined = fusion_from(f.at("fusion"), f.where("fusion"));
+  n.arithmetic = precision_from(f.at("precision"), f.where("precision"));
+  n.order = memory_order_from(f.at("memory_order"), f.where("memory_order"));
   n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
   f.finish();
   return n;
@@ -273,7 +239,7 @@ json json_of(const plan_file& file) {
            {"strategy", file.strategy},
            {"strategy_knobs", knobs_json(file.strategy_knobs)},
            {"ratio", or_null(file.ratio)},
-           {"footprint_bytes", or_null(file.footprint)},
+           {"footprint_bytes", file.footprint},
            {"budget_bytes", file.budget},
            {"mode", to_text(file.mode)},
            {"placed_by", file.placed_by.name},

@@ -155,14 +155,7 @@ struct written_bounds {
 
 template <class Visitor>
 void describe(Visitor& v, counted_iteration& c) {
-  for (const counter_field& row : counter_fields) {
-    const bool is_later = row.member == &counters::fault_batches || row.member == &counters::remote_bytes;
-    if (is_later) {
-      v.later(row.name, c.counted.*row.member);
-    } else {
-      v.field(row.name, c.counted.*row.member);
-    }
-  }
+  for (const counter_field& row : counter_fields) v.field(row.name, c.counted.*row.member);
   v.derived("amplification", amplification(c.counted, c.touched));
 }
 
@@ -189,7 +182,7 @@ void describe(Visitor& v, memory_figures& m) {
   if (m.footprint) total = m.footprint->total;
   v.field("footprint_bytes", total);
   v.field("budget_bytes", m.budget);
-  v.later("touched_bytes", m.touched);
+  v.field("touched_bytes", m.touched);
   v.field("terms", m.footprint);
   v.require(total.has_value() == m.footprint.has_value(), "footprint_bytes and terms go together");
   if (m.footprint) m.footprint->total = *total;
@@ -271,10 +264,9 @@ void describe(Visitor& v, engine_figure& e) {
   v.field("engine", e.engine);
   v.field("time_ns", e.time);
   v.field("workspace_bytes", e.workspace_bytes);
-  v.later("flops", e.flops);
-  v.later("bytes", e.bytes);
-  v.later("parts", e.parts, plain{1});
-  v.together({"flops", "bytes", "parts"});
+  v.field("flops", e.flops);
+  v.field("bytes", e.bytes);
+  v.field("parts", e.parts, plain{1});
 }
 
 template <class Visitor>
@@ -312,9 +304,7 @@ void describe_network(Visitor& v, network_spec& n) {
   v.field("fusion", n.joined);
   v.field("precision", n.arithmetic);
   memory_order order = n.order.value_or(standard_order(n.arithmetic));
-  const bool told = v.later("memory_order", order);
-  const bool is_plain = n.joined == fusion::none && n.arithmetic == precision::fp32;
-  v.require(told || is_plain, "field \"memory_order\" is missing; add it");
+  v.field("memory_order", order);
   n.order = order;
 }
 
@@ -325,16 +315,16 @@ void describe_identity(Visitor& v, record& r) {
   v.field("workspace_cap_bytes", r.workspace_cap, plain{1});
   v.field("strategy", r.strategy);
   v.field("strategy_knobs", r.strategy_knobs);
-  v.later("rules", r.rules, rules_object{});
-  v.later("family", r.kind);
-  v.later("bits", r.same_bits, bits_text{});
+  v.field("rules", r.rules, rules_object{});
+  v.field("family", r.kind);
+  v.field("bits", r.same_bits, bits_text{});
   v.field("ratio", r.ratio, quotient{});
   v.field("mode", r.mode);
   v.field("backend", r.backend, backend_text{});
   v.field("device", r.device);
-  v.later("figures", r.figures);
-  v.later("figures_digest", r.figures_digest, hexadecimal{});
-  v.later("borrowed_figures", r.borrowed);
+  v.field("figures", r.figures);
+  v.field("figures_digest", r.figures_digest, hexadecimal{});
+  v.field("borrowed_figures", r.borrowed);
   v.field("iterations", r.iterations, plain{1, most_iterations});
 }
 
@@ -354,7 +344,7 @@ template <class Visitor>
 void describe_bounds(Visitor& v, record& r) {
   std::optional<written_bounds> bounds;
   if (r.bounds) bounds = {r.bounds->passes, r.bounds->whole, r.bound};
-  v.later("bounds", bounds);
+  v.field("bounds", bounds);
   if (bounds && !r.bounds) {
     r.bounds = {0, bounds->passes, bounds->whole};
     r.bound = bounds->plan;
@@ -370,9 +360,9 @@ void describe_result(Visitor& v, record& r) {
   v.if_any("cycle", r.cycle);
   describe_counters(v, r);
   v.field("counters_reason", r.counters_reason);
-  v.later("observed", r.observed);
+  v.field("observed", r.observed);
   v.field("memory", r.memory);
-  v.later("planning_ns", r.planning);
+  v.field("planning_ns", r.planning);
   v.field("compute_ns", r.compute);
   describe_bounds(v, r);
   v.if_any("notes", r.notes);
@@ -392,8 +382,7 @@ void describe(Visitor& v, record& r) {
   v.if_any("replayed", r.replayed);
   v.field("calibrated", r.calibrated);
   v.if_any("kernels_at_peak", r.kernels_at_peak);
-  v.later("launch", r.launch, launch_text{});
-  v.together({"memory_order", "launch"});
+  v.field("launch", r.launch, launch_text{});
   v.field("engines", r.engines);
   v.field("timeline", r.timeline);
 }
@@ -429,8 +418,6 @@ void check_consistent(const record& r, const place& at) {
 }
 
 constexpr const char* record_rules = R"json([
-  {"if": {"not": {"required": ["memory_order"]}},
-   "then": {"properties": {"fusion": {"const": "none"}, "precision": {"const": "fp32"}}}},
   {"if": {"properties": {"outcome": {"const": "ok"}}},
    "then": {"properties": {
       "reason": {"type": "null"}, "ratio": {"type": "number"}, "device": {"type": "string"},

@@ -186,7 +186,7 @@ std::string text_of(const advice_given& a, const std::string& setting) {
   } else {
     text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy,
                         to_text(named->way), cost_text(a, *named), provenance(named->r), need_of(*named));
-    text += named->r.same_bits.value_or(false) ? "Its result has the bits of in-core."
+    text += named->r.same_bits ? "Its result has the bits of in-core."
                                                : "Its result equals that of in-core to rounding.";
   }
   text = wrapped(text + managed_text(a, named), 0) + "\n\n";

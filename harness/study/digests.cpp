@@ -6,7 +6,7 @@ namespace um {
 
 void digest_book::check(record& r) {
   if (r.result != outcome::ok || !r.digest) return;
-  if (r.strategy != baseline_strategy && !r.same_bits.value_or(false)) return;
+  if (r.strategy != baseline_strategy && !r.same_bits) return;
   // With SGD the result depends on how many iterations ran.
   const std::string group = fmt::format("{}/i{}", group_of(r), r.iterations);
   if (r.strategy == baseline_strategy) by_group_.emplace(group, *r.digest);

@@ -32,8 +32,8 @@ struct plan_file {
   built_network network;
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<double> ratio;          // as asked for, if it was
-  std::optional<byte_count> footprint;  // where it was planned; nothing: the file does not tell
+  std::optional<double> ratio;  // as asked for, if it was
+  byte_count footprint = 0;     // where it was planned
   byte_count budget = 0;
   run_mode mode = run_mode::simulated;
   packer placed_by = packers::searched;

@@ -48,7 +48,7 @@ struct engine_figure {
   std::string op, engine;
   nanoseconds time = 0;
   byte_count workspace_bytes = 0;
-  std::optional<std::uint64_t> flops;  // nothing: read from a file that did not keep it
+  std::optional<std::uint64_t> flops;  // nothing: not known
   std::optional<byte_count> bytes;     // read and written, each operand byte once
   std::int64_t parts = 1;
 };
@@ -70,16 +70,15 @@ struct record {
   std::optional<byte_count> workspace_cap;  // on a GPU
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<hint_strategy> rules;  // of a hint strategy, before its knobs; files written earlier lack it
-  std::optional<family> kind;          // files written earlier lack it
-  std::optional<bool> same_bits;       // as the baseline's result; false: to rounding; nothing: as above
-  std::optional<double> ratio;         // as asked for; else footprint / budget, once both are known
+  std::optional<hint_strategy> rules;  // of a hint strategy, before its knobs
+  family kind = family::explicit_;
+  bool same_bits = false;       // as the baseline's result; false: equal to rounding
+  std::optional<double> ratio;  // as asked for; else footprint / budget, once both are known
   run_mode mode = run_mode::simulated;
   std::string backend;
-  std::optional<std::string> device;  // the machine file's or the GPU's name
-  std::optional<std::string>
-      figures;  // the machine file that planners went by; files written earlier lack it
-  std::optional<std::string> figures_digest;  // of its figures (figures_digest, json/json.hpp); as above
+  std::optional<std::string> device;          // the machine file's or the GPU's name
+  std::optional<std::string> figures;         // the machine file that planners went by
+  std::optional<std::string> figures_digest;  // of its figures (figures_digest, json/json.hpp)
   std::vector<std::string> borrowed;          // of these figures, those of the h200, which that file lacks
   std::uint32_t iterations = 0;
   outcome result = outcome::ok;
@@ -95,15 +94,15 @@ struct record {
   std::optional<nanoseconds>
       planning;                        // how long its plan took to make; nothing: simulated, or none was made
   std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
-  std::optional<time_bounds> bounds;   // within the budget; files written earlier lack it
-  std::optional<plan_bound> bound;     // of the plan's kind; nothing: there is no plan, or as above
+  std::optional<time_bounds> bounds;   // within the budget
+  std::optional<plan_bound> bound;     // of the plan's kind; nothing: there is no plan
   std::vector<std::string> notes;      // what the planner had to say
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
   bool replayed =
       false;  // on a GPU, with operators of which only touches and time are known: no value means anything
-  std::optional<launch_way> launch;  // nothing: simulated, or not kept, or nothing ran
+  std::optional<launch_way> launch;  // nothing: simulated, or nothing ran
   std::optional<bool> calibrated;
   bool kernels_at_peak =
       false;  // simulated without measured rates of operators; files written earlier lack it

@@ -16,7 +16,7 @@ class settings_book {
   // A record that is there.
   void note(const record& r);
   // What of this record goes by another setting than the ones noted, as a line without its file; nothing if
-  // none does. Files written earlier do not tell their figures and agree with all.
+  // none does. A record without figures agrees with all.
   std::optional<std::string> conflict(const record& r) const;
 
  private:

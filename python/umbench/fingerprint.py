@@ -6,9 +6,8 @@ model, or other processes on one of them, are noted but allowed: machines of a p
 
 from collections import namedtuple
 
-# `nvml_missing` stands in older files; `facts_missing` are reasons, not facts.
-IGNORED = {"kind", "schema", "umbench", "created", "gpu.facts.nvml_missing"}
-REASONS = "facts_missing"
+IGNORED = {"kind", "schema", "umbench", "created"}
+REASONS = "facts_missing"  # why facts are not known: no facts themselves
 
 OTHER_GPU = "gpu.facts.uuid_hash"
 NOTED = {OTHER_GPU: "measured on two GPUs of one model, which may differ by some percent",

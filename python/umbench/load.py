@@ -118,22 +118,11 @@ def steady_ns(record):
     return statistics.median(samples[1:] or samples)
 
 
-def family_of(record):
-    """"device", "explicit" or "managed": how its strategy keeps what the device has no room for. Files written before
-    records said so tell it by their managed memory."""
-    if record.get("family"):
-        return record["family"]
-    if record["strategy"] == "device":
-        return "device"
-    return "managed" if record.get("rules") or record["memory"]["managed_arena_bytes"] else "explicit"
-
-
 def group_of(record):
     return Group(
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
         batch=record["batch"], phase=record["pass"], sgd=bool(record.get("sgd")),
-        fusion=record.get("fusion", "none"), precision=record.get("precision", "fp32"),
-        memory_order=record.get("memory_order", "nchw"),
+        fusion=record["fusion"], precision=record["precision"], memory_order=record["memory_order"],
         workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
         simulated=bool(record["simulated"]), calibrated=bool(record.get("calibrated")),

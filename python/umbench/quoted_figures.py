@@ -96,7 +96,7 @@ def _labelled(paths):
 def _words(record, label):
     cap = record.get("workspace_cap_bytes")
     words = {record["network"], record["network"].partition("#")[0], f"b{record['batch']}", record["strategy"], label,
-             record.get("precision", "fp32"), record.get("fusion", "none"), record["mode"], record["backend"], record["outcome"],
+             record["precision"], record["fusion"], record["mode"], record["backend"], record["outcome"],
              record["pass"]}
     words |= {f"{name}={value}" for name, value in (record.get("network_knobs") or {}).items()}
     words |= {f"{name}={value}" for name, value in (record.get("strategy_knobs") or {}).items()}

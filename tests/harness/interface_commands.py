@@ -227,26 +227,6 @@ class Levels(InterfaceTest):
         shown = self.well("run", "--plan", "plan.json", "--backend", "sim:h200")
         self.assertRegex(shown, "^alexnet/b2/train/lean/bf16,nchw/plan:swap_all#[0-9a-f]{6},")
 
-    def test_a_plan_of_before_there_were_any_is_plain(self):
-        self.well("plan", *RUN, "managed", "--fusion", "none", "-o", "plan.json")
-        plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
-        for field in ["fusion", "precision", "memory_order"]:
-            del plan["network"][field]
-        shown = self.well("run", "--plan", self.write("old.json", plan), "--backend", "sim:h200")
-        self.assertRegex(shown, "^alexnet/b2/train/none/fp32/plan:managed#[0-9a-f]{6}/")
-
-    def test_a_sweep_goes_on_with_a_file_of_before_there_were_any(self):
-        spec = self.spec(common={**SPEC["common"], "fusion": "none"})
-        self.well("sweep", spec)
-        path = self.folder / "study.jsonl"
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        old = [{name: line[name] for name in line if name not in ("memory_order", "launch")} for line in lines]
-        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in old), encoding="utf-8")
-        done = self.umbench("sweep", spec, "--resume")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn(f"{CELLS} of {CELLS} cells are in study.jsonl already", done.stderr)
-        self.assertEqual(len(path.read_text(encoding="utf-8").splitlines()), CELLS + 1)
-
     def test_the_list_shows_them(self):
         shown = self.well("list", "networks")
         for row in [r"--fusion +fused ", r" +none ", r" +lean ", r"--precision +fp32 ", r" +tf32 ", r" +bf16 ",

@@ -126,7 +126,7 @@ class Plans(SchemaTest):
         advice = next(i for i, action in enumerate(plan["actions"]) if action["do"] == "advise")
         compute = next(i for i, action in enumerate(plan["actions"]) if action["do"] == "compute")
         first = next(iter(plan["homes"]))
-        changes = [((field,), None) for field in ("schema", "kind", "network", "strategy", "strategy_knobs", "ratio", "budget_bytes", "mode",
+        changes = [((field,), None) for field in ("schema", "kind", "network", "strategy", "strategy_knobs", "ratio", "footprint_bytes", "budget_bytes", "mode",
                                                   "placed_by", "homes", "actions")]
         changes += [(("schema",), 2), (("kind",), "graph"), (("colour",), "red"), (("strategy",), ""), (("strategy",), "A"), (("strategy",), "#a"),
                     (("strategy_knobs",), []), (("strategy_knobs",), {"ahead": "1"}), (("ratio",), 65), (("ratio",), "2"), (("budget_bytes",), 0),

@@ -48,17 +48,6 @@ class Figures(SettingsTest):
         self.well("sweep", spec, "--machines", self.machine())
         self.well("sweep", spec, "--machines", self.machine("other", source="elsewhere"), "--resume")
 
-    def test_files_of_before_there_were_digests_go_on(self):
-        spec = self.spec(grids=self.GRIDS)
-        self.well("sweep", spec, "--machines", self.machine())
-        path = self.folder / "study.jsonl"
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        old = [{name: value for name, value in line.items() if name != "figures_digest"} for line in lines]
-        path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in old), encoding="utf-8")
-        done = self.umbench("sweep", spec, "--machines", "machines", "--resume")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("2 of 2 cells are in study.jsonl already", done.stderr)
-
 
 class Rules(SettingsTest):
     def key(self, name, out="a.jsonl"):
@@ -99,13 +88,6 @@ class Plans(SettingsTest):
             self.refused(*run, self.plan(**changes), words=["plan.json", "_bytes"])
         self.well(*run, self.plan())
 
-    def test_plans_of_before_there_was_a_footprint_run(self):
-        path = self.plan()
-        plan = json.loads(path.read_text(encoding="utf-8"))
-        del plan["footprint_bytes"]
-        self.well("run", "--backend", "sim:h200", "--plan", self.write("old.json", plan))
-        self.refused("run", "--backend", "sim:h200", "--plan", self.write("old.json", plan | {"ratio": 0.5}), words=["budget_bytes"])
-
     def test_plans_of_other_actions_are_other_cells(self):
         path = self.plan(strategy="managed_prefetch")
         self.well("run", "--plan", path, "--backend", "sim:h200", "--out", "a.jsonl")
@@ -121,12 +103,12 @@ class Plans(SettingsTest):
         self.assertEqual(len(set(keys)), 2)
         self.assertRegex(keys[0], r"/plan:managed_prefetch#[0-9a-f]{6},")
 
-    def test_slices_that_share_no_border_are_read_soon(self):
+    def test_parts_that_share_no_border_are_read_soon(self):
         """In the processor time and the memory that reading a file may take."""
         self.well("plan", "--network", "conv", "--strategy", "device", "--ratio", "1", "--backend", "sim:h200", "-o", "plan.json")
         plan = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
         names = [action["what"] for action in plan["actions"]]
-        plan["actions"] = [{"do": "compute", "what": names[n % len(names)], "slice": {"along": "batch", "part": part, "of": parts}}
+        plan["actions"] = [{"do": "compute", "what": names[n % len(names)], "part": {"batch": [10**9 * part // parts, 10**9 * (part + 1) // parts]}}
                            for n, parts in enumerate((2, 3, 5, 7, 11, 13, 17, 19)) for part in range(parts)]
         plan["network"]["batch"] = 10**9
         plan["footprint_bytes"] = plan["budget_bytes"] = 2**53

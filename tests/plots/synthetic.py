@@ -27,18 +27,19 @@ def environment():
 
 
 def host(**changes):
-    return {"os": None, "kernel": None, "cpu": "made up", "cores": 2, "memory_bytes": None, "cgroup_limit_bytes": None} | changes
+    return {"os": None, "kernel": None, "cpu": "made up", "cores": 2, "memory_bytes": None, "cgroup_limit_bytes": None,
+            "facts": {}, "facts_missing": {}} | changes
 
 
 def gpu(**changes):
     return {"device": 0, "name": "made up", "driver": "580", "memory_bytes": 80 * GIB, "compute_capability": "9.0",
             "concurrent_managed_access": True, "pageable_memory_access": False, "cuda_driver": "13.0",
-            "cuda_runtime": "13.0", "cudnn": "9.1.0"} | changes
+            "cuda_runtime": "13.0", "cudnn": "9.1.0", "facts": {}, "facts_missing": {}} | changes
 
 
 def counted(**changes):
     """The counters of an iteration."""
-    names = ("faults", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes", "driver_evict_bytes",
+    names = ("faults", "fault_batches", "remote_bytes", "fault_to_device_bytes", "prefetch_to_device_bytes", "copy_to_device_bytes", "driver_evict_bytes",
              "plan_evict_bytes", "copy_to_host_bytes", "evicted_blocks")
     return dict.fromkeys(names, 0) | changes
 
@@ -65,13 +66,14 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
         "key": f"{network}/b{batch}/train/fused/fp32/{strategy}/x{ratio:.2f}/{mode}/{backend}",
         "network": network, "batch": batch, "pass": "train", "sgd": False, "network_knobs": {"insize": 224},
         "fusion": "fused", "precision": "fp32", "memory_order": "nchw",
-        "workspace_cap_bytes": None if simulated else 2 * GIB, "strategy": strategy, "strategy_knobs": {}, "ratio": ratio,
+        "workspace_cap_bytes": None if simulated else 2 * GIB, "strategy": strategy, "strategy_knobs": {}, "rules": None, "bits": "same", "ratio": ratio,
         "family": "device" if strategy == "device" else "explicit" if strategy == "swap_all" else "managed",
-        "mode": mode, "backend": backend, "device": device, "iterations": 5, "outcome": outcome,
+        "mode": mode, "backend": backend, "device": device, "figures": None, "figures_digest": None,
+        "borrowed_figures": [], "iterations": 5, "outcome": outcome,
         "reason": None if outcome == "ok" else "made up",
         "samples_ns": [2 * time_ns] + [time_ns + step for step in range(4)] if outcome == "ok" else [],
-        "counters": None, "counters_reason": None,
-        "memory": {"footprint_bytes": footprint, "budget_bytes": int(footprint / ratio), "terms": {
+        "counters": None, "counters_reason": None, "observed": observed(), "planning_ns": None, "bounds": None,
+        "memory": {"footprint_bytes": footprint, "budget_bytes": int(footprint / ratio), "touched_bytes": None, "terms": {
             "parameters_bytes": GIB // 2, "parameter_gradients_bytes": GIB // 2, "activations_bytes": 5 * GIB,
             "activation_gradients_bytes": GIB, "inputs_bytes": GIB // 2, "workspace_bytes": GIB // 2,
             "fragmentation_bytes": 0},
@@ -80,12 +82,6 @@ def record(network="vgg16", strategy="managed", ratio=1.5, backend="sim:h200", o
         "compute_ns": 100_000_000, "digest": None, "loss": None, "simulated": simulated, "calibrated": False,
         "launch": None if simulated or outcome != "ok" else "cuda_graph", "engines": None, "timeline": None}
     return result | changes
-
-
-def old(entry):
-    """The record as it was written before there were levels of fusion, precisions and memory orders."""
-    assert entry["fusion"] == "none" and entry["precision"] == "fp32"
-    return {name: value for name, value in entry.items() if name not in ("memory_order", "launch", "family")}
 
 
 def slow(strategy, ratio):

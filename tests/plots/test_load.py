@@ -44,14 +44,6 @@ def test_levels_never_share_a_group_or_a_baseline(change):
     assert load.baseline_ns(load.group_of(other), [device, other]) is None
 
 
-def test_records_of_before_the_levels_are_plain_fp32(tmp_path):
-    today = synthetic.record(strategy="device", ratio=1.0, fusion="none", time_ns=10)
-    old = synthetic.old(synthetic.record(fusion="none"))
-    _, (device, managed) = load.read(synthetic.write(tmp_path / "old.jsonl", [today, old]))
-    assert load.group_of(device) == load.group_of(managed)
-    assert load.baseline_ns(load.group_of(managed), [device, managed]) == load.steady_ns(device)
-
-
 def test_titles_say_what_is_computed():
     def text(**change):
         return load.network_text(load.group_of(synthetic.record(**change)))

@@ -212,7 +212,7 @@ def test_simulated_cells_must_be_equal(umbench, write):
     assert done.returncode == 3
 
 
-def test_a_counter_that_older_files_lack_is_no_difference(umbench, write):
+def test_a_counter_that_one_side_lacks_is_no_difference(umbench, write):
     def side(name, **more):
         counters = {which: synthetic.counted(faults=5, **more) for which in ("first", "last")}
         return write(name, [synthetic.environment(), synthetic.record(counters=counters)])

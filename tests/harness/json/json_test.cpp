@@ -96,6 +96,7 @@ plan_file sample_plan() {
   file.strategy = "by-hand";
   file.strategy_knobs = {{"ahead", 3}};
   file.ratio = 1.25;
+  file.footprint = 154320987;
   file.budget = 123456789;
   file.mode = run_mode::capped;
   file.placed_by = packers::smartpool;
@@ -209,31 +210,6 @@ std::string part_in(const std::string& text) {
   return text.substr(begin, text.find('}', begin) + 1 - begin);
 }
 
-// Plans kept from before parts were boxes.
-TEST(PlanJson, ReadsSlices) {
-  const std::string text = to_json(sample_plan());
-  const std::string part = part_in(text);
-  const auto read = [&](const std::string& slice) {
-    const plan_file back = plan_from_json(replaced(text, part, "\"slice\": " + slice), "p.json");
-    return std::get<prefetch>(back.plan.actions[1]).part;
-  };
-  EXPECT_EQ(read(R"({"along": "batch", "part": 1, "of": 2})"), batch_part(4, 1, 2));
-  EXPECT_EQ(read(R"({"along": "channel", "part": 0, "of": 1})"), box{});
-  expect_mentions(refusal([&] { read(R"({"along": "batch", "part": 2, "of": 2})"); }), {"slice.part"});
-  expect_mentions(refusal([&] { read(R"({"along": "batch", "part": 0, "of": 9})"); }),
-                  {"slice", "4 elements"});
-}
-
-// Every strategy's plan named best_fit or first_fit then, and both searched.
-TEST(PlanJson, ReadsWhatFilesOnceSaidOfPacking) {
-  const std::string text = to_json(sample_plan());
-  for (const char* was : {"\"packer\": \"best_fit\"", "\"packer\": \"first_fit\""}) {
-    const std::string old = replaced(text, "\"placed_by\": \"smartpool\"", was);
-    EXPECT_EQ(plan_from_json(old, "p.json").placed_by, packers::searched);
-    EXPECT_NE(to_json(plan_from_json(old, "p.json")).find("\"placed_by\": \"searched\""), std::string::npos);
-  }
-}
-
 TEST(PlanJson, NamesWhatIsWrong) {
   const std::string text = to_json(sample_plan());
   const auto read = [](const std::string& t) { return refusal([&] { plan_from_json(t, "p.json"); }); };
@@ -282,27 +258,6 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   EXPECT_EQ(back.network.spec.order, memory_order::nchw);
   expect_mentions(refusal([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
                   {"network.precision", "did you mean"});
-}
-
-// As all of them did before there was a choice.
-TEST(PlanJson, WithoutTheFieldsItIsPlain) {
-  plan_file file = sample_plan();
-  network_spec spec = file.network.spec;
-  spec.joined = fusion::none;
-  file.network = built(spec);
-  const graph& g = *file.network.built;
-  file.plan.home.assign(g.tensors.size(), residence::device);
-  file.plan.actions.clear();
-  for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
-  std::string text = to_json(file);
-  for (const char* field :
-       {"  \"fusion\": \"none\",\n", "  \"precision\": \"fp32\",\n", "  \"memory_order\": \"nchw\",\n"}) {
-    text = replaced(text, field, "");
-  }
-  const network_spec n = plan_from_json(text, "p.json").network.spec;
-  EXPECT_EQ(n.joined, fusion::none);
-  EXPECT_EQ(n.arithmetic, precision::fp32);
-  EXPECT_EQ(n.order, memory_order::nchw);
 }
 
 TEST(PlanJson, RefusesAPlanThatComputesNothing) {
@@ -546,33 +501,10 @@ TEST(RecordJson, AmplificationFollowsFromTheCountersWhereTheyAreKnown) {
   const std::string line = to_json(r);
   EXPECT_NE(line.find(R"("amplification":6.0)"), std::string::npos);
   EXPECT_EQ(to_json(record_from_json(line, "line")), line);
-  EXPECT_EQ(to_json(record_from_json(replaced(line, R"(,"amplification":6.0)", ""), "line")), line)
-      << "older files lack it";
-  EXPECT_EQ(record_from_json(replaced(line, R"("touched_bytes":100,)", ""), "line").memory.touched,
-            std::nullopt);
   expect_mentions(refusal([&] {
                     record_from_json(replaced(line, R"("amplification":6.0)", R"("amplification":-1)"), "l");
                   }),
                   {"counters.last.amplification"});
-}
-
-// Records of before there was a choice of storage and launch.
-TEST(RecordJson, OldRecordsAreReadForWhatTheyWere) {
-  record r = sample_record();
-  r.network.joined = fusion::none;
-  r.network.arithmetic = precision::fp32;
-  std::string line = to_json(r);
-  for (const char* field :
-       {R"("memory_order":"nchw",)", R"("launch":"cuda_graph",)", R"(,"flops":1000,"bytes":100,"parts":4)"}) {
-    line = replaced(line, field, "");
-  }
-  const record back = record_from_json(line, "line");
-  EXPECT_EQ(back.network.joined, fusion::none);
-  EXPECT_EQ(back.network.arithmetic, precision::fp32);
-  EXPECT_EQ(back.network.order, memory_order::nchw);
-  EXPECT_FALSE(back.launch);
-  EXPECT_FALSE(back.engines->at(0).flops);
-  EXPECT_EQ(back.engines->at(0).parts, 1);
 }
 
 TEST(RecordJson, ASimulatedRunWasNotLaunched) {
@@ -602,16 +534,6 @@ TEST(EnvironmentJson, ReadsBackEqual) {
   EXPECT_EQ(to_json(environment_from_json(line, "line")), line);
   EXPECT_EQ(kind_of_line(line, "line"), line_kind::environment);
   EXPECT_EQ(line.rfind(R"({"kind":"environment")", 0), 0U);
-}
-
-TEST(EnvironmentJson, OlderFilesHaveNoFurtherFacts) {
-  environment e = collect_environment(std::nullopt);
-  e.host.facts = {};
-  std::string line = to_json(e);
-  const std::string facts = R"(,"facts":{},"facts_missing":{})";
-  ASSERT_NE(line.find(facts), std::string::npos);
-  const std::string old = std::string(line).erase(line.find(facts), facts.size());
-  EXPECT_EQ(to_json(environment_from_json(old, "line")), line);
 }
 
 }  // namespace
