@@ -62,13 +62,14 @@ unified_memory_counts take_counts() {
 
 }  // namespace
 
-unified_memory_counter::unified_memory_counter() try {
+unified_memory_counter::unified_memory_counter(bool with_faults) try : with_faults_(with_faults) {
   check(cudaFree(nullptr));  // CUPTI needs a context
   int device = 0;
   check(cudaGetDevice(&device));
   if (tracing_library() != nullptr) return;
   require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
-  configure_unified_memory_counters(static_cast<std::uint32_t>(device));
+  configure_unified_memory_counters(static_cast<std::uint32_t>(device), with_faults);
+  static_cast<void>(driver_.begin());
   require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 } catch (const unsupported& error) {
   throw unsupported(std::string("nothing is counted: ") + error.what());
@@ -114,7 +115,13 @@ unified_memory_counts unified_memory_counter::collect() {
     std::this_thread::sleep_for(pause);
   }
   if (tracing_library() != nullptr) tracing_library()(&take_record);
-  return take_counts();
+  unified_memory_counts counts = take_counts();
+  counts.with_faults = with_faults_;
+  const tracing::driver_sums now = driver_.read(), moved = now - before_;
+  before_ = now;
+  const byte_count told = counts.to_device.all + counts.to_host.all, all = moved.to_gpus + moved.to_host;
+  if (all > told + told / 100) counts.lost_bytes = all - told;
+  return counts;
 }
 
 }  // namespace um

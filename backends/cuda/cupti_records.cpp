@@ -73,8 +73,10 @@ counters counters_of(const unified_memory_counts& counts) {
   };
   using enum migration_cause;
   counters all;
-  all.faults = counts.gpu_fault_groups;
-  all.fault_batches = counts.batches.size();
+  if (counts.with_faults) {
+    all.faults = counts.gpu_fault_groups;
+    all.fault_batches = counts.batches.size();
+  }
   if (moved(counts.to_device, {unknown}) == 0) {
     all.fault_to_device_bytes = moved(counts.to_device, {demand, tree, access_counter});
     all.prefetch_to_device_bytes = moved(counts.to_device, {user});
@@ -89,7 +91,8 @@ counters counters_of(const unified_memory_counts& counts) {
 
 bool is_whole(const unified_memory_counts& counts) {
   const auto demanded = counts.to_device.by_cause.at(static_cast<std::size_t>(migration_cause::demand));
-  return counts.dropped == 0 && (demanded == 0 || !counts.batches.empty());
+  const bool has_faults = demanded == 0 || !counts.with_faults || !counts.batches.empty();
+  return counts.dropped == 0 && counts.lost_bytes == 0 && has_faults;
 }
 
 }  // namespace um

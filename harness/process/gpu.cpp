@@ -9,6 +9,7 @@
 #include <array>
 #include <cctype>
 #include <fstream>
+#include <optional>
 
 #include "backends/cuda/cuda_backend.hpp"
 #include "backends/cuda/cupti_counters.hpp"
@@ -185,19 +186,34 @@ observer observer_of(int device, std::uint32_t iterations) {
   }
 }
 
-std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
-                                   std::uint32_t iterations) {
-  unified_memory_counter counter;
+namespace {
+
+// Nothing where records were lost.
+std::optional<std::vector<counters>> count_once(backend& on, const graph& g, const execution_plan& plan,
+                                                std::uint32_t iterations, bool with_faults) {
+  unified_memory_counter counter(with_faults);
   std::vector<counters> all;
+  bool whole = true;
   execution_request how{.iterations = iterations};
   how.watch = [&](std::uint32_t done) {
     if (done == 0) return counter.start();
     const unified_memory_counts counts = counter.stop();
-    if (!is_whole(counts)) throw unsupported("CUPTI lost records");
+    whole = whole && is_whole(counts);
     all.push_back(counters_of(counts));
   };
   on.execute(g, plan, how);
+  if (!whole) return std::nullopt;
   return all;
+}
+
+}  // namespace
+
+std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
+                                   std::uint32_t iterations) {
+  for (const bool with_faults : {true, false}) {
+    if (const auto all = count_once(on, g, plan, iterations, with_faults)) return *all;
+  }
+  throw unsupported("CUPTI lost records");
 }
 
 measure::calibration calibrate_gpu(int device, const uvm_costs& given,

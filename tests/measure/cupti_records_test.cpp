@@ -110,6 +110,19 @@ TYPED_TEST(records, of_demanded_bytes_without_their_faults_are_not_whole) {
   EXPECT_FALSE(is_whole(this->counts_));
 }
 
+TYPED_TEST(records, that_miss_what_the_driver_moved_are_not_whole) {
+  this->counts_.lost_bytes = 1;
+  EXPECT_FALSE(is_whole(this->counts_));
+}
+
+TYPED_TEST(records, counted_without_faults_tell_bytes_alone) {
+  this->counts_.with_faults = false;
+  this->add(1, 4096, 2);
+  EXPECT_TRUE(is_whole(this->counts_));
+  EXPECT_FALSE(counters_of(this->counts_).faults);
+  EXPECT_EQ(counters_of(this->counts_).fault_to_device_bytes, 4096U);
+}
+
 TEST(other_records, are_passed_over) {
   unified_memory_counts counts;
   record_12 kernel;
