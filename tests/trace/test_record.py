@@ -58,6 +58,12 @@ def test_the_library_and_its_file_are_named_to_the_program(umbench, tmp_path):
     assert "no process of it started CUDA" in lines(tmp_path / "run.jsonl")[1]["what"]
 
 
+def test_whole_traces_ask_for_all_of_the_time(umbench):
+    program = "import os; print(os.environ.get('UMBENCH_TRACE_SHARE'))"
+    assert umbench("trace", "--", sys.executable, "-c", program).stdout == "None\n"
+    assert umbench("trace", "--whole", "--", sys.executable, "-c", program).stdout == "1\n"
+
+
 def test_a_second_run_is_silent_and_leaves_its_times(umbench, tmp_path):
     program = f"import os\n{STAND_IN % 10}\nprint('ran', 'UMBENCH_TRACE_TIMES' in os.environ)"
     done = umbench("trace", "--out", "run.jsonl", "--twice", "--", sys.executable, "-c", program)

@@ -77,7 +77,6 @@ class Summary:
     kernel_ns: float = 0         # all kernels, one after another
     stall_ns: float = 0          # of it, waiting for faults
     host_ns: float = 0           # the CPU waiting for what lay on a GPU
-    prefetch_ns: float = 0       # prefetches while no kernel ran that waited for them
     scale: float = 1             # of times: the whole run over what was counted
     launches: dict = field(default_factory=Counter)     # by kernel name
     shortest: dict = field(default_factory=dict)        # by name: ns of a launch that moved nothing, on average of a stretch
@@ -100,7 +99,8 @@ class Clock:
         span = self._span(piece)
         if span:
             return min(length, span[1] - span[0])
-        return length - min(length / 2, piece.records * self.costs.COUNTED_RECORD)
+        each = self.costs.COUNTED_RECORD if piece.batches else self.costs.COUNTED_BYTES
+        return length - min(length / 2, piece.records * each)
 
     def host(self, piece):
         """Of what the CPU waited for between two launches."""
@@ -163,7 +163,6 @@ def summarize(process, costs):
         _add(piece, facts_of, summary, costs, clock)
     summary.facts = list(found.values())
     _add_hints(process, owners, found, summary)
-    summary.prefetch_ns = summary.scale * _prefetched_alone(process)
     return summary
 
 
@@ -267,14 +266,6 @@ def _add_hints(process, owners, found, summary):
                 found[allocation.number] = Facts(allocation)
                 summary.facts.append(found[allocation.number])
             found[allocation.number].hints.append(hint)
-
-
-def _prefetched_alone(process):
-    """Time in which prefetches moved something while no kernel of the trace that moved something ran."""
-    kernels = [(piece.begin, piece.end) for piece in process.pieces if piece.kind == "kernel"]
-    begins, ends = [k[0] for k in kernels], sorted(k[1] for k in kernels)
-    return sum(piece.end - piece.begin for piece in process.pieces if piece.kind == "prefetched"
-               and bisect_right(begins, piece.begin) == bisect_left(ends, piece.begin))
 
 
 def runs_of(facts, what):

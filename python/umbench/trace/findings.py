@@ -8,7 +8,7 @@ waiting that was measured, less what the driver takes for the same bytes when it
 from collections import namedtuple
 
 from umbench.trace.facts import runs_of
-from umbench.trace.reader import BLOCK, BY_FAULT_OUT, GRANULE
+from umbench.trace.reader import BLOCK, GRANULE
 
 FEW_GRANULES = 8       # of 32 in a block: what the CPU shares with a GPU is little
 SPARSE = 0.55          # of what the touched blocks hold
