@@ -78,13 +78,10 @@ void stop_counting() {
 // CUPTI loses records without saying so where a program faults a lot; the driver's sums tell. Of bytes alone
 // it loses none. `by_then`: what has moved whose records have come.
 void leave_out_faults_if_lossy(const driver_sums& by_then) {
-  constexpr std::uint64_t enough = 64 << 20, percent = 5;
+  constexpr std::uint64_t too_many = 5;
   if (!running->driver.counts() || !running->with_faults || running->followed) return;
-  const driver_sums moved = by_then - running->driver_before, heard = told() - running->told_before;
-  const std::uint64_t bytes = moved.to_gpus + moved.to_host, known = heard.to_gpus + heard.to_host;
-  if (bytes < enough || known >= bytes) return;
-  const std::uint64_t lost = 100 * (bytes - known) / bytes;
-  if (lost < percent) return;
+  const std::uint64_t lost = lost_percent(by_then - running->driver_before, told() - running->told_before);
+  if (lost < too_many) return;
   running->with_faults = false;
   lack("faults but for the first part: with them CUPTI lost " + std::to_string(lost) + " % of the bytes");
   if (!running->counts) return;

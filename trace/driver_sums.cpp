@@ -74,6 +74,12 @@ driver_sums operator-(const driver_sums& a, const driver_sums& b) {
           a.gpu_faults - b.gpu_faults};
 }
 
+std::uint64_t lost_percent(const driver_sums& moved, const driver_sums& told) {
+  constexpr std::uint64_t enough = 64 << 20;
+  const std::uint64_t all = moved.to_gpus + moved.to_host, known = told.to_gpus + told.to_host;
+  return all < enough || known >= all ? 0 : 100 * (all - known) / all;
+}
+
 void driver_counters::free_page::operator()(std::uint64_t* page) const {
   std::free(page);
 }

@@ -293,6 +293,15 @@ TEST(worker, does_all_that_was_posted_in_order) {
   EXPECT_EQ(done.size(), 100U);
 }
 
+TEST(driver_sums, tell_how_much_was_lost_of_enough) {
+  constexpr std::uint64_t gib = 1 << 30;
+  const driver_sums moved{.to_gpus = 3 * gib, .to_host = gib};
+  EXPECT_EQ(lost_percent(moved, {.to_gpus = 2 * gib, .to_host = gib}), 25U);
+  EXPECT_EQ(lost_percent(moved, moved), 0U);
+  EXPECT_EQ(lost_percent(moved, {.to_gpus = 5 * gib}), 0U);
+  EXPECT_EQ(lost_percent({.to_gpus = 1 << 20}, {}), 0U);
+}
+
 TEST(driver_counters, count_nothing_without_a_driver) {
   driver_counters counters;
   if (counters.begin()) GTEST_SKIP() << "this process has a CUDA context";
