@@ -56,6 +56,12 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
 
 // Pinned memory is the CPU's own.
 managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_memory& memory) {
+  const op& o = run.network.ops[std::get<compute>(s.what).what];
+  for (std::size_t i = 0; i < o.in.size() && i < s.operands.size(); ++i) {
+    if (s.operands[i].at.where != space::device) continue;
+    throw infeasible("the CPU uses " + run.network.tensors[o.in[i]].name +
+                     ", which this plan keeps on the device: take a strategy of managed memory");
+  }
   managed_traffic traffic;
   for (const touched_operand& t : operands_off_device(run, s)) {
     if (t.at.where != space::managed) continue;

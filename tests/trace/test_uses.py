@@ -72,6 +72,12 @@ def test_the_cpu_takes_part_in_the_simulation(umbench, tmp_path):
     assert load.steady_ns(found["managed_prefetch"]) < 0.7 * load.steady_ns(found["managed"])
 
 
+def test_what_the_cpu_uses_cannot_stay_on_the_device(umbench, tmp_path):
+    ping_pong().write(tmp_path / "run.jsonl")
+    done = umbench("run", "--trace", "run.jsonl", "--strategy", "device", "--ratio", 0.5, "--backend", "sim:h200")
+    assert done.returncode == 4 and "the CPU uses m0.0" in done.stderr
+
+
 def test_a_sweep_takes_the_network_file(umbench, tmp_path):
     two_layers().write(tmp_path / "run.jsonl")
     assert umbench("export", "run.jsonl", "--format", "graph", "--out", "run.graph.json").returncode == 0
