@@ -51,3 +51,12 @@ def test_every_parameter_is_there_and_has_its_gradient(model, library):
     assert {name.removeprefix("model."): size for name, size in sizes["parameter_gradient"].items()} == {
         f"{name}.grad": size for name, size in wanted.items()}
     assert liveness.peak_of(graph)[0] > 2 * sum(wanted.values())
+
+
+def test_experts_multiply_each_row_by_two_of_their_matrices():
+    pytest.importorskip("transformers")
+    graph = convert.of_model(mixtral).document
+    experts = [op for op in graph["ops"] if op["kind"] == "opaque" and "grouped_mm" in op["label"] and op["name"].startswith("model.model.layers.0.")]
+    rows, wide, inner = 2 * 16 * 2, TINY["hidden_size"], TINY["intermediate_size"]
+    forward = 2 * rows * wide * (2 * inner + inner)
+    assert sum(op["flops"] for op in experts) == 3 * forward and all(op["products"] for op in experts)

@@ -131,8 +131,19 @@ def products_of(node):
         q, k, v = at[1:4] if backward else at[:3]
         forward = 2 * math.prod(q.shape[:3]) * k.shape[2] * (q.shape[3] + v.shape[3]) // (2 if argument_of(node, "is_causal") else 1)
         return forward * 5 // 2 if backward else forward
+    if "grouped_mm" in name:
+        return (2 if "backward" in name else 1) * _of_experts([a for a in at if isinstance(a, torch.Tensor)])
     formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
     return None if formula is None else int(formula(*at, **{k: value_of_argument(v) for k, v in node.kwargs.items()}, out_val=node.meta["val"]))
+
+
+def _of_experts(operands):
+    """Rows of all experts together, each times the matrix of its own (three extents: experts, rows, columns)."""
+    matrices = next((t for t in operands if t.dim() == 3), None)
+    rows = next(t for t in operands if t.dim() == 2)
+    if matrices is None:  # of the matrices' gradient: the rows are summed over
+        return 2 * math.prod(rows.shape) * next(t for t in operands[1:] if t.dim() == 2).shape[1]
+    return 2 * rows.shape[0] * math.prod(matrices.shape[1:])
 
 
 def argument_of(node, wanted):
