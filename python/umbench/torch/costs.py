@@ -1,11 +1,10 @@
 """What a node that is not fused costs, with the gaps behind its kernels: measured on the GPU, or from its operations and bytes."""
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from . import private
 from .measuring import BETWEEN_KERNELS_NS, Times
-from .operators import launches_of_library
+from .operators import launches_of_library, products_of
 from .step import tensors_of
 from .values import stored_elements, value_of
 
@@ -37,20 +36,10 @@ class Estimated:
         values = [v for n in node.all_input_nodes for v in tensors_of(value_of(n))] + tensors_of(value_of(node))
         moved = sum(stored_elements(v) * v.element_size() for v in values)
         half = any(v.dtype in (torch.float16, torch.bfloat16) for v in values)
-        return int(max(LAUNCH_NS, moved / self.rates["bytes"], operations_of(node) / self.rates["half" if half else "single"]))
+        return int(max(LAUNCH_NS, moved / self.rates["bytes"], (products_of(node) or 0) / self.rates["half" if half else "single"]))
 
     def workspace(self, node):
         return 0
-
-
-def operations_of(node):
-    """Multiplications and additions of products and convolutions; 0 for all else."""
-    formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
-    if formula is None:
-        return 0
-    arguments = torch.fx.node.map_arg(node.args, lambda n: n.meta.get("val"))
-    options = torch.fx.node.map_arg(dict(node.kwargs), lambda n: n.meta.get("val"))
-    return int(formula(*arguments, **options, out_val=value_of(node)))
 
 
 class Measured:

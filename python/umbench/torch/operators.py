@@ -2,6 +2,7 @@
 which treat every sample of a batch by itself, and how many operations they take."""
 
 import math
+import operator
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -24,7 +25,7 @@ WITHOUT_DATA = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_
                 "_assert_async", "_assert_scalar"}
 
 # How Inductor computes what PyTorch does not tag as element by element (torch/_inductor/lowering.py).
-COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
+COMPUTES = {"convert_element_type", "_to_copy", "clone", "copy", "copy_", "where", "full", "full_like", "iota", "arange", "scalar_tensor", "zeros",
             "ones", "zeros_like", "ones_like", "new_zeros", "new_full", "cat", "constant_pad_nd", "slice_scatter", "select_scatter",
             "diagonal_scatter", "fma", "inductor_random", "inductor_randint", "inductor_lookup_seed", "rand", "randn", "bernoulli", "uniform",
             "_low_memory_max_pool_offsets_to_indices", "masked_fill", "tril", "triu", "flip", "roll", "repeat", "broadcast_in_dim",
@@ -78,10 +79,23 @@ def launches_of_library(node):
     return {"convolution": 2, "convolution_backward": 4}.get(name_of(node), 4 if "attention_backward" in name_of(node) else 1)
 
 
+def is_view(node):
+    """Whether an operator shows the memory of its first operand. A result of several views is a view, too."""
+    if node.target is operator.getitem:
+        return is_view(node.args[0])
+    if name_of(node) in PLAIN_VIEWS | OTHER_VIEWS:
+        return True
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.returns or not node.all_input_nodes:
+        return False
+    alias = schema.returns[0].alias_info
+    return alias is not None and not alias.is_write
+
+
 def kind_of(node):
     """How Inductor computes an operator; ALONE by a kernel of its own."""
     name = name_of(node)
-    if name in PLAIN_VIEWS or name in OTHER_VIEWS:
+    if is_view(node):
         return VIEW
     if name in WITHOUT_DATA:
         return NOTHING

@@ -1,8 +1,7 @@
 """What a fitted model does with its activations."""
 
 from . import copies
-from .operators import name_of
-from .step import is_view
+from .operators import is_view, name_of
 from .values import module_of
 
 # Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back pages of 20 MiB alone.

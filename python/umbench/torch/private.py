@@ -10,7 +10,7 @@ import types
 import torch
 
 USED = {
-    "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes", "get_default_op_list",
+    "torch._functorch.partitioners": ("choose_saved_values_set", "classify_nodes",
                                       "min_cut_rematerialization_partition"),
     "torch._functorch.compile_utils": ("fx_graph_cse",),
     "torch._functorch.config": ("patch",),
@@ -77,13 +77,6 @@ def extract(joint, inputs, names, **kwargs):
         return partitioners.min_cut_rematerialization_partition(joint, inputs, **kwargs)
     finally:
         partitioners.choose_saved_values_set = kept
-
-
-def fusible_targets():
-    """Operators that Inductor fuses with their neighbours."""
-    from torch._functorch.partitioners import get_default_op_list
-
-    return get_default_op_list().fusible_ops
 
 
 def outputs_of(joint, num_fwd_outputs):

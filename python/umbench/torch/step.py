@@ -5,18 +5,9 @@ import re
 
 import torch
 
-from . import private
-from .operators import name_of
+from . import operators, private
+from .operators import argument_of, is_view, name_of
 from .values import module_of, stored_elements, value_of
-
-REDUCTIONS = {"sum", "mean", "amax", "amin", "var_mean", "var", "std", "max", "min", "any", "all", "argmax", "argmin", "prod"}
-# Fused by Inductor beside those that the partitioner lists.
-MORE_FUSED = {"embedding", "cat", "constant_pad_nd", "slice_scatter", "select_scatter", "avg_pool2d", "avg_pool2d_backward", "inductor_random",
-              "inductor_lookup_seed", "iota", "full", "full_like", "scalar_tensor", "_low_memory_max_pool_with_offsets",
-              "_low_memory_max_pool_offsets_to_indices", "max_pool2d_with_indices_backward", "_unsafe_index", "repeat", "copy", "copy_",
-              "upsample_nearest2d", "upsample_bilinear2d", "fma", "convert_element_type"}
-SCATTERS = {"index_put", "_unsafe_index_put", "scatter", "scatter_add", "embedding_dense_backward"}
-VIEWS_BY_NAME = {"_unsafe_view", "reshape"}
 
 
 class Step:
@@ -32,7 +23,6 @@ class Step:
 def step_of(joint, info, num_fwd_outputs, costs):
     """`costs.ns(node)` and `costs.workspace(node)` price what is not fused."""
     forward_results, backward_results, changed = private.outputs_of(joint, num_fwd_outputs)
-    fusible = private.fusible_targets()
     device = device_of(joint)
     number, rows, nodes, families = {}, [], [], {}
     unrepeatable_views = set(changed)
@@ -41,7 +31,7 @@ def step_of(joint, info, num_fwd_outputs, costs):
             continue
         number[node] = len(nodes)
         nodes.append(node)
-        kind = kind_of(node, fusible)
+        kind = kind_of(node)
         inputs = [number[n] for n in node.all_input_nodes]
         if kind in ("view", "item"):
             inputs = [number[node.args[0]]]
@@ -78,35 +68,22 @@ def tensors_of(value):
     return [each for each in value if isinstance(each, torch.Tensor)] if isinstance(value, (tuple, list)) else []
 
 
-def is_view(node):
-    if node.target is operator.getitem:
-        return is_view(node.args[0])
-    if name_of(node) in VIEWS_BY_NAME:
-        return True
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.returns or not node.all_input_nodes:
-        return False
-    alias = schema.returns[0].alias_info
-    return alias is not None and not alias.is_write
-
-
-def kind_of(node, fusible):
+def kind_of(node):
+    """As torch_node has it (planners/torch_target.hpp)."""
     if node.op in ("placeholder", "get_attr"):
         return "input"
     if is_view(node):
         return "view"
     if node.target is operator.getitem:
         return "item"
-    name = name_of(node)
-    if name in SCATTERS:
+    kind, value = operators.kind_of(node), value_of(node)
+    if kind == operators.SCATTERED:
         return "far_reduction"
-    if name in REDUCTIONS:
+    if kind == operators.REDUCED:
         return "reduction" if over_last_dimensions(node) else "far_reduction"
-    if not (isinstance(value_of(node), (torch.Tensor, tuple, list))):
-        return "pointwise"
-    if name in MORE_FUSED or getattr(node.target, "overloadpacket", node.target) in fusible:
-        return "pointwise" if isinstance(value_of(node), torch.Tensor) else "reduction"
-    return "kernel"
+    if kind == operators.ALONE and isinstance(value, (torch.Tensor, tuple, list)):
+        return "kernel"
+    return "reduction" if isinstance(value, (tuple, list)) else "pointwise"
 
 
 def over_last_dimensions(node):
@@ -155,15 +132,8 @@ def is_repeatable(node):
     if name_of(node) in ("inductor_seeds", "inductor_seed"):
         return False
     if torch.Tag.nondeterministic_seeded in target.tags:
-        return "scaled_dot_product" in name_of(node) and not has_dropout(node)
+        return "scaled_dot_product" in name_of(node) and not argument_of(node, "dropout_p")
     return True
-
-
-def has_dropout(node):
-    """Whether an attention has a probability of dropout above 0."""
-    names = [argument.name for argument in node.target._schema.arguments]
-    given = dict(zip(names, node.args)) | dict(node.kwargs)
-    return bool(given.get("dropout_p", 0.0))
 
 
 def family_of(node):

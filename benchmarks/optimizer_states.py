@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Where AdamW's states should live: the time of one optimizer step, from states outside the device to states outside the device.
+
+    python3 benchmarks/optimizer_states.py --out results/torch/optimizer.jsonl
+
+Weights and gradients (fp32) stay on the device, as they do between a backward and a forward pass; both moments (fp32) have to make room
+for activations, so each step begins and ends with them on the host, `device` aside. One kernel does the step of all parameters, or of a
+chunk. All places give the same bits, and those of `device` are held to torch.optim.AdamW. Needs a GPU, PyTorch and Triton.
+"""
+
+import argparse
+import ctypes
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+
+CHUNK, BUFFERS = 1 << 24, 3  # elements that move together, and how many such pieces are on the device at once
+LR, BETA1, BETA2, EPSILON, DECAY = 1e-3, 0.9, 0.999, 1e-8, 0.01
+READ_MOSTLY, PREFERRED, ACCESSED = 1, 3, 5  # CUmem_advise
+HOST = -1
+
+
+@triton.jit
+def adamw(w, g, m, v, count, first, second, lr: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
+          decay: tl.constexpr, block: tl.constexpr):
+    """`first`, `second`: 1 - beta ** step."""
+    at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    inside = at < count
+    gradient = tl.load(g + at, inside)
+    weight = tl.load(w + at, inside) * (1 - lr * decay)
+    mean = beta1 * tl.load(m + at, inside) + (1 - beta1) * gradient
+    square = beta2 * tl.load(v + at, inside) + (1 - beta2) * gradient * gradient
+    tl.store(m + at, mean, inside)
+    tl.store(v + at, square, inside)
+    tl.store(w + at, weight - lr * (mean / first) / (tl.sqrt(square / second) + epsilon), inside)
+
+
+def step(w, g, m, v, number):
+    block = 1024
+    adamw[(triton.cdiv(w.numel(), block),)](w, g, m, v, w.numel(), 1 - BETA1**number, 1 - BETA2**number, LR, BETA1, BETA2, EPSILON, DECAY, block)
+
+
+# --- managed memory ---
+
+driver = ctypes.CDLL("libcuda.so.1")
+
+
+def called(name, *arguments):
+    code = getattr(driver, name)(*arguments)
+    if code:
+        raise RuntimeError(f"{name}: CUDA error {code}")
+
+
+class Managed:
+    """A tensor of zeros in managed memory that lies on the host."""
+
+    def __init__(self, count):
+        self.pointer, self.bytes = ctypes.c_uint64(), 4 * count
+        called("cuMemAllocManaged", ctypes.byref(self.pointer), ctypes.c_size_t(self.bytes), 1)
+        self.__cuda_array_interface__ = {"shape": (count,), "typestr": "<f4", "data": (self.pointer.value, False), "version": 3}
+        self.tensor = torch.as_tensor(self, device="cuda")
+        self.tensor.zero_()
+        self.prefetch(HOST)
+        torch.cuda.synchronize()
+
+    def prefetch(self, where, begin=0, count=None):
+        size = self.bytes - 4 * begin if count is None else 4 * count
+        called("cuMemPrefetchAsync", ctypes.c_uint64(self.pointer.value + 4 * begin), ctypes.c_size_t(size), where,
+               ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+
+    def advise(self, hint, where):
+        called("cuMemAdvise", self.pointer, ctypes.c_size_t(self.bytes), hint, where)
+
+    def free(self):
+        del self.tensor
+        torch.cuda.synchronize()
+        called("cuMemFree_v2", self.pointer)
+
+
+# --- places: each a function of (weights, gradients) that gives (a step, what to free) ---
+
+def device(w, g):
+    m, v = torch.zeros_like(w), torch.zeros_like(w)
+    return lambda number: step(w, g, m, v, number), []
+
+
+def managed(hints=(), fetches=False, leaves=True):
+    """`fetches`: prefetched before the kernel instead of by faults; `leaves`: prefetched to the host behind it."""
+    def place(w, g):
+        states = [Managed(w.numel()), Managed(w.numel())]
+        for state in states:
+            for hint, where in hints:
+                state.advise(hint, where)
+
+        def run(number):
+            for state in states if fetches else ():
+                state.prefetch(0)
+            step(w, g, states[0].tensor, states[1].tensor, number)
+            for state in states if leaves else ():
+                state.prefetch(HOST)
+
+        return run, states
+    return place
+
+
+def in_chunks(move_in, move_out, states, w, g):
+    """A step, chunk by chunk: one comes in and one leaves while the kernel is at a third."""
+    streams = [torch.cuda.Stream() for _ in range(3)]  # in, kernel, out
+
+    def run(number):
+        begin = torch.cuda.current_stream()
+        for stream in streams:
+            stream.wait_stream(begin)
+        left = []
+        for i, at in enumerate(range(0, w.numel(), CHUNK)):
+            count = min(CHUNK, w.numel() - at)
+            with torch.cuda.stream(streams[0]):
+                if i >= BUFFERS:
+                    streams[0].wait_event(left[i - BUFFERS])
+                m, v = (move_in(state, i % BUFFERS, at, count) for state in states)
+            streams[1].wait_stream(streams[0])
+            with torch.cuda.stream(streams[1]):
+                step(w[at:at + count], g[at:at + count], m, v, number)
+            streams[2].wait_stream(streams[1])
+            with torch.cuda.stream(streams[2]):
+                for state in states:
+                    move_out(state, i % BUFFERS, at, count)
+                left.append(streams[2].record_event())
+        for stream in streams:
+            begin.wait_stream(stream)
+    return run
+
+
+def managed_in_chunks(w, g):
+    states = [Managed(w.numel()), Managed(w.numel())]
+
+    def move_in(state, _, at, count):
+        state.prefetch(0, at, count)
+        return state.tensor[at:at + count]
+
+    return in_chunks(move_in, lambda state, _, at, count: state.prefetch(HOST, at, count), states, w, g), states
+
+
+def pinned(w):
+    return [torch.zeros(w.numel(), pin_memory=True) for _ in range(2)]
+
+
+def pinned_copied(w, g):
+    states = [(host, [torch.empty(CHUNK, device="cuda") for _ in range(BUFFERS)]) for host in pinned(w)]
+
+    def move_in(state, buffer, at, count):
+        host, buffers = state
+        buffers[buffer][:count].copy_(host[at:at + count], non_blocking=True)
+        return buffers[buffer][:count]
+
+    def move_out(state, buffer, at, count):
+        host, buffers = state
+        host[at:at + count].copy_(buffers[buffer][:count], non_blocking=True)
+
+    return in_chunks(move_in, move_out, states, w, g), []
+
+
+def pinned_over_the_link(w, g):
+    m, v = pinned(w)
+    return lambda number: step(w, g, m, v, number), []
+
+
+PLACES = {
+    "device": device,
+    "managed": managed(),
+    "managed, preferred device": managed([(PREFERRED, 0)]),
+    "managed, read mostly": managed([(READ_MOSTLY, 0)]),
+    "managed, preferred host, accessed by device": managed([(PREFERRED, HOST), (ACCESSED, 0)], leaves=False),
+    "managed, prefetched": managed(fetches=True),
+    "managed, prefetched in chunks": managed_in_chunks,
+    "pinned, copied in chunks": pinned_copied,
+    "pinned, stepped over the link": pinned_over_the_link,
+}
+
+
+def timed(run, steps, warm_up=2):
+    """Nanoseconds of each step behind those that warm up."""
+    samples = []
+    for number in range(1, warm_up + steps + 1):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        begin.record()
+        run(number)
+        end.record()
+        torch.cuda.synchronize()
+        samples.append(round(begin.elapsed_time(end) * 1e6))
+    return samples[warm_up:]
+
+
+def begun(count):
+    """(weights, gradients), always the same."""
+    made = torch.Generator("cuda").manual_seed(1)
+    return torch.randn(count, device="cuda", generator=made), torch.randn(count, device="cuda", generator=made)
+
+
+def difference(w, steps):
+    """The largest from the weights of torch.optim.AdamW after as many steps."""
+    wanted, g = begun(w.numel())
+    wanted.grad = g
+    optimizer = torch.optim.AdamW([wanted.requires_grad_()], LR, (BETA1, BETA2), EPSILON, DECAY, fused=True)
+    for _ in range(steps):
+        optimizer.step()
+    return float((wanted.detach() - w).abs().max())
+
+
+def driver_version():
+    asked = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False)
+    return (asked.stdout.split() or ["unknown"])[0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", required=True, metavar="FILE.jsonl")
+    parser.add_argument("--parameters", type=int, default=1 << 28, help="elements (2^28: states of 2 GiB)")
+    parser.add_argument("--steps", type=int, default=8, help="measured, behind two that warm up")
+    options = parser.parse_args()
+    lines, wanted = [], None
+    facts = {"schema": 1, "kind": "optimizer_states", "gpu": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__,
+             "parameters": options.parameters, "state_bytes": 8 * options.parameters}
+    for name, place in PLACES.items():
+        w, g = begun(options.parameters)
+        run, held = place(w, g)
+        samples = timed(run, options.steps)
+        if wanted is None:
+            wanted, off = w.cpu(), difference(w, options.steps + 2)
+        same = bool(torch.equal(w.cpu(), wanted))
+        lines.append(facts | {"place": name, "step_ns": round(statistics.median(samples)), "samples_ns": samples, "same_bits": same,
+                              "largest_difference_from_torch": off})
+        print(f"{name:45} {lines[-1]['step_ns'] / 1e6:9.2f} ms  {'same bits' if same else 'OTHER BITS'}, off torch {off:.1e}", flush=True)
+        Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        del run
+        for each in held:
+            each.free()
+        del w, g, held
+        torch.cuda.empty_cache()
+    return 0 if all(line["same_bits"] for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
