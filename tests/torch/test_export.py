@@ -193,6 +193,22 @@ def counts():
     return Counts(), (torch.randn(4, 3),)
 
 
+def images(*layers):
+    return nn.Sequential(*layers).to(torch.bfloat16), (torch.randn(2, 128, 8, 8, dtype=torch.bfloat16),)
+
+
+def narrows():
+    return images(nn.Conv2d(128, 256, 3, padding=1), nn.Conv2d(256, 128, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def grouped():
+    return images(nn.Conv2d(128, 128, 1), nn.Conv2d(128, 128, 3, padding=1, groups=4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def widens():
+    return images(nn.Conv2d(128, 128, 3, padding=1), nn.Conv2d(128, 256, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
 def double():
     return nn.Linear(3, 3).double(), (torch.randn(4, 3).double(),)
 
@@ -284,6 +300,17 @@ def test_the_rest_is_opaque_and_says_how_it_is_cut(export):
     assert ops["1:gelu"]["bytes"] == 2 * 8 * 32 * 4
     assert ops["3:native_dropout"]["repeatable"] is False and ops["3:native_dropout"]["cut"]["in"] == ["part"]
     assert all("duration_ns" not in op for op in graph["ops"])
+
+
+def test_a_step_is_no_shorter_than_its_launches(export):
+    _, graph = export("mlp", "--machine", "h200")
+    _, waits = export("mlp", "--machine", "h200", "--launch", "1ms")
+    _, same = export("mlp", "--machine", "h200", "--launch", "10ns")
+    assert same == graph
+    assert sum(op["duration_ns"] for op in waits["ops"]) >= len(graph["ops"]) * 1_000_000
+    assert all(late["duration_ns"] > op["duration_ns"] for late, op in zip(waits["ops"], graph["ops"]))
+    done, _ = export("mlp", "--launch", "1ms")
+    assert done.returncode == 2 and "--launch wants --machine or --measure" in done.stderr
 
 
 def test_what_a_model_changes_is_written_in_place(export):
@@ -430,3 +457,25 @@ def test_autocast_is_that_of_cuda(export):
 def test_a_loss_is_a_floating_point_number(export):
     done, _ = export("counts")
     assert done.returncode == 2 and "int64" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_positions_of_maxima_are_computed_where_they_are_read(export):
+    _, graph = export("cnn")
+    (pool,) = [op for op in graph["ops"] if "max_pool2d_with_indices_backward" in op["label"]]
+    assert "_low_memory_max_pool_offsets_to_indices" in pool["label"]
+
+
+def test_causal_attention_multiplies_half(export):
+    _, graph = export("attends")
+    _, whole = export("masked")
+    flops = [[op["flops"] for op in g["ops"] if "attention" in op["label"]] for g in (graph, whole)]
+    assert [2 * f for f in flops[0]] == flops[1] and flops[1][0] == 4 * 4 * 4 * 128 * 128 * 16
+
+
+@pytest.mark.parametrize(("model", "copied"), [("narrows", True), ("grouped", True), ("widens", False)])
+def test_convolutions_without_channels_last_are_copied(export, model, copied):
+    _, graph = export(model)
+    (forward,) = [op for op in graph["ops"] if op["label"] == "convolution" and op["name"].startswith("1:")]
+    size = {t["name"]: liveness.size_of(t) for t in graph["tensors"]}
+    touched = sum(size[name] for name in forward["in"] + forward["out"] if not name.endswith("bias"))
+    assert forward.get("workspace_bytes", 0) == (touched if copied else 0)

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from . import capture
+from . import capture, layouts
 from .kernels import kernels_of
 from .liveness import size_of
 from .operators import is_random, launches_of_library, name_of, work_of_kernel
 from .partition import split
 from .values import base_of, module_of, stored_bytes, stored_elements, unique_name, value_of
 
-BACKWARD = "backward"
+COPIED = 3  # operands and results of a convolution, each by a kernel
 
 
 @dataclass
@@ -63,7 +63,7 @@ def convert(joint, *, num_fwd_outputs, static_inputs=(), names=None, joint_input
 
 def convert_split(forward, backward, *, num_fwd_outputs, primals, name="model", precision=None):
     """The same for graphs that are split already. `primals`: by placeholder, (name, role)."""
-    made = _Writer(primals)
+    made = _Writer(primals, layouts.has_channels_last(forward))
     made.add_graph(forward, "activation")
     returned = outputs_of(forward)[:num_fwd_outputs]
     made.return_results(returned, set(mutations_of(forward, num_fwd_outputs)))
@@ -118,8 +118,8 @@ def _primals(joint, static_inputs, num_fwd_outputs, names):
 class _Writer:
     """Tensors and operators, in order. `memory`: the tensor's name that holds a base of the graph at hand."""
 
-    def __init__(self, primals):
-        self.primals = primals
+    def __init__(self, primals, channels_last):
+        self.primals, self.channels_last = primals, channels_last
         self.tensors, self.ops, self.names = {}, [], set()
         self.memory = {}
         self.node_names, self.kernel_names, self.modules = {}, {}, {}
@@ -172,6 +172,9 @@ class _Writer:
         op = {"name": self.unique_op(kernel), "kind": "opaque", "label": label_of_kernel(kernel), "flops": flops,
               "bytes": sum(stored_bytes(v) for v in values)}
         op |= {"products": True} if products else {}
+        copies = [] if kernel.joined or self.channels_last else layouts.copies_of(kernel.nodes[-1])
+        if copies:
+            op |= {"bytes": op["bytes"] + 2 * sum(copies), "workspace_bytes": max(copies)}
         op |= {"in": read, "out": made}
         op |= {"repeatable": False} if any(is_random(n) for n in kernel.nodes) else {}
         alias = self.alias_of(kernel, read, made, dying)
@@ -179,8 +182,9 @@ class _Writer:
         self.ops.append(op)
         self.kernel_names[op["name"]] = [n.name for n in kernel.nodes]
         self.modules[op["name"]] = module_of(kernel.nodes[-1])
-        if launches_of(kernel) > 1:
-            self.launches[op["name"]] = launches_of(kernel)
+        launches = launches_of(kernel) + COPIED * len(copies)
+        if launches > 1:
+            self.launches[op["name"]] = launches
         if not kernel.joined:
             self.alone[op["name"]] = kernel.nodes[-1]
 

@@ -39,9 +39,13 @@ def arguments_of(given):
     parser.add_argument("--machine", metavar="NAME|FILE.json",
                         help="write durations at this machine's rates; where not given, umbench works them out for the machine it runs on")
     parser.add_argument("--measure", metavar="DEVICE", help="measure each shape once on this device (cuda)")
+    parser.add_argument("--launch", type=arguments.nanoseconds, metavar="TIME",
+                        help="what the CPU takes to launch a kernel, such as 35us: with --machine or --measure, operators wait for it")
     options = parser.parse_args(given)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
+    if options.launch and not (options.machine or options.measure):
+        parser.error("--launch wants --machine or --measure: without durations nothing waits")
     options.name = options.name or re.sub(r"[^a-z0-9_.-]", "_", options.model.rpartition(":")[2].lower())
     if not re.fullmatch(r"[a-z0-9_.-]+", options.name):
         parser.error(f"--name {options.name}: use lower-case letters, digits, '-', '_', '.'")
@@ -60,6 +64,9 @@ def main(given):
     elif figures:
         from umbench.torch import rates
         rates.set_durations(made, figures)
+    if options.launch:
+        from umbench.torch import rates
+        rates.wait_for_launches(made, options.launch)
     from umbench.torch import convert, optimizer
     optimizer.add_step(made.document, options.optimizer, options.step)
     output.write(convert.as_text(made.document), options.out)

@@ -117,10 +117,15 @@ def _is_stored(node, made, readers):
         return True
     for reader, source in readers:
         kind = kind_of(reader)
-        if kind in (ALONE, READS_NEIGHBOURS) or (kind == SCATTERED and reader.args[0] is source):
+        if kind == ALONE or (kind == SCATTERED and reader.args[0] is source) or (kind == READS_NEIGHBOURS and not _is_position(reader, source)):
             return True
     reads, operations = len(made.reads), len(made.inlined) + 1
     return reads > READS or len(readers) > 1 and (reads > READS_WHEN_SHARED or operations > OPERATIONS_WHEN_SHARED)
+
+
+def _is_position(reader, source):
+    """Whether it says where maxima were, which the kernel that reads it computes."""
+    return name_of(reader) == "max_pool2d_with_indices_backward" and reader.args[-1] is source
 
 
 def _extent(node, kind):

@@ -22,6 +22,16 @@ def set_durations(made, machine):
             op["duration_ns"] = round(seconds * 1e9 + machine["launch_ns"] * made.launches.get(op["name"], 1))
 
 
+def wait_for_launches(made, launch_ns):
+    """Lengthens the operators of a Converted, in place, by what the GPU waits where the CPU takes `launch_ns` to launch each kernel:
+    a step is no shorter than all launches. The waits are the same behind each kernel."""
+    ops = [op for op in made.document["ops"] if "duration_ns" in op]
+    counts = [made.launches.get(op["name"], 1) for op in ops]
+    waits = launch_ns - sum(op["duration_ns"] for op in ops) / max(1, sum(counts))
+    for op, count in zip(ops, counts):
+        op["duration_ns"] += round(max(0, waits) * count)
+
+
 def products_per_s(node, precision, machine):
     """Operations a second of a node's products; the full rate where neither the node nor the machine file tells more."""
     full = machine[f"{precision}_flops_per_s"]

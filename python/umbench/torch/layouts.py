@@ -1,0 +1,44 @@
+"""Whether torch.compile lays images out with channels last, and what convolutions cost where it does not.
+
+cuDNN computes convolutions of half precision with channels last. It copies operands and results that lie otherwise, in a workspace.
+"""
+
+import torch
+
+from .operators import argument_of, name_of, value_of_argument
+
+HALVES = (torch.bfloat16, torch.float16)
+NODES_FOR_A_CONVOLUTION = 300
+
+
+def has_channels_last(graph):
+    """For a forward graph that is trained (torch/_inductor/graph.py: decide_layout_opt)."""
+    nodes = [n for n in graph.nodes if n.op == "call_function" and name_of(n) == "convolution"]
+    shapes = [(*value_of_argument(n.args[1]).shape, n.args[8]) for n in nodes if value_of_argument(n.args[1]).dim() == 4]
+    grouped = any(groups > 1 and inputs > 1 for _, inputs, _, _, groups in shapes)
+    narrows = any(2 * outputs <= inputs and height > 1 for outputs, inputs, height, _, _ in shapes)
+    small = all(outputs <= 64 and inputs <= 64 for outputs, inputs, *_ in shapes)
+    return bool(shapes) and len(graph.nodes) < NODES_FOR_A_CONVOLUTION * len(nodes) and not (grouped or narrows or small)
+
+
+def copies_of(node):
+    """Of a convolution or its gradients whose operands do not have channels last: for each of its kernels the bytes of (operands and
+    result) that are copied. Empty of all else."""
+    if name_of(node) not in ("convolution", "convolution_backward"):
+        return []
+    backward = name_of(node) == "convolution_backward"
+    x, w = (value_of_argument(argument_of(node, name)) for name in ("input", "weight"))
+    y = value_of_argument(node.args[0]) if backward else node.meta["val"]
+    if x.dtype not in HALVES or x.dim() != 4 or _lies_so(x) or is_product(node, w):
+        return []
+    each = sum(t.numel() * t.element_size() for t in (x, w, y))
+    return [each] * (sum(map(bool, node.args[10][:2])) if backward else 1)
+
+
+def is_product(node, w):
+    """A filter of one element, moved by one: a product of matrices in either order."""
+    return tuple(w.shape[2:]) == (1, 1) and set(argument_of(node, "stride")) == {1}
+
+
+def _lies_so(x):
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
