@@ -2,6 +2,7 @@
 //   injected_program LIBRARY short|paused|whole|followed
 #include <dlfcn.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,7 @@
 namespace {
 
 constexpr std::uint64_t second = 1'000'000'000, base = std::uint64_t{200} << 20;
-std::uint32_t heard = 0;
+std::atomic<std::uint32_t> heard = 0;
 
 template <class Condition>
 void wait_until(const Condition& holds) {
