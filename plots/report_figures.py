@@ -122,9 +122,9 @@ def _time(groups):
     names = [name for name in TIME_PARTS if name in used]
     figure.legend([handles[name] for name in names], names, loc="lower center", ncol=4, frameon=False)
     text = ("Parts of an iteration's time, fastest strategy first, at the highest ratio at which most strategies ran. Of cells with a "
-            "timeline, kernels beyond `compute` are operators computed again, faults and evictions of managed memory, or slower kernels; "
-            "where the compute lane is idle it waits for a copy, else for launches. Of other cells all time beyond `compute` has the "
-            "name of what the plan does. The CSV has all ratios.")
+            "timeline, kernels beyond their own time are operators computed again, faults and evictions of managed memory, or slower "
+            "kernels. Where the compute lane is idle it waits for a copy, else for launches. Of other cells all time beyond the "
+            "operators' own is named by what the plan does. The CSV has all ratios.")
     if any(number > MOST_BARS for _, _, number in drawn.values()):
         text += f" A panel shows the {MOST_BARS} fastest."
     return Section("time", "Where the time goes", _shown(text, groups), figure,

@@ -13,6 +13,9 @@ LANES = {
 }
 
 
+BAR = (-0.2, 0.42)  # of a lane, from its level; below it lies what moves without a step
+
+
 def main():
     parser = arguments("timeline", __doc__, None)
     which = parser.add_mutually_exclusive_group()
@@ -58,8 +61,8 @@ def file_name(key):
 def figure_of(record, width=WIDTH):
     timeline = record["timeline"]
     end = max(span["end_ns"] for span in timeline["spans"])
-    figure, (lanes, memory) = pyplot.subplots(2, 1, figsize=(width / 100, 4.6), sharex=True,
-                                              gridspec_kw={"height_ratios": (1.25, 1)})
+    figure, (lanes, memory) = pyplot.subplots(2, 1, figsize=(width / 100, 5.4), sharex=True,
+                                              gridspec_kw={"height_ratios": (1.7, 1)})
     scale, unit = (1e6, "ms") if end >= 2e6 else (1e3, "µs")
     _draw_lanes(lanes, record, scale, end)
     lanes.set_facecolor(SIMULATED if record["simulated"] else "white")
@@ -86,7 +89,7 @@ def _draw_lanes(axes, record, scale, end):
         label, colour, hatch = LANES[lane]
         mine = [span for span in spans if span["lane"] == lane]
         axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in mine],
-                         (level - 0.37, 0.74), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
+                         (level + BAR[0], BAR[1] - BAR[0]), facecolor=colour, edgecolor="#303030", linewidth=0.3, hatch=hatch)
         _name_wide_bars(axes, mine, level, scale, end)
         inside = unplanned(record, lane)
         if inside:
@@ -115,9 +118,9 @@ def unplanned(record, lane):
 def _draw_unplanned(axes, operators, level, scale, text):
     """A thin band below the lane wherever an operator runs: the record does not say which one moved the data."""
     axes.broken_barh([(s["begin_ns"] / scale, (s["end_ns"] - s["begin_ns"]) / scale) for s in operators],
-                     (level - 0.5, 0.12), facecolor="#B00020", edgecolor="none", alpha=0.45)
-    axes.text(0.005, level - 0.16, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
-              bbox={"facecolor": "white", "edgecolor": "#B00020", "linewidth": 0.6, "alpha": 0.9, "pad": 1.5}, zorder=5)
+                     (level - 0.52, 0.1), facecolor="#B00020", edgecolor="none", alpha=0.45)
+    axes.text(0.005, level - 0.31, f"{text}, while operators run", transform=axes.get_yaxis_transform(), fontsize=8, va="center",
+              color="#B00020", zorder=5)
 
 
 def _stalls(record, busy, end):
@@ -128,7 +131,7 @@ def _stalls(record, busy, end):
     return f",\n{stalled:.0%} stalled" if stalled > 0.02 else ""
 
 
-LETTERS = 13  # that fit into a lane upright
+LETTERS = 9  # that fit into a lane upright
 
 
 def _name_wide_bars(axes, spans, level, scale, end):
@@ -140,7 +143,7 @@ def _name_wide_bars(axes, spans, level, scale, end):
         if upright and share < 1.9 / room:
             continue
         shown = name if not upright or len(name) <= LETTERS else name[:LETTERS - 1] + "…"
-        axes.text((begin / 2 + stop / 2) / scale, level, shown, ha="center", va="center",
+        axes.text((begin / 2 + stop / 2) / scale, level + sum(BAR) / 2, shown, ha="center", va="center",
                   fontsize=7, rotation=90 if upright else 0, clip_on=True,
                   bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
 
