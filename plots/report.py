@@ -23,7 +23,7 @@ def main():
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for index.html and the figures")
-    parser.add_argument("--title", default="Memory management under oversubscription")
+    parser.add_argument("--title", default="Memory management under oversubscription", help="of the page")
     wanted = parser.parse_args()
     load.check_path(wanted.out)
     if any(reader.is_trace(path) for path in wanted.files):

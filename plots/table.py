@@ -5,18 +5,18 @@ first, with half of the range between their quartiles where that shows.
 each cell how much of that the busier direction used, on average over its last iteration.
 """
 
-import argparse
 import json
 import sys
 
 from umbench import iteration_times, load
+from umbench.arguments import Parser
 
 SHORT = {"infeasible": "no fit", "out_of_memory": "no memory",
          "host_out_of_memory": "no host memory", "wrong_result": "wrong"}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser("umbench plot table", description=" ".join(__doc__.split()))
     parser.add_argument("files", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--markdown", action="store_true", help="tables for a Markdown page")
     parser.add_argument("--link", metavar="MACHINE.json", help="add each cell's share of that machine's link")

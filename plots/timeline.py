@@ -19,7 +19,7 @@ BAR = (-0.2, 0.42)  # of a lane, from its level; below it lies what moves withou
 def main():
     parser = arguments("timeline", __doc__, None)
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--key", help="the record's key; not needed where one record has a timeline")
+    which.add_argument("--key", metavar="KEY", help="the record's key (the one that has a timeline)")
     which.add_argument("--all", action="store_true", help="every record that has a timeline")
     wanted = parser.parse_args()
     records = chosen(", ".join(wanted.files), read(wanted.files, wanted.strategies), wanted.key, wanted.all)

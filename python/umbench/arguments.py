@@ -10,6 +10,19 @@ from umbench import load, output
 UNITS_NS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
+def with_default(action):
+    """The help of an option with a value: it ends with "required" or "default: ...". A last "(bh)" is the default in words."""
+    text = action.help or ""
+    if re.search(r"default: |; required$", text):
+        return text
+    if action.required:
+        return f"{text}; required".removeprefix("; ")
+    told = re.fullmatch(r"(.*) \(([^()]*)\)", text, re.DOTALL)
+    plain = isinstance(action.default, (str, int, float))
+    default = told[2] if told else action.default if plain else "none"
+    return f"{told[1] if told else text}; default: {default}".removeprefix("; ")
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message):
         kind, _, named = message.partition(": ")
@@ -17,6 +30,12 @@ class Parser(argparse.ArgumentParser):
             message = self._unknown(named.split()[0].split("=")[0])
         output.say(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
+
+    def format_help(self):
+        for action in self._actions:
+            if action.option_strings and action.nargs != 0:
+                action.help = with_default(action)
+        return super().format_help()
 
     def _unknown(self, option):
         return f"{option}: unknown option{output.near(option, self._option_string_actions)}"
@@ -93,12 +112,12 @@ def compare(description, words=None):
     parser.add_argument("head", metavar="HEAD", help="record file, or folder of runs, to judge; files of one name in both "
                                                      "folders are rounds, judged each by itself")
     parser.add_argument("--limit", action="append", default=[], type=limit_of(limits), metavar="NAME=SHARE",
-                        help=f"change that is tolerated in measured cells ({shown}); time is that of a cell, mean the "
-                             "geometric mean over all")
+                        help="change that is tolerated in measured cells; time is that of a cell, mean the geometric mean "
+                             f"over all ({shown})")
     parser.add_argument("--fail-on", type=aspects_of(aspects.NAMES), default=set(aspects.JUDGED), metavar="NAMES",
-                        help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.NAMES)} (all but "
-                             "modes); the others are told")
-    parser.add_argument("--relative", type=share, metavar="SHARE", help="the same as --limit time=SHARE")
+                        help=f"which regressions count, by commas, or all, or none: {', '.join(aspects.NAMES)}; the others "
+                             "are told (all but modes)")
+    parser.add_argument("--relative", type=share, metavar="SHARE", help="the same as --limit time=SHARE (5%%)")
     parser.add_argument("--absolute", type=nanoseconds, default=standard.absolute_ns, metavar="TIME",
                         help="change in time that is tolerated, for very short cells (10us)")
     parser.add_argument("--alpha", type=probability, default=standard.alpha, metavar="CHANCE",
@@ -116,9 +135,9 @@ def compare(description, words=None):
     parser.add_argument("--pairs", action="store_true",
                         help="compare each file of the folder BASE with that of the same name in HEAD, a row each: with "
                              "runs of one code this shows how often the gate is wrong")
-    parser.add_argument("--format", choices=["text", "markdown", "json"], default="text")
+    parser.add_argument("--format", choices=["text", "markdown", "json"], default="text", help="what is printed")
     parser.add_argument("--all", action="store_true", help="show the cells that are ok as well")
-    parser.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("--out", metavar="FILE", help="file to write (standard output)")
     wanted = parser.parse_args(words)
     if wanted.pairs and wanted.format == "json":
         parser.error("--pairs prints text or Markdown, not JSON")
@@ -153,13 +172,13 @@ def interleave(description):
     parser.add_argument("--more", type=count_or_none, default=0, metavar="ROUNDS",
                         help="further rounds of the cells whose times the first ones leave ambiguous (0)")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for base/ and head/, a file a round")
-    parser.add_argument("--machines", metavar="DIR", help="folder with more machine files")
+    parser.add_argument("--machines", metavar="DIR", help="folder with more machine files (the built-in ones alone)")
     return parser.parse_args()
 
 
 def export(description, formats):
     parser = Parser("umbench export", description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE.jsonl", help="record file")
-    parser.add_argument("--format", required=True, choices=formats)
-    parser.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("--format", required=True, choices=formats, help="of which tool")
+    parser.add_argument("--out", metavar="FILE", help="file to write (standard output)")
     return parser.parse_args()

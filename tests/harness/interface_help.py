@@ -7,6 +7,8 @@ from interface import InterfaceTest
 
 COMMANDS = ["list", "advise", "env", "calibrate", "validate", "plan", "run", "sweep", "tune", "ablate", "machine new",
             "machine show", "machine check", "merge", "pack"]
+PYTHON_COMMANDS = ["compare", "export", "report", "plot overview", "plot slowdown", "plot growth", "plot timeline", "plot table",
+                   "reproduce", "interleave", "trace", "explain"]
 NUMBERS = {"N", "NUMBER", "SECONDS", "SIZE", "I/N"}
 WIDTH, SCREEN = 100, 24
 
@@ -41,6 +43,15 @@ class Help(InterfaceTest):
                     if kind in NUMBERS:
                         self.assertRegex(said, r"\d+ to \S+|at least \d|or more|1 to N", said)
         self.assertGreater(seen, 90)
+
+    def test_commands_in_python_say_defaults_too(self):
+        for command in PYTHON_COMMANDS:
+            text = self.well(*command.split(), "--help")
+            blocks = re.findall(r"(?m)^  (--?[a-z][\w-]*)(?:, --[\w-]+)? ([A-Z{][^\n]*(?:\n {10,}[^\n]*)*)", text)
+            self.assertTrue(blocks, command)
+            for name, said in blocks:
+                with self.subTest(command=command, option=name):
+                    self.assertRegex(" ".join(said.split()), r"default: |; required$")
 
     def test_ranges_are_those_that_are_kept(self):
         run = ["run", "--network", "alexnet", "--strategy", "device", "--backend", "sim:h200"]

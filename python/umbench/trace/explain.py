@@ -7,7 +7,7 @@ FILE is a trace of umbench trace or an SQLite export of Nsight Systems (nsys exp
 import argparse
 import sys
 
-from umbench import load, output
+from umbench import arguments, load, output
 from umbench.trace import findings, nsys, reader
 from umbench.trace.costs import Costs, machine_of
 from umbench.trace.facts import summarize
@@ -18,7 +18,7 @@ MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
 WORTH_NAMING = 0.01  # of all waiting
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(arguments.Parser):
     def error(self, message):
         output.say(f"umbench: explain: {message}; usage: umbench explain RUN.jsonl|REPORT.sqlite [--machine NAME] [--json]")
         sys.exit(load.EXIT_BAD_INPUT)
@@ -133,8 +133,8 @@ def busiest(processes):
 def main():
     parser = Parser(prog="umbench explain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", metavar="FILE")
-    parser.add_argument("--machine", metavar="NAME", help="machine file whose figures tell what calls would save")
-    parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one")
+    parser.add_argument("--machine", metavar="NAME", help="machine file whose figures tell what calls would save (that of the GPU)")
+    parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one (each)")
     parser.add_argument("--json", action="store_true", help="as data, of every process")
     wanted = parser.parse_args()
     processes = read(wanted.file)

@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from umbench import load, output
+from umbench import arguments, load, output
 from umbench.trace import symbols
 
 LIBRARY = "libumbench_trace.so"
@@ -23,7 +23,7 @@ FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 CANNOT_RUN, NOT_FOUND = 126, 127  # as shells say it
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(arguments.Parser):
     def error(self, message):
         output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] [--twice] [--whole] -- PROGRAM ARGUMENTS")
         sys.exit(load.EXIT_BAD_INPUT)
