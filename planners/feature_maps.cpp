@@ -63,9 +63,9 @@ std::vector<decision> labelling::decisions_for(const std::vector<choice>& labels
   return all;
 }
 
-byte_count labelling::peak_of(const std::vector<choice>& labels) {
+room_found labelling::least_of(const std::vector<choice>& labels) {
   std::vector<decision> decisions = decisions_for(labels, arrival::just_in_time);
-  return fit_transfers(builder_, uses_, gaps_, costs_, 0, decisions).peak;
+  return fit_transfers(builder_, uses_, gaps_, costs_, 0, decisions);
 }
 
 labelling::outcome labelling::place(std::vector<decision> decisions, byte_count room) {
@@ -75,7 +75,8 @@ labelling::outcome labelling::place(std::vector<decision> decisions, byte_count 
     const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
     const std::span<const event> events = builder_.build(decisions, staged);
     o.events.assign(events.begin(), events.end());
-    o.said = costs_.of(o.events, staged);
+    o.said = o.room.held ? *o.room.held : costs_.memory_of(o.events, staged);
+    costs_.add_time(o.events, o.said);
   }
   o.decisions = std::move(decisions);
   return o;

@@ -37,7 +37,8 @@ class labelling {
   // What labels decide. `again`: once it is back it stays.
   std::vector<decision> decisions_for(const std::vector<choice>& labels, arrival when) const;
   // What labels need at least, everything swapped for as long as it can be.
-  byte_count peak_of(const std::vector<choice>& labels);
+  room_found least_of(const std::vector<choice>& labels);
+  byte_count peak_of(const std::vector<choice>& labels) { return least_of(labels).peak; }
 
   struct outcome {
     prediction said;
@@ -49,9 +50,6 @@ class labelling {
   outcome place(std::vector<decision> decisions, byte_count room);
   outcome place(const std::vector<choice>& labels, arrival when, byte_count room) {
     return place(decisions_for(labels, when), room);
-  }
-  nanoseconds time_of(const outcome& o) {
-    return costs_.of(o.events, staged_tensors(uses_, gaps_, o.decisions)).time;
   }
   memory_plan plan(const std::vector<decision>& decisions) const {
     return plan_of(p_.network, uses_, gaps_, decisions);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "planners/feature_maps.hpp"
@@ -10,7 +11,8 @@ namespace {
 
 class classifying {
  public:
-  explicit classifying(const problem& p) : p_(p), on_(p), labels_(on_.maps().size(), choice::swap) {}
+  explicit classifying(const problem& p)
+      : p_(p), on_(p), beside_(p, on_.uses()), labels_(on_.maps().size(), choice::swap) {}
 
   memory_plan plan(byte_count room) {
     if (!on_.can_move()) return recompute_only(room);
@@ -67,48 +69,70 @@ class classifying {
   }
 
   // Phase 2: the map whose computing costs least of what its copies cost is computed again, until none is
-  // worth it. A ratio is worked out anew only when it would be the least.
+  // worth it. A ratio is worked out anew only when it would be the least: first what the copies cost now, and
+  // what computing takes only if the ratio still is the least then.
   void recompute(byte_count room) {
-    labelling::outcome now = on_.place(labels_, when(), room);
     struct candidate {
       std::size_t map = 0;
-      int round = -1;
+      nanoseconds computing = 0;  // as it was worked out last: at first its own operator
+      nanoseconds copying = 0;
+      int round = -1;        // of what its copies cost
+      int computed_in = -1;  // round
     };
     std::multimap<double, candidate> by_ratio;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labels_[m] == choice::swap && on_.maps()[m].again) by_ratio.emplace(-1.0, candidate{m, -1});
+      if (labels_[m] != choice::swap || !on_.maps()[m].again) continue;
+      by_ratio.emplace(-1.0, candidate{m, on_.costs().time_again(on_.gaps()[on_.maps()[m].gap].producer)});
     }
+    labelling::outcome now = on_.place(labels_, when(), room);
+    look_at(now);
     for (int round = 0; !by_ratio.empty();) {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
-      if (c.round == round) {
+      if (c.computed_in == round) {
         labels_[c.map] = choice::again;
         now = on_.place(labels_, when(), room);
+        look_at(now);
         ++round;
         continue;
       }
-      const double r = ratio(c.map, now, room);
-      c.round = round;
-      if (r < 1) by_ratio.emplace(r, c);
+      if (c.round == round) {
+        c.computed_in = round;
+        c.computing = time_of_computing(c.map, now, room);
+      } else {
+        c.round = round;
+        c.copying = price_of_copies(c.map, now);
+      }
+      if (c.computing < c.copying)
+        by_ratio.emplace(static_cast<double>(c.computing) / static_cast<double>(c.copying), c);
     }
   }
 
-  // 1 and more: not worth it, or it does not fit.
-  double ratio(std::size_t m, const labelling::outcome& now, byte_count room) {
+  // What copies of a map cost is asked of these events until the next call.
+  void look_at(const labelling::outcome& now) {
+    memory_ = beside_.memory_of(now.events, staged_tensors(on_.uses(), on_.gaps(), now.decisions));
+  }
+  nanoseconds price_of_copies(std::size_t m, const labelling::outcome& now) {
     const part_id part = on_.maps()[m].part;
-    on_.costs().let_travel_free(part, true);
-    const nanoseconds swapping = now.said.time - on_.time_of(now);
-    on_.costs().let_travel_free(part, false);
-    if (swapping <= 0) return 1;
+    prediction without = memory_;
+    beside_.let_travel_free(part, true);
+    beside_.add_time(now.events, without);
+    beside_.let_travel_free(part, false);
+    return now.said.time - without.time;
+  }
+
+  // What is computed more if a map is; without end where that does not fit.
+  nanoseconds time_of_computing(std::size_t m, const labelling::outcome& now, byte_count room) {
     std::vector<choice> changed = labels_;
     changed[m] = choice::again;
-    const labelling::outcome other = on_.place(changed, when(), room);
-    if (other.room.peak > room) return 1;
-    return static_cast<double>(other.said.again - now.said.again) / static_cast<double>(swapping);
+    const room_found other = on_.least_of(changed);
+    return other.peak > room ? std::numeric_limits<nanoseconds>::max() : other.again - now.said.again;
   }
 
   const problem& p_;
   labelling on_;
+  forecaster beside_;  // keeps what it knows of one outcome while on_ looks at others
+  prediction memory_;
   std::vector<choice> labels_;
 };
 

@@ -26,9 +26,12 @@ class fitting {
     for (int tries = 0; tries < 4; ++tries) {
       hold_until_copied();
       take_early();
-      const byte_count peak = peak_now();
-      if (peak <= room) return found_;
-      room_ -= std::min(room_, peak - room);
+      const prediction held = memory_now();
+      if (held.peak <= room) {
+        found_.held = held;
+        return found_;
+      }
+      room_ -= std::min(room_, held.peak - room);
       decisions_ = least;
       live_ = live;
       found_.stalled.clear();
@@ -49,9 +52,9 @@ class fitting {
     }
   }
 
-  byte_count peak_now() {
+  prediction memory_now() {
     const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions_);
-    return costs_.memory_of(builder_.build(decisions_, staged), staged).peak;
+    return costs_.memory_of(builder_.build(decisions_, staged), staged);
   }
 
   // Sets live_, and `back` of what is fetched earlier than its own use; whether there was any.
@@ -64,7 +67,9 @@ class fitting {
     std::vector<bool> fetched(uses_.parts.size(), false);
     bool earlier = false;
     position next = 0;
+    found_.again = 0;
     for (const event& e : events) {
+      if (e.again) found_.again += costs_.time_of(e);
       if (e.what == verb::prefetch && !fetched[e.which]) {
         fetched[e.which] = true;
         earlier = fetch(e.which, next) || earlier;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,9 +15,12 @@ std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const
                                           std::span<const byte_count> live);
 
 struct room_found {
-  byte_count peak = 0;  // with every swap held as briefly as it can be: what fits needs so much
-  position at = 0;      // there
+  byte_count peak = 0;    // with every swap held as briefly as it can be: what fits needs so much
+  position at = 0;        // there
+  nanoseconds again = 0;  // of computes that are made again
   std::vector<std::uint32_t> stalled;  // gaps whose copy to the host somebody waits for, in that order
+  // What the forecaster said last, if that was of the events of these decisions: for add_time().
+  std::optional<prediction> held;
 };
 
 // Sets `leave` and `back` of every swap for a budget of `room` bytes, as an allocator would that waits only
