@@ -8,6 +8,8 @@ import itertools
 
 import torch
 
+from .planner import NoPlan
+
 SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
 GRAIN = 512
 
@@ -25,27 +27,37 @@ class Slab:
     def __init__(self, sizes, tier, on_gpu):
         offsets = list(itertools.accumulate((-(-size // GRAIN) * GRAIN for size in sizes), initial=0))
         self.bytes = offsets.pop()
-        self.memory = managed_bytes(self.bytes) if tier == "managed" and on_gpu else torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
+        self.free = lambda: None
+        if tier == "managed" and on_gpu:
+            self.memory, self.free = managed_bytes(self.bytes)
+        else:
+            self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
         self.slots = [next(_numbers) for _ in sizes]
         _slots.update({slot: (self.memory, offset) for slot, offset in zip(self.slots, offsets)})
 
     def close(self):
         for slot in self.slots:
             _slots.pop(slot, None)
+        self.free()
 
 
 def managed_bytes(size):
-    """A tensor in managed memory whose preferred location is the host and that the GPU reaches over the link."""
+    """(a tensor in managed memory whose preferred location is the host and that the GPU reaches over the link, what frees it)."""
     import ctypes
 
     from . import managed
 
     pool = managed.library("advise_host", size)
     pool.um_pool_alloc.restype = ctypes.c_void_p
-    pool.um_pool_alloc.argtypes = [ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p]
-    address = pool.um_pool_alloc(size, torch.cuda.current_device(), None)
+    pool.um_pool_alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    pool.um_pool_free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    device = torch.cuda.current_device()
+    address = pool.um_pool_alloc(size, device, None)
+    if not address:
+        raise NoPlan(f"{size} bytes of managed memory are refused; take tier='pinned'")
     interface = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
-    return torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": interface})(), device="cuda")
+    shown = torch.as_tensor(type("Managed", (), {"__cuda_array_interface__": interface})(), device="cuda")
+    return shown, lambda: pool.um_pool_free(address, size, device, None)
 
 
 def _begin(source, slot, device):

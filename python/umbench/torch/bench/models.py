@@ -1,7 +1,7 @@
 """Networks to measure with, defined here so that nothing beside torch is needed. Each function returns (model with its loss, inputs).
 
 Shapes follow the papers: ResNet-50 (He et al. 2016), GPT-2 (Radford et al. 2019), ViT-B/16 (Dosovitskiy et al. 2021),
-ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015)."""
+ConvNeXt-T (Liu et al. 2022), U-Net (Ronneberger et al. 2015), Llama with LoRA (Touvron et al. 2023, Hu et al. 2021)."""
 
 import contextlib
 
@@ -170,6 +170,68 @@ class UNet(nn.Module):
         return self.head(x)
 
 
+class LowRank(nn.Module):
+    """A frozen product with a trained one of low rank beside it (Hu et al. 2021)."""
+
+    def __init__(self, inner, outer, rank=16):
+        super().__init__()
+        self.frozen = nn.Linear(inner, outer, bias=False).requires_grad_(False)
+        self.down, self.up = nn.Linear(inner, rank, bias=False), nn.Linear(rank, outer, bias=False)
+        nn.init.zeros_(self.up.weight)
+
+    def forward(self, x):
+        return self.frozen(x) + self.up(self.down(x))
+
+
+def frozen(inner, outer):
+    return nn.Linear(inner, outer, bias=False).requires_grad_(False)
+
+
+class LlamaBlock(nn.Module):
+    def __init__(self, width, heads, shared, inner):
+        super().__init__()
+        self.heads, self.shared, self.head = heads, shared, width // heads
+        self.norm1, self.norm2 = nn.RMSNorm(width).requires_grad_(False), nn.RMSNorm(width).requires_grad_(False)
+        self.q, self.k, self.v = LowRank(width, width), frozen(width, shared * self.head), LowRank(width, shared * self.head)
+        self.out, self.gate, self.up, self.down = frozen(width, width), frozen(width, inner), frozen(width, inner), frozen(inner, width)
+
+    def forward(self, x, cos, sin):
+        b, t, _ = x.shape
+        y = self.norm1(x)
+        q, k, v = (f(y).view(b, t, n, self.head).transpose(1, 2) for f, n in ((self.q, self.heads), (self.k, self.shared), (self.v, self.shared)))
+        q, k = turned(q, cos, sin), turned(k, cos, sin)
+        k, v = (each.repeat_interleave(self.heads // self.shared, 1) for each in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(b, t, -1))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+def turned(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+class Llama(nn.Module):
+    """Llama (Touvron et al. 2023) of one billion parameters, those of its products frozen beside low-rank ones."""
+
+    def __init__(self, layers=16, width=2048, heads=32, shared=8, inner=8192, words=128256, context=2048):
+        super().__init__()
+        self.words = nn.Embedding(words, width).requires_grad_(False)
+        self.blocks = nn.ModuleList(LlamaBlock(width, heads, shared, inner) for _ in range(layers))
+        self.norm, self.head = nn.RMSNorm(width).requires_grad_(False), frozen(width, words)
+        angles = torch.outer(torch.arange(context), 500000 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def forward(self, x):
+        t = x.shape[1]
+        y = self.words(x)
+        for block in self.blocks:
+            y = block(y, self.cos[:t], self.sin[:t])
+        return self.head(self.norm(y))
+
+
 def images(model, batch, size, classes, device, dense=False):
     model = model.to(device, memory_format=torch.channels_last)
     x = torch.randn(batch, 3, size, size, device=device).to(memory_format=torch.channels_last)
@@ -187,5 +249,6 @@ MODELS = {
     "gpt2_medium": lambda device="cuda", batch=8: texts(GPT2(24, 1024, 16), batch, 1024, 50304, device),
     "vit_b16": lambda device="cuda", batch=128: images(ViT(), batch, 224, 1000, device),
     "convnext_t": lambda device="cuda", batch=128: images(ConvNeXt(), batch, 224, 1000, device),
+    "llama_lora": lambda device="cuda", batch=4: texts(Llama(), batch, 1024, 128256, device),
     "unet": lambda device="cuda", batch=16: images(UNet(), batch, 256, 2, device, dense=True),
 }
