@@ -171,6 +171,9 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin) {
   }
   // Where the way to the budget ends too early, one to a smaller budget may go further.
   std::vector<point> ends;
+  now_ = at(saving(begin));  // with PyTorch's own choice of small tensors
+  keep();
+  ends.push_back(now_);
   for (const double share : {1.0, 0.85, 0.7}) {
     for (auto start : {saving(moves_.candidates), saving(begin), saving(of_kernels)}) {
       for (const torch_id v : moves_.small) start[v] = torch_fate::saved;
