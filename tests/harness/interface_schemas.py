@@ -166,6 +166,7 @@ class Machines(SchemaTest):
         self.assertGreater(len(kept), 10)
         for path in kept:
             schema.validate(read(path))
+            self.assertEqual(read(path)["name"], path.stem)
 
 
 if __name__ == "__main__":

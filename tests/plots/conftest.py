@@ -6,12 +6,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests"), str(Path(__file__).resolve().parent)]
+
+import forked  # noqa: E402
 
 
 @pytest.fixture
 def script():
     """Runs a module of the package as umbench does."""
+    return forked.run
+
+
+@pytest.fixture
+def own_process():
+    """The same in an interpreter of its own."""
 
     def run(name, *arguments):
         return subprocess.run([sys.executable, str(ROOT / "python/start.py"), name, *map(str, arguments)],

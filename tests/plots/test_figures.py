@@ -108,9 +108,9 @@ def test_other_failures_are_named_in_the_legend(script, tmp_path, outcome):
     assert "failed: " + outcome.replace("_", " ") in svg_text(tmp_path, "slowdown")
 
 
-def test_figures_are_the_same_bytes_every_time(script, study, tmp_path):
+def test_figures_are_the_same_bytes_every_time(own_process, study, tmp_path):
     for folder in ("one", "two"):
-        assert script("plots.slowdown", study, "--out", tmp_path / folder).returncode == 0
+        assert own_process("plots.slowdown", study, "--out", tmp_path / folder).returncode == 0
     for name in ("slowdown.png", "slowdown.svg"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -445,6 +445,7 @@ def test_plot_says_what_is_wrong(plot, study, tmp_path, arguments, code, shown):
     assert done.returncode == code and shown in done.stdout + done.stderr and done.stderr.count("\n") <= 1
 
 
+@pytest.mark.study
 def test_figures_of_the_pages_can_be_drawn_again(script, tmp_path):
     from umbench.plots import pages
 

@@ -1,0 +1,54 @@
+"""Runs a module of the package as python/start.py does, in a forked copy of this process, which has its imports already."""
+
+import importlib
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+START = Path(__file__).resolve().parents[1] / "python/start.py"
+
+
+def run(name, *arguments, cwd=None):
+    """A CompletedProcess of `python3 start.py NAME ARGUMENTS`."""
+    words = [str(START), name, *map(str, arguments)]
+    importlib.import_module(f"umbench.{name}")
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(error.fileno(), 2)
+            os._exit(_in_child(words, cwd))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        texts = []
+        for stream in (out, error):
+            stream.seek(0)
+            texts.append(stream.read().decode("utf-8"))
+    return subprocess.CompletedProcess(words, code, *texts)
+
+
+def _in_child(words, cwd):
+    sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+    try:
+        if cwd:
+            os.chdir(cwd)
+        sys.argv = words
+        sys.modules.pop(f"umbench.{words[1]}")  # it runs as __main__
+        try:
+            runpy.run_path(words[0], run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1 if end.code else 0
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        return code
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+        return 1
