@@ -143,6 +143,7 @@ def _draw_bars(panel, ratio, bars):
             left = [low + value for low, value in zip(left, values)]
     panel.set_yticks(places, [label if len(label) <= 44 else label[:43] + "…" for label, _ in bars], fontsize=8)
     panel.set_ylim(max(len(bars), 3) - 0.4, -0.6)
+    panel.set_xlim(0, 1.05 * max(left) or 1)
     panel.set_xlabel(f"ms per iteration, at ratio {ratio:g}")
     panel.grid(axis="y", visible=False)
     return used
@@ -183,6 +184,7 @@ def _traffic(groups):
             panel.axhline(max(footprints) / GIB, color="#555555", linewidth=1, linestyle=(0, (4, 3)))
         panel.set_xlabel(curves.X_LABEL)
         panel.set_ylabel("GiB in the last iteration")
+        panel.set_ylim(top=1.12 * panel.get_ylim()[1])
         _title(panel, group)
     _lines_below(figure, drawn, [("dotted, white: to the CPU", ":"), ("footprint", (0, (4, 3)))])
     text = ("What crossed the link in the last iteration: solid to the GPU, dotted to the CPU. The dashed line is the "
