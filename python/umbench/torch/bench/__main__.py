@@ -82,7 +82,7 @@ class Cell:
         self.folder = folder
         words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder,
                  *(["--tier", tier] if tier else [])]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,large_segment_size_mb:12", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(words, stdout=self.output, stderr=self.errors, text=True, env=environment)
 
