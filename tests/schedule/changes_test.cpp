@@ -39,7 +39,7 @@ list_figures whole_list(event_builder& events, forecaster& costs, const use_tabl
 
 class changed_lists : public ::testing::TestWithParam<std::string> {
  protected:
-  graph g = build(small_networks().at(GetParam()));
+  graph g = small_graph(GetParam());
   machine on = test_machine();
   profile costs = estimate(g, on);
   problem p{g, costs, on, unlimited, pressure::none, {}, estimate_slices(g, on)};
