@@ -93,7 +93,7 @@ kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, con
 }
 
 managed_traffic kernel_faults::run() {
-  if (how_.shuffled || how_.sparse) find_absent();
+  if (how_.shuffled || (how_.sparse && !how_.in_turn)) find_left();
   if (how_.shuffled) {
     touch_shuffled();
   } else {
@@ -106,7 +106,7 @@ managed_traffic kernel_faults::run() {
 
 void kernel_faults::touch_by_address() {
   for (std::uint32_t id = cover_.first; id <= cover_.last;) {
-    const granule_set needed = how_.sparse ? absent_in(id) : touched_in(id);
+    const granule_set needed = left_.empty() ? touched_in(id) : left_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
       service_batch();
       if (needed != 0) write_read_mostly({id, needed});
@@ -137,23 +137,24 @@ bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   return !lacks_more;
 }
 
-// What the threads cannot use from the beginning on.
-void kernel_faults::find_absent() {
+// All that is touched in turn; else what the threads cannot use from the beginning on.
+void kernel_faults::find_left() {
   for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
     const block_entry& b = blocks_[id];
-    absent_.push_back(touched_in(id) & ~(reachable(b, writes_) & ~b.remote));
+    const granule_set at_once = how_.in_turn ? 0 : reachable(b, writes_) & ~b.remote;
+    left_.push_back(touched_in(id) & ~at_once);
   }
 }
 
-// A batch has random faults of all that is absent.
+// A batch has random faults of all that is left.
 void kernel_faults::touch_shuffled() {
   for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
-    granule_set& absent = absent_in(id);
+    granule_set& left = left_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
-      if (absent != 0) write_read_mostly({id, absent});
-      absent = 0;
+      if (left != 0) write_read_mostly({id, left});
+      left = 0;
     }
-    use_arrived(id);
+    if (!how_.in_turn) use_arrived(id, left);
   }
   std::map<std::uint32_t, granule_set> asked;  // a batch is serviced by address
   const auto serve = [&] {
@@ -162,8 +163,9 @@ void kernel_faults::touch_shuffled() {
     service_batch();
   };
   unsigned faults = 0;
-  for (const auto& [id, one] : in_random_order(cover_.first, absent_)) {
-    if ((absent_in(id) & one) == 0) continue;
+  for (const auto& [id, one] : in_random_order(cover_.first, left_)) {
+    if (how_.in_turn) use_arrived(id, one);
+    if ((left_in(id) & one) == 0) continue;
     asked[id] |= one;
     if (++faults < batch_limit_) continue;
     serve();
@@ -172,12 +174,12 @@ void kernel_faults::touch_shuffled() {
   serve();
 }
 
-// Threads that waited for the block use what is on the device or over the link now.
-void kernel_faults::use_arrived(std::uint32_t id) {
+// Threads that waited for these granules use what is on the device or over the link now.
+void kernel_faults::use_arrived(std::uint32_t id, granule_set granules) {
   const block_entry& b = blocks_[id];
-  granule_set& absent = absent_in(id);
-  if (const granule_set remote = b.remote & absent; remote != 0) access_remote(id, remote);
-  absent &= ~reachable(b, writes_);
+  granule_set& left = left_in(id);
+  if (const granule_set remote = b.remote & left & granules; remote != 0) access_remote(id, remote);
+  left &= ~(reachable(b, writes_) & granules);
 }
 
 void kernel_faults::ask(std::uint32_t id, granule_set granules) {
@@ -219,7 +221,7 @@ void kernel_faults::service_batch() {
   clock.work(fetch_time(collected_) * percent / 100);
   for (const fault& f : batch_) {
     service(f);
-    if (!absent_.empty()) use_arrived(f.block);
+    if (!left_.empty()) use_arrived(f.block, how_.in_turn ? f.granules : all_granules);
   }
   clock.wait_for_copies();
   clock.work(costs.batch_ns * percent / 100);

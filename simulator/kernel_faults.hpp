@@ -13,13 +13,15 @@ namespace um {
 //
 // All threads of a sparse or shuffled touch live at once. What is on the device at the beginning is used
 // while the misses wait, and what a service brings is used at once. So each missing granule comes once,
-// whatever is evicted meanwhile, and only what is over the capacity has to come. Other touches go through the
-// range by address, and a block that is evicted before its turn has to come again.
+// whatever is evicted meanwhile, and only what is over the capacity has to come. That is the kindest order:
+// hits run ahead as far as they can. `in_turn` is the unkindest: nothing is used before its turn, and what is
+// evicted before it has to come again. Other touches go through the range by address, in turn.
 struct touch_pattern {
   unsigned stride = 1;      // in granules, from the first one of the range
   bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch
   bool sparse = false;      // one page of each granule, by a thread of its own, by address; else every byte
   bool shuffled = false;    // granules of the whole range in random order
+  bool in_turn = false;     // of a sparse or shuffled touch: hits do not run ahead
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 
@@ -53,9 +55,9 @@ class kernel_faults {
   void touch_by_address();
   bool touch_block(std::uint32_t id, granule_set needed);
   void touch_shuffled();
-  granule_set& absent_in(std::uint32_t id) { return absent_[id - cover_.first]; }
-  void find_absent();
-  void use_arrived(std::uint32_t id);
+  granule_set& left_in(std::uint32_t id) { return left_[id - cover_.first]; }
+  void find_left();
+  void use_arrived(std::uint32_t id, granule_set granules);
   void ask(std::uint32_t id, granule_set granules);
 
   granule_set touched_in(std::uint32_t id) const;
@@ -79,10 +81,10 @@ class kernel_faults {
   bool writes_;
   touch_pattern how_;
   bool busy_;
-  unsigned batch_limit_;             // granules
-  std::vector<fault> batch_;         // collected, not serviced yet
-  unsigned collected_ = 0;           // granules of it
-  std::vector<granule_set> absent_;  // per block: not used yet; of touches whose threads live at once
+  unsigned batch_limit_;           // granules
+  std::vector<fault> batch_;       // collected, not serviced yet
+  unsigned collected_ = 0;         // granules of it
+  std::vector<granule_set> left_;  // per block: not used yet; of touches whose threads live at once
 };
 
 }  // namespace um

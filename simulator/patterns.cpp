@@ -82,7 +82,8 @@ enum class shape : std::uint8_t { waves, grid_stride, chunk_a_thread, random, bl
 
 constexpr byte_count ratio_bytes = 256 * MiB;
 
-pattern_result run_kernel(managed_memory& memory, shape how) {
+// `in_turn`: threads that live at once use nothing before its turn.
+pattern_result run_kernel(managed_memory& memory, shape how, bool in_turn) {
   const range all{0, ratio_bytes};
   pattern_result done{ratio_bytes, {}};
   switch (how) {
@@ -90,11 +91,12 @@ pattern_result run_kernel(managed_memory& memory, shape how) {
       done.traffic = memory.touch(all, reads);
       break;
     case shape::grid_stride:
-      for (const range& r : memory.missing({all}, reads)) done.traffic += memory.touch(r, reads);
+      for (const range& r : in_turn ? std::vector{all} : memory.missing({all}, reads))
+        done.traffic += memory.touch(r, reads);
       break;
     case shape::chunk_a_thread:
     case shape::random:
-      done.traffic = memory.touch(all, reads, {.shuffled = true});
+      done.traffic = memory.touch(all, reads, {.shuffled = true, .in_turn = in_turn});
       break;
     case shape::block_strided:
       done.bytes = ratio_bytes / 2;
@@ -107,21 +109,21 @@ pattern_result run_kernel(managed_memory& memory, shape how) {
       break;
     case shape::sparse:
       done.bytes = ratio_bytes / pages_per_granule;
-      done.traffic = memory.touch(all, reads, {.sparse = true});
+      done.traffic = memory.touch(all, reads, {.sparse = true, .in_turn = in_turn});
       break;
   }
   return done;
 }
 
 // The second time through data for which there is less room than it takes.
-template <shape How>
+template <shape How, bool InTurn = false>
 pattern_result under_pressure(const machine& on, double ratio) {
   const byte_count touched = How == shape::block_strided ? ratio_bytes / 2 : ratio_bytes;
   const auto room = static_cast<std::uint64_t>(static_cast<double>(touched / managed_block) / ratio);
   managed_memory memory(ratio_bytes, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, ratio_bytes}, true);
-  run_kernel(memory, How);
-  return run_kernel(memory, How);
+  run_kernel(memory, How, InTurn);
+  return run_kernel(memory, How, InTurn);
 }
 
 // Room for all of it, and its end has been prefetched.
@@ -134,7 +136,7 @@ pattern_result partly_resident(const machine& on, double ratio) {
   const auto there =
       round_down(static_cast<byte_count>(static_cast<double>(ratio_bytes) / ratio), managed_block);
   memory.prefetch_to_device({ratio_bytes - there, there});
-  return run_kernel(memory, How);
+  return run_kernel(memory, How, false);
 }
 
 // At the default ratio of a pattern.
@@ -253,7 +255,10 @@ pattern_result touch_by_cpu(const machine& on) {
 
 template <shape How>
 constexpr pattern pressed(std::string_view name, std::string_view what) {
-  return {name, what, at_two<under_pressure<How>>, under_pressure<How>};
+  constexpr bool live_at_once = How == shape::grid_stride || How == shape::chunk_a_thread ||
+                                How == shape::random || How == shape::sparse;
+  return {name, what, at_two<under_pressure<How>>, under_pressure<How>,
+          live_at_once ? under_pressure<How, true> : nullptr};
 }
 template <shape How>
 constexpr pattern partly(std::string_view name, std::string_view what) {

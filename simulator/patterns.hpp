@@ -19,6 +19,8 @@ struct pattern {
   std::string_view name, what;
   pattern_result (*simulate)(const machine& on);
   pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: it has none
+  // The same in the unkindest order of accesses that the hardware may take; nullptr: the order is known.
+  pattern_result (*in_turn)(const machine& on, double ratio) = nullptr;
 };
 
 std::span<const pattern> patterns();

@@ -71,21 +71,25 @@ simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations,
   return done;
 }
 
-time_band band_of(const simulated_run& run, const std::vector<trace>& known) {
-  const nanoseconds central = steady(known);
-  time_band band{central, central};
-  const auto iterations = std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band);
-  const auto widen = [&](const machine& on) {
+std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t iterations) {
+  std::vector<nanoseconds> times;
+  const auto add = [&](const machine& on) {
     for (const touch_orders order : {touch_orders::all_waves, touch_orders::all_resident}) {
-      const nanoseconds time =
-          steady(simulate({run.network, run.plan, on, run.costs, run.cost_of_slice, order}, iterations));
-      band.low = std::min(band.low, time);
-      band.high = std::max(band.high, time);
+      times.push_back(
+          steady(simulate({run.network, run.plan, on, run.costs, run.cost_of_slice, order}, iterations)));
     }
   };
-  widen(at_quickest(run.on));
-  if (!run.on.widths.empty()) widen(at_slowest(run.on));
-  return band;
+  add(at_quickest(run.on));
+  if (!run.on.widths.empty()) add(at_slowest(run.on));
+  return times;
+}
+
+time_band band_of(const simulated_run& run, const std::vector<trace>& known) {
+  std::vector<nanoseconds> times =
+      times_at_ends(run, std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band));
+  times.push_back(steady(known));
+  const auto [low, high] = std::ranges::minmax(times);
+  return {low, high};
 }
 
 }  // namespace um

@@ -23,6 +23,18 @@ struct simulation {
 // that occurs twice in a row.
 simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle);
 
+// Ratios at which the order of accesses and the cost of displacing a block decide.
+inline bool is_just_above_one(double ratio) {
+  return ratio >= 1 && ratio <= 1.5;
+}
+inline bool has_band(const execution_plan& plan, double ratio) {
+  return plan.managed_arena_bytes > 0 && is_just_above_one(ratio);
+}
+
+// The median time of a later iteration in both touch orders, the machine's figures at the quick end of their
+// widths and then, where it has widths, at the slow end.
+std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t iterations);
+
 // Minimum and maximum time of a later iteration: over both touch orders, the machine's figures at both ends
 // of their widths, and the simulated iterations `known`. Each is the median of as many iterations, at most
 // four.

@@ -70,6 +70,30 @@ std::vector<known_figure> figures_in(const std::string& file) {
 
 constexpr double near_enough = 1.5;
 
+// "1.2x to 3.4x, inside": where what is known lies.
+std::string band_text(const comparison& c) {
+  if (!c.band) return "";
+  return fmt::format("{} to {}, {}", quantity(c.band->low, c.unit), quantity(c.band->high, c.unit),
+                     meets_band(c) ? "inside" : "outside");
+}
+
+// Of figures of managed memory just above ratio 1: how many the band holds, and how wide it is.
+void print_bands(const std::vector<comparison>& all) {
+  std::size_t figures = 0, inside = 0;
+  double widest = 1;
+  for (const comparison& c : all) {
+    if (!c.band) continue;
+    ++figures;
+    inside += meets_band(c) ? 1 : 0;
+    widest = std::max(widest, c.band->high / c.band->low);
+  }
+  if (figures == 0) return;
+  fmt::print(
+      "just above ratio 1: {} of {} figures lie inside the band, whose ends are at most {:.1f} times "
+      "apart\n\n",
+      inside, figures, widest);
+}
+
 std::string verdict_of(const comparison& c) {
   if (!c.not_run.empty()) return "not run: " + c.not_run;
   const double off = factor_off(c);
@@ -82,11 +106,13 @@ std::string verdict_of(const comparison& c) {
 // Figures of one source, worst first.
 void print_source(const std::string& source, std::vector<comparison> all) {
   std::ranges::stable_sort(all, std::ranges::greater{}, factor_off);
-  fmt::print("{}\n\n| machine | figure | known | simulated | off | verdict |\n|---|---|---|---|---|---|\n",
-             source);
+  fmt::print(
+      "{}\n\n| machine | figure | known | simulated | off | band | verdict "
+      "|\n|---|---|---|---|---|---|---|\n",
+      source);
   for (const comparison& c : all) {
-    fmt::print("| {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c), predicted_text(c),
-               deviation_text(c), verdict_of(c), c.input ? " (input)" : "");
+    fmt::print("| {} | {} | {} | {} | {} | {} | {}{} |\n", c.group, c.name, known_text(c), predicted_text(c),
+               deviation_text(c), band_text(c), verdict_of(c), c.input ? " (input)" : "");
   }
   fmt::print("\n");
 }
@@ -111,6 +137,7 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
   fmt::print("\n");
   print_summary("what the machine file was worked out from", inputs);
   print_summary("what it was not", checks);
+  print_bands(checks);
   const auto near =
       std::ranges::count_if(checks, [](const comparison& c) { return factor_off(c) <= near_enough; });
   fmt::print("{} of {} figures that it was not worked out from are within {}x\n\n", near, checks.size(),

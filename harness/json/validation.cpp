@@ -35,6 +35,10 @@ known_figure figure_from(const json& value, const place& at) {
     n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
     k.network = built(std::move(n));
     if (f.has("ratio")) k.ratio = f.number("ratio", least_ratio, most_ratio);
+    if (f.has("ratios")) {
+      for (const auto& [one, where] : f.list("ratios"))
+        k.ratios.push_back(as_number(*one, where, least_ratio, most_ratio));
+    }
     k.strategy = f.text("strategy");
     if (k.unit == "times") k.over = f.text("over");
     if (k.unit != "times" && k.unit != "ms") refuse(f.where("unit"), "of a cell is \"times\" or \"ms\"");

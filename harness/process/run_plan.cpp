@@ -6,14 +6,13 @@
 
 #include "harness/io/text.hpp"
 #include "harness/process/gpu.hpp"
+#include "simulator/simulate.hpp"
 
 namespace um {
 namespace {
 
 using clock = std::chrono::steady_clock;
 
-// Where a little is over, how kernels touch memory decides what that costs.
-constexpr double least_ratio_of_band = 1.0, most_ratio_of_band = 1.5;
 // The first differs, those after the second do not.
 constexpr std::uint32_t most_counted_iterations = 3;
 
@@ -93,8 +92,7 @@ clock::duration execute_into(record& r, const cell& work, backend& on, const gra
   execution_request how{
       .iterations = e.iterations, .timeline = e.timeline, .digest = !has_opaque(g), .values = work.values};
   how.cycle = r.simulated;
-  how.band = r.simulated && plan.managed_arena_bytes > 0 && r.ratio && *r.ratio >= least_ratio_of_band &&
-             *r.ratio <= most_ratio_of_band;
+  how.band = r.simulated && r.ratio && has_band(plan, *r.ratio);
   std::optional<observer> seen;
   if (!r.simulated && !work.times_only) {
     seen.emplace(observer_of(work.where.device, e.iterations));

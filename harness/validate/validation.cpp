@@ -9,6 +9,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "core/figures.hpp"
 #include "core/median.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
@@ -25,10 +26,9 @@ namespace {
 
 constexpr double clear_difference = 1.05;
 
-std::vector<nanoseconds> simulate(const problem& p, const strategy& s, std::uint32_t iterations) {
-  const execution_plan plan = lower(p, s.plan(p), s.placed_by);
+std::vector<nanoseconds> durations_of(const std::vector<trace>& iterations) {
   std::vector<nanoseconds> times;
-  for (const trace& t : simulate(p, plan, iterations)) times.push_back(t.duration);
+  for (const trace& t : iterations) times.push_back(t.duration);
   return times;
 }
 
@@ -62,18 +62,64 @@ std::optional<profile> measured_profile(const record& r, const graph& g, const m
   return costs;
 }
 
-double cell_time(const known_figure& f, const std::string& name, const machine& on) {
+// ns; `ends` as times_at_ends() has them, empty where the cell has no band.
+struct cell_times {
+  double time = 0;
+  std::vector<nanoseconds> ends = {};
+};
+
+cell_times times_of_cell(const known_figure& f, const std::string& name, double ratio, const machine& on) {
+  constexpr std::uint32_t iterations = 4;
   const graph& g = *f.network.built;
   const profile costs = estimate(g, on);
   if (name == "compute") {
-    return std::accumulate(costs.begin(), costs.end(), 0.0,
-                           [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); });
+    return {std::accumulate(costs.begin(), costs.end(), 0.0,
+                            [](double sum, const op_cost& c) { return sum + static_cast<double>(c.time); })};
   }
   const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
-  const auto budget = static_cast<byte_count>(whole / f.ratio.value_or(1));
-  const problem p{g, costs, on, budget, pressure::driver, complete(s, {})};
-  return steady(simulate(p, s, 4));
+  const problem p{g, costs, on, static_cast<byte_count>(whole / ratio), pressure::driver, complete(s, {})};
+  const execution_plan plan = lower(p, s.plan(p), s.placed_by);
+  cell_times found{steady(durations_of(simulate(p, plan, iterations)))};
+  if (has_band(plan, ratio)) found.ends = times_at_ends({g, plan, on, costs, p.cost_of_slice}, iterations);
+  return found;
+}
+
+void widen(std::optional<figure_band>& band, double value) {
+  if (!band) band = figure_band{value, value};
+  band = figure_band{std::min(band->low, value), std::max(band->high, value)};
+}
+
+// The time over that of the other cell; widens the band by both with the same of what is not known.
+double compare_at(const known_figure& f, double ratio, const machine& on, std::optional<figure_band>& band) {
+  const cell_times one = times_of_cell(f, f.strategy, ratio, on);
+  const cell_times other = f.over.empty() ? cell_times{1e6} : times_of_cell(f, f.over, ratio, on);
+  for (std::size_t i = 0; i < std::max(one.ends.size(), other.ends.size()); ++i) {
+    const auto at = [i](const cell_times& t) {
+      return t.ends.empty() ? t.time : static_cast<double>(t.ends[i]);
+    };
+    widen(band, at(one) / at(other));
+  }
+  if (band) widen(band, one.time / other.time);
+  return one.time / other.time;
+}
+
+void compare_cells(const known_figure& f, const machine& on, comparison& c) {
+  c.predicted = compare_at(f, f.ratio.value_or(1), on, c.band);
+  for (const double ratio : f.ratios) compare_at(f, ratio, on, c.band);
+}
+
+void compare_pattern(const known_figure& f, const pattern& p, const machine& on, comparison& c) {
+  const auto value = [&](const pattern_result& r) {
+    return f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;
+  };
+  c.predicted = value(f.ratio ? p.at_ratio(on, *f.ratio) : p.simulate(on));
+  if (!f.ratio || !is_just_above_one(*f.ratio)) return;
+  widen(c.band, c.predicted);
+  for (const machine& m : {at_quickest(on), at_slowest(on)}) {
+    widen(c.band, value(p.at_ratio(m, *f.ratio)));
+    if (p.in_turn != nullptr) widen(c.band, value(p.in_turn(m, *f.ratio)));
+  }
 }
 
 }  // namespace
@@ -83,6 +129,10 @@ double deviation_of(const comparison& c) {
   if (c.predicted < c.least) return c.predicted / c.least - 1;
   if (c.predicted > c.most) return c.predicted / c.most - 1;
   return 0;
+}
+
+bool meets_band(const comparison& c) {
+  return c.band && c.least <= c.band->high && c.most >= c.band->low;
 }
 
 double factor_off(const comparison& c) {
@@ -96,8 +146,7 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
   comparison c{f.machine, f.name, f.least, f.most, 0, f.unit, f.input, f.source, f.why};
   if (!f.pattern) {
     try {
-      const double time = cell_time(f, f.strategy, on);
-      c.predicted = f.over.empty() ? time / 1e6 : time / cell_time(f, f.over, on);
+      compare_cells(f, on, c);
     } catch (const infeasible& reason) {
       c.not_run = reason.what();
     }
@@ -112,8 +161,7 @@ comparison compare_figure(const known_figure& f, const std::vector<machine>& mac
   if (f.ratio && p->at_ratio == nullptr) {
     throw input_error(fmt::format("pattern {} has no ratio: leave it out", *f.pattern));
   }
-  const pattern_result r = f.ratio ? p->at_ratio(on, *f.ratio) : p->simulate(on);
-  c.predicted = f.unit == "ns" ? static_cast<double>(r.traffic.time) : rate_of(r) / 1e9;
+  compare_pattern(f, *p, on, c);
   return c;
 }
 
@@ -142,7 +190,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   std::string not_run;
   try {  // a record from before a knob was added has the standard
     const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), complete(s, r.strategy_knobs)};
-    times = simulate(p, s, iterations);
+    times = durations_of(simulate(p, lower(p, s.plan(p), s.placed_by), iterations));
   } catch (const infeasible& reason) {
     not_run = reason.what();
   } catch (const std::invalid_argument& knob_no_longer_known) {

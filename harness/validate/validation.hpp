@@ -23,16 +23,23 @@ struct known_figure {
   std::optional<std::string> pattern;  // of simulator/patterns.hpp; else a cell
   built_network network;
   std::optional<double> ratio;  // of a pattern that has one, too
+  std::vector<double> ratios;   // the least and the most that it may have been, where that is all that is said
   std::string strategy, over;   // "compute": the operators' time with everything resident; over "": nothing
 };
 
+// What is simulated from the kindest to the unkindest of what is not known: the order of accesses, and the
+// figures of the machine file within their widths.
+struct figure_band {
+  double low = 0, high = 0;
+};
 struct comparison {
   std::string group, name;
   double least = 0, most = 0, predicted = 0;
   std::string unit;
   bool input = false;
   std::string source = {}, why = {};
-  std::string not_run = {};  // why nothing is predicted; "": something is
+  std::string not_run = {};              // why nothing is predicted; "": something is
+  std::optional<figure_band> band = {};  // of managed memory just above ratio 1
 };
 struct cell_comparison {
   comparison first, later;
@@ -40,6 +47,8 @@ struct cell_comparison {
 };
 // Relative distance of the prediction from what is known: 0 inside the range, infinite where there is none.
 double deviation_of(const comparison& c);
+// Whether what is known and the band have a value in common.
+bool meets_band(const comparison& c);
 // How many times too large or too small: 1 inside the range, infinite where nothing is predicted.
 double factor_off(const comparison& c);
 

@@ -96,6 +96,43 @@ TEST(validation, a_cell_without_a_plan_is_not_run_and_near_nothing) {
   EXPECT_EQ(check_order({c, other}).wrong.size(), 1U);
 }
 
+// Over the order of accesses, the figures within their widths, and the ratios that a source allows.
+TEST(validation, managed_memory_just_above_ratio_1_has_a_band) {
+  const auto compared = [](const std::string& ratio) {
+    const std::string text = figure(
+        R"("network":"alexnet","batch":16,"pass":"train","fusion":"none","knobs":{},"strategy":"managed","over":"compute",)" +
+            ratio,
+        "times");
+    return compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
+  };
+  EXPECT_FALSE(compared(R"("ratio":2)").band);
+  const comparison at = compared(R"("ratio":1.25)"), from = compared(R"("ratio":1.25,"ratios":[1.05,1.5])");
+  ASSERT_TRUE(at.band && from.band);
+  EXPECT_LE(at.band->low, at.predicted);
+  EXPECT_GE(at.band->high, at.predicted);
+  EXPECT_LT(at.band->low, at.band->high);
+  EXPECT_LE(from.band->low, at.band->low);
+  EXPECT_GT(from.band->high, at.band->high);
+}
+
+TEST(validation, a_pattern_just_above_ratio_1_has_a_band_from_the_kindest_order_to_the_unkindest) {
+  const std::string text = figure(R"("pattern":"random_under_pressure","ratio":1.1)");
+  const comparison c = compare_figure(known_figures_from_json(text, "f.json").at(0), machines());
+  ASSERT_TRUE(c.band);
+  EXPECT_GT(c.band->high / c.band->low, 2);
+}
+
+TEST(validation, a_band_holds_what_has_a_value_in_common_with_it) {
+  comparison c{"g", "n", 10, 20, 15, "times", false, {}, {}};
+  EXPECT_FALSE(meets_band(c)) << "there is none";
+  c.band = figure_band{20, 30};
+  EXPECT_TRUE(meets_band(c));
+  c.band = figure_band{21, 30};
+  EXPECT_FALSE(meets_band(c));
+  c.band = figure_band{1, 9};
+  EXPECT_FALSE(meets_band(c));
+}
+
 TEST(validation, how_far_off_is_a_factor_either_way) {
   comparison c{"g", "n", 10, 20, 15, "ns", false, {}, {}};
   EXPECT_EQ(factor_off(c), 1);
