@@ -1,0 +1,110 @@
+"""Published claims that are off, each run again with one thing changed: `python3 python/start.py variations`.
+
+results/validation/variations.json has a row for each claim of results/papers that is off. Each of its `tried` names one change: figures of the
+machine file, its operators, options of the cells, or another machine. The change applies to all cells of the claim. `ours` keeps what came out.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from umbench import load, output, places, reproduce
+from umbench.arguments import Parser
+
+FILE = places.RESULTS / "validation" / "variations.json"
+KINDS = {"figures", "operators", "options", "on", "iterations"}  # a variation has one of them
+
+
+def cells_of(claim):
+    """Names of the cells that a claim compares."""
+    if "order" in claim:
+        return claim["order"]
+    (kind, cells), = claim["value"].items()
+    return [name for _, name in cells] if kind == "free_share" else [cells] if isinstance(cells, str) else cells
+
+
+def machine_file(name):
+    return json.loads((places.RESULTS / "machines" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def changed_machine(machine, variation):
+    """A machine file's content with the figures, or the pace of its operators, of a variation."""
+    changed = dict(machine, uvm=dict(machine["uvm"]), source=f"{machine['name']} with one change: {variation['change']}", calibrated=False)
+    for name, value in variation.get("figures", {}).items():
+        group, _, name = name.rpartition(".")
+        (changed[group] if group else changed)[name] = value
+    if isinstance(variation.get("operators"), str):  # those of another machine file
+        changed["operators"] = machine_file(variation["operators"])["operators"]
+    elif "operators" in variation:  # kind: times as fast as in the file
+        paces = variation["operators"]
+        changed["operators"] = [dict(o, percent=max(1, round(o["percent"] * paces[o["kind"].split("_")[0]]))) if o["kind"].split("_")[0] in paces else o
+                                for o in machine.get("operators", [])]
+    return changed
+
+
+def changed_options(options, changes):
+    """Options of `umbench run` with some replaced or, if they were not there, added; null leaves one out."""
+    kept = []
+    for name, value in zip(options[::2], options[1::2]):
+        if name not in changes or name in ("--set", "--knob"):
+            kept += [name, value]
+    for name, value in changes.items():
+        for each in [] if value is None else value if isinstance(value, list) else [value]:
+            kept += [name, str(each)]
+    return kept
+
+
+def run(paper, claim, variation, folder):
+    """What a claim comes to with one change."""
+    cells = {}
+    for name in cells_of(claim):
+        options, backend = reproduce.options_of(paper, paper["cells"][name], "")
+        machine = variation.get("on", backend.removeprefix("sim:"))
+        changes = variation.get("options", {}) if name in variation.get("cells", [name]) else {}
+        cells[name] = {"machine": machine, "options": changed_options(options, changes)}
+        (folder / "machines").mkdir(exist_ok=True)
+        (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(machine_file(machine), variation)), encoding="utf-8")
+    results = reproduce.run({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
+    return reproduce.value_of(claim["value"], results)
+
+
+def row_text(claim, row):
+    lines = [f"{row['paper']}: {row['claim']}: published {reproduce.published_text(claim)}, ours {row['ours']}"]
+    for tried in row["tried"]:
+        inside = isinstance(tried["ours"], (int, float)) and claim["least"] <= tried["ours"] <= claim["most"]
+        lines.append(f"  {str(tried['ours']):>8} {'within' if inside else 'off':6}  {tried['change']}")
+    return "\n".join([*lines, f"  {claim.get('why', 'not explained')}"])
+
+
+def main(argv):
+    parser = Parser("start.py variations", description="Run published claims that are off with one thing changed.")
+    parser.add_argument("papers", metavar="PAPER", nargs="*", help="papers to run (all)")
+    parser.add_argument("--kept", action="store_true", help="run nothing: print what the file has")
+    parser.add_argument("--write", action="store_true", help="write what comes out into the file")
+    arguments = parser.parse_args(argv)
+    file = json.loads(FILE.read_text(encoding="utf-8"))
+    differs = False
+    for row in file["rows"]:
+        if arguments.papers and row["paper"] not in arguments.papers:
+            continue
+        paper = json.loads((reproduce.PAPERS / f"{row['paper']}.json").read_text(encoding="utf-8"))
+        claim = next(each for each in paper["claims"] if each["name"] == row["claim"])
+        for variation in [] if arguments.kept else [row, *row["tried"]]:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    ours = float(f"{run(paper, claim, variation if variation is not row else {'change': 'none'}, Path(folder)):.4g}")
+                except reproduce.Missing as missing:
+                    ours = f"none: {missing}"
+            differs |= variation.get("ours") != ours
+            variation["ours"] = ours
+        print(row_text(claim, row) + "\n", flush=True)
+    if arguments.write:
+        FILE.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
+    elif differs:
+        output.say("some results differ from those kept; --write keeps these")
+    return int(differs and not arguments.write)
+
+
+if __name__ == "__main__":
+    sys.exit(load.report_errors(lambda: main(sys.argv[1:]), "umbench"))
