@@ -1,7 +1,8 @@
 """Published claims that are off, each run again with one thing changed: `python3 python/start.py variations`.
 
 results/validation/variations.json has a row for each claim of results/papers that is off. Each of its `tried` names one change: figures of the
-machine file, its operators, options of the cells, or another machine. The change applies to all cells of the claim. `ours` keeps what came out.
+machine file, its operators, options of the cells (of `cells` alone where they are named), or how many iterations.
+The change applies to all cells of the claim. `ours` keeps what came out.
 """
 
 import json
@@ -13,7 +14,7 @@ from umbench import load, output, places, reproduce
 from umbench.arguments import Parser
 
 FILE = places.RESULTS / "validation" / "variations.json"
-KINDS = {"figures", "operators", "options", "on", "iterations"}  # a variation has one of them
+KINDS = {"figures", "operators", "options", "iterations"}  # a variation has one of them
 
 
 def cells_of(claim):
@@ -60,13 +61,22 @@ def run(paper, claim, variation, folder):
     cells = {}
     for name in cells_of(claim):
         options, backend = reproduce.options_of(paper, paper["cells"][name], "")
-        machine = variation.get("on", backend.removeprefix("sim:"))
+        machine = backend.removeprefix("sim:")
         changes = variation.get("options", {}) if name in variation.get("cells", [name]) else {}
         cells[name] = {"machine": machine, "options": changed_options(options, changes)}
         (folder / "machines").mkdir(exist_ok=True)
         (folder / "machines" / f"{machine}.json").write_text(json.dumps(changed_machine(machine_file(machine), variation)), encoding="utf-8")
     results = reproduce.run({"name": paper["name"], "cells": cells}, "", str(folder / "machines"), variation.get("iterations", 0), folder)
     return reproduce.value_of(claim["value"], results)
+
+
+def result(paper, claim, variation):
+    """What the file keeps of a run: four digits, or why there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return float(f"{run(paper, claim, variation, Path(folder)):.4g}")
+        except reproduce.Missing as missing:
+            return f"none: {missing}"
 
 
 def row_text(claim, row):
@@ -91,11 +101,7 @@ def main(argv):
         paper = json.loads((reproduce.PAPERS / f"{row['paper']}.json").read_text(encoding="utf-8"))
         claim = next(each for each in paper["claims"] if each["name"] == row["claim"])
         for variation in [] if arguments.kept else [row, *row["tried"]]:
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    ours = float(f"{run(paper, claim, variation if variation is not row else {'change': 'none'}, Path(folder)):.4g}")
-                except reproduce.Missing as missing:
-                    ours = f"none: {missing}"
+            ours = result(paper, claim, {"change": "none"} if variation is row else variation)
             differs |= variation.get("ours") != ours
             variation["ours"] = ours
         print(row_text(claim, row) + "\n", flush=True)

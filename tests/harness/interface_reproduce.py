@@ -1,20 +1,27 @@
 """`umbench reproduce`: a paper's experiment, published beside ours."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import unittest
 
-from interface import ROOT, InterfaceTest, entries
+from interface import PROGRAM, ROOT, InterfaceTest, entries
+
+sys.path.insert(0, str(ROOT / "python"))
+from umbench import variations  # noqa: E402
 
 PAPERS = sorted((ROOT / "results/papers").glob("*.json"))
 ASKED = {"unified_memory", "ooc_cudnn", "tvdnn", "pooch", "smartpool", "autoswap", "vdnn", "oc_dnn", "deepum", "uvm_discard"}
 
 
-def cells_of(claim):
-    if "order" in claim:
-        return claim["order"]
-    (kind, cells), = claim["value"].items()
-    return [name for _, name in cells] if kind == "free_share" else [cells] if isinstance(cells, str) else cells
+VARIATIONS = json.loads((ROOT / "results/validation/variations.json").read_text(encoding="utf-8"))["rows"]
+CLOSE = 1.05  # to the published range
+
+
+def close_to(claim, value):
+    return isinstance(value, (int, float)) and claim["least"] / CLOSE <= value <= claim["most"] * CLOSE
 
 
 class Reproduce(InterfaceTest):
@@ -28,12 +35,31 @@ class Reproduce(InterfaceTest):
             figure = paper["figure"]
             drawn = [name for series in figure.get("series", []) for _, name in series["points"]]
             drawn += [name for _, bars in figure.get("bars", []) for _, name in bars]
-            for name in drawn + [name for claim in paper["claims"] for name in cells_of(claim)]:
+            for name in drawn + [name for claim in paper["claims"] for name in variations.cells_of(claim)]:
                 self.assertIn(name, paper["cells"], path)
             for claim in paper["claims"]:
                 self.assertTrue("order" in claim or claim["least"] <= claim["most"], claim)
             for cell in paper["cells"].values():
                 self.assertIn(cell["machine"] if isinstance(cell, dict) else paper["machine"], machines)
+
+    def test_what_is_off_was_run_again_with_one_thing_changed(self):
+        said = self.well("reproduce", "--kept", str(ROOT / "results/papers/simulated"), "--markdown")
+        off = {(paper, what) for paper, what in re.findall(r"(?m)^\| `(\w+)` \| (.+?) \| .* \| off \|$", said)}
+        self.assertEqual({(row["paper"], row["claim"]) for row in VARIATIONS}, off)
+        for row in VARIATIONS:
+            paper = json.loads((ROOT / f"results/papers/{row['paper']}.json").read_text(encoding="utf-8"))
+            claim = next(each for each in paper["claims"] if each["name"] == row["claim"])
+            self.assertRegex(claim["why"], "^(explained by|not explained): ")
+            for tried in row["tried"]:
+                self.assertEqual(len(variations.KINDS & set(tried)), 1, tried)
+            if claim["why"].startswith("explained by"):
+                self.assertTrue(any(close_to(claim, tried["ours"]) for tried in row["tried"]), row["claim"])
+
+    def test_kept_variations_come_out_again(self):
+        done = subprocess.run([sys.executable, ROOT / "python/start.py", "variations", "smartpool", "vdnn"], capture_output=True, text=True,
+                              check=False, env=os.environ | {"UMBENCH_PROGRAM": PROGRAM})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("explained by: "), 2)
 
     def test_published_stand_beside_ours_with_a_verdict(self):
         said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure")
