@@ -61,6 +61,14 @@ unsigned batch_limit_of(touch_pattern how, const uvm_costs& costs) {
                                     : static_cast<unsigned>(costs.batch_granules);
 }
 
+// A streaming kernel fills a batch with the faults of batch_granules.
+nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granules) {
+  if (how.one_by_one) return costs.fault_ns * granules;
+  if (how.sparse || how.shuffled)
+    return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
+  return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
+}
+
 }  // namespace
 
 access_counters::access_counters(std::uint64_t blocks, std::uint64_t threshold) : threshold_(threshold) {
@@ -199,15 +207,6 @@ byte_count kernel_faults::bytes_touched(std::uint32_t id, granule_set granules) 
 
 // --- services ---
 
-// A streaming kernel fills a batch with the faults of batch_granules.
-nanoseconds kernel_faults::fetch_time(unsigned granules) const {
-  const uvm_costs& costs = driver_.costs();
-  if (how_.one_by_one) return costs.fault_ns * granules;
-  if (how_.sparse || how_.shuffled)
-    return costs.fault_ns * granules * static_cast<nanoseconds>(costs.faults_of_page);
-  return costs.fault_ns * granules * full_batch / static_cast<nanoseconds>(costs.batch_granules);
-}
-
 // Services what has been collected, if anything.
 void kernel_faults::service_batch() {
   if (collected_ == 0) return;
@@ -218,7 +217,7 @@ void kernel_faults::service_batch() {
   driver_.traffic.fault_groups += collected_;
   const bool streams_reads = !writes_ && !how_.one_by_one && !how_.sparse && !how_.shuffled;
   const auto percent = static_cast<nanoseconds>(streams_reads ? costs.read_batches_percent : 100);
-  clock.work(fetch_time(collected_) * percent / 100);
+  clock.work(fetch_time(how_, costs, collected_) * percent / 100);
   for (const fault& f : batch_) {
     service(f);
     if (!left_.empty()) use_arrived(f.block, how_.in_turn ? f.granules : all_granules);

@@ -62,7 +62,6 @@ class kernel_faults {
 
   granule_set touched_in(std::uint32_t id) const;
   byte_count bytes_touched(std::uint32_t id, granule_set granules) const;
-  nanoseconds fetch_time(unsigned granules) const;
 
   void service_batch();
   void service(const fault& f);
