@@ -131,7 +131,7 @@ class Run(InterfaceTest):
                   "network": "alexnet", "batch": 16, "pass": "train", "fusion": "none", "knobs": {}, "ratio": 1.5, "strategy": "managed"}
         figures = [figure | {"over": "device"}, figure | {"name": "m", "over": "compute"}]
         told = self.well("validate", self.write("f.json", {"schema": 1, "figures": figures}))
-        self.assertRegex(told, r"(?m)^\| h200 \| n \| 1.00x to 99.00x \| not run \|  \| not run: .*device.*\|$")
+        self.assertRegex(told, r"(?m)^\| h200 \| n \| 1.00x to 99.00x \| not run \|  \|  \| not run: .*device.*\|$")
         self.assertIn("| h200 | m |", told)
         self.assertIn("what it was not: 2 figures, 1 not run, median", told)
         self.assertIn("1 of 2 figures that it was not worked out from are within 1.5x", told)
