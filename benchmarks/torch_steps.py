@@ -56,7 +56,10 @@ def main():
     if options.one:
         return one(options.names[0], options)
     if options.do == "predict":
-        write(options.out, [predicted(name, options)[0] for name in options.names])
+        lines = []
+        for name in options.names:
+            lines.append(predicted(name, options)[0])
+            write(options.out, lines)
         return 0
     return measure_all(options)
 

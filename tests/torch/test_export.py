@@ -193,6 +193,38 @@ def counts():
     return Counts(), (torch.randn(4, 3),)
 
 
+class Calls(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(3, 3), function
+
+    def forward(self, x):
+        return self.function(self.layer(x))
+
+
+def dynamic():
+    return Calls(lambda y: y[y > 0].sum()), (torch.randn(4, 3),)
+
+
+def reads():
+    return Calls(lambda y: y.sum() * float(y.mean())), (torch.randn(4, 3),)
+
+
+def lists():
+    return Calls(lambda y: y.sum() * len(y.detach().flatten().tolist())), (torch.randn(4, 3),)
+
+
+def numbers():
+    return Calls(lambda y: y.sum() * float(y.detach().numpy().max())), (torch.randn(4, 3),)
+
+
+def breaks():
+    def function(y):
+        torch._dynamo.graph_break()
+        return y.sum()
+    return Calls(function), (torch.randn(4, 3),)
+
+
 def images(*layers):
     return nn.Sequential(*layers).to(torch.bfloat16), (torch.randn(2, 128, 8, 8, dtype=torch.bfloat16),)
 
@@ -353,6 +385,8 @@ def test_a_model_of_one_batch_size_is_not_cut(export):
 @pytest.mark.parametrize(("model", "told"), [
     ("asks", "depend on values of its tensors"), ("frozen", "no parameter requires a gradient; give --inference"),
     ("wide", "the model fails on its example inputs: RuntimeError"),
+    ("dynamic", "depend on values of its tensors"), ("reads", "depend on values of its tensors"), ("lists", "depend on values of its tensors"),
+    ("numbers", "the model fails on its example inputs"), ("breaks", "torch._dynamo.graph_break"),
     ("named", "example input 1 is a dict, not a tensor"), ("broken", "the function fails: OSError: no such weights"),
     ("nothing", "the function returns something else than (model, inputs)")])
 def test_what_cannot_be_exported_is_told_in_one_line(export, model, told):

@@ -81,13 +81,17 @@ def autocast_as_cuda():
 
 @contextlib.contextmanager
 def compiling():
-    """What asks torch.compiler.is_compiling() hears that it is: the graph is that of torch.compile."""
-    usual = torch.compiler.is_compiling
-    torch.compiler.is_compiling = lambda: True
+    """What asks torch.compiler.is_compiling() hears that it is: the graph is that of torch.compile. A break of the graph is an error."""
+    usual = torch.compiler.is_compiling, torch._dynamo.graph_break
+    torch.compiler.is_compiling, torch._dynamo.graph_break = lambda: True, refuse_break
     try:
         yield
     finally:
-        torch.compiler.is_compiling = usual
+        torch.compiler.is_compiling, torch._dynamo.graph_break = usual
+
+
+def refuse_break(*_, **__):
+    raise RuntimeError("the model calls torch._dynamo.graph_break, so it has several graphs; leave the call out")
 
 
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
