@@ -2,6 +2,7 @@
 
     python3 benchmarks/torch_steps.py predict --out results/torch/predicted.jsonl       no GPU: what umbench export says
     python3 benchmarks/torch_steps.py measure --out steps.jsonl --predicted results/torch/predicted.jsonl
+    python3 benchmarks/torch_steps.py table --out results/torch/steps.jsonl --predicted results/torch/predicted.jsonl
 
 Forward and backward pass, bfloat16, torch.compile's defaults. Each network has a process of its own. All compile at the same time, then
 each in turn has the GPU for itself: first its steps are measured, then, after those of all, its operators one by one, which gives
@@ -22,11 +23,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "python"), str(HERE)]
 WARM_UP, STEPS = 4, 20
+LAUNCH_NS = 35_000  # what the CPU takes to launch a kernel, of the host that was measured: 32 to 40 us in results/torch/steps.jsonl
 
 
 def arguments_of():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("do", choices=["predict", "measure"])
+    parser.add_argument("do", choices=["predict", "measure", "table"])
     parser.add_argument("--out", required=True, metavar="FILE.jsonl", help="a line for each network")
     parser.add_argument("--machine", default="h100-sxm-80g", help="machine file whose rates are used (h100-sxm-80g)")
     parser.add_argument("--predicted", metavar="FILE.jsonl", help="what `predict` wrote; the lines of `measure` hold it")
@@ -61,7 +63,36 @@ def main():
             lines.append(predicted(name, options)[0])
             write(options.out, lines)
         return 0
+    if options.do == "table":
+        print("\n".join(table(read(options.out), read(options.predicted))))
+        return 0
     return measure_all(options)
+
+
+def read(file):
+    return [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()]
+
+
+def table(lines, later):
+    """Lines of Markdown. Left of each bar what was told before a network was measured, right what `later` tells; there a step is no
+    shorter than its launches, LAUNCH_NS each."""
+    now = {line["network"]: line["predicted"] for line in later}
+    rows = ["| | peak | told | by measured operators | now | step | kernels alone | launched in | told | by measured operators | now |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
+    for line in lines:
+        m, p, n = line["measured"], line["predicted"], now[line["network"]]
+        peak, step = m["peak_bytes"] - (m["base_bytes"] - m["given_bytes"] if "given_bytes" in m else 0), m["step_ns"]
+        after = max(n["step_by_rates_ns"], LAUNCH_NS * n["kernels"])
+        host = f"{m['host_ns'] / 1e6:.1f} ms" if "host_ns" in m else ""
+        rows.append(f"| {line['network']} | {peak / 2**30:.2f} GiB | {off(p, 'peak_bytes', peak, m['library_bytes'])} | "
+                    f"{off(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])} | {off(n, 'peak_bytes', peak, m['library_bytes'])} | "
+                    f"{step / 1e6:.1f} ms | {sum(m['kernel_ns'].values()) / 1e6:.1f} | {host} | {off(p, 'step_by_rates_ns', step)} | "
+                    f"{off(p, 'step_by_measured_ns', step)} | {100 * (after / step - 1):+.1f} % |")
+    return rows
+
+
+def off(told, key, measured, more=0):
+    return f"{100 * ((told[key] + more) / measured - 1):+.1f} %" if key in told else ""
 
 
 def write(file, lines):
@@ -130,15 +161,12 @@ def row(line, turn):
     p, m = line["predicted"], line["measured"]
     peak, ms = m["peak_bytes"], m["step_ns"]
 
-    def beside(key, of, more=0):
-        return f"{100 * ((p[key] + more) / of - 1):+5.1f} %" if key in p else "?"
-
     if turn == "operators":
-        return (f"{line['network']:16} by measured operators: peak {beside('peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
-                f"step {beside('step_by_measured_ns', ms)}")
-    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {beside('peak_bytes', peak, m['library_bytes'])}; saved "
-            f"{m['saved_bytes'] / 2**30:6.2f}, told {beside('saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
-            f"{beside('step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
+        return (f"{line['network']:16} by measured operators: peak {off(p, 'peak_with_workspaces_bytes', peak, m['library_bytes'])}, "
+                f"step {off(p, 'step_by_measured_ns', ms)}")
+    return (f"{line['network']:16} peak {peak / 2**30:6.2f} GiB, told {off(p, 'peak_bytes', peak, m['library_bytes'])}; saved "
+            f"{m['saved_bytes'] / 2**30:6.2f}, told {off(p, 'saved_bytes', m['saved_bytes'])}; step {ms / 1e6:7.2f} ms, told "
+            f"{off(p, 'step_by_rates_ns', ms)}; the CPU took {m['host_ns'] / 1e6:.2f} ms; kernels {m['kernels']}, told {p.get('kernels', '?')}, "
             f"busy {sum(m['kernel_ns'].values()) / 1e6:.2f} ms")
 
 

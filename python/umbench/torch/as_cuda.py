@@ -5,6 +5,7 @@ import contextlib
 import torch
 from torch.overrides import TorchFunctionMode
 
+aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)
 # What autocast computes in float32 on CUDA and not on the CPU (torch/csrc autocast_mode.h, AT_FORALL_FP32*).
 IN_FLOAT32 = {"layer_norm", "native_layer_norm", "group_norm", "softmax", "log_softmax", "cross_entropy", "cross_entropy_loss", "nll_loss",
@@ -121,3 +122,25 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 def _plain(query, key, value, mask, dropout, causal, scale, grouped):
     with torch._C.DisableTorchFunction():
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=grouped)
+
+
+def decompositions():
+    """Inductor's for a GPU, traced on the CPU: convolutions without their bias, which generated kernels add and sum
+    (torch/_inductor/kernel/conv.py and decomposition.py)."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return {**select_decomp_table(), aten.convolution.default: _without_bias, aten.convolution_backward.default: _without_bias_gradient}
+
+
+def _without_bias(x, weight, bias, *others):
+    if bias is None:
+        return NotImplemented
+    return aten.convolution(x, weight, None, *others) + bias.view([-1] + [1] * (x.dim() - 2))
+
+
+def _without_bias_gradient(gradient, x, weight, sizes, *others):
+    *others, (of_x, of_weight, of_bias) = others
+    if not of_bias:
+        return NotImplemented
+    made = aten.convolution_backward(gradient, x, weight, sizes, *others, [of_x, of_weight, False])
+    return made[0], made[1], gradient.sum([0, *range(2, gradient.dim())])

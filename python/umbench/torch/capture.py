@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 import torch._inductor.lowering  # noqa: F401  its decompositions ask for it
 from torch._functorch.aot_autograd import aot_module_simplified
-from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -19,6 +18,7 @@ from torch.fx import traceback
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_leaves
 
+from . import as_cuda
 from .as_cuda import AsCuda, autocast_as_cuda, compiling, eager_kernels
 
 logging.getLogger("torch").setLevel(logging.CRITICAL)  # failures are told in one line
@@ -151,7 +151,7 @@ def capture(factory, *, compiled, inference=False, autocast=None, times=1):
                 wrapped, inputs, labels = with_loss(model.train(), inputs, autocast)
             at.follow(wrapped)
             with contextlib.nullcontext() if compiled else eager_kernels():
-                joint = _joint(wrapped, inputs, labels, select_decomp_table() if compiled else {})
+                joint = _joint(wrapped, inputs, labels, as_cuda.decompositions() if compiled else {})
             if compiled:
                 passes(joint.graph, mode)
             else:
