@@ -20,6 +20,7 @@ from . import capture, layouts
 from .kernels import kernels_of
 from .liveness import size_of
 from .operators import is_random, launches_of_library, name_of, work_of_kernel
+from .order import in_running_order
 from .partition import split
 from .values import base_of, module_of, stored_bytes, stored_elements, unique_name, value_of
 
@@ -129,7 +130,7 @@ class _Writer:
 
     def add_graph(self, graph, use):
         last = {}
-        kernels = kernels_of(graph)
+        kernels = in_running_order(kernels_of(graph), self.staying(graph))
         for number, kernel in enumerate(kernels):
             last |= {read: number for read in kernel.reads}
         for node in graph.nodes:
@@ -138,6 +139,12 @@ class _Writer:
                 self.add_tensor(node, name, role)
         for number, kernel in enumerate(kernels):
             self.add_kernel(kernel, use, {read for read in kernel.reads if last[read] == number})
+
+    def staying(self, graph):
+        """Bases whose memory outlives the graph: what it returns, and parameters and inputs."""
+        given = [n for n in graph.nodes if n.op == "placeholder"]
+        own = {n for n in given if n.name in self.primals}
+        return own | {base_of(n) for n in outputs_of(graph) if isinstance(n, torch.fx.Node)}
 
     def stand_for_saved(self, forward, backward):
         """The backward graph's placeholders are the forward graph's values of the same name, or views of them."""

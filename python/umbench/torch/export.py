@@ -40,7 +40,7 @@ def arguments_of(given):
                         help="write durations at this machine's rates; where not given, umbench works them out for the machine it runs on")
     parser.add_argument("--measure", metavar="DEVICE", help="measure each shape once on this device (cuda)")
     parser.add_argument("--launch", type=arguments.nanoseconds, metavar="TIME",
-                        help="what the CPU takes to launch a kernel, such as 35us: with --machine or --measure, operators wait for it")
+                        help="what the CPU takes to launch a kernel, such as 35us: with --machine or --measure, operators wait for it (0)")
     options = parser.parse_args(given)
     if ":" not in options.model:
         parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")

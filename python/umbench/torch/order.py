@@ -1,0 +1,74 @@
+"""The order in which Inductor runs the kernels of a graph: as they stand, or by least memory first, whichever has the lower peak
+(torch/_inductor/memory.py: topological_sort_lpmf; its two other orders are left out)."""
+
+from .values import stored_bytes, tensors_of
+
+
+def in_running_order(kernels, stays):
+    """`stays`: bases whose memory is not given back within the graph."""
+    memory = _Memory(kernels, stays)
+    return [kernels[number] for number in min(list(range(len(kernels))), memory.least_first(), key=memory.peak)]
+
+
+class _Memory:
+    """Sizes of what kernels write, and how many of them read it. Kernels are numbers."""
+
+    def __init__(self, kernels, stays):
+        self.kernels, self.stays = kernels, stays
+        self.readers, self.writer = {}, {}
+        for number, kernel in enumerate(kernels):
+            self.writer |= {base: number for base in kernel.writes}
+            for base in kernel.reads:
+                self.readers.setdefault(base, set()).add(number)
+        bases = {*self.readers, *self.writer}
+        self.size = {base: sum(map(stored_bytes, tensors_of(base))) for base in bases}
+        self.written = [sum(self.size[base] for base in kernel.writes) for kernel in kernels]
+        self.given = sum(size for base, size in self.size.items() if base not in self.writer and base not in stays)
+        self.behind = [{self.writer[base] for base in kernel.reads if base in self.writer} - {number} for number, kernel in enumerate(kernels)]
+
+    def freed_by(self, number, left):
+        """Bytes given back once a kernel has run; `left`: readers of each base that have not."""
+        kernel = self.kernels[number]
+        read = [base for base in kernel.reads if base not in self.stays and left.get(base) == {number}]
+        unread = [base for base in kernel.writes if base not in self.stays and not left.get(base)]
+        return sum(self.size[base] for base in read + unread)
+
+    def peak(self, order):
+        held = most = self.given
+        left = {base: set(numbers) for base, numbers in self.readers.items()}
+        for number in order:
+            held += self.written[number]
+            most = max(most, held)
+            held -= self.freed_by(number, left)
+            self.run(number, left)
+        return most
+
+    def run(self, number, left):
+        for base in self.kernels[number].reads:
+            left[base].discard(number)
+
+    def least_first(self):
+        """Of the kernels that may run: one that keeps below what was in use at most and gives back most, else the smallest."""
+        left = {base: set(numbers) for base, numbers in self.readers.items()}
+        held = self.given
+        most = max(held, sum(size for base, size in self.size.items() if base in self.stays and base in self.writer))
+        waits, order = [set(b) for b in self.behind], []
+        ready = {number for number, b in enumerate(waits) if not b}
+        while ready:
+            def cost(number):
+                size = self.written[number]
+                return size if held + size > most else 0, size - self.freed_by(number, left), number
+
+            chosen = min(ready, key=cost)
+            ready.remove(chosen)
+            order.append(chosen)
+            held += self.written[chosen]
+            most = max(most, held)
+            held -= self.freed_by(chosen, left)
+            self.run(chosen, left)
+            for number, b in enumerate(waits):
+                if chosen in b:
+                    b.remove(chosen)
+                    if not b:
+                        ready.add(number)
+        return order
