@@ -1,4 +1,4 @@
-"""The figures of docs/torch.md are those of results/torch/fit_h100.jsonl."""
+"""The figures of README.md and docs/torch.md are those kept in results/torch."""
 
 import json
 from pathlib import Path
@@ -6,15 +6,34 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def kept(name):
+    return [json.loads(line) for line in (ROOT / "results/torch" / name).read_text(encoding="utf-8").splitlines()]
+
+
+def one(rows, model, way, ratio=None, share=None):
+    (row,) = [row for row in rows if (row["model"], row["way"]) == (model, way)
+              and (row["ratio"] == ratio if way == "fit" else row["value"] == share)]
+    return row
+
+
 def test_the_page_quotes_the_records():
     page = (ROOT / "docs/torch.md").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in (ROOT / "results/torch/fit_h100.jsonl").read_text(encoding="utf-8").splitlines()]
-    cells = {(row["way"], row["value"] if row["way"] == "share" else row["ratio"]): row for row in rows if row["model"] == "resnet50"}
-    for key in (("plain", None), ("fit", 1.5), ("share", 0.7), ("share", 0.5)):
-        row = cells[key]
-        gib = f"{row['peak'] / 2**30:.2f} GiB"
-        assert any(gib in line and f"{row['ms']:.1f} ({row['ms_range'][0]:.1f})" in line for line in page.splitlines()), key
-    fitted = cells["fit", 1.5]
-    assert f"fitted into {fitted['value'] / 2**30:.2f} GiB" in page
-    assert f"predicted {fitted['predicted']['peak'] / 2**30:.2f}" in page
-    assert fitted["under_cap"] is True and fitted["fails_below"] is True
+    fitted, stock = kept("fit_h100.jsonl"), kept("stock_h100.jsonl")
+    rows = [one(stock, "resnet50", "share", share=share) for share in (0.7, 0.5)]
+    rows += [one(fitted, model, "plain") for model in ("resnet50", "gpt2_small", "vit_b16")]
+    rows += [row for row in fitted if row["way"] == "fit"]
+    for row in rows:
+        words = [f"{row['peak'] / 2**30:.2f} GiB", f"{row['ms']:.1f} ({row['ms_range'][0]:.1f})"]
+        if row["way"] == "fit":
+            words += [f"| {row['value'] / 2**30:.2f} GiB", f"predicted {row['predicted']['peak'] / 2**30:.2f}",
+                      "yes |" if row["under_cap"] is True else f"no, {row['under_cap']} steps |"]
+            assert row["fails_below"] is True
+        assert any(all(word in line for word in words) for line in page.splitlines()), words
+    slow = one(fitted, "resnet50", "fit", 2)
+    assert f"was to take {slow['predicted']['ms']:.1f} ms" in page
+
+
+def test_the_first_page_quotes_the_records():
+    fitted = kept("fit_h100.jsonl")
+    times = one(fitted, "resnet50", "fit", 1.5)["ms"] / one(fitted, "resnet50", "plain")["ms"]
+    assert f"ResNet-50 took {times:.2f} times as long" in (ROOT / "README.md").read_text(encoding="utf-8")
