@@ -23,10 +23,13 @@ constexpr std::array ladder{1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 
 // do not tell such plans apart.
 constexpr nanoseconds close_permille = 5;
 
-// Events that the whole search may go through. One takes 20 to 40 ns, so that 500 operators take some five
-// seconds and 10,000 some fifteen at most.
-std::uint64_t all_work(const graph& g) {
-  return 160'000'000 + 20'000 * std::uint64_t{g.ops.size()};
+// Events that the whole search may go through, by `effort`. One takes 20 to 40 ns, so that 500 operators take
+// some five seconds and 10,000 some fifteen at most.
+std::uint64_t all_work(const problem& p) {
+  const std::uint64_t normal = 160'000'000 + 20'000 * std::uint64_t{p.network.ops.size()};
+  const auto effort = p.knobs.find("effort");
+  if (effort == p.knobs.end() || effort->second == 1) return normal;
+  return effort->second == 0 ? normal / 8 : normal * 4;
 }
 
 class best_search {
@@ -36,7 +39,7 @@ class best_search {
         place_(place),
         by_(by),
         same_bits_(p.knobs.at("bits") == 1),
-        left_(all_work(p.network)),
+        left_(all_work(p)),
         splits_(splits_of(p, same_bits_, by.and_without, why_)) {
     for (const op_cost& c : p.costs) computing_ += c.time;
   }
@@ -112,7 +115,7 @@ class best_search {
       if (budget >= p_.budget || left_ == 0 || is_close(close_permille) || steps == most_steps) continue;
       ++steps;
       const batch_split& split = best_split_ != nullptr ? *best_split_ : splits_.front();
-      consider(split, quick_effort(all_work(p_.network) / 64), budget, least_time());
+      consider(split, quick_effort(all_work(p_) / 64), budget, least_time());
     }
   }
 

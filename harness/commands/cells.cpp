@@ -45,6 +45,14 @@ E choice_of(const char* option, const std::string& text) {
   throw input_error(fmt::format("{}: {}", option, unknown_name("value", text, known)));
 }
 
+// The value of knob `effort`.
+std::int64_t effort_of(const std::string& text) {
+  static const std::vector<std::string> known{"low", "normal", "high"};
+  const auto at = std::ranges::find(known, text);
+  if (at == known.end()) throw input_error(fmt::format("--effort: {}", unknown_name("value", text, known)));
+  return at - known.begin();
+}
+
 void require(const char* option, const std::string& value, const char* mend) {
   if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
 }
@@ -123,6 +131,11 @@ experiment experiment_of(const experiment_options& o) {
         fmt::format("--like: {} is a machine itself, with figures of its own; drop it", one_line(o.backend)));
   }
   e.strategy_knobs = knobs_of("--knob", o.strategy_knobs);
+  if (!o.effort.empty()) {
+    if (e.strategy_knobs.contains("effort"))
+      throw input_error("--effort and --knob effort are the same knob; keep one");
+    e.strategy_knobs["effort"] = effort_of(o.effort);
+  }
   if (!o.ratio.empty()) e.ratio = real_number("--ratio", o.ratio, least_ratio, most_ratio);
   if (!o.budget.empty()) e.budget = size_in_bytes("--budget", o.budget);
   e.backend = o.backend;

@@ -92,6 +92,9 @@ void add_strategy(CLI::App& command, experiment_options& o) {
            {"RULE", "Rule of the strategy to switch off; may be repeated", "none"});
   repeated(command, "--knob", o.strategy_knobs,
            {"KNOB=N", "Knob of the strategy; may be repeated", "as listed"});
+  option(
+      command, "--effort", o.effort,
+      {"low|normal|high", "How much a searching strategy searches; short for --knob effort=0|1|2", "normal"});
 }
 
 void add_amount(CLI::App& command, experiment_options& o) {

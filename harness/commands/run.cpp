@@ -49,6 +49,7 @@ cell cell_from_plan(const run_options& options) {
                                       {"--set", !o.network_knobs.empty()},
                                       {"--strategy", !o.strategy.empty()},
                                       {"--knob", !o.strategy_knobs.empty()},
+                                      {"--effort", !o.effort.empty()},
                                       {"--without", !o.without.empty()},
                                       {"--ratio", !o.ratio.empty()},
                                       {"--budget", !o.budget.empty()},
