@@ -104,8 +104,8 @@ std::vector<byte_count> held_bytes(const lifetime_table& table, const std::vecto
 constexpr auto in_both_arenas = [](const lifetime&) { return true; };
 
 // Bytes held at each action in the device arena; terms at the peak of both arenas.
-void account(layout& at, const graph& g, const lifetime_table& table, const std::vector<piece>& pieces,
-             std::size_t actions) {
+void note_live_bytes(layout& at, const graph& g, const lifetime_table& table,
+                     const std::vector<piece>& pieces, std::size_t actions) {
   at.live_device = held_bytes(table, pieces, actions, [](const lifetime& l) { return !l.managed; });
   const std::vector<byte_count> live = held_bytes(table, pieces, actions, in_both_arenas);
   const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
@@ -127,7 +127,7 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
   const bool stages = std::ranges::find(plan.home, residence::staged) != plan.home.end();
   at.device_bytes = pack_arena(false, !stages, table, pieces, computes, how, at.offset);
   at.managed_bytes = pack_arena(true, true, table, pieces, computes, how, at.offset);
-  account(at, g, table, pieces, plan.actions.size());
+  note_live_bytes(at, g, table, pieces, plan.actions.size());
   return at;
 }
 
@@ -136,7 +136,7 @@ layout lay_out_as(const layout& known, const graph& g, const lifetime_table& tab
   at.offset = known.offset;
   at.device_bytes = known.device_bytes;
   at.managed_bytes = known.managed_bytes;
-  account(at, g, table, pieces_of(table), plan.actions.size());
+  note_live_bytes(at, g, table, pieces_of(table), plan.actions.size());
   return at;
 }
 

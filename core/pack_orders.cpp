@@ -55,9 +55,10 @@ std::uint32_t steps_of(const shape& b) {
 
 using generator = std::mt19937;
 
-// A place in the order whose block lies above `goal`; nothing if no such block has one placed before it.
-std::optional<std::size_t> culprit(const attempt& a, std::vector<byte_count>& top, byte_count goal,
-                                   generator& dice) {
+// Draws one of the blocks that lie above `goal`, as an index into the order; nothing if there is none but the
+// first.
+std::optional<std::size_t> index_above(const attempt& a, std::vector<byte_count>& top, byte_count goal,
+                                       generator& dice) {
   for (const spot& s : a.placed) top[s.which] = static_cast<byte_count>(s.top);
   std::vector<std::size_t> all;
   for (std::size_t k = 1; k < a.order.size(); ++k) {
@@ -75,7 +76,7 @@ attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, gener
   attempt best = now;
   std::vector<byte_count> top(t.blocks.size());
   for (std::size_t i = 0; i < tries && best.above_goal > 0; ++i) {
-    const auto from = culprit(now, top, t.goal, dice);
+    const auto from = index_above(now, top, t.goal, dice);
     if (!from) break;
     const std::size_t to = dice() % *from;
     std::vector<std::size_t> order = now.order;

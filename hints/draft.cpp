@@ -31,7 +31,8 @@ bool is_on_side(access_mode mode, operand_side side) {
   return side == operand_side::both || (side == operand_side::inputs ? reads(mode) : writes(mode));
 }
 
-// Whoever fetches what is missing discards what is dead when room is needed, and gives outputs theirs.
+// Whether the rules fetch missing data at its use: then dead data is discarded when room is needed, and
+// outputs are populated.
 bool room_is_made(const hint_strategy& s) {
   return std::ranges::any_of(s.rules, [](const hint_rule& r) {
     const auto* f = std::get_if<prefetch_rule>(&r.what);
@@ -215,7 +216,8 @@ class drafter {
     return r.offset % managed_block == 0 && r.bytes % managed_block == 0;
   }
 
-  // Behind every use that is not followed by one within the gap; values that die are none.
+  // Adds an eviction after each use without another one within the gap; values that are dead then are
+  // skipped.
   void evict_after_use(const tensor_choice& which, const evict_rule& rule) {
     if (rule.when != evict_when::after_use) return;
     for (part_id x = 0; x < uses_.parts.size(); ++x) {

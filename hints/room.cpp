@@ -94,7 +94,7 @@ class room_maker {
     for (const prefetch& f : fetches) apply(f);
   }
 
-  // What lies off the device is fetched, and what is written first gets its room.
+  // Whether to fetch data that is not on the device, or to populate memory that is written first.
   bool is_fetched(const leaving_part& x) const {
     const tensor& t = g_.tensors[x.what];
     if (bytes_of(t) < managed_block) return false;
@@ -104,7 +104,7 @@ class room_maker {
     return !resident_.ledger().is_filled(x.place);
   }
 
-  // In-place reuse: the room is an operand's, and there.
+  // In-place operator: the output takes the address of an input, which is on the device.
   bool is_in_place(tensor_id t) const {
     const op& o = op_now();
     if (!o.alias || o.out[o.alias->output] != t) return false;
@@ -114,7 +114,7 @@ class room_maker {
 
   // --- prefetches of the draft ---
 
-  // Data that cannot stay until its use would be moved in vain.
+  // Refuses a prefetch of data that would be evicted again before its use.
   bool may_prefetch(const prefetch& f) {
     const std::optional<position> use = next_touch(f.what);
     if (!use) return false;

@@ -36,9 +36,9 @@ std::optional<std::string> defect_of(const hint_rule& r) {
   return {};
 }
 
-// The value that all rules with this member share; nothing if they differ or there are none.
+// The member's value if all rules that have it agree; nothing if they differ or no rule has it.
 template <class Rule, class Counts>
-std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::*member, Counts&& counts) {
+std::optional<std::int64_t> shared(const hint_strategy& s, std::int64_t Rule::* member, Counts&& counts) {
   std::optional<std::int64_t> value;
   for (const hint_rule& r : s.rules) {
     const auto* one = std::get_if<Rule>(&r.what);

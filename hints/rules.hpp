@@ -45,7 +45,7 @@ struct residence_rule {
   friend bool operator==(const residence_rule&, const residence_rule&) = default;
 };
 
-// One advice for tensors of a block or more: for less it would split a block.
+// One advice, for tensors of at least 2 MiB: for smaller ones it would split a block of the driver.
 struct advice_rule {
   advice hint = advice::read_mostly;
   friend bool operator==(const advice_rule&, const advice_rule&) = default;

@@ -16,12 +16,12 @@ namespace {
 // A place between two actions that stay.
 using slot = std::uint32_t;
 
-// An action that moves: an eviction or a discard of managed memory.
+// An action whose time can be chosen: an eviction or a discard of managed memory.
 struct departure {
   action what;
   block_range blocks;
   slot from = 0, to = 0;  // where it may be: behind its last use, and before the next
-  nanoseconds turn = 0;   // in the lane to the host
+  nanoseconds turn = 0;   // start in the lane to the host
   std::uint64_t freed = 0;
 };
 
@@ -137,7 +137,8 @@ class timetable {
 
   // --- room and turns ---
 
-  // As the departures stand, those of a slot by turn in the lane: discards do not wait behind copies.
+  // The plan with all departures in their slots. Within a slot discards come first, so that they do not wait
+  // for copies.
   memory_plan in_order() {
     std::ranges::stable_sort(leaving_, {}, [](const departure& d) { return std::pair(d.from, copies(d)); });
     memory_plan made{plan_.home, {}};
@@ -207,7 +208,7 @@ class timetable {
   const memory_plan& plan_;
   const placement& at_;
   std::vector<bool> begun_;                    // per tensor
-  std::vector<action> stay_;                   // what does not move; slot s lies before number s
+  std::vector<action> stay_;                   // actions at fixed places; slot s lies before number s
   std::vector<std::vector<block_range>> met_;  // by each of them
   std::vector<departure> leaving_;
   std::vector<std::uint64_t> held_;  // blocks, behind each that stays

@@ -35,7 +35,7 @@ device_facts facts_of(int device) {
 memory_limits limits_here() {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
-  // A kernel that does not say how much memory there is grants a small machine's.
+  // Without MemAvailable: assume the memory of a small machine.
   return limits_of(free, available_host_bytes().value_or(4 * GiB));
 }
 

@@ -122,7 +122,7 @@ measurement evicting_by(evicting how, way direction, company beside, byte_count 
 // first of all; `hits_ahead_percent`, how many of those that were there had been read when half of the others
 // were.
 measurement partly_resident(walk how, byte_count bytes, int percent);
-// The same by one thread of dependent reads, one a granule; no counters.
+// As partly_resident, read by one thread, one read a granule, each waiting for the one before; no counters.
 measurement partly_resident_chase(byte_count bytes, int percent);
 
 // --- operators ---

@@ -39,7 +39,8 @@ class view {
 
   // A time.
   double operator()(std::string_view name) const { return value(name, &typical_of); }
-  // What has its own reasons to vary: what a GPU keeps up under load, counts.
+  // For figures that vary by nature, such as rates under load and counts: the median, not the quickest
+  // samples.
   double middle(std::string_view name) const { return value(name, &median_of); }
   // A difference of two readings taken together, which disturbances make larger or smaller: the middle of
   // the calm half of them, that with the least sums of the two.

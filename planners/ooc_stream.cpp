@@ -95,7 +95,7 @@ class streaming {
     }
   }
 
-  // The same elements at the same place.
+  // Whether a resident part shares elements with the needed one and cannot stay beside it.
   bool in_the_way(const resident& r, const ooc_need& n) const {
     return r.what == n.what && meet(r.where, n.where) &&
            (r.dirty || single_strip_[n.what] || same_section(g_.tensors[n.what], r.where, n.where));

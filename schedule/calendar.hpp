@@ -22,7 +22,8 @@ class calendar {
     return begin;
   }
 
-  // The last `length` that is free before then, in pieces; the begin of the first.
+  // Books the last free time before `end`, in pieces that add up to `length`. Returns the begin of the first
+  // piece.
   nanoseconds take_late(nanoseconds end, nanoseconds length) {
     auto at = taken_.lower_bound(end);
     if (at != taken_.begin() && std::prev(at)->second > end) end = (--at)->first;

@@ -112,7 +112,8 @@ struct stage {
   cudnn_convolution product;
   bool packs = false, pads = false;
   packed_operands packing;
-  bool keeps_apart = false;  // the filter gradient: it is converted or unpacked into dw after each part
+  bool adds_from_workspace =
+      false;  // the filter gradient: it is converted or unpacked into dw after each part
   byte_count packed_x = 0, packed_w = 0;
 };
 
@@ -128,7 +129,7 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
   s.packs = is_packed(method);
   // cuDNN writes bf16 gradients much faster than f32 ones from bf16 operands, and its fast engines do
   // not add.
-  s.keeps_apart =
+  s.adds_from_workspace =
       is_filter_gradient(p) && (s.packs || operand_type(p) == dtype::bf16 || p.accumulate || parts > 1);
   s.packing = packing_of(p, parts);
   if (s.packs) {
@@ -146,7 +147,7 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
     s.packing.w.block = 1;
   }
   if (s.packs || s.pads) s.packed_x = round_up(bytes_of(s.product.x, operand_type(p)), arena_alignment);
-  if (s.packs || s.keeps_apart)
+  if (s.packs || s.adds_from_workspace)
     s.packed_w = round_up(bytes_of(s.product.w, operand_type(p)), arena_alignment);
   return s;
 }
@@ -154,12 +155,12 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
 // The calls after the product of a part.
 kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method, const stage& s,
                        std::byte* y, std::byte* b, std::byte* apart, std::byte* dw, bool add) {
-  if (s.keeps_apart && add && !s.packs && operand_type(p) == dtype::f32) {
+  if (s.adds_from_workspace && add && !s.packs && operand_type(p) == dtype::f32) {
     return [where = on.compute(), apart, dw, count = elements(p.w)] {
       kernels::add(where, dw, apart, dw, count, dtype::f32);
     };
   }
-  if (s.keeps_apart) {
+  if (s.adds_from_workspace) {
     return [where = on.compute(), apart, dw = reinterpret_cast<float*>(dw), how = s.packing.w, add] {
       kernels::unpack_filter_gradient(where, apart, dw, how, add);
     };
@@ -175,7 +176,9 @@ kernel_call bind_after(session& on, const convolution_problem& p, convolution_me
 kernel_call bind_before(session& on, const convolution_problem& p, const stage& s, std::byte* w,
                         std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};
-  return [where = on.compute(), w, packed_w, how = s.packing.w] { kernels::pack(where, w, packed_w, how); };
+  return [where = on.compute(), w, packed_w, how = s.packing.w] {
+    kernels::pack_channels(where, w, packed_w, how);
+  };
 }
 
 // Computes the product of a part: an engine of cuDNN or one of umbench's own kernels.
@@ -240,8 +243,9 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
     std::byte *const x = operands.data.at(0) + static_cast<byte_count>(i) * x_step,
                      *const y = operands.data.at(2) + static_cast<byte_count>(i) * y_step;
     if (s.packs) {
-      append(
-          [where = on.compute(), x, packed_x, how = s.packing.x] { kernels::pack(where, x, packed_x, how); });
+      append([where = on.compute(), x, packed_x, how = s.packing.x] {
+        kernels::pack_channels(where, x, packed_x, how);
+      });
     }
     const auto pad = [&] { append(bind_padding(on, p, part_of(p.x, parts), s.product.x, x, packed_x)); };
     const bool is_result = p.kind == convolution_kind::backward_data;
@@ -309,32 +313,33 @@ dims result_shape(const convolution_problem& p) {
 }
 
 // The recipe writes to the front of the workspace, then a kernel adds that to the result.
-kernel_call bind_apart(session& on, const convolution_problem& p, const convolution_recipe& inner,
-                       const bound_operands& operands) {
+kernel_call bind_and_add(session& on, const convolution_problem& p, const convolution_recipe& inner,
+                         const bound_operands& operands) {
   const std::size_t which = p.kind == convolution_kind::forward ? 2 : 0;
   const dims shape = result_shape(p);
   const dtype type = operand_type(p);
-  std::byte *const result = operands.data.at(which), *const apart = operands.workspace;
+  std::byte *const result = operands.data.at(which), *const partial = operands.workspace;
   bound_operands given = operands;
-  given.data[which] = apart;
+  given.data[which] = partial;
   given.workspace += round_up(bytes_of(shape, type), arena_alignment);
-  return [where = on.compute(), call = inner.bind(given), result, apart, count = elements(shape), type] {
+  return [where = on.compute(), call = inner.bind(given), result, partial, count = elements(shape), type] {
     call();
-    kernels::add(where, result, apart, result, count, type);
+    kernels::add(where, result, partial, result, count, type);
   };
 }
 
-void visit_apart(session& on, const convolution_problem& p, convolution_method method, std::int64_t parts,
-                 const std::function<bool(const convolution_recipe&)>& visit, std::int64_t first) {
+void visit_adding_recipes(session& on, const convolution_problem& p, convolution_method method,
+                          std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit,
+                          std::int64_t first) {
   convolution_problem alone = p;
   alone.accumulate = false;
-  const byte_count apart = round_up(bytes_of(result_shape(p), operand_type(p)), arena_alignment);
+  const byte_count partial_bytes = round_up(bytes_of(result_shape(p), operand_type(p)), arena_alignment);
   visit_recipes(
       on, alone, method, parts,
       [&](convolution_recipe recipe) {
-        recipe.workspace_bytes += apart;
+        recipe.workspace_bytes += partial_bytes;
         recipe.bind = [&on, p, inner = recipe](const bound_operands& operands) {
-          return bind_apart(on, p, inner, operands);
+          return bind_and_add(on, p, inner, operands);
         };
         return visit(recipe);
       },
@@ -408,7 +413,7 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
     return visit(recipe);
   };
   if (adds_up(p) && method != convolution_method::adding) {
-    visit_apart(on, p, method, parts, visit, first);
+    visit_adding_recipes(on, p, method, parts, visit, first);
   } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(on, p, parts, named);
   } else if (method == convolution_method::direct) {

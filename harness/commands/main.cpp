@@ -57,10 +57,10 @@ int take_traces(command_line& c) {
   return 0;
 }
 
-// Standard output whose reader left ends the command as it would end any other: without a word.
+// A closed pipe on standard output ends the command silently, as SIGPIPE would.
 constexpr int exit_reader_left = 128 + SIGPIPE;
 
-// What cannot be written; the exit code. Nothing of it is tried again.
+// Reports that standard output cannot be written; returns the exit code.
 int output_failed(int why) {
   __fpurge(stdout);
   errno = 0;
@@ -70,9 +70,8 @@ int output_failed(int why) {
   return exit_failed;
 }
 
-// A closed standard stream gets a descriptor on which nothing works, lest the next file that is opened become
-// it.
-void occupy_standard_streams() {
+// Fills closed standard streams, so that a later open() cannot reuse descriptors 0 to 2.
+void reserve_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
     const int wrong_way = stream == STDIN_FILENO ? O_WRONLY : O_RDONLY;
@@ -80,7 +79,7 @@ void occupy_standard_streams() {
   }
 }
 
-// Of what is too long to read, the beginning and the end.
+// Shortens long text, keeping both ends.
 std::string shortened(std::string text) {
   constexpr std::size_t most = 1800, end = 400;
   return text.size() <= most ? text : text.substr(0, most - end) + " ... " + text.substr(text.size() - end);
@@ -91,7 +90,7 @@ int fail(int code, std::string_view what) {
   return code;
 }
 
-// Destructors of libraries ask for memory as well, and cannot throw.
+// Called by std::terminate: a destructor that runs out of memory cannot throw.
 [[noreturn]] void end_without_memory() {
   try {
     if (const auto error = std::current_exception()) std::rethrow_exception(error);
@@ -123,7 +122,7 @@ int parse_and_run(int argc, char** argv) try {
   } catch (const std::exception& error) {
     return fail(exit_failed, error.what());
   }
-} catch (const std::bad_alloc&) {  // words for it must need none
+} catch (const std::bad_alloc&) {  // must not allocate
   std::fputs(no_memory, stderr);
   return exit_usage;
 }
@@ -133,7 +132,7 @@ int parse_and_run(int argc, char** argv) try {
 
 int main(int argc, char** argv) {
   std::set_terminate(um::end_without_memory);
-  um::occupy_standard_streams();
+  um::reserve_standard_streams();
   const int code = um::parse_and_run(argc, argv);
   errno = 0;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

@@ -104,7 +104,7 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
 
 // Others may have added records to the file since it was looked at.
 void keep(record& r, const cell& work, const environment& here, record_file& file) {
-  const record_file::turn mine(file);
+  const record_file::write_lock lock(file);
   check_settings(std::span(&work, 1), file);
   digest_book digests;
   for (record before : file.earlier()) digests.check(before);

@@ -139,7 +139,7 @@ void add_if_sound(std::vector<hint_strategy>& all, const hint_strategy& from, hi
   all.push_back(std::move(s));
 }
 
-alternatives simpler(const hint_strategy& s) {
+alternatives with_one_rule_less(const hint_strategy& s) {
   alternatives found{"without one rule", {}};
   for (std::size_t i = 0; i < s.rules.size(); ++i) {
     hint_strategy less = s;
@@ -174,7 +174,7 @@ alternatives other_tensors(const hint_strategy& s, std::size_t rule) {
   return found;
 }
 
-alternatives richer(const hint_strategy& s) {
+alternatives with_one_rule_more(const hint_strategy& s) {
   alternatives found{"with one rule more", {}};
   for (hint_rule r : known_rules()) {
     if (has_rule(s.rules, r)) continue;
@@ -188,12 +188,12 @@ alternatives richer(const hint_strategy& s) {
 
 // --- the search ---
 
-double rank(const timed_strategy& t) {
+double cost_or_infinity(const timed_strategy& t) {
   return t.cost.value_or(std::numeric_limits<double>::infinity());
 }
 
 std::vector<timed_strategy> fastest_first(std::vector<timed_strategy> all) {
-  std::ranges::stable_sort(all, {}, rank);
+  std::ranges::stable_sort(all, {}, cost_or_infinity);
   return all;
 }
 
@@ -204,18 +204,18 @@ struct same_rules {
 // A simpler strategy need not be faster.
 bool is_worth(const timed_strategy& from, const timed_strategy& to) {
   const bool is_simpler = to.what.rules.size() < from.what.rules.size();
-  return rank(to) <= (is_simpler ? rank(from) : rank(from) * worth_it);
+  return cost_or_infinity(to) <= (is_simpler ? cost_or_infinity(from) : cost_or_infinity(from) * worth_it);
 }
 
 }  // namespace
 
 std::vector<alternatives> alternatives_to(const hint_strategy& s) {
-  std::vector<alternatives> all{simpler(s)};
+  std::vector<alternatives> all{with_one_rule_less(s)};
   for (std::size_t i = 0; i < s.rules.size(); ++i) {
     all.push_back(other_numbers(s, i));
     all.push_back(other_tensors(s, i));
   }
-  all.push_back(richer(s));
+  all.push_back(with_one_rule_more(s));
   return all;
 }
 

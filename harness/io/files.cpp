@@ -11,8 +11,8 @@
 #include <cstring>
 #include <new>
 #include <stdexcept>
-#include <utility>
 
+#include "harness/io/descriptor.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 
@@ -25,22 +25,6 @@ constexpr std::string_view opening_of_records = R"({"kind":"environment")";
                               std::string_view why) {
   throw input_error(fmt::format("{}: {}: {}", one_line(path.string()), what, why));
 }
-
-class descriptor {
- public:
-  explicit descriptor(int fd) : fd_(fd) {}
-  ~descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
-  int get() const { return fd_; }
-  // Closes it; false with errno if what was written is lost.
-  bool finish() { return close(std::exchange(fd_, -1)) == 0 || errno == EINTR; }
-
- private:
-  int fd_;
-};
 
 bool write_all(int to, std::string_view text) {
   while (!text.empty()) {
@@ -104,7 +88,7 @@ void write_beside(const std::string& path, const std::string& text) {
   descriptor to(mkostemp(beside.data(), O_CLOEXEC));
   if (to.get() < 0) refuse_file(path, "cannot write", std::strerror(errno));
   if (!write_all(to.get(), text) || fchmod(to.get(), mode_for(target)) != 0 ||
-      uninterrupted([&] { return fsync(to.get()); }) != 0 || !to.finish() ||
+      uninterrupted([&] { return fsync(to.get()); }) != 0 || !to.reset() ||
       std::rename(beside.c_str(), target.c_str()) != 0) {
     const int why = errno;
     unlink(beside.c_str());
@@ -114,7 +98,7 @@ void write_beside(const std::string& path, const std::string& text) {
 
 void write_directly(const std::string& path, const std::string& text) {
   descriptor to(uninterrupted([&] { return open(path.c_str(), O_WRONLY | O_CLOEXEC); }));
-  if (to.get() < 0 || !write_all(to.get(), text) || !to.finish()) {
+  if (to.get() < 0 || !write_all(to.get(), text) || !to.reset()) {
     refuse_file(path, "cannot write", std::strerror(errno));
   }
 }

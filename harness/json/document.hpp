@@ -222,6 +222,21 @@ json schema_of_object() {
   return v.object();
 }
 
+// What a network of the catalogue is built from; its name and its knobs by these fields.
+template <class Visitor>
+void describe_network(Visitor& v, network_spec& n, const char* name, const char* knobs) {
+  v.field(name, n.name);
+  v.field("batch", n.batch, plain{1});
+  v.field("pass", n.mode);
+  v.field("sgd", n.sgd);
+  v.field(knobs, n.knobs);
+  v.field("fusion", n.joined);
+  v.field("precision", n.arithmetic);
+  memory_order order = n.order.value_or(standard_order(n.arithmetic));
+  v.field("memory_order", order);
+  n.order = order;
+}
+
 // --- values by their types ---
 
 template <class T>

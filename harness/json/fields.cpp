@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "backends/digest.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/text.hpp"
 
@@ -108,6 +109,12 @@ std::string dump_indented(const json& value) {
   return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
+std::string digest_text(std::string_view text, int digits) {
+  digest all;
+  all.add(std::as_bytes(std::span(text)));
+  return fmt::format("{:016x}", all.value()).substr(static_cast<std::size_t>(16 - digits));
+}
+
 std::string as_text(const json& value, const place& at) {
   if (!value.is_string()) refuse(at, fmt::format("{} is not a text in quotes", shown(value)));
   return value.get<std::string>();
@@ -170,14 +177,6 @@ bool fields::is_null(std::string_view name) {
 const json& fields::at(std::string_view name) {
   if (!has(name)) refuse(at_, fmt::format("field \"{}\" is missing; add it", name));
   return object_->find(name).value();
-}
-
-std::optional<std::uint64_t> fields::count_or_null(std::string_view name) {
-  return is_null(name) ? std::nullopt : std::optional(count(name));
-}
-
-std::optional<std::string> fields::text_or_null(std::string_view name) {
-  return is_null(name) ? std::nullopt : std::optional(text(name));
 }
 
 void fields::schema() {

@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +30,8 @@ json parse_json(std::string_view text, const std::string& source);
 // On one line, or indented where a human will read it.
 std::string dump_line(const json& value);
 std::string dump_indented(const json& value);
+// So many hexadecimal digits, at most 16, that depend on all of the text.
+std::string digest_text(std::string_view text, int digits);
 
 inline constexpr std::int64_t most_integer = std::numeric_limits<std::int64_t>::max();
 
@@ -82,8 +83,6 @@ class fields {
     return as_integer(at(name), where(name), least, most);
   }
   std::uint64_t count(std::string_view name) { return as_count(at(name), where(name)); }
-  std::optional<std::uint64_t> count_or_null(std::string_view name);
-  std::optional<std::string> text_or_null(std::string_view name);
   fields object(std::string_view name) { return {at(name), where(name)}; }
   std::vector<std::pair<const json*, place>> list(std::string_view name) {
     return as_list(at(name), where(name));

@@ -6,13 +6,10 @@
 #include <span>
 #include <utility>
 
-#include "backends/digest.hpp"
 #include "core/figures.hpp"
 #include "harness/io/errors.hpp"
-#include "harness/json/fields.hpp"
-#include "harness/json/json.hpp"
+#include "harness/json/document.hpp"
 #include "harness/json/machines.hpp"
-#include "harness/json/parts.hpp"
 
 namespace um {
 namespace {
@@ -33,8 +30,8 @@ std::vector<std::string> names_of_figures() {
   return names;
 }
 
-// What was fitted, as the file of the machine says to which it was fitted.
-const json& lender() {
+// The machine file to which the fitted figures were fitted: files without them take its values.
+const json& standard_machine_file() {
   static const json file = [] {
     const auto all = embedded_machines();
     const auto at = std::ranges::find(all, std::string(standard_machine) + ".json", &machine_text::file_name);
@@ -43,8 +40,10 @@ const json& lender() {
   return file;
 }
 
-std::int64_t lent(const figure& f) {
-  return (is_of_driver(f) ? lender().at("uvm") : lender()).at(field_of(f)).get<std::int64_t>();
+std::int64_t standard_value(const figure& f) {
+  return (is_of_driver(f) ? standard_machine_file().at("uvm") : standard_machine_file())
+      .at(field_of(f))
+      .get<std::int64_t>();
 }
 
 void read_figures(fields& object, bool of_driver, machine& to) {
@@ -55,7 +54,7 @@ void read_figures(fields& object, bool of_driver, machine& to) {
       set_value(to, f, object.integer(field, f.least, f.most));
     } else if (f.from == figure_source::fitted) {
       to.borrowed.emplace_back(f.name);
-      set_value(to, f, lent(f));
+      set_value(to, f, standard_value(f));
     }
   }
 }
@@ -93,7 +92,7 @@ bool is_estimated(const machine& m, std::string_view name) {
 }
 
 // Estimates of another machine beside measured figures of this one's link.
-void hold_estimates_to_link(machine& m) {
+void clamp_estimates_to_link(machine& m) {
   const std::uint64_t in = m.link_to_device_bytes_per_s, out = m.link_to_host_bytes_per_s;
   if (is_estimated(m, "link_both_bytes_per_s")) {
     m.link_both_bytes_per_s = std::clamp(m.link_both_bytes_per_s, std::max(in, out), in + out);
@@ -127,34 +126,6 @@ void check_link(const machine& on, const fields& f) {
   }
 }
 
-std::vector<operator_pace> operators_from(fields& f) {
-  std::vector<operator_pace> all;
-  const std::vector<std::string> kinds = operator_kinds();
-  for (const auto& [pace, where] : f.list("operators")) {
-    fields p(*pace, where);
-    operator_pace& o = all.emplace_back();
-    o.kind = kinds[as_one_of(p.at("kind"), p.where("kind"), kinds)];
-    o.precision = to_text(as_choice<precision>(p.at("precision"), p.where("precision")));
-    if (p.has("filter")) o.filter = p.integer("filter", 1, 1 << 20);
-    o.percent = static_cast<std::uint64_t>(p.integer("percent", 1, 1000));
-    p.finish();
-  }
-  return all;
-}
-
-std::vector<figure_width> widths_from(fields& f) {
-  std::vector<figure_width> all;
-  const std::vector<std::string> known = names_of_figures();
-  for (const auto& [width, where] : f.list("widths")) {
-    fields w(*width, where);
-    const figure& of = figures()[as_one_of(w.at("figure"), w.where("figure"), known)];
-    const std::int64_t least = w.integer("least", of.least, of.most);
-    all.push_back({std::string(of.name), least, w.integer("most", least, of.most)});
-    w.finish();
-  }
-  return all;
-}
-
 // A figure is what it comes to while nothing disturbs it: at the edge of its samples.
 void widen_by_samples(figure_width& width, const figure& of, const measure::spread& samples) {
   const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
@@ -167,24 +138,35 @@ void widen_by_samples(figure_width& width, const figure& of, const measure::spre
   width.most = std::max(width.most, held(samples.upper));
 }
 
-json paces_json(const std::vector<operator_pace>& all) {
-  json out = json::array();
-  for (const operator_pace& p : all) {
-    json one{{"kind", p.kind}, {"precision", p.precision}};
-    if (p.filter != 0) one["filter"] = p.filter;
-    one["percent"] = p.percent;
-    out.push_back(std::move(one));
+struct one_of {
+  std::vector<std::string> names;
+  json write(const std::string& name) const { return name; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return names[as_one_of(value, at, names)];
   }
-  return out;
-}
-
-json widths_json(const std::vector<figure_width>& all) {
-  json out = json::array();
-  for (const figure_width& w : all) out.push_back({{"figure", w.name}, {"least", w.least}, {"most", w.most}});
-  return out;
-}
+};
 
 }  // namespace
+
+template <class Visitor>
+void describe(Visitor& v, operator_pace& p) {
+  v.field("kind", p.kind, one_of{operator_kinds()});
+  v.field("precision", p.precision, one_of{{enum_names<precision>.begin(), enum_names<precision>.end()}});
+  std::optional<std::int64_t> filter;
+  if (p.filter != 0) filter = p.filter;
+  v.if_any("filter", filter, plain{1, 1 << 20});
+  p.filter = filter.value_or(0);
+  v.field("percent", p.percent, plain{1, 1000});
+}
+
+template <class Visitor>
+void describe(Visitor& v, figure_width& w) {
+  v.field("figure", w.name, one_of{names_of_figures()});
+  const figure& of = *std::ranges::find(figures(), w.name, &figure::name);
+  v.field("least", w.least, plain{of.least, of.most});
+  v.field("most", w.most, plain{w.least, of.most});
+}
 
 json json_of(const machine& from) {
   json out{{"schema", 1}, {"name", from.name}, {"source", from.source}, {"calibrated", from.calibrated}};
@@ -193,8 +175,8 @@ json json_of(const machine& from) {
     (is_of_driver(f) ? out["uvm"] : out)[field_of(f)] = value_of(from, f);
   }
   out["estimated"] = from.estimated;
-  if (!from.operators.empty()) out["operators"] = paces_json(from.operators);
-  if (!from.widths.empty()) out["widths"] = widths_json(from.widths);
+  if (!from.operators.empty()) out["operators"] = write_value(from.operators, plain{});
+  if (!from.widths.empty()) out["widths"] = write_value(from.widths, plain{});
   return out;
 }
 
@@ -219,8 +201,10 @@ machine machine_from_json(std::string_view text, const std::string& source) {
   for (const auto& [figure, where] : f.list("estimated")) {
     to.estimated.push_back(known[as_one_of(*figure, where, known)]);
   }
-  if (f.has("operators")) to.operators = operators_from(f);
-  if (f.has("widths")) to.widths = widths_from(f);
+  if (f.has("operators"))
+    to.operators = read_value<std::vector<operator_pace>>(f.at("operators"), f.where("operators"), plain{});
+  if (f.has("widths"))
+    to.widths = read_value<std::vector<figure_width>>(f.at("widths"), f.where("widths"), plain{});
   if (f.has("calibration")) check_calibration(f.object("calibration"));
   f.finish();
   return to;
@@ -245,19 +229,16 @@ machine with_figures(machine base, const measure::figures& found) {
     }
     if (width.least < width.most) base.widths.push_back(std::move(width));
   }
-  hold_estimates_to_link(base);
+  clamp_estimates_to_link(base);
   return base;
 }
 
 std::string figures_digest(const machine& of) {
   json values = json::array();
   for (const figure& f : figures()) values.push_back({f.name, value_of(of, f)});
-  if (!of.operators.empty()) values.push_back(paces_json(of.operators));
-  if (!of.widths.empty()) values.push_back(widths_json(of.widths));
-  const std::string text = dump_line(values);
-  digest all;
-  all.add(std::as_bytes(std::span(text)));
-  return fmt::format("{:016x}", all.value());
+  if (!of.operators.empty()) values.push_back(write_value(of.operators, plain{}));
+  if (!of.widths.empty()) values.push_back(write_value(of.widths, plain{}));
+  return digest_text(dump_line(values), 16);
 }
 
 }  // namespace um

@@ -25,7 +25,7 @@ bool one_environment(const std::vector<part>& parts) {
 }
 
 // One record of each part in turn.
-part dealt(std::vector<part>& parts) {
+part interleaved(std::vector<part>& parts) {
   part all;
   std::size_t longest = 0;
   for (const part& p : parts) longest = std::max(longest, p.size());
@@ -37,7 +37,7 @@ part dealt(std::vector<part>& parts) {
   return all;
 }
 
-part one_after_the_other(std::vector<part>& parts) {
+part concatenated(std::vector<part>& parts) {
   part all;
   for (part& p : parts) std::move(p.begin(), p.end(), std::back_inserter(all));
   return all;
@@ -50,7 +50,7 @@ std::string result_text(record r) {
 }
 
 // The one of two records of a cell that counts.
-void settle(part_entry& kept, part_entry&& other) {
+void keep_better(part_entry& kept, part_entry&& other) {
   if (!is_result(other.what.result)) return;
   if (!is_result(kept.what.result)) {
     kept = std::move(other);
@@ -60,7 +60,7 @@ void settle(part_entry& kept, part_entry&& other) {
   }
 }
 
-part without_doubles(part all) {
+part without_duplicates(part all) {
   part kept;
   std::map<std::string, std::size_t> seen;
   for (part_entry& e : all) {
@@ -68,7 +68,7 @@ part without_doubles(part all) {
     if (is_new) {
       kept.push_back(std::move(e));
     } else {
-      settle(kept[at->second], std::move(e));
+      keep_better(kept[at->second], std::move(e));
     }
   }
   return kept;
@@ -116,7 +116,7 @@ part part_of(const record_file& file) {
 
 std::vector<file_entry> merged(std::vector<part> parts) {
   check_settings(parts);
-  part all = without_doubles(one_environment(parts) ? dealt(parts) : one_after_the_other(parts));
+  part all = without_duplicates(one_environment(parts) ? interleaved(parts) : concatenated(parts));
   check_digests(all);
   std::vector<file_entry> entries;
   const environment* last = nullptr;

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <span>
 #include <utility>
 
-#include "backends/digest.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/text.hpp"
@@ -19,10 +17,8 @@ bool is_network_file(std::string_view network) {
 }
 
 network_spec spec_of_file(graph g) {
-  const std::string text = dump_line(json_of(g));
-  digest all;
-  all.add(std::as_bytes(std::span(text)));
-  return spec_of(std::move(g), fmt::format("{:08x}", all.value() & 0xffffffff));
+  const std::string digest = digest_text(dump_line(json_of(g)), 8);
+  return spec_of(std::move(g), digest);
 }
 
 network_spec network_from_file(const std::string& path) {

@@ -295,23 +295,9 @@ void describe(Visitor& v, timeline_figures& t) {
 namespace {
 
 template <class Visitor>
-void describe_network(Visitor& v, network_spec& n) {
-  v.field("network", n.name);
-  v.field("batch", n.batch, plain{1});
-  v.field("pass", n.mode);
-  v.field("sgd", n.sgd);
-  v.field("network_knobs", n.knobs);
-  v.field("fusion", n.joined);
-  v.field("precision", n.arithmetic);
-  memory_order order = n.order.value_or(standard_order(n.arithmetic));
-  v.field("memory_order", order);
-  n.order = order;
-}
-
-template <class Visitor>
 void describe_identity(Visitor& v, record& r) {
   v.field("key", r.key, one_line_text{});
-  describe_network(v, r.network);
+  describe_network(v, r.network, "network", "network_knobs");
   v.field("workspace_cap_bytes", r.workspace_cap, plain{1});
   v.field("strategy", r.strategy);
   v.field("strategy_knobs", r.strategy_knobs);

@@ -34,7 +34,7 @@ bool could_be_ours(std::string_view torn) {
   return torn.substr(0, n) == opening.substr(0, n);
 }
 
-// Whether it is whole, whatever it says: no beginning of an object is one.
+// Whether the line is whole: no beginning of an object is JSON.
 bool is_json(std::string_view line) {
   return json::accept(line);
 }
@@ -60,7 +60,7 @@ std::string without_time(environment e) {
   return to_json(e);
 }
 
-// Seen although a signal_watch holds it back.
+// Also while a signal_watch blocks the signals.
 bool stop_is_asked_for() {
   sigset_t waiting;
   if (sigpending(&waiting) != 0) return false;
@@ -72,7 +72,8 @@ bool stop_is_asked_for() {
   });
 }
 
-// Until it takes more, or its reader is gone, which the next write tells. False if a stop signal came.
+// Waits until the pipe takes more or its reader is gone, which the next write reports. False if a stop signal
+// came.
 bool wait_for_reader(int pipe) {
   pollfd writable{pipe, POLLOUT, 0};
   while (poll(&writable, 1, 100) <= 0) {
@@ -87,11 +88,11 @@ bool is_same(int descriptor, int other) {
          a.st_ino == b.st_ino;
 }
 
-// Locks of open files, not of processes: two objects of one process exclude each other as well. They lie
-// beyond whatever a file holds.
-enum class lock_of : off_t { work = off_t{1} << 61, turn };
+// Locks of open file descriptions, so that two objects of one process exclude each other as well. Their bytes
+// lie beyond the end of any file.
+enum class lock_of : off_t { work = off_t{1} << 61, write };
 
-bool locked(int descriptor, lock_of what, short how) {
+bool try_lock(int descriptor, lock_of what, short how) {
   struct flock range{};
   range.l_type = how;
   range.l_whence = SEEK_SET;
@@ -157,29 +158,29 @@ void record_file::begin(open_mode how) {
     throw input_error(fmt::format("{}: exists already; go on with it by --resume, or choose another --out",
                                   one_line(path_.string())));
   }
-  const turn reads_it(*this);
+  const write_lock lock(*this);
   if (!holds_something) keep_name(path_);
 }
 
-bool record_file::begin_turn() {
+bool record_file::lock_for_writing() {
   if (!size_of(descriptor_)) return false;
-  if (turns_ == 0) wait_for_turn();
-  ++turns_;
+  if (lock_depth_ == 0) wait_for_lock();
+  ++lock_depth_;
   try {
-    return turns_ == 1 && read_news();
+    return lock_depth_ == 1 && read_added();
   } catch (...) {
-    end_turn();
+    unlock();
     throw;
   }
 }
 
-void record_file::end_turn() {
-  if (turns_ > 0 && --turns_ == 0) locked(descriptor_, lock_of::turn, F_UNLCK);
+void record_file::unlock() {
+  if (lock_depth_ > 0 && --lock_depth_ == 0) try_lock(descriptor_, lock_of::write, F_UNLCK);
 }
 
 void record_file::lock_for_work() {
   // A child that a killed umbench had just begun to start holds the lock for a moment longer.
-  for (int attempt = 0; !locked(descriptor_, lock_of::work, F_WRLCK); ++attempt) {
+  for (int attempt = 0; !try_lock(descriptor_, lock_of::work, F_WRLCK); ++attempt) {
     if (attempt == 100 || stop_is_asked_for()) {
       throw input_error(
           fmt::format("{}: another umbench is at work on it; wait for it or choose another --out",
@@ -189,8 +190,8 @@ void record_file::lock_for_work() {
   }
 }
 
-void record_file::wait_for_turn() {
-  for (int attempt = 0; !locked(descriptor_, lock_of::turn, F_WRLCK); ++attempt) {
+void record_file::wait_for_lock() {
+  for (int attempt = 0; !try_lock(descriptor_, lock_of::write, F_WRLCK); ++attempt) {
     if (attempt == 100) say("{}: waiting for another umbench that writes to it\n", path_.string());
     if (stop_is_asked_for()) {
       throw append_error(
@@ -201,7 +202,7 @@ void record_file::wait_for_turn() {
 }
 
 // Reads what is new, or all of it again where that cannot be told.
-bool record_file::read_news() {
+bool record_file::read_added() {
   const auto size = static_cast<std::size_t>(size_of(descriptor_).value_or(0));
   if (size == known_bytes_) return false;
   if (size < known_bytes_ || unended_) {
@@ -259,7 +260,7 @@ void record_file::append(const record& r) {
 }
 
 void record_file::append_line(std::string line) {
-  const turn mine(*this);
+  const write_lock lock(*this);
   if (unended_) line.insert(0, 1, '\n');
   line += '\n';
   const auto before = size_of(descriptor_);

@@ -1,7 +1,8 @@
-// A JSON Lines file of records that only grows: one environment line, then a line a record. One process at a
-// time looks at it and adds to it; one at a time, for as long as it likes, is at work on it, while others may
-// add records of their own. Whatever fails, the lines that were complete stay. A last line that lacks its end
-// but is whole JSON is a record; any other one is torn, and that it is left out or cut off is said.
+// A JSON Lines file of records that only grows: one environment line, then a line a record. Two locks: one
+// process at a time runs a sweep into it (`work`), and one at a time reads and appends (`write`), so others
+// may add records while a sweep runs. Whatever fails, the lines that were complete stay. A last line that
+// lacks its end but is whole JSON is a record; any other one is torn, and that it is left out or cut off is
+// said.
 #pragma once
 
 #include <filesystem>
@@ -38,7 +39,7 @@ class record_file {
   record_file& operator=(const record_file&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // What the file held when it was opened, and what others have added to it before the last turn.
+  // What the file held when it was opened, and what others had added when the last lock was taken.
   const std::vector<record>& earlier() const { return earlier_; }
   // Those that were appended since as well.
   const std::vector<environment>& environments() const { return environments_; }
@@ -47,32 +48,32 @@ class record_file {
   bool was_torn() const { return torn_bytes_ > 0; }
 
   // While it lives nobody else adds to the file.
-  class turn {
+  class write_lock {
    public:
-    explicit turn(record_file& file) : file_(&file), news_(file.begin_turn()) {}
-    ~turn() { file_->end_turn(); }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
-    // Whether others have added something since the last one.
-    bool news() const { return news_; }
+    explicit write_lock(record_file& file) : file_(&file), others_added_(file.lock_for_writing()) {}
+    ~write_lock() { file_->unlock(); }
+    write_lock(const write_lock&) = delete;
+    write_lock& operator=(const write_lock&) = delete;
+    // Whether others have added something since the last lock.
+    bool others_added() const { return others_added_; }
 
    private:
     record_file* file_;
-    bool news_;
+    bool others_added_;
   };
 
-  // Adds one line, in the turn at hand or one of its own, and returns once it is on the disk. Throws
+  // Adds one line, under the lock that is held or one of its own, and returns once it is on the disk. Throws
   // append_error.
   void append(const environment& e);
   void append(const record& r);
 
  private:
   void begin(open_mode how);
-  bool begin_turn();
-  void end_turn();
+  bool lock_for_writing();
+  void unlock();
   void lock_for_work();
-  void wait_for_turn();
-  bool read_news();
+  void wait_for_lock();
+  bool read_added();
   void load(const std::string& text, open_mode how);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
@@ -80,7 +81,7 @@ class record_file {
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  int turns_ = 0;                // one within another
+  int lock_depth_ = 0;           // locks within locks
   std::size_t known_bytes_ = 0;  // of the file, read or written
   std::size_t lines_ = 0;
   bool unended_ = false;  // the last line lacks its line break

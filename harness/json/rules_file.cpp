@@ -1,11 +1,7 @@
 #include "harness/json/rules_file.hpp"
 
-#include <fmt/format.h>
-
-#include <span>
-
-#include "backends/digest.hpp"
 #include "harness/io/files.hpp"
+#include "harness/json/fields.hpp"
 #include "harness/json/json.hpp"
 
 namespace um {
@@ -13,10 +9,7 @@ namespace {
 
 std::string digest_of(hint_strategy s) {
   s.summary.clear();  // changes nothing that is run
-  const std::string text = to_json(s);
-  digest all;
-  all.add(std::as_bytes(std::span(text)));
-  return fmt::format("{:06x}", all.value() & 0xffffff);
+  return digest_text(to_json(s), 6);
 }
 
 }  // namespace

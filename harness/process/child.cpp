@@ -23,6 +23,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/io/descriptor.hpp"
 #include "harness/io/say.hpp"
 
 namespace um {
@@ -41,26 +42,6 @@ constexpr std::chrono::milliseconds longest_wait{500};
   if (std::ranges::find(shortages, code) != shortages.end()) throw no_child_now(words);
   throw std::runtime_error(words);
 }
-
-class descriptor {
- public:
-  descriptor() = default;
-  explicit descriptor(int fd) : fd_(fd) {}
-  descriptor(descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  descriptor& operator=(descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~descriptor() { reset(); }
-  void reset() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-  int get() const { return fd_; }
-  bool open() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 struct pipe_ends {
   descriptor read, write;
@@ -95,7 +76,7 @@ void drain(descriptor& from, std::string& into, std::size_t keep_last) {
 
 // --- in the child ---
 
-// As exec would.
+// Closes what exec would close.
 void close_on_exec() {
   std::vector<int> open_ones;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -107,8 +88,8 @@ void close_on_exec() {
   }
 }
 
-// The kernel takes this process before its parent when memory runs out.
-void volunteer_for_out_of_memory() {
+// The OOM killer picks this process before its parent.
+void raise_oom_score() {
   std::ofstream("/proc/self/oom_score_adj") << 1000;
 }
 
@@ -121,9 +102,10 @@ void reset_signals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// What the parent's streams still held is the parent's. There may be no descriptor left but those that this
-// gives back.
-void take_streams(const descriptor& out, const descriptor& error) {
+// Connects the standard streams to the pipes and /dev/null. Text that the parent had buffered is dropped
+// here, since the parent writes it. Opens a file only after it has closed one, as there may be no descriptor
+// left.
+void redirect_streams(const descriptor& out, const descriptor& error) {
   dup2(out.get(), STDOUT_FILENO);
   dup2(error.get(), STDERR_FILENO);
   for (const descriptor* pipe : {&out, &error}) close(pipe->get());
@@ -137,19 +119,19 @@ void take_streams(const descriptor& out, const descriptor& error) {
   for (std::ostream* stream : {&std::cout, &std::cerr}) stream->clear();
 }
 
-[[noreturn]] void be_child(pid_t parent, const child_job& job, const descriptor& out,
-                           const descriptor& error) {
+[[noreturn]] void run_in_child(pid_t parent, const child_job& job, const descriptor& out,
+                               const descriptor& error) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   reset_signals();
-  take_streams(out, error);
+  redirect_streams(out, error);
   int code = 1;
   try {
     close_on_exec();
-    volunteer_for_out_of_memory();
+    raise_oom_score();
     code = job();
-  } catch (const std::bad_alloc&) {  // words for it must need none
+  } catch (const std::bad_alloc&) {  // must not allocate
     std::fputs(no_memory, stderr);
   } catch (const std::exception& defect) {
     std::fprintf(stderr, "umbench: %s\n", defect.what());
@@ -162,8 +144,8 @@ pid_t start_child(const child_job& job, const descriptor& out, const descriptor&
   std::fflush(nullptr);
   const pid_t parent = getpid(), pid = fork();
   if (pid < 0) fail("cannot start a child process");
-  if (pid == 0) be_child(parent, job, out, error);
-  setpgid(pid, pid);  // whoever of the two is first
+  if (pid == 0) run_in_child(parent, job, out, error);
+  setpgid(pid, pid);  // parent and child both do: either may run first
   return pid;
 }
 
@@ -178,7 +160,8 @@ struct signal_watch::saved_actions {
 
 namespace {
 
-// As nohup and the shell's background jobs leave it; a blocked signal would be seen all the same.
+// nohup and background jobs of a shell ignore signals. signalfd would still report an ignored signal that is
+// blocked.
 bool is_ignored(int signal) {
   struct sigaction now{};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
@@ -270,7 +253,7 @@ struct child_pool::child {
   }
 
   // True once the process is gone, or given up because not even SIGKILL ends it.
-  bool settle() {
+  bool is_over() {
     siginfo_t ended{};
     const char state = probe.state(pid);
     const bool asleep = state == 'D';  // then it cannot have ended
@@ -340,7 +323,7 @@ void child_pool::poll_once() {
 std::optional<child_report> child_pool::reap() {
   for (auto& c : children_) {
     c->pump();
-    if (!c->settle()) continue;
+    if (!c->is_over()) continue;
     child_report report = std::move(c->report);
     std::swap(c, children_.back());
     children_.pop_back();

@@ -177,7 +177,7 @@ auto without_defect(const prepared_cell& p, Make make) {
 struct lowered_plan {
   memory_plan plan;
   packer placed_by;
-  nanoseconds took = 0;  // to decide
+  nanoseconds planning_time = 0;
   execution_plan steps = {};
 };
 
@@ -189,9 +189,9 @@ lowered_plan decide(const prepared_cell& p, record& r) {
   const note_taker heard;
   lowered_plan made{s.plan(p.to_plan()), s.placed_by};
   r.notes = heard.lines;
-  made.took = std::chrono::nanoseconds(clock::now() - begin).count();
+  made.planning_time = std::chrono::nanoseconds(clock::now() - begin).count();
   // Simulated records are the same to the byte on every run.
-  if (!p.work.where.simulated) r.planning = made.took;
+  if (!p.work.where.simulated) r.planning = made.planning_time;
   return made;
 }
 
@@ -268,7 +268,7 @@ planned plan_cell(const cell& work) {
                                            r.memory.footprint.value().total, p.budget, e.mode.value(),
                                            lowered.placed_by, std::move(lowered.plan)});
   made.steps = std::move(lowered.steps);
-  made.took = lowered.took;
+  made.planning_time = lowered.planning_time;
   made.bounds = r.bounds.value();
   made.bound = r.bound.value();
   made.notes = r.notes;

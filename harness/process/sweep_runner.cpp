@@ -131,8 +131,8 @@ class sweep_run {
 
   // Others may have added to the file meanwhile, that very cell as well.
   void keep(const cell& work, record& r) {
-    const record_file::turn mine(file_);
-    if (mine.news()) {
+    const record_file::write_lock lock(file_);
+    if (lock.others_added()) {
       check_settings(std::span(&work, 1), file_);
       note_digests();
       if (const record* theirs = finished_record(file_.earlier(), work)) {
@@ -201,14 +201,14 @@ void check_settings(std::span<const cell> cells, const record_file& file) {
 
 sweep_result run_sweep(const std::vector<cell>& cells, const sweep_settings& settings, record_file& file,
                        const environment& here, signal_watch& signals, std::FILE* progress) {
-  std::optional<record_file::turn> mine(std::in_place, file);
+  std::optional<record_file::write_lock> lock(std::in_place, file);
   check_settings(cells, file);
   sweep_run run(cells, settings, file, here, signals, progress);
   if (run.skipped() > 0) {
     say_to(progress, "{} of {} cells are in {} already\n", run.skipped(), cells.size(), file.path().string());
   }
   if (!run.nothing_to_do()) note_environment(file, here);
-  mine.reset();
+  lock.reset();
   const bool complete = run.run();
   sweep_result result = run.result();
   if (!complete) result.stopped_by = signals.stop_signal();

@@ -51,7 +51,7 @@ struct planned {
   time_bounds bounds;
   plan_bound bound;
   std::vector<std::string> notes;
-  nanoseconds took = 0;                 // to plan
+  nanoseconds planning_time = 0;
   std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
 };
 

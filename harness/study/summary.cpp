@@ -289,7 +289,7 @@ std::string summary(const planned& p) {
                 fmt::format("{} an iteration, simulated", time_text(static_cast<double>(*p.expected))));
   text += bound_rows(p.bounds, p.bound,
                      p.expected ? std::optional(static_cast<double>(*p.expected)) : std::nullopt, true);
-  text += row("planned", fmt::format("in {}", time_text(static_cast<double>(p.took))));
+  text += row("planned", fmt::format("in {}", time_text(static_cast<double>(p.planning_time))));
   for (const std::string& line : p.notes) text += row("planner", line);
   return text;
 }

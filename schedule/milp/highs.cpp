@@ -28,7 +28,7 @@ mixed_solution minimum_of(const mixed_program& m, const mixed_effort& effort,
   const auto columns = static_cast<HighsInt>(m.cost.size());
   const auto rows = static_cast<HighsInt>(m.row_least.size());
   std::vector<HighsInt> kinds;
-  for (const bool is_whole : m.whole)
+  for (const bool is_whole : m.is_integer)
     kinds.push_back(is_whole ? kHighsVarTypeInteger : kHighsVarTypeContinuous);
   if (Highs_passMip(h, columns, rows, static_cast<HighsInt>(m.index.size()), kHighsMatrixFormatRowwise,
                     kHighsObjSenseMinimize, m.offset, m.cost.data(), m.least.data(), m.most.data(),

@@ -8,7 +8,7 @@ mixed_program::column mixed_program::add_column(double of, double from, double t
   cost.push_back(of);
   least.push_back(from);
   most.push_back(to);
-  whole.push_back(is_whole);
+  is_integer.push_back(is_whole);
   return static_cast<column>(cost.size() - 1);
 }
 

@@ -27,7 +27,7 @@ class mixed_program {
 
   double offset = 0;
   std::vector<double> cost, least, most;  // per column
-  std::vector<bool> whole;
+  std::vector<bool> is_integer;
   std::vector<double> row_least, row_most;
   std::vector<std::int32_t> row_begin{0}, index;  // row r has entries [row_begin[r], row_begin[r + 1])
   std::vector<double> factor;

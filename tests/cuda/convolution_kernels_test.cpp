@@ -234,7 +234,7 @@ TEST_F(convolution_kernels, pack_few_channels_and_unpack_their_gradient) {
         const auto bytes = in_memory(plain, random_values(how.plain, 5));
         const values rounded = from_memory(plain, bytes);
         const arena from = uploaded(bytes), to = device_arena(bytes_of(packed));
-        kernels::pack(where(), from.data(), to.data(), how);
+        kernels::pack_channels(where(), from.data(), to.data(), how);
         EXPECT_EQ(fetched(to, packed), packed_by_hand(rounded, how));
         if (how.pad_h + how.pad_w > 0) continue;  // filters have none
         const tensor gradient = tensor_of(how.plain, dtype::f32, order);

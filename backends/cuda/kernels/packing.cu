@@ -101,7 +101,7 @@ void launch_pack(launch_site where, const void* from, void* to, const packing& h
 
 }  // namespace
 
-void pack(launch_site where, const void* from, void* to, const packing& how) {
+void pack_channels(launch_site where, const void* from, void* to, const packing& how) {
   with_type(how.type, [&](auto type) {
     using T = decltype(type);
     if (how.order == memory_order::nchw) {
