@@ -23,7 +23,7 @@ struct packing {
   memory_order order = memory_order::nchw;
 };
 // Fewer than 2^31 packed elements each.
-void pack(launch_site where, const void* from, void* to, const packing& how);
+void pack_channels(launch_site where, const void* from, void* to, const packing& how);
 // dw = [dw +] the gradient with respect to the packed filter, unpacked. With equal shapes and block 1 this
 // only converts or adds.
 void unpack_filter_gradient(launch_site where, const void* packed, float* dw, const packing& how, bool add);

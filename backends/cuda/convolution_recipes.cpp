@@ -112,8 +112,8 @@ struct stage {
   cudnn_convolution product;
   bool packs = false, pads = false;
   packed_operands packing;
-  bool adds_from_workspace =
-      false;  // the filter gradient: it is converted or unpacked into dw after each part
+  // Of the filter gradient: converted or unpacked from the workspace into dw after each part.
+  bool adds_from_workspace = false;
   byte_count packed_x = 0, packed_w = 0;
 };
 
