@@ -128,7 +128,7 @@ def compare(description, words=None):
                         help="runs of one and the same code (a folder, or repeated files): cells' limits rise to "
                              "what those show")
     parser.add_argument("--allow-unlike", action="store_true",
-                        help="compare although the machines or their settings differ")
+                        help="compare although the machines, their settings or machine files differ")
     parser.add_argument("--same-gpu", action="store_true",
                         help="refuse to compare two GPUs of one model, which is otherwise only told")
     parser.add_argument("--strict", action="store_true", help="ambiguous cells are too little data as well (exit 3)")

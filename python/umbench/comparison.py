@@ -1,22 +1,23 @@
 """Compares two sides of record files: a verdict for each cell, one for their mean, and an exit code. print_comparison.py shows it.
 
 A row has the Finding on its times (judge.py) and the Changes of everything else (aspects.py); its verdict is the worst
-of them. An aspect that `--fail-on` leaves out is reported, but its regression is only `tolerated`.
+of them. An aspect that `--fail-on` leaves out is reported, but its regression is only `tolerated`. A simulated cell whose
+machine file changed is `unlike`: its times tell nothing of the code.
 """
 
 import statistics
-from collections import namedtuple
+from collections import Counter, namedtuple
 
 from umbench import aspects, fingerprint, judge, load, run_folders
 from umbench.judge import Finding, Limits
 
 EXIT_REGRESSED = 1
 
-VERDICTS = ("regressed", "insufficient", "tolerated", "ambiguous", "improved", "ok")
+VERDICTS = ("regressed", "insufficient", "unlike", "tolerated", "ambiguous", "improved", "ok")
 
 Row = namedtuple("Row", "key name simulated verdict reasons finding changes provenance")
-# `unlike`, `noted`, `disturbed` and `speeds`: texts on the places and on single cells.
-Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new unlike noted disturbed "
+# `machines`: cells by changed machine file. `unlike`, `noted`, `disturbed`, `speeds`: texts on the places and on single cells.
+Comparison = namedtuple("Comparison", "base head sides limits aspects fail_on rounds rows mean new machines unlike noted disturbed "
                                       "speeds exit_code")
 
 
@@ -41,10 +42,11 @@ def compare_sides(base, head, wanted, taught=()):
                                 judge.noise_limit(judge.mean_noise(taught), *_runs(base, head, paired)))
     new = [key for key in afters if key not in befores]
     disturbed = _disturbed("BASE", befores, measured) + _disturbed("HEAD", afters, measured)
-    noted = [*_machine_files(befores, afters), *places.noted, *_left_out(base, head, paired),
+    noted = [*places.noted, *_left_out(base, head, paired),
              *_drift(befores, afters, measured, paired), *_unknown(befores, afters)]
     return Comparison(base.name, head.name, (_side_text(base), _side_text(head)), limits, wanted.limits, wanted.fail_on,
-                      len(paired) if paired else None, rows, mean, new, places.unlike, noted, disturbed,
+                      len(paired) if paired else None, rows, mean, new,
+                      _machine_files(befores, afters), places.unlike, noted, disturbed,
                       _speeds(cells, limits), _exit_code(rows, mean, wanted))
 
 
@@ -90,13 +92,12 @@ def _left_out(base, head, paired):
 
 
 def _machine_files(befores, afters):
-    """Names simulated machines whose machine file changed: their cells compare machine files, not the code."""
-    found = {}
+    """{simulated machine: its cells}, of those whose machine file changed."""
+    found = Counter()
     for key, records in befores.items():
         if key in afters and _other_machine_file(records[-1], afters[key][-1]):
-            found.setdefault(records[-1]["device"] or records[-1]["backend"], []).append(key)
-    return [f"the machine file {machine} differs between BASE and HEAD (figures_digest): {load.counted(len(keys), 'cell')} of it "
-            f"{'tells' if len(keys) == 1 else 'tell'} nothing of the code" for machine, keys in found.items()]
+            found[records[-1]["device"] or records[-1]["backend"]] += 1
+    return dict(found)
 
 
 def _other_machine_file(before, after):
@@ -181,6 +182,8 @@ def _row(key, befores, afters, finding, cell, wanted):
     told = [(change.aspect, change.verdict, change.text) for change in changes]
     if finding:
         told.append(("time", finding.verdict, finding.reason))
+    if _other_machine_file(record, afters[-1]) and not wanted.allow_unlike:
+        told = [("outcome", "unlike", "another machine file")]
     found = [(_tolerated(verdict, aspect, wanted.fail_on), text) for aspect, verdict, text in told] or [("ok", None)]
     verdict = min((verdict for verdict, _ in found), key=VERDICTS.index)
     return make(verdict, [text for _, text in sorted(found, key=lambda one: VERDICTS.index(one[0])) if text],
@@ -220,6 +223,6 @@ def _exit_code(rows, mean, wanted):
     found = {row.verdict for row in rows}
     if "regressed" in found or (mean and mean.verdict == "regressed" and "mean" in wanted.fail_on):
         return EXIT_REGRESSED
-    if "insufficient" in found or (wanted.strict and found & {"ambiguous", "tolerated"}):
+    if found & {"insufficient", "unlike"} or (wanted.strict and found & {"ambiguous", "tolerated"}):
         return load.EXIT_TOO_LITTLE
     return 0

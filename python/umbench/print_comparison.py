@@ -6,7 +6,7 @@ import math
 from umbench import load, output
 from umbench.comparison import EXIT_REGRESSED, VERDICTS
 
-SIGNS = {"regressed": "❌", "insufficient": "❔", "tolerated": "🟡", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
+SIGNS = {"regressed": "❌", "insufficient": "❔", "unlike": "❔", "tolerated": "🟡", "ambiguous": "⚠️", "improved": "🚀", "ok": "✅"}
 MOST_ROWS = 50  # of Markdown, which a page shows whole
 
 
@@ -23,7 +23,22 @@ def counts(found):
 
 
 def verdict(found):
+    """One word for all cells; "unlike" where nothing but the machine files keeps cells from being judged."""
+    if found.exit_code == load.EXIT_TOO_LITTLE and counts(found)["unlike"] and not counts(found)["insufficient"]:
+        return "unlike"
     return {EXIT_REGRESSED: "regressed", load.EXIT_TOO_LITTLE: "too little data"}.get(found.exit_code, "ok")
+
+
+def changed_files(found):
+    """Names the machine files that changed and says what that does to their cells; empty where none did."""
+    if not found.machines:
+        return ""
+    names = " and ".join(found.machines)
+    told = f"machine {'file' if len(found.machines) == 1 else 'files'} {names} changed (figures_digest)"
+    cells = load.counted(sum(found.machines.values()), "cell")
+    if counts(found)["unlike"]:
+        return f"{told}, {cells} not judged (--allow-unlike judges them); "
+    return f"{told}, which may explain {cells}; "
 
 
 def headline(found):
@@ -32,7 +47,7 @@ def headline(found):
     kinds = {row.simulated for row in found.rows}
     by_mean = " by the mean of all cells" if found.exit_code == EXIT_REGRESSED and not tally["regressed"] else ""
     kind = "measured" if kinds == {False} else "simulated" if kinds == {True} else "measured and simulated"
-    return f"{verdict(found)}{by_mean}: {load.counted(len(found.rows), f'{kind} cell')}, {words}"
+    return f"{changed_files(found)}{verdict(found)}{by_mean}: {load.counted(len(found.rows), f'{kind} cell')}, {words}"
 
 
 def mean_text(found):
@@ -132,7 +147,8 @@ def as_json(found, _):
     document = {"kind": "comparison", "schema": 1, "base": found.base, "head": found.head, "sides": found.sides,
                 "verdict": verdict(found), "limits": found.limits._asdict() | {"aspects": found.aspects},
                 "fail_on": sorted(found.fail_on), "rounds": found.rounds, "mean": found.mean and found.mean._asdict(),
-                "counts": counts(found), "unlike": found.unlike, "noted": found.noted, "disturbed": found.disturbed,
+                "counts": counts(found), "machine_files": found.machines, "unlike": found.unlike, "noted": found.noted,
+                "disturbed": found.disturbed,
                 "two_speeds": [{"key": key, "side": side, "text": text} for key, side, text in found.speeds],
                 "only_in_head": found.new, "exit_code": found.exit_code, "cells": cells}
     return json.dumps(_finite(document), indent=1, allow_nan=False) + "\n"

@@ -182,10 +182,10 @@ def test_pairs_of_runs_are_judged_one_by_one(umbench, write):
     done = umbench("compare", base, head, "--pairs")
     assert done.returncode == 1
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines[0] == ["pair", "cells", "regressed", "insufficient", "tolerated", "ambiguous", "improved", "ok", "largest",
+    assert lines[0] == ["pair", "cells", "regressed", "insufficient", "unlike", "tolerated", "ambiguous", "improved", "ok", "largest",
                         "change"]
-    assert [line[:3] + [line[7]] for line in lines[1:4]] == [["0", "3", "0", "3"], ["1", "3", "3", "0"], ["2", "3", "0", "3"]]
-    assert lines[2][8].startswith("+") and done.stdout.endswith("3 pairs, 1 of them regressed\n")
+    assert [line[:3] + [line[8]] for line in lines[1:4]] == [["0", "3", "0", "3"], ["1", "3", "3", "0"], ["2", "3", "0", "3"]]
+    assert lines[2][9].startswith("+") and done.stdout.endswith("3 pairs, 1 of them regressed\n")
     done = umbench("compare", base, head, "--pairs", "--format", "markdown")
     assert done.stdout.startswith("| pair | cells |") and done.stdout.count("\n|") == 4
     for arguments, words in [((base, write("file.jsonl", study(1)), "--pairs"), "two folders"),
@@ -254,7 +254,7 @@ def test_markdown_and_json(umbench, write, tmp_path):
     done = umbench("compare", *sides, "--format", "json", "--out", "found.json")
     assert done.returncode == 1 and done.stdout == ""
     found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
-    assert found["counts"] == {"regressed": 3, "insufficient": 0, "tolerated": 0, "ambiguous": 0, "improved": 0, "ok": 0}
+    assert found["counts"] == {"regressed": 3, "insufficient": 0, "unlike": 0, "tolerated": 0, "ambiguous": 0, "improved": 0, "ok": 0}
     assert found["verdict"] == "regressed" and found["mean"]["verdict"] == "regressed"
     assert found["exit_code"] == 1 and len(found["cells"]) == 3
     assert all(cell["base_samples"] == 10 and cell["low"] < cell["change"] < cell["high"] for cell in found["cells"])
@@ -318,9 +318,13 @@ def test_a_changed_machine_file_is_named(umbench, write):
 
     base = side("base.jsonl", "0" * 16, 10**8)
     done = umbench("compare", base, side("head.jsonl", "1" * 16, 11 * 10**7))
-    assert done.returncode == 1 and "the machine file h200 differs between BASE and HEAD (figures_digest): 2 cells" in done.stdout
-    assert done.stdout.count("another machine file") == 2 and "must be equal" not in done.stdout
-    assert "machine file h200 differs" not in umbench("compare", base, side("same.jsonl", "0" * 16, 11 * 10**7)).stdout
+    assert done.returncode == 3 and done.stdout.startswith(
+        "machine file h200 changed (figures_digest), 2 cells not judged (--allow-unlike judges them); unlike: 2 simulated cells, 2 unlike\n")
+    assert done.stdout.count("another machine file") == 2 and "regressed" not in done.stdout and "equal" not in done.stdout
+    done = umbench("compare", base, side("head.jsonl", "1" * 16, 11 * 10**7), "--allow-unlike")
+    assert done.returncode == 1 and done.stdout.startswith(
+        "machine file h200 changed (figures_digest), which may explain 2 cells; regressed: 2 simulated cells, 2 regressed\n")
+    assert "machine file h200 changed" not in umbench("compare", base, side("same.jsonl", "0" * 16, 11 * 10**7)).stdout
 
 
 def test_the_first_line_says_where_only_the_mean_regressed(umbench, write):
