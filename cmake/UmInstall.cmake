@@ -1,4 +1,4 @@
-# What `cmake --install` puts where. Component library: what find_package(umbench) gives (docs/building_on.md). Component
+# What `cmake --install` puts where. Component library: what find_package(umbench) gives (docs/contributing/building_on.md). Component
 # program: umbench, and in share/umbench its Python package, schemas, machine files and sweeps, where it looks for them.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)

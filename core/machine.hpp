@@ -125,7 +125,7 @@ struct uvm_costs {
   // driver's default for PCIe.
   std::uint64_t access_counter_threshold = 0;
 
-  // --- fitted on an H200: no measurement of umbench calibrate yields them (docs/simulator.md,
+  // --- fitted on an H200: no measurement of umbench calibrate yields them (docs/method/simulator.md,
   // docs/hints.md). A file that lacks one borrows it from that of the h200. The defaults here switch the
   // effects off ---
 
@@ -138,7 +138,7 @@ struct uvm_costs {
   std::uint64_t unmap_run_granules = 32;
   // Share of chunk_ns for a block that still has its chunk but whose data has left the device.
   std::uint64_t chunk_again_percent = 100;
-  // Limit for one eviction call, since other calls wait for its end (docs/cuda.md); 0: no limit.
+  // Limit for one eviction call, since other calls wait for its end (docs/contributing/cuda.md); 0: no limit.
   byte_count eviction_call_bytes = 0;
   // Pause before each eviction call, so that calls of other lanes go first: as long as launches of a full
   // stream were seen to wait.

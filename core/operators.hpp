@@ -1,5 +1,5 @@
 // The kinds of operators: their attributes, and the order of their operands (in -> out; [] if optional).
-// docs/adding.md names the places that a new kind touches.
+// docs/contributing/adding.md names the places that a new kind touches.
 //
 // Every kind has a name, `kind`, as in plans, files and tables. One that has attributes hands them to a
 // visitor under their names; its gradient has its forward operator's. Files, their schema and the signatures

@@ -1,4 +1,4 @@
-// What `best` and `best_managed` share (docs/best.md): candidates, decide, place, repair.
+// What `best` and `best_managed` share (docs/method/best.md): candidates, decide, place, repair.
 #pragma once
 
 #include <span>

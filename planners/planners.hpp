@@ -26,9 +26,9 @@ memory_plan plan_swap_all(const problem& p);
 memory_plan plan_micro_batches(const problem& p);
 
 // The best that a search over keep, swap and compute again for every tensor and over parts of the batch finds
-// (docs/best.md). Knobs `copies` and `copy_us`: what copies are taken to cost beyond what a simulation says,
-// in percent of their time and in microseconds each; with 0 no other planner's plan simulates faster. The
-// same problem gives the same plan. Throws infeasible where it finds none.
+// (docs/method/best.md). Knobs `copies` and `copy_us`: what copies are taken to cost beyond what a simulation
+// says, in percent of their time and in microseconds each; with 0 no other planner's plan simulates faster.
+// The same problem gives the same plan. Throws infeasible where it finds none.
 memory_plan plan_best(const problem& p);
 
 // The same decisions with the data in managed memory: what stays is managed, what is swapped is twinned, what
@@ -98,9 +98,9 @@ memory_plan plan_ooc_cudnn(const problem& p);
 // after the other: `sections` where operands are largest (0: the fewest that fit, or twice as many), fewer
 // where they are smaller; an operator that needs the whole batch takes all sections at once. tvdnn: where
 // room is short, what is needed last leaves, or what is away longest; it comes back as early as there is
-// room. tvdnn_ilp: an integer program over gaps (schedule/milp/gap_program.hpp) of `slots` runs of operators, `nodes`
-// of its tree, where that is forecast to be faster. Nothing is computed again. The latter throws unsupported
-// without HiGHS.
+// room. tvdnn_ilp: an integer program over gaps (schedule/milp/gap_program.hpp) of `slots` runs of operators,
+// `nodes` of its tree, where that is forecast to be faster. Nothing is computed again. The latter throws
+// unsupported without HiGHS.
 memory_plan plan_tvdnn(const problem& p);
 memory_plan plan_tvdnn_ilp(const problem& p);
 

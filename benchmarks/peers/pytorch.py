@@ -10,7 +10,7 @@ appended to the file as soon as it is complete.
     python3 benchmarks/peers/pytorch.py --umbench build/cuda/umbench
     python3 benchmarks/peers/pytorch.py --rows vgg16/64/tf32 resnet50/128/bf16:fusion=fused,workspace=1GiB
 
-Needs torch with CUDA; torchvision is not needed. docs/peers.md says what is compared and how.
+Needs torch with CUDA; torchvision is not needed. docs/method/peers.md says what is compared and how.
 """
 
 import argparse

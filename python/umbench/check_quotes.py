@@ -1,6 +1,6 @@
 """Checks the figures that pages quote against the records that they come from.
 
-    python3 python/start.py check_quotes [PAGE.md ...]      without pages: README.md and docs/*.md
+    python3 python/start.py check_quotes [PAGE.md ...]      without pages: README.md and docs/**/*.md
 
 A figure is a number with a unit of time, rate or share, a factor (1.2x, 3 times), "5 of 7", or a number with a
 decimal point in a table. In README.md and docs/ each needs a comment right behind its paragraph, list item or table,
@@ -211,7 +211,7 @@ def check_text(text):
 
 
 def pages():
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main():

@@ -1,5 +1,5 @@
 """Reads comparisons with other frameworks (results/peers/*.jsonl): one line a row, the last line of a
-row counts. docs/peers.md names the fields, results/peer.schema.json is their schema."""
+row counts. docs/method/peers.md names the fields, results/peer.schema.json is their schema."""
 
 import json
 

@@ -12,7 +12,7 @@ import conftest
 import pytest
 
 ROOT = conftest.ROOT
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 STARTS = ("umbench ", "benchmarks/", "python3 ", "build/", "./", "pip ")
 NEEDS_TORCH = ("umbench export tests/", "umbench fit ")
 NEEDS_GPU = ("cuda:", "build/cuda", "benchmarks/peers/pytorch.py", "OLD/umbench")

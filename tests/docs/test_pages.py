@@ -1,12 +1,13 @@
 """What holds of every page: length, links, figures that are there."""
 
 import re
+from pathlib import Path
 
 import conftest
 import pytest
 import sentences
 
-PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted((conftest.ROOT / "docs").glob("*.md")),
+PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted((conftest.ROOT / "docs").rglob("*.md")),
          *sorted((conftest.ROOT / "results").rglob("*.md"))]
 
 
@@ -39,3 +40,12 @@ def test_links_lead_somewhere(page):
         assert there.exists(), target
         if anchor:
             assert anchor in anchors(there), f"{target}#{anchor}"
+
+
+def test_every_page_is_listed():
+    """docs/ for users, docs/method and docs/contributing: docs/README.md names the pages of all three."""
+    docs = conftest.ROOT / "docs"
+    listed = set(re.findall(r"\]\(([^)#]+\.md)\)", (docs / "README.md").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    assert pages <= listed, pages - listed
+    assert {str(page.parent) for page in map(Path, pages)} == {".", "method", "contributing"}

@@ -49,9 +49,9 @@ def test_a_project_of_ones_own_builds_on_the_libraries(build, tmp_path):
 
 
 def test_the_planner_of_the_page_plans(build, tmp_path):
-    """As the example does with its own, with the planner of docs/adding.md in the place of it."""
+    """As the example does with its own, with the planner of docs/contributing/adding.md in the place of it."""
     prefix = installed(build, "library", tmp_path / "prefix")
-    (planner,) = re.findall(r"(?s)```cpp\n(.*?)```", (ROOT / "docs/adding.md").read_text(encoding="utf-8"))
+    (planner,) = re.findall(r"(?s)```cpp\n(.*?)```", (ROOT / "docs/contributing/adding.md").read_text(encoding="utf-8"))
     example = (ROOT / "examples/library/cheapest.cpp").read_text(encoding="utf-8")
     (tmp_path / "cheapest.cpp").write_text(planner + example.replace("quarters(p))", "um::plan_swap_everything(p))")
                                            .replace("needed / 2", "needed / 10 * 8"), encoding="utf-8")

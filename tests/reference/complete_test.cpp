@@ -1,6 +1,6 @@
-// Every kind of operator is everywhere that docs/adding.md says: in the table of cases, and for each row of
-// that a file, extents, parts, a cost, values and a gradient. Engines need no test here: without one for
-// every kind backends/cuda/operators.cpp does not compile, and the tests on a GPU run the same rows.
+// Every kind of operator is everywhere that docs/contributing/adding.md says: in the table of cases, and for
+// each row of that a file, extents, parts, a cost, values and a gradient. Engines need no test here: without
+// one for every kind backends/cuda/operators.cpp does not compile, and the tests on a GPU run the same rows.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -38,7 +38,7 @@ def test_no_measured_plan_is_below_its_bound(path):
 def test_the_page_names_plans_below_their_bound():
     found = {name: over_bounds(RESULTS / f"study/{name}.jsonl") for name in BELOW}
     assert [f"{1 - found[name][key][0]:.1%}" for name, keys in BELOW.items() for key in keys] == ["0.7%", "0.7%"]
-    page = " ".join((RESULTS.parent / "docs/best.md").read_text(encoding="utf-8").split())
+    page = " ".join((RESULTS.parent / "docs/method/best.md").read_text(encoding="utf-8").split())
     assert "two are below that by 7 per mille" in page
 
 

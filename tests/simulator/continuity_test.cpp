@@ -1,4 +1,4 @@
-// Time is continuous where memory is just full (docs/simulator.md, "Just above ratio 1").
+// Time is continuous where memory is just full (docs/method/simulator.md, "Just above ratio 1").
 #include <gtest/gtest.h>
 
 #include <algorithm>

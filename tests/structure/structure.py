@@ -2,7 +2,7 @@
 """Structure of the C++ sources: files of a folder do not include one another in a circle (a header and its source count as one file),
 classes and functions are short.
 
-Which folder may use which, the linker checks (docs/architecture.md).
+Which folder may use which, the linker checks (docs/contributing/architecture.md).
 """
 
 import re

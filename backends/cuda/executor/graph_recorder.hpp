@@ -3,7 +3,7 @@
 // A plan that was issued once (lane_runner.hpp) is recorded as its steps say: operator by operator, or in
 // stretches of the compute lane. Stretches and the copies beside them are put on the streams by the calling
 // thread in list order, iteration behind iteration. In one graph for all lanes a copy was seen to wait for
-// others that it had nothing to do with (docs/cuda.md).
+// others that it had nothing to do with (docs/contributing/cuda.md).
 #pragma once
 
 #include <cstdint>
