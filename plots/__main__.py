@@ -1,6 +1,6 @@
 """umbench plot KIND FILE...: a figure of record files as PNG and SVG, or PDF. Each kind says more with --help.
 
-  overview   six strategies at most, named at their lines, with the bound: the figure for a first page
+  overview   six strategies at most, named at their lines, with the bound: the message in one picture
   slowdown   slowdown by oversubscription ratio, the budget shrinking
   growth     slowdown by oversubscription ratio, batch or image growing
   timeline   what each lane did, what moved beside that, and the memory in use

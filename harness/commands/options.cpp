@@ -160,7 +160,7 @@ void add_plan(CLI::App& app, plan_options& o) {
   CLI::App& plan = *app.add_subcommand("plan", "Make a plan without running it");
   add_experiment(plan, o.what);
   option(plan, "-o,--out", o.out, {"FILE", "For the plan; - is standard output", "not kept"});
-  add_deadline(plan, o.what, "Of processor time, until it is given up");
+  add_deadline(plan, o.what, "Until it is given up");
   option(plan, "--graph", o.graph_out, {"FILE", "For the network's graph; - is standard output", "not kept"});
   plan.add_flag("--table", o.table,
                 "Print by module what is computed again, offloaded, cut and kept (graphs of umbench export)");
@@ -387,9 +387,10 @@ std::string unknown_option(const CLI::App& command, int argc, const char* const*
 
 std::string refusal(const CLI::ParseError& error, const CLI::App& app, int argc, const char* const* argv) {
   std::string text = error.what();
-  const bool surplus = argc > 1 && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const bool of_names = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                        dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   const CLI::App& command = innermost(app);
-  if (surplus) {
+  if (argc > 1 && of_names) {
     const std::string unknown = unknown_option(command, argc, argv);
     if (!unknown.empty()) text = unknown;
   }

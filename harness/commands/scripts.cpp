@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr std::array commands{
     script_command{"compare", "compare", "Compare two record files: has anything become slower?"},
     script_command{"export", "export", "Write a record file in the format of another tool"},
-    script_command{"fit", "torch.forecast", "Say what fitting a PyTorch model into a budget would cost"},
+    script_command{"fit", "forecast", "Say what fitting a PyTorch model into a budget would cost"},
     script_command{"report", "plots.report", "Write one HTML page, with figures, of record files"},
     script_command{"plot", "plots", "Draw record files: slowdown, growth, timeline, bounds, peers"},
     script_command{"reproduce", "reproduce", "Run what papers measured, published beside ours"},

@@ -24,10 +24,18 @@ def with_default(action):
 
 
 class Parser(argparse.ArgumentParser):
+    def parse_args(self, words=None, namespace=None):
+        """An unknown option is named first, whatever else is missing."""
+        words = sys.argv[1:] if words is None else list(words)
+        own = words[:words.index("--")] if "--" in words else words
+        self._options = [word.split("=")[0] for word in own if word.startswith("--")]
+        return super().parse_args(words, namespace)
+
     def error(self, message):
-        kind, _, named = message.partition(": ")
-        if kind == "unrecognized arguments" and named.startswith("-"):
-            message = self._unknown(named.split()[0].split("=")[0])
+        known = self._option_string_actions
+        unknown = [option for option in self._options if not any(name.startswith(option) for name in known)]
+        if unknown:
+            message = f"{unknown[0]}: unknown option{output.near(unknown[0], known)}"
         output.say(f"umbench: {message}; see {self.prog} --help")
         sys.exit(load.EXIT_BAD_INPUT)
 
@@ -36,9 +44,6 @@ class Parser(argparse.ArgumentParser):
             if action.option_strings and action.nargs != 0:
                 action.help = with_default(action)
         return super().format_help()
-
-    def _unknown(self, option):
-        return f"{option}: unknown option{output.near(option, self._option_string_actions)}"
 
 
 def share(text):
@@ -107,7 +112,7 @@ def compare(description, words=None):
     shown = ", ".join(f"{name} {100 * limit:g}%%" for name, limit in limits.items())
     parser = Parser("umbench compare", description=description.splitlines()[0],
                     epilog="Exit codes: 0 nothing regressed, 1 a cell regressed (or the mean of all), 2 bad usage or bad "
-                           "input, 3 nothing regressed but some cells have too little data.")
+                           "input, 3 nothing regressed but some cells cannot be judged: too little data or another machine file.")
     parser.add_argument("base", metavar="BASE", help="record file, or folder of runs, to compare with")
     parser.add_argument("head", metavar="HEAD", help="record file, or folder of runs, to judge; files of one name in both "
                                                      "folders are rounds, judged each by itself")
@@ -168,9 +173,9 @@ def interleave(description):
     parser.add_argument("spec", metavar="SPEC.json", help="sweep file")
     parser.add_argument("--base", required=True, metavar="PROGRAM", help="the umbench to compare with")
     parser.add_argument("--head", required=True, metavar="PROGRAM", help="the umbench to judge")
-    parser.add_argument("--rounds", type=count, default=5, help="times that each runs every cell (5)")
-    parser.add_argument("--more", type=count_or_none, default=0, metavar="ROUNDS",
-                        help="further rounds of the cells whose times the first ones leave ambiguous (0)")
+    parser.add_argument("--rounds", type=count, default=5, metavar="N", help="times that each runs every cell, 1 to 10000 (5)")
+    parser.add_argument("--more", type=count_or_none, default=0, metavar="N",
+                        help="further rounds of the cells whose times the first ones leave ambiguous, 0 to 10000 (0)")
     parser.add_argument("--out", required=True, metavar="DIR", help="folder for base/ and head/, a file a round")
     parser.add_argument("--machines", metavar="DIR", help="folder with more machine files (the built-in ones alone)")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-"""Compares two record files cell by cell: ok, improved, regressed, ambiguous or insufficient.
+"""Compares two record files cell by cell: ok, improved, ambiguous, regressed, or why it cannot be judged.
 
 BASE and HEAD are record files, or folders of them: then each file in a folder is one run of the same code.
 Measured times are judged by a t test on the raw samples and by limits; simulated ones must be equal.

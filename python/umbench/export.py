@@ -13,12 +13,14 @@ import re
 import sys
 from pathlib import Path
 
-from umbench import arguments, export_formats, load, output
+from umbench import arguments, export_formats, load, model_arguments, output
 from umbench.trace import exports, reader
 
 
 def main():
     if any(re.fullmatch(r"[^-].*:[A-Za-z_]\w*", word) and not Path(word).exists() for word in sys.argv[1:]):
+        model_arguments.export(sys.argv[1:])
+        model_arguments.needs_torch()
         from umbench.torch import export as model_export
         return model_export.main(sys.argv[1:])
     wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))

@@ -213,10 +213,10 @@ def parse(argv):
     parser.add_argument("papers", metavar="PAPER", nargs="*", help=", ".join(known_papers()) + " (all)")
     parser.add_argument("--backend", default="", help="cuda:N: with the paper's capacity as budget; sim:NAME: on that machine file (the paper's)")
     parser.add_argument("--machines", metavar="DIR", default="", help="folder with more machine files (the built-in ones alone)")
-    parser.add_argument("--out", default="reproduced", help="folder for records and figures (reproduced)")
+    parser.add_argument("--out", metavar="DIR", default="reproduced", help="folder for records and figures (reproduced)")
     parser.add_argument("--kept", metavar="DIR", default="", help="run nothing: from what an earlier run left there, as results/papers/simulated (none: everything runs)")
     parser.add_argument("--markdown", action="store_true", help="print tables alone, in Markdown")
-    parser.add_argument("--iterations", type=int, default=0, help="of every cell (4; on a GPU 5)")
+    parser.add_argument("--iterations", type=int, metavar="N", default=0, help="of every cell, at least 1 (4; on a GPU 5)")
     parser.add_argument("--no-figure", action="store_true", help="print the tables only")
     arguments = parser.parse_args(argv)
     for name in arguments.papers:

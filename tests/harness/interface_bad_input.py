@@ -91,6 +91,10 @@ class CommandLine(InterfaceTest):
         self.refused(*RUN, "device", "more")
         self.refused(*RUN, "device", "--batchsize", "4", words=["--batchsize: unknown option; did you mean --batch?"])
         self.refused("compare", "--fomat", "json", "a", "b", words=["--fomat: unknown option; did you mean --format?"])
+        self.refused("merge", "--ot", "x.jsonl", words=["--ot: unknown option; did you mean --out?"])  # before what is missing
+        self.refused("report", "--titel", "x", "a", words=["--titel: unknown option; did you mean --title?"])
+        self.refused("trace", "--outt", "x", "--", "true", words=["--outt: unknown option; did you mean --out?"])
+        self.refused("fit", "--buget", "1GiB", "a.py:f", words=["--buget: unknown option; did you mean --budget?"])
         self.refused(*RUN, "device", "--frobnicate", words=["--frobnicate: unknown option; see umbench run --help"])
         self.refused(*RUN, "device", "--iteration=3", words=["--iteration: unknown option; did you mean --iterations?"])
         self.refused("sweep")

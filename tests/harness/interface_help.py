@@ -6,10 +6,12 @@ import unittest
 from interface import InterfaceTest
 
 COMMANDS = ["list", "advise", "env", "calibrate", "validate", "plan", "run", "sweep", "tune", "ablate", "machine new",
-            "machine show", "machine check", "merge", "pack"]
-PYTHON_COMMANDS = ["compare", "export", "report", "plot overview", "plot slowdown", "plot growth", "plot timeline", "plot table",
-                   "reproduce", "interleave", "trace", "explain"]
+            "machine show", "machine check", "merge", "pack", "plan-torch"]
+PYTHON_COMMANDS = ["compare", "export", "export model.py:function", "fit", "report", "plot overview", "plot slowdown", "plot growth",
+                   "plot timeline", "plot bounds", "plot peers", "plot table", "reproduce", "interleave", "trace", "explain"]
 NUMBERS = {"N", "NUMBER", "SECONDS", "SIZE", "I/N"}
+RANGE = r"\d+ to \S+|at least \d|above \d|or more|1 to N"
+WITHOUT_RANGE = {"fit --budget"}  # any size that the device has
 WIDTH, SCREEN = 100, 24
 
 
@@ -28,8 +30,10 @@ def options(text):
 class Help(InterfaceTest):
     def test_every_command_is_looked_at(self):
         shown = self.well("--help")
-        native = set(re.findall(r"(?m)^  ([a-z]+) ", shown.split("Subcommands:")[1])) - {"compare", "export", "report", "plot", "reproduce", "interleave", "trace", "explain", "fit"}
-        self.assertEqual(native, {command.split()[0] for command in COMMANDS})
+        every = set(re.findall(r"(?m)^  ([a-z-]+) ", shown.split("Subcommands:")[1]))
+        self.assertEqual(every, {command.split()[0] for command in COMMANDS + PYTHON_COMMANDS})
+        kinds = set(re.findall(r"(?m)^  ([a-z]+) ", self.well("plot", "--help")))
+        self.assertEqual(kinds, {command.split()[1] for command in PYTHON_COMMANDS if command.startswith("plot ")})
 
     def test_values_have_types_ranges_and_defaults(self):
         seen = 0
@@ -41,17 +45,20 @@ class Help(InterfaceTest):
                     seen += 1
                     self.assertTrue(required or "default: " in said or "; required" in said, said)
                     if kind in NUMBERS:
-                        self.assertRegex(said, r"\d+ to \S+|at least \d|or more|1 to N", said)
+                        self.assertRegex(said, RANGE)
         self.assertGreater(seen, 90)
 
-    def test_commands_in_python_say_defaults_too(self):
+    def test_commands_in_python_say_them_too(self):
         for command in PYTHON_COMMANDS:
             text = self.well(*command.split(), "--help")
-            blocks = re.findall(r"(?m)^  (--?[a-z][\w-]*)(?:, --[\w-]+)? ([A-Z{][^\n]*(?:\n {10,}[^\n]*)*)", text)
+            blocks = re.findall(r"(?m)^  (?:-[a-z] [\w.]+, )?(--[a-z][\w-]*) ([A-Z{][^\n]*(?:\n {10,}[^\n]*)*)", text)
             self.assertTrue(blocks, command)
-            for name, said in blocks:
+            for name, rest in blocks:
                 with self.subTest(command=command, option=name):
-                    self.assertRegex(" ".join(said.split()), r"default: |; required$")
+                    said = " ".join(rest.split())
+                    self.assertRegex(said, r"default: .|; required$")
+                    if said.split()[0] in NUMBERS and f"{command} {name}" not in WITHOUT_RANGE:
+                        self.assertRegex(said, RANGE)
 
     def test_ranges_are_those_that_are_kept(self):
         run = ["run", "--network", "alexnet", "--strategy", "device", "--backend", "sim:h200"]

@@ -11,50 +11,15 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import sys
 import time
-import warnings
 from pathlib import Path
 
-from umbench import arguments, load, output, places
-
-LEAST_TORCH = (2, 9)
-HALVES = {"bf16": "bfloat16", "fp16": "float16"}
-
-
-def arguments_of(given):
-    parser = arguments.Parser(prog="umbench export", description=__doc__.splitlines()[0])
-    parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
-    parser.add_argument("-o", "--out", required=True, metavar="FILE.json", help="where the graph goes")
-    parser.add_argument("--as", dest="form", choices=["compile", "eager"], default="compile",
-                        help="compile: what torch.compile runs, kernels joined as Inductor joins them; eager: one kernel an operator (compile)")
-    parser.add_argument("--name", help="the network's name; the function's where none is given")
-    parser.add_argument("--inference", action="store_true", help="the forward pass alone")
-    parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type")
-    parser.add_argument("--optimizer", choices=["none", "sgd", "momentum", "adamw"], default="none", help="add its states and its step (none)")
-    parser.add_argument("--step", choices=["foreach", "fused", "each"], default="foreach",
-                        help="how the optimizer walks over the parameters (foreach, PyTorch's default on a GPU)")
-    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], help="what multiplies; follows the model's types where not given")
-    parser.add_argument("--machine", metavar="NAME|FILE.json",
-                        help="write durations at this machine's rates; where not given, umbench works them out for the machine it runs on")
-    parser.add_argument("--measure", metavar="DEVICE", help="measure each shape once on this device (cuda)")
-    parser.add_argument("--launch", type=arguments.nanoseconds, metavar="TIME",
-                        help="what the CPU takes to launch a kernel, such as 35us: with --machine or --measure, operators wait for it (0)")
-    options = parser.parse_args(given)
-    if ":" not in options.model:
-        parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
-    if options.launch and not (options.machine or options.measure):
-        parser.error("--launch wants --machine or --measure: without durations nothing waits")
-    options.name = options.name or re.sub(r"[^a-z0-9_.-]", "_", options.model.rpartition(":")[2].lower())
-    if not re.fullmatch(r"[a-z0-9_.-]+", options.name):
-        parser.error(f"--name {options.name}: use lower-case letters, digits, '-', '_', '.'")
-    return options
+from umbench import load, model_arguments, output, places
 
 
 def main(given):
-    options = arguments_of(given)
-    needs_torch(given)
+    options = model_arguments.export(given)
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     made = document_of(options)
@@ -78,27 +43,12 @@ def document_of(options):
 
     from umbench.torch import capture, convert
 
-    autocast = getattr(torch, HALVES[options.autocast]) if options.autocast else None
+    autocast = getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None
     try:
         return convert.of_model(function_named(options.model), form=options.form, inference=options.inference, autocast=autocast,
                                 name=options.name, precision=options.precision)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
-
-
-def needs_torch(given):
-    warnings.filterwarnings("ignore")  # PyTorch's of itself, and the model's libraries'
-    try:
-        import torch
-    except ImportError:
-        other = shutil.which("python3")
-        if other not in (None, sys.executable) and "UMBENCH_PYTHON" not in os.environ:
-            os.environ["UMBENCH_PYTHON"] = other
-            os.execv(other, [other, *sys.orig_argv[1:]])
-        raise load.BadInput(f"PyTorch is missing in {sys.executable}: install torch 2.9 or later (the wheel for CPUs will do), or let "
-                      "UMBENCH_PYTHON name a Python that has it") from None
-    if tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) < LEAST_TORCH:
-        raise load.BadInput(f"PyTorch {torch.__version__} is too old; install torch 2.9 or later")
 
 
 def function_named(text):

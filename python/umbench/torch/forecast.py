@@ -3,35 +3,15 @@
 MODEL.py:FUNCTION names a function without arguments that returns (model, inputs), the batch first. Nothing is run: the graph is
 traced with fake tensors, and times follow a machine file. Losses are not cut into shares here."""
 
-import sys
+from umbench import load, model_arguments
 
-from umbench import arguments, load
-
-from .export import HALVES, function_named, machine, needs_torch
-
+from .export import function_named, machine
 
 LIBRARY_BYTES = 65 * 2**20  # what cuBLAS keeps for the threads of the two passes: measured on an H100 with torch 2.11
 
 
-def arguments_of(given):
-    parser = arguments.Parser(prog="umbench fit", description=__doc__.splitlines()[0])
-    parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
-    parser.add_argument("--budget", required=True, metavar="SIZE", help="of the device, for all of training, such as 24GiB")
-    parser.add_argument("--gpu", default="sim:h200", metavar="sim:NAME", help="machine file whose rates count (sim:h200)")
-    parser.add_argument("--batch", nargs="+", type=int, help="multiples of the example inputs' batch; without it that batch")
-    parser.add_argument("--optimizer", help="a class of torch.optim whose states count, such as AdamW")
-    parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
-    parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type")
-    parser.add_argument("--seconds", type=float, default=8.0, help="for the search of each plan (8)")
-    options = parser.parse_args(given)
-    if ":" not in options.model:
-        parser.error(f"{options.model}: wants MODULE:FUNCTION such as mymodels.py:resnet")
-    return options
-
-
 def main(given):
-    options = arguments_of(given)
-    needs_torch(given)
+    options = model_arguments.fit(given)
     from .planner import NoPlan
 
     try:
@@ -91,7 +71,7 @@ def planned(options, budget, times):
 
     try:
         joint = capture.capture(function_named(options.model), compiled=True, times=times,
-                                autocast=getattr(torch, HALVES[options.autocast]) if options.autocast else None)
+                                autocast=getattr(torch, model_arguments.HALVES[options.autocast]) if options.autocast else None)
     except capture.CannotExport as error:
         raise load.BadInput(f"{options.model}: {error}") from None
     info = private.classified(joint.graph, joint.num_fwd_outputs, joint.static_inputs)
@@ -110,7 +90,3 @@ def rates_in(figures):
     """Rates of a machine file in operations and bytes a nanosecond."""
     return {"half": figures["bf16_flops_per_s"] / 1e9, "single": figures["fp32_flops_per_s"] / 1e9, "bytes": figures["device_bytes_per_s"] / 1e9,
             "link": min(figures["link_to_device_bytes_per_s"], figures["link_to_host_bytes_per_s"]) / 1e9}
-
-
-if __name__ == "__main__":
-    sys.exit(load.report_errors(lambda: main(sys.argv[1:]), "umbench"))

@@ -18,12 +18,6 @@ MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
 WORTH_NAMING = 0.01  # of all waiting
 
 
-class Parser(arguments.Parser):
-    def error(self, message):
-        output.say(f"umbench: explain: {message}; usage: umbench explain RUN.jsonl|REPORT.sqlite [--machine NAME] [--json]")
-        sys.exit(load.EXIT_BAD_INPUT)
-
-
 def read(path):
     return nsys.read(path) if nsys.is_sqlite(path) else reader.read(path)
 
@@ -131,8 +125,8 @@ def busiest(processes):
 
 
 def main():
-    parser = Parser(prog="umbench explain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", metavar="FILE")
+    parser = arguments.Parser(prog="umbench explain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE", help="RUN.jsonl or REPORT.sqlite")
     parser.add_argument("--machine", metavar="NAME", help="machine file whose figures tell what calls would save (that of the GPU)")
     parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one (each)")
     parser.add_argument("--json", action="store_true", help="as data, of every process")

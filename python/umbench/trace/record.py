@@ -23,12 +23,6 @@ FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 CANNOT_RUN, NOT_FOUND = 126, 127  # as shells say it
 
 
-class Parser(arguments.Parser):
-    def error(self, message):
-        output.say(f"umbench: trace: {message}; usage: umbench trace [--out RUN.jsonl] [--twice] [--whole] -- PROGRAM ARGUMENTS")
-        sys.exit(load.EXIT_BAD_INPUT)
-
-
 def main():
     wanted = _arguments(sys.argv[1:])
     out = Path(wanted.out)
@@ -47,7 +41,7 @@ def main():
 
 
 def _arguments(words):
-    parser = Parser(prog="umbench trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(prog="umbench trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default="trace.jsonl", metavar="RUN.jsonl", help="file to write (trace.jsonl)")
     parser.add_argument("--twice", action="store_true", help="run it a second time, silently, to time its kernels while nothing is counted: "
                         "counting slows faults, and umbench explain then goes by these times")
@@ -58,7 +52,7 @@ def _arguments(words):
     if wanted.program[:1] == ["--"]:
         wanted.program = wanted.program[1:]
     if not wanted.program:
-        parser.error("names no program")
+        parser.error("names no program: umbench trace [OPTIONS] -- PROGRAM ARGUMENTS")
     return wanted
 
 
