@@ -1,0 +1,81 @@
+#include "schedule/event_costs.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/compute.hpp"
+
+namespace um {
+namespace {
+
+constexpr std::uint32_t none = ~std::uint32_t{0};
+
+// The parts that an operator may compute in place; the same twice if there are none.
+std::pair<part_id, part_id> in_place(const graph& g, const use_table& uses, position at) {
+  const auto i = static_cast<std::size_t>(at);
+  const op& o = g.ops[uses.order[i].what];
+  if (!o.alias) return {0, 0};
+  const tensor_id from = o.in[o.alias->input], to = o.out[o.alias->output];
+  if (from == to || survives(g.tensors[from].use)) return {0, 0};
+  const auto only_part = [&](tensor_id t) {
+    std::uint32_t found = none;
+    for (const touched_part& x : uses.of_position[i]) {
+      if (uses.parts[x.which].what == t) found = found == none ? x.which : none - 1;
+    }
+    return found;
+  };
+  const std::uint32_t a = only_part(from), b = only_part(to);
+  if (a >= none - 1 || b >= none - 1 || uses.parts[a].bytes != uses.parts[b].bytes) return {0, 0};
+  return {a, b};
+}
+
+// A slice of a filter gradient that adds to what earlier ones wrote may keep its own share apart first.
+byte_count workspace_at(const graph& g, const use_table& uses, position at, byte_count own) {
+  byte_count bytes = round_up(own, arena_alignment);
+  const auto i = static_cast<std::size_t>(at);
+  if (!std::holds_alternative<convolution_backward_filter>(g.ops[uses.order[i].what].what)) return bytes;
+  for (const touched_part& x : uses.of_position[i]) {
+    if (x.mode == access_mode::accumulate) bytes += uses.parts[x.which].bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+nanoseconds time_again(const problem& p, op_id what) {
+  const auto second = repeated(p.network, {what, {}});
+  const nanoseconds first = p.costs[what].time;
+  return second.again ? std::min(first, cost_of(p, second).time) : first;
+}
+
+event_costs tabulate(const problem& p, const use_table& uses) {
+  event_costs all{uses, p.on, {}, {}, {}, {}, {}, {}, {}, {}};
+  for (position at = 0; at < uses.end(); ++at) {
+    const auto i = static_cast<std::size_t>(at);
+    const op_cost cost = cost_of(p, uses.order[i]);
+    all.time.push_back(cost.time);
+    all.workspace.push_back(workspace_at(p.network, uses, at, cost.workspace_bytes));
+    const auto second = repeated(p.network, uses.order[i]);
+    all.time_again.push_back(second.again ? cost_of(p, second).time : cost.time);
+    all.workspace_again.push_back(second.again ? 0 : all.workspace.back());
+    all.in_place.push_back(in_place(p.network, uses, at));
+    all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
+    const auto& here = uses.of_position[i];
+    all.touches.insert(all.touches.end(), here.begin(), here.end());
+  }
+  all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
+  for (const auto& part : uses.parts) {
+    const role use = p.network.tensors[part.what].use;
+    all.parts.push_back({part.bytes, part.what, persists(use), survives(use)});
+  }
+  return all;
+}
+
+nanoseconds time_of_copy(const machine& on, byte_count bytes, lane where) {
+  const std::uint64_t rate =
+      where == lane::to_device ? on.link_to_device_bytes_per_s : on.link_to_host_bytes_per_s;
+  return on.copy_ns +
+         (rate == 0 ? std::numeric_limits<nanoseconds>::max() / 1'000'000 : time_at(bytes, rate));
+}
+
+}  // namespace um
