@@ -11,16 +11,21 @@ std::int64_t torch_copies::ns_of(torch_id tensor) const {
   return step.copy_ns + static_cast<std::int64_t>(bytes / step.link_bytes_per_ns);
 }
 
+std::int64_t torch_copies::slow_ns_of(torch_id tensor) const {
+  return static_cast<std::int64_t>(times_ * static_cast<double>(ns_of(tensor)));
+}
+
 void torch_copies::begin_forward() {
   open_.clear();
   made_.clear();
   returning_.clear();
-  free_at_ = 0;
+  free_at_ = slow_free_at_ = 0;
 }
 
 void torch_copies::leave(torch_id tensor, std::int64_t now) {
   free_at_ = std::max(free_at_, now) + ns_of(tensor);
-  open_.push_back({tensor, free_at_});
+  slow_free_at_ = std::max(slow_free_at_, now) + slow_ns_of(tensor);
+  open_.push_back({tensor, free_at_, slow_free_at_});
 }
 
 void torch_copies::begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,
@@ -39,7 +44,7 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
   std::int64_t latest = std::numeric_limits<std::int64_t>::max();
   for (auto each = returning_.rbegin(); each != returning_.rend(); ++each) {
     torch_copy& copy = made_[each->copy];
-    latest = std::min(latest, starts[each->first_read]) - ns_of(copy.tensor);
+    latest = std::min(latest, starts[each->first_read]) - slow_ns_of(copy.tensor);
     const auto after = std::upper_bound(
         starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
     each->begin = after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1;

@@ -12,12 +12,15 @@ class torch_copies {
   explicit torch_copies(const torch_orders& orders)
       : orders_(orders), first_read_(orders.wiring.root.size()) {}
 
+  // Copies that take `times` as long as forecast shall still make nothing wait. At least 1; 1 at first.
+  void leave_time(double times) { times_ = times; }
+
   // The forward graph begins; times are those of its clock.
   void begin_forward();
   void leave(torch_id tensor, std::int64_t now);
   struct leaving {
     torch_id tensor = no_node;
-    std::int64_t done = 0;
+    std::int64_t done = 0, latest = 0;  // as forecast, and with the time left
   };
   // Copies that are not known to be done, in the order of their ends.
   std::vector<leaving>& open() { return open_; }
@@ -41,13 +44,15 @@ class torch_copies {
     std::int64_t done = 0;
   };
   std::int64_t ns_of(torch_id tensor) const;
+  std::int64_t slow_ns_of(torch_id tensor) const;
 
   const torch_orders& orders_;
   std::vector<std::size_t> first_read_;
   std::vector<leaving> open_;
   std::vector<returning> returning_;
   std::vector<torch_copy> made_;
-  std::int64_t free_at_ = 0;  // the link, in the direction at hand
+  double times_ = 1;
+  std::int64_t free_at_ = 0, slow_free_at_ = 0;  // the link, in the direction at hand
 };
 
 }  // namespace um

@@ -29,6 +29,7 @@ class walk {
   torch_estimate both();
   const std::vector<torch_copy>& copies() const { return copies_.made(); }
   void aim_at(std::int64_t budget) { budget_ = budget; }
+  void leave_time(double times) { copies_.leave_time(times); }
 
  private:
   static constexpr std::size_t always = std::numeric_limits<std::size_t>::max();
@@ -113,7 +114,7 @@ void walk::leave(const torch_kernel& kernel, std::size_t t) {
     if (orders_.is_offloaded[b]) copies_.leave(b, estimate_.ns);
   }
   std::erase_if(copies_.open(), [&](const torch_copies::leaving& each) {
-    if (each.done > estimate_.ns || last_use_[each.tensor] > t) return false;
+    if (each.latest > estimate_.ns || last_use_[each.tensor] > t) return false;
     live_ -= rounded(wiring_.at(each.tensor).bytes);
     copies_.gone(each.tensor, kernel.members.back());
     return true;
@@ -211,6 +212,10 @@ torch_estimate torch_model::evaluate(const std::vector<torch_fate>& fates) {
 
 void torch_model::aim_at(std::int64_t budget) {
   parts_->walks.aim_at(budget);
+}
+
+void torch_model::leave_time(double times) {
+  parts_->walks.leave_time(times);
 }
 
 torch_plan torch_model::plan() const {

@@ -34,6 +34,8 @@ class torch_model {
 
   // The excess of estimates is above this from now on.
   void aim_at(std::int64_t budget);
+  // Copies of offloaded tensors may take `times` as long as forecast before anything waits for them.
+  void leave_time(double times);
   // What becomes of v if the backward graph needs it.
   torch_estimate evaluate(const std::vector<torch_fate>& fates);
   // The plan that the last evaluation was of.

@@ -118,6 +118,23 @@ TEST(torch_plans, an_offloaded_tensor_is_gone_when_its_copy_is_done) {
   EXPECT_EQ(slow.plan().offloaded[0].gone_after, no_node);
 }
 
+TEST(torch_plans, copies_with_time_left_begin_earlier_and_are_waited_for_later) {
+  torch_step s = chain();
+  s.bytes_per_ns = 1e6;
+  s.link_bytes_per_ns = 8.192;
+  torch_model model(s, unlimited);
+  auto fates = only(s, {2});
+  fates[2] = torch_fate::offloaded;
+  const auto just = model.evaluate(fates);
+  EXPECT_EQ(model.plan().offloaded[0].gone_after, 3U);
+  EXPECT_EQ(model.plan().offloaded[0].back_before, 5U);
+  model.leave_time(4);
+  const auto early = model.evaluate(fates);
+  EXPECT_EQ(early.ns, just.ns);
+  EXPECT_EQ(model.plan().offloaded[0].gone_after, no_node);
+  EXPECT_GE(early.peak, just.peak);
+}
+
 // Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
 // keep.
 TEST(torch_plans, the_search_keeps_to_the_budget) {

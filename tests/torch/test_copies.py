@@ -34,13 +34,28 @@ def test_offloads_leave_the_bits(name):
         assert torch.equal(own, other)
 
 
+def test_a_second_forward_pass_before_the_backward_pass_takes_memory_of_its_own():
+    model, inputs = test_fit.made("perceptron")
+    plain = copy.deepcopy(model)
+    model, _ = test_fit.fitted(model, inputs, 0.75)
+    other = (inputs[0] * 2,)
+    for _ in range(2):
+        for each in (plain, model):
+            each.zero_grad()
+            first, second = each(*inputs), each(*other)
+            (first + 3 * second).backward()
+    assert model.plan.offloaded
+    for own, other in zip(gradients(plain), gradients(model)):
+        torch.testing.assert_close(own, other)
+
+
 def unwaited(monkeypatch):
     """Copies that nothing waits for: made when they are read, as a slow copy on a GPU could be, while Inductor gives the source's memory away."""
     usual, late = copies._copy_out, {}
 
     def begin(source, slot, device):
         if device is None:
-            host = copies._in_slab(source, slot)
+            host = copies._slots[slot].take(source)
             late[host.data_ptr()] = host, source
             return host
         host, origin = late.pop(source.data_ptr())

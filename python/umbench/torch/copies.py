@@ -8,6 +8,7 @@ import itertools
 
 import torch
 
+from . import private
 from .planner import NoPlan
 
 SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
@@ -19,6 +20,32 @@ library.define("finish_copy(Tensor source, Tensor(a!) copy) -> ()")
 
 _slots, _numbers = {}, itertools.count()
 _streams, _running = {}, {}
+
+
+class Slot:
+    """A part of a slab. `holds`: a backward pass has yet to read it; a forward pass before that takes other memory."""
+
+    def __init__(self, memory, offset, on_gpu):
+        self.memory, self.offset, self.tensor, self.holds = memory, offset, None, False
+        if on_gpu:
+            self.ready, self.out, self.back = (torch.cuda.Event() for _ in range(3))
+
+    def take(self, source):
+        """A tensor like `source` on the host."""
+        if self.holds:
+            self.memory, self.offset = torch.empty(_spanned_bytes(source), dtype=torch.uint8, pin_memory=source.is_cuda), 0
+            self.tensor = None
+        if self.tensor is None or self.tensor.shape != source.shape or self.tensor.stride() != source.stride():
+            made = torch.empty(0, dtype=source.dtype, device=self.memory.device)
+            at = self.memory.storage_offset() + self.offset // source.element_size()
+            self.tensor = made.set_(self.memory.untyped_storage(), at, source.shape, source.stride())
+        self.holds = True
+        return self.tensor
+
+    def give(self, source):
+        """The backward pass reads `source`, made by `take`."""
+        if self.tensor is not None and source.data_ptr() == self.tensor.data_ptr():
+            self.holds = False
 
 
 class Slab:
@@ -33,7 +60,7 @@ class Slab:
         else:
             self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
         self.slots = [next(_numbers) for _ in sizes]
-        _slots.update({slot: (self.memory, offset) for slot, offset in zip(self.slots, offsets)})
+        _slots.update({slot: Slot(self.memory, offset, on_gpu) for slot, offset in zip(self.slots, offsets)})
 
     def close(self):
         for slot in self.slots:
@@ -61,19 +88,25 @@ def managed_bytes(size):
 
 
 def _begin(source, slot, device):
-    copy = _in_slab(source, slot) if device is None else torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device)
+    part = _slots[slot]
+    if device is None:
+        copy, done = part.take(source), "out"
+    else:
+        copy, done = torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device), "back"
+        part.give(source)
     gpu = next((t.device for t in (source, copy) if t.is_cuda), None)
     if gpu is None:
         _running[copy.data_ptr()] = lambda: copy.copy_(source)
         return copy
-    current, stream = torch.cuda.current_stream(gpu), _stream(gpu, device is None)
-    stream.wait_stream(current)
-    with torch.cuda.stream(stream):
+    current, stream, event = torch.cuda.current_stream(gpu), _stream(gpu, device is None), getattr(part, done)
+    part.ready.record(current)
+    stream.wait_event(part.ready)
+    with private.on_stream(stream, current):
         if SLOWED["cycles"]:
             torch.cuda._sleep(SLOWED["cycles"])
         copy.copy_(source, non_blocking=True)
-        event = stream.record_event()
-    _running[copy.data_ptr()] = lambda: torch.cuda.current_stream(gpu).wait_event(event)
+    event.record(stream)
+    _running[copy.data_ptr()] = lambda: current.wait_event(event)
     return copy
 
 
@@ -81,10 +114,8 @@ def _finish(source, copy):
     _running.pop(copy.data_ptr())()
 
 
-def _in_slab(source, slot):
-    memory, offset = _slots[slot]
-    made = torch.empty(0, dtype=source.dtype, device=memory.device)
-    return made.set_(memory.untyped_storage(), memory.storage_offset() + offset // source.element_size(), source.shape, source.stride())
+def _spanned_bytes(tensor):
+    return (sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1) * tensor.element_size()
 
 
 def _stream(gpu, out):
@@ -99,7 +130,7 @@ library.impl("finish_copy", _finish, "CompositeExplicitAutograd")
 
 @torch.library.register_fake("umbench::begin_copy", lib=library)
 def _(source, slot, device):
-    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device or _slots[slot][0].device)
+    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device or _slots[slot].memory.device)
 
 
 @torch.library.register_fake("umbench::finish_copy", lib=library)
@@ -110,8 +141,7 @@ def _(source, copy):
 # --- graphs ---
 
 def bytes_of(node):
-    value = node.meta["val"]
-    return (sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1) * value.element_size()
+    return _spanned_bytes(node.meta["val"])
 
 
 def offload(forward, backward, num_fwd_outputs, copies, slab):
