@@ -41,20 +41,13 @@ int dispatch(const std::string& command, const command_line& c) {
   return pack_command(c.pack);
 }
 
-// A trace becomes the network; 0, or the exit code where it cannot.
-int take_trace(experiment_options& o) {
-  if (o.trace.empty()) return 0;
-  if (!o.network.empty()) throw input_error("--network and --trace are given; keep one");
-  o.network = (o.trace.ends_with(".jsonl") ? o.trace.substr(0, o.trace.size() - 6) : o.trace) + ".graph.json";
-  return run_script_and_wait(*script_named("export"), {o.trace, "--format", "graph", "--out", o.network});
-}
-
-int take_traces(command_line& c) {
+void take_traces(command_line& c) {
   for (experiment_options* const o :
        {&c.run.what, &c.plan.what, &c.tune.what, &c.ablate.what, &c.advise.what}) {
-    if (const int code = take_trace(*o); code != 0) return code;
+    if (o->trace.empty()) continue;
+    if (!o->network.empty()) throw input_error("--network and --trace are given; keep one");
+    o->network = graph_of_trace(o->trace);
   }
-  return 0;
 }
 
 // A closed pipe on standard output ends the command silently, as SIGPIPE would.
@@ -110,8 +103,10 @@ int parse_and_run(int argc, char** argv) try {
     command_line c;
     const std::string command = parse(argc, argv, c);
     if (command.empty()) return 0;
-    const int code = take_traces(c);
-    return code != 0 ? code : dispatch(command, c);
+    take_traces(c);
+    return dispatch(command, c);
+  } catch (const script_failed& failed) {
+    return failed.exit_code;
   } catch (const input_error& error) {
     return fail(exit_usage, error.what());
   } catch (const std::system_error& error) {

@@ -96,6 +96,9 @@ void run_script(const script_command& command, const std::vector<std::string>& a
                                 command.name, python, std::strerror(errno)));
 }
 
+namespace {
+
+// Runs the script in a process of its own; its exit code.
 int run_script_and_wait(const script_command& command, const std::vector<std::string>& arguments) {
   constexpr int cannot_start = 2;
   const pid_t child = fork();
@@ -112,6 +115,16 @@ int run_script_and_wait(const script_command& command, const std::vector<std::st
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : cannot_start;
+}
+
+}  // namespace
+
+std::string graph_of_trace(const std::string& trace) {
+  const std::string graph =
+      (trace.ends_with(".jsonl") ? trace.substr(0, trace.size() - 6) : trace) + ".graph.json";
+  const int code = run_script_and_wait(*script_named("export"), {trace, "--format", "graph", "--out", graph});
+  if (code != 0) throw script_failed{code};
+  return graph;
 }
 
 }  // namespace um

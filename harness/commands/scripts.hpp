@@ -1,4 +1,5 @@
-// Commands of `umbench` that are modules of the Python package umbench (python/umbench, plots): they read record files only.
+// Commands of `umbench` that are modules of the Python package umbench (python/umbench, plots): they read
+// record files only.
 #pragma once
 
 #include <span>
@@ -16,12 +17,17 @@ std::span<const script_command> script_commands();
 // nullptr if no script has that name.
 const script_command* script_named(const std::string& command);
 
-// Replaces this process by the module. python/start.py is looked for in the folder that UMBENCH_HOME names, then in
-// the folders above the program; the interpreter is UMBENCH_PYTHON's, /usr/bin/python3 or the first python3 in
-// PATH. Throws input_error where one of them is missing.
+// Replaces this process by the module. python/start.py is looked for in the folder that UMBENCH_HOME names,
+// then in the folders above the program; the interpreter is UMBENCH_PYTHON's, /usr/bin/python3 or the first
+// python3 in PATH. Throws input_error where one of them is missing.
 [[noreturn]] void run_script(const script_command& command, const std::vector<std::string>& arguments);
 
-// Runs the script in a process of its own; its exit code.
-int run_script_and_wait(const script_command& command, const std::vector<std::string>& arguments);
+// Makes a network of a trace: FILE.graph.json beside FILE.jsonl, whose path it returns. Throws script_failed.
+std::string graph_of_trace(const std::string& trace);
+
+// The script has said why.
+struct script_failed {
+  int exit_code;
+};
 
 }  // namespace um

@@ -1,3 +1,5 @@
+#include "harness/json/sweep.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +8,7 @@
 
 #include "harness/commands/cells.hpp"
 #include "harness/commands/limits.hpp"
+#include "harness/commands/scripts.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/numbers.hpp"
@@ -123,7 +126,7 @@ int finish(const sweep_result& result, const sweep_options& options, std::size_t
 std::pair<std::string, std::vector<cell>> read_cells(const sweep_options& options,
                                                      const std::vector<machine>& machines) {
   const limits within(options.spec, limits::to_read);
-  const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec);
+  const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec, graph_of_trace);
   std::vector<cell> cells;
   for (cell& c : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {
     cells.push_back(on_machine(std::move(c), machines));

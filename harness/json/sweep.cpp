@@ -1,3 +1,5 @@
+#include "harness/json/sweep.hpp"
+
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,7 +9,6 @@
 #include "harness/io/numbers.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/fields.hpp"
-#include "harness/json/json.hpp"
 #include "harness/json/network_file.hpp"
 #include "harness/json/parts.hpp"
 #include "harness/json/rules_file.hpp"
@@ -67,22 +68,24 @@ strategy_choice strategy_from(const json& value, const place& at) {
   }
 }
 
-// A name, or a graph file, as with rules.
-network_spec network_of(const json& value, const place& at) {
+// A name, or a graph file or trace, as with rules.
+network_spec network_of(const json& value, const place& at, const trace_converter& graph_of_trace) {
   network_spec n;
   n.name = as_text(value, at);
-  if (!is_network_file(n.name)) return n;
+  const bool is_trace = graph_of_trace && n.name.ends_with(".jsonl");
+  if (!is_trace && !is_network_file(n.name)) return n;
+  const std::string path = (std::filesystem::path(at.source).parent_path() / n.name).string();
   try {
-    return network_from_file((std::filesystem::path(at.source).parent_path() / n.name).string());
+    return network_from_file(is_trace ? graph_of_trace(path) : path);
   } catch (const input_error& error) {
     refuse(at, error.what());
   }
 }
 
-void read_axes(fields& f, grid& g) {
+void read_axes(fields& f, grid& g, const trace_converter& graph_of_trace) {
   const auto integer_from_one = [](auto& v, auto& at) { return as_integer(v, at, 1); };
   const auto ratio_from = [](auto& v, auto& at) { return as_number(v, at, least_ratio, most_ratio); };
-  read_list(f, "network", g.networks, network_of);
+  read_list(f, "network", g.networks, [&](auto& v, auto& at) { return network_of(v, at, graph_of_trace); });
   read_list(f, "batch", g.batches, integer_from_one);
   read_list(f, "insize", g.insizes, integer_from_one);
   read_list(f, "pass", g.passes, pass_from);
@@ -101,12 +104,12 @@ void read_axes(fields& f, grid& g) {
 }
 
 // What the object gives replaces what `g` has.
-grid grid_from(const json& value, const place& at, grid g) {
+grid grid_from(const json& value, const place& at, grid g, const trace_converter& graph_of_trace) {
   fields f(value, at);
   // What a grid says of its memory replaces what is common, whichever of the two ways it says it.
   if (f.has("ratio")) g.budgets.clear();
   if (f.has("budget")) g.ratios.clear();
-  read_axes(f, g);
+  read_axes(f, g, graph_of_trace);
   if (f.has("iterations")) {
     g.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
   }
@@ -127,6 +130,11 @@ void check_complete(const grid& g, const place& at) {
 }  // namespace
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source) {
+  return sweep_from_json(text, source, nullptr);
+}
+
+sweep_spec sweep_from_json(std::string_view text, const std::string& source,
+                           const trace_converter& graph_of_trace) {
   const json document = parse_json(text, source);
   fields f(document, {source, ""});
   f.schema();
@@ -134,9 +142,9 @@ sweep_spec sweep_from_json(std::string_view text, const std::string& source) {
   spec.name = f.text("name");
   if (!is_plain_name(spec.name)) refuse(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
   grid common;
-  if (f.has("common")) common = grid_from(f.at("common"), f.where("common"), {});
+  if (f.has("common")) common = grid_from(f.at("common"), f.where("common"), {}, graph_of_trace);
   for (const auto& [value, at] : f.list("grids")) {
-    spec.grids.push_back(grid_from(*value, at, common));
+    spec.grids.push_back(grid_from(*value, at, common, graph_of_trace));
     check_complete(spec.grids.back(), at);
   }
   if (spec.grids.empty()) refuse(f.where("grids"), "the list is empty; give at least one grid");

@@ -85,6 +85,8 @@ def _fill_devices(records):
 def _check(entry, where):
     if not isinstance(entry, dict) or entry.get("kind") not in ("environment", "record"):
         raise BadInput(f"{where}: neither an environment nor a record of umbench")
+    if entry.get("tool") == "umbench trace":
+        raise BadInput(f"{where}: a trace; draw it with umbench report, or name it as a sweep's network and draw the sweep's records")
     schema = entry.get("schema")
     if type(schema) is not int or schema != 1:
         newer = type(schema) is int and schema > 1

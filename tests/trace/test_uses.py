@@ -78,13 +78,25 @@ def test_what_the_cpu_uses_cannot_stay_on_the_device(umbench, tmp_path):
     assert done.returncode == 4 and "the CPU uses m0.0" in done.stderr
 
 
-def test_a_sweep_takes_the_network_file(umbench, tmp_path):
-    two_layers().write(tmp_path / "run.jsonl")
-    assert umbench("export", "run.jsonl", "--format", "graph", "--out", "run.graph.json").returncode == 0
+def sweep_of(tmp_path, trace):
     (tmp_path / "sweep.json").write_text(json.dumps({"schema": 1, "name": "s", "grids": [
-        {"network": "run.graph.json", "strategy": ["managed", "managed_prefetch"], "ratio": [0.9, 1.5], "backend": "sim:h200"}]}), encoding="utf-8")
+        {"network": trace, "strategy": ["managed", "managed_prefetch"], "ratio": [0.9, 1.5], "backend": "sim:h200"}]}), encoding="utf-8")
+
+
+def test_a_sweep_takes_a_trace_and_its_curve_is_drawn(umbench, tmp_path):
+    two_layers().write(tmp_path / "run.jsonl")
+    sweep_of(tmp_path, "run.jsonl")
     assert umbench("sweep", "sweep.json", "--out", "s.jsonl").returncode == 0
     assert umbench("compare", "s.jsonl", "s.jsonl").returncode == 0
+    shown = umbench("plot", "table", "s.jsonl").stdout
+    assert "managed_prefetch" in shown and " 1.5\n" in shown
+
+
+def test_a_sweep_refuses_what_is_no_trace_in_one_line(umbench, tmp_path):
+    (tmp_path / "run.jsonl").write_text("{}\n", encoding="utf-8")
+    sweep_of(tmp_path, "run.jsonl")
+    done = umbench("sweep", "sweep.json", "--out", "s.jsonl")
+    assert done.returncode == 2 and "run.jsonl" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words, said", [
@@ -184,3 +196,9 @@ def test_the_report_draws_heat(umbench, tmp_path):
     page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
     assert "ping-pong" in page and "data:image/png" in page
     assert (tmp_path / "report/heat_run.svg").is_file()
+
+
+def test_a_plot_says_what_draws_a_trace(umbench, tmp_path):
+    two_layers().write(tmp_path / "run.jsonl")
+    done = umbench("plot", "slowdown", "run.jsonl", "--out", "figures")
+    assert done.returncode == 2 and "umbench report" in done.stderr and len(done.stderr.splitlines()) == 1

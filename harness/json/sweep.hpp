@@ -1,0 +1,18 @@
+// Sweeps whose networks may be traces of programs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "harness/json/json.hpp"
+
+namespace um {
+
+// Makes a graph file of a trace (FILE.jsonl); the graph file's path.
+using trace_converter = std::function<std::string(const std::string& trace)>;
+
+sweep_spec sweep_from_json(std::string_view text, const std::string& source,
+                           const trace_converter& graph_of_trace);
+
+}  // namespace um
