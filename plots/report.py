@@ -15,7 +15,6 @@ from umbench.arguments import Parser
 from umbench.trace import reader
 
 KINDS = ("png", "svg", "pdf")
-MANY = 500  # from this many records on it shows progress
 
 
 def main():
@@ -36,8 +35,6 @@ def main():
     out = Path(wanted.out)
     sections = []
     for section in report_figures.sections(records):
-        if len(records) >= MANY:
-            output.say(f"{section.title}, {load.counted(len(records), 'record')}")
         sections.append(write_section(out, section))
     write(out / "index.html", report_page.page(wanted.title, wanted.files, environments, records, sections))
     print(out / "index.html")
@@ -66,4 +63,6 @@ def write(path, text):
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench"))
+    with output.ticking("drawing"):
+        code = load.report_errors(main, "umbench")
+    sys.exit(code)

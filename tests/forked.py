@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -10,6 +11,14 @@ import traceback
 from pathlib import Path
 
 START = Path(__file__).resolve().parents[1] / "python/start.py"
+
+
+PROGRESS = re.compile(r"(?m)^umbench: [a-z ]+, \d+ s so far\n")  # said where a machine is slow
+
+
+def without_progress(done):
+    done.stderr = PROGRESS.sub("", done.stderr)
+    return done
 
 
 def run(name, *arguments, cwd=None):
@@ -29,7 +38,7 @@ def run(name, *arguments, cwd=None):
         for stream in (out, error):
             stream.seek(0)
             texts.append(stream.read().decode("utf-8"))
-    return subprocess.CompletedProcess(words, code, *texts)
+    return without_progress(subprocess.CompletedProcess(words, code, *texts))
 
 
 def _in_child(words, cwd):

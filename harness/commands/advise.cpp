@@ -7,6 +7,7 @@
 #include "harness/commands/cells.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/numbers.hpp"
+#include "harness/io/progress.hpp"
 #include "harness/io/say.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/json.hpp"
@@ -130,6 +131,7 @@ std::string modules_text(const cell& setting, const advice_given& given) {
   if (named == nullptr || !setting.where.simulated || !is_of_file) return "";
   const cell work = with_name(setting, named->r.strategy);
   if (family_of(work) != family::explicit_) return "";
+  const std::jthread line = ticking("planning again to tell modules");
   const planned made = plan_cell(work);
   const std::string table = text_of(modules_of(*made.file.network.built, made.file.plan));
   return table.empty() ? "" : fmt::format("\nWhat {} does with activations:\n{}", named->r.strategy, table);
@@ -148,7 +150,9 @@ int advise_command(const advise_options& options) {
   const std::size_t jobs = jobs_of(options.jobs, setting.where.simulated);
   const auto stopped = [&] { return 128 + signals.stop_signal().value_or(0); };
 
-  const auto in_core = records_of(std::vector{with_whole_device(setting)}, jobs, signals);
+  progress lines("trying strategies");
+  const auto tell = [&] { lines.tick(); };
+  const auto in_core = records_of(std::vector{with_whole_device(setting)}, jobs, signals, tell);
   if (!in_core) return stopped();
   const record& resident = in_core->front();
   const bool no_managed = !managed.oversubscribes && leaves_too_little(setting, resident);
@@ -164,7 +168,7 @@ int advise_command(const advise_options& options) {
       of.push_back(i);
     }
   }
-  const auto records = records_of(cells, jobs, signals, progress_of(cells));
+  const auto records = records_of(cells, jobs, signals, tell, progress_of(cells));
   if (!records) return stopped();
   for (std::size_t i = 0; i < of.size(); ++i) tried[of[i]].r = (*records)[i];
 

@@ -13,6 +13,7 @@
 #include "harness/commands/limits.hpp"
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
+#include "harness/io/progress.hpp"
 #include "harness/json/json.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/json/record_file.hpp"
@@ -213,6 +214,7 @@ void print_records(const std::string& file, const std::vector<machine>& machines
 int validate_command(const validate_options& options) {
   const std::vector<machine> machines = machines_in(options.machines);
   if (!options.machine.empty()) machine_named(machines, options.machine);
+  const std::jthread line = ticking("simulating");
   for (const std::string& file : options.files) {
     if (file.ends_with(".jsonl")) {
       print_records(file, machines, options.machine);

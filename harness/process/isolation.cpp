@@ -186,12 +186,13 @@ bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   }
 }
 
-bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended) {
+bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended,
+               const std::function<void()>& meanwhile) {
   child_pool pool(signals);
   std::size_t next = 0;
   while (next < cells.size() || pool.running() > 0) {
     while (next < cells.size() && pool.running() < jobs && start_cell(pool, next, cells[next])) ++next;
-    const auto report = pool.wait();
+    const auto report = pool.wait(meanwhile);
     if (!report) return false;
     ended(report->id, record_of(cells[report->id], *report), *report);
   }
@@ -199,14 +200,14 @@ bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& sign
 }
 
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
-                                              signal_watch& signals,
+                                              signal_watch& signals, const std::function<void()>& meanwhile,
                                               const std::function<void(std::size_t)>& ended) {
   std::vector<record> all(cells.size());
   const auto keep = [&](std::size_t index, record r, const child_report&) {
     all[index] = std::move(r);
     if (ended) ended(index);
   };
-  if (!run_cells(cells, jobs, signals, keep)) return std::nullopt;
+  if (!run_cells(cells, jobs, signals, keep, meanwhile)) return std::nullopt;
   return all;
 }
 

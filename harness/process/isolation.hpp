@@ -29,10 +29,12 @@ record record_of(const cell& work, const child_report& report);
 // Runs cells, `jobs` at a time; `ended` hears of each by its index, in the order in which they end. False if
 // a stop signal came before all of them had ended.
 using hear_end = std::function<void(std::size_t index, record r, const child_report& report)>;
-bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended);
+// `meanwhile` is called twice a second or more often.
+bool run_cells(std::span<const cell> cells, std::size_t jobs, signal_watch& signals, const hear_end& ended,
+               const std::function<void()>& meanwhile = {});
 // Their records, in their order; nothing if a stop signal came. `ended` hears of each by its index.
 std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::size_t jobs,
-                                              signal_watch& signals,
+                                              signal_watch& signals, const std::function<void()>& meanwhile,
                                               const std::function<void(std::size_t)>& ended = {});
 
 // Asks a child for the facts of GPU `device`. Throws input_error with one clear line where there

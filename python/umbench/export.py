@@ -22,7 +22,8 @@ def main():
         model_arguments.export(sys.argv[1:])
         model_arguments.needs_torch()
         from umbench.torch import export as model_export
-        return model_export.main(sys.argv[1:])
+        with output.ticking("tracing the model"):
+            return model_export.main(sys.argv[1:])
     wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
     if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
         raise load.BadInput(f"--out {wanted.out}: is the file itself; choose another")

@@ -2,14 +2,15 @@
 
 import sys
 
-from umbench import load, model_arguments
+from umbench import load, model_arguments, output
 
 
 def main():
     model_arguments.fit(sys.argv[1:])
     model_arguments.needs_torch()
     from umbench.torch import forecast
-    return forecast.main(sys.argv[1:])
+    with output.ticking("tracing and planning"):
+        return forecast.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """What the scripts say and write, so that a full disk, a closed reader or another encoding ends in one line."""
 
+import contextlib
 import difflib
 import os
 import signal
 import sys
+import threading
+import time
 
 
 class Refusal(Exception):
@@ -28,6 +31,24 @@ def say(text):
         print(line, file=sys.stderr, flush=True)
     except (OSError, ValueError, AttributeError):
         pass
+
+
+@contextlib.contextmanager
+def ticking(what):
+    """Says "umbench: drawing, 2 s so far" after two seconds of the block, then at growing distances."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell():
+        after = 2
+        while not ended.wait(max(0.0, began + after - time.monotonic())):
+            say(f"umbench: {what}, {time.monotonic() - began:.0f} s so far")
+            after += min(2 * after, 60)
+
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 def warn(text):

@@ -22,8 +22,8 @@ def own_process():
     """The same in an interpreter of its own."""
 
     def run(name, *arguments):
-        return subprocess.run([sys.executable, str(ROOT / "python/start.py"), name, *map(str, arguments)],
-                              capture_output=True, text=True)
+        return forked.without_progress(subprocess.run([sys.executable, str(ROOT / "python/start.py"), name, *map(str, arguments)],
+                                                      capture_output=True, text=True))
 
     return run
 
@@ -36,6 +36,6 @@ def umbench():
         pytest.skip("UMBENCH does not name a binary")
 
     def run(*arguments):
-        return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True)
+        return forked.without_progress(subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True))
 
     return run
