@@ -125,10 +125,11 @@ void follow_budget(nanoseconds time) {
   look_for_losses(time);
 }
 
-void set_follower(follower each) {
+void set_follower(follower each, bool with_faults) {
   running->followed = each != nullptr;
   if (each != nullptr) {
     const std::lock_guard lock(running->switching);
+    if (running->with_faults.exchange(with_faults) != with_faults && running->counts) stop_counting();
     begin_counting();
   }
   running->writer.post([each, at = now()] {

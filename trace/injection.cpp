@@ -237,7 +237,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
 }
 
 // For a program that counts by CUPTI itself, which hands records to one reader only.
-extern "C" __attribute__((visibility("default"))) void umbench_trace_follow(
-    void (*each)(const void* record)) {
-  if (um::tracing::is_ours()) um::tracing::set_follower(each);
+extern "C" __attribute__((visibility("default"))) void umbench_trace_follow(void (*each)(const void* record),
+                                                                            bool with_faults) {
+  if (um::tracing::is_ours()) um::tracing::set_follower(each, with_faults);
 }

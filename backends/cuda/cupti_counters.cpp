@@ -24,7 +24,7 @@ unified_memory_counts counted;
 // CUPTI hands records to one reader. Where umbench trace has injected its library into this process, that is
 // the library, which hands them on (trace/injection.cpp): both count the same run. nullptr where it has not.
 using record_reader = void (*)(const void* record);
-using record_source = void (*)(record_reader);
+using record_source = void (*)(record_reader, bool with_faults);
 record_source tracing_library() {
   static const auto found = []() -> record_source {
     const char* const path = std::getenv("CUDA_INJECTION64_PATH");
@@ -66,10 +66,10 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : with_faul
   check(cudaFree(nullptr));  // CUPTI needs a context
   int device = 0;
   check(cudaGetDevice(&device));
+  static_cast<void>(driver_.begin());
   if (tracing_library() != nullptr) return;
   require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
   configure_unified_memory_counters(static_cast<std::uint32_t>(device), with_faults);
-  static_cast<void>(driver_.begin());
   require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
 } catch (const unsupported& error) {
   throw unsupported(std::string("nothing is counted: ") + error.what());
@@ -77,7 +77,7 @@ unified_memory_counter::unified_memory_counter(bool with_faults) try : with_faul
 
 unified_memory_counter::~unified_memory_counter() {
   if (tracing_library() != nullptr) {
-    tracing_library()(nullptr);
+    tracing_library()(nullptr, with_faults_);
     return;
   }
   static_cast<void>(cupti().disable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
@@ -90,7 +90,7 @@ void unified_memory_counter::start() {
   collector_ = std::jthread([](const std::stop_token& over) {
     constexpr auto pause = std::chrono::microseconds(200);
     while (!over.stop_requested()) {
-      static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+      static_cast<void>(cupti().flush(0));
       std::this_thread::sleep_for(pause);
     }
   });
@@ -114,7 +114,7 @@ unified_memory_counts unified_memory_counter::collect() {
     seen = now;
     std::this_thread::sleep_for(pause);
   }
-  if (tracing_library() != nullptr) tracing_library()(&take_record);
+  if (tracing_library() != nullptr) tracing_library()(&take_record, with_faults_);
   unified_memory_counts counts = take_counts();
   counts.with_faults = with_faults_;
   const tracing::driver_sums now = driver_.read(), moved = now - before_;

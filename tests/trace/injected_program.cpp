@@ -40,15 +40,15 @@ int main(int, char** argv) {
   if (library == nullptr) return std::fprintf(stderr, "%s\n", dlerror()), 2;
   reinterpret_cast<int (*)()>(dlsym(library, "InitializeInjection"))();
   const auto follow =
-      reinterpret_cast<void (*)(void (*)(const void*))>(dlsym(library, "umbench_trace_follow"));
+      reinterpret_cast<void (*)(void (*)(const void*), bool)>(dlsym(library, "umbench_trace_follow"));
   fake_context(0);
   const std::string what = argv[2];
   if (what == "followed") {
-    follow([](const void*) { ++heard; });
+    follow([](const void*) { ++heard; }, true);
     use_up();
     wait_until([] { return heard == 250'000; });
     std::printf("%d\n", fake_counts());
-    follow(nullptr);
+    follow(nullptr, true);
   } else if (what == "short") {
     fake_kernel(2 * second, 3 * second, "light");
     fake_time(2 * second + 1);

@@ -70,3 +70,14 @@ def test_gpus_are_told_apart_to_the_byte():
 def test_a_trace_of_pages_in_turns_has_every_byte():
     process, = reader.read(KEPT / "in_turns_h100.jsonl")
     assert process.total(*reader.BY_FAULT_IN) == process.total(*reader.BY_FAULT_OUT) == 4 * 256 * 2**20
+
+
+def test_what_umbench_counts_of_itself_agrees_with_its_trace():
+    cells = json.loads((KEPT / "agreement_h100.json").read_text(encoding="utf-8"))["cells"]
+    assert {cell["network"] for cell in cells} == {"vgg16", "resnet50"} and len({cell["strategy"] for cell in cells}) == 12
+    for cell in cells:
+        for counter, (own, told) in (row for at in ("first", "last") for row in cell[at].items()):
+            limit = 0.02 if counter == "faults" else 0.01
+            assert own is None and told == 0 or abs(own - told) <= limit * max(own, told), (cell["strategy"], counter)
+    with_faults = sum(cell["last"]["faults"][0] is not None for cell in cells)
+    assert f"the same faults in {with_faults} of {len(cells)}" in (ROOT / "docs/trace.md").read_text(encoding="utf-8")
