@@ -15,6 +15,10 @@ std::int64_t torch_copies::slow_ns_of(torch_id tensor) const {
   return static_cast<std::int64_t>(times_ * static_cast<double>(ns_of(tensor)));
 }
 
+std::int64_t torch_copies::held_up_by(torch_id tensor) const {
+  return static_cast<std::int64_t>(orders_.wiring.step.copy_drag * static_cast<double>(ns_of(tensor)));
+}
+
 void torch_copies::begin_forward() {
   open_.clear();
   made_.clear();

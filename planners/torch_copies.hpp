@@ -26,6 +26,9 @@ class torch_copies {
   std::vector<leaving>& open() { return open_; }
   void gone(torch_id tensor, torch_id after) { made_.push_back({tensor, after, no_node}); }
 
+  // How much longer kernels take because of one copy.
+  std::int64_t held_up_by(torch_id tensor) const;
+
   // The backward graph begins. starts[t]: when kernel t would start if it waited for no copy. Each copy back
   // begins as late as it may to be done before the first kernel that reads it.
   void begin_backward(const torch_kernels& kernels, const std::vector<std::int64_t>& starts,

@@ -111,8 +111,12 @@ void walk::follow(const std::vector<torch_id>& order, bool backward) {
 // Begins the copies of what a kernel wrote, and frees what has been copied and read.
 void walk::leave(const torch_kernel& kernel, std::size_t t) {
   for (const torch_id b : kernel.writes) {
-    if (orders_.is_offloaded[b]) copies_.leave(b, estimate_.ns);
+    if (!orders_.is_offloaded[b]) continue;
+    copies_.leave(b, estimate_.ns);
+    estimate_.ns += copies_.held_up_by(b);
   }
+  // Inductor computes what it fuses when a library call wants it: a wait behind a fused node comes too early.
+  if (wiring_.step.fused && !kernel.library) return;
   std::erase_if(copies_.open(), [&](const torch_copies::leaving& each) {
     if (each.latest > estimate_.ns || last_use_[each.tensor] > t) return false;
     live_ -= rounded(wiring_.at(each.tensor).bytes);
@@ -130,7 +134,10 @@ void walk::wait_for_copies() {
 }
 
 void walk::come_back(std::size_t t) {
-  for (const torch_id b : copies_.back(t, estimate_.ns)) live_ += rounded(wiring_.at(b).bytes);
+  for (const torch_id b : copies_.back(t, estimate_.ns)) {
+    live_ += rounded(wiring_.at(b).bytes);
+    estimate_.ns += copies_.held_up_by(b);
+  }
   estimate_.ns = copies_.there(t, estimate_.ns);
 }
 

@@ -82,6 +82,7 @@ torch_question torch_question_from(const std::string& text, const std::string& s
   q.step.between_ns = f.integer("between_ns", 0, most_bytes);
   q.step.link_bytes_per_ns = f.number("link_bytes_per_ns", 0, 1e9);
   q.step.copy_ns = f.integer("copy_ns", 0, most_bytes);
+  q.step.copy_drag = f.number("copy_drag", 0, 1);
   q.step.fused = f.boolean("fused");
   q.begin = numbers_in(f, "begin", q.step.nodes.size());
   q.seconds = f.number("seconds", 0, most_seconds);

@@ -41,6 +41,9 @@ class Estimated:
     def workspace(self, node):
         return 0
 
+    def link(self):
+        return self.rates["link"]
+
 
 class Measured:
     """Costs measured on the GPU, once for each operator and shape."""
@@ -55,6 +58,10 @@ class Measured:
     def workspace(self, node):
         found = self._of(node)
         return found["workspace"] if found else 0
+
+    def link(self):
+        with private.real_tensors():
+            return self.times.link()
 
     def _of(self, node):
         with private.real_tensors():

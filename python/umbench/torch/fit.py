@@ -17,7 +17,7 @@ TIERS = ("pinned", "managed", None)
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
 
-def fit(model, budget, optimizer=None, tier="pinned", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=8.0):
+def fit(model, budget, optimizer=None, tier="pinned", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=5.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
@@ -31,6 +31,8 @@ def fit(model, budget, optimizer=None, tier="pinned", micro_batches=1, statistic
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
+    if torch.cuda.is_available():
+        private.lose_less_memory()
     private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, backend, seconds), micro_batches))
     model.plan = plan
     return model
@@ -159,6 +161,7 @@ class Planning:
             self.plan.leave_slack()
         self.costs = self.costs or costs_for(device)
         step = step_of(joint, info, num_fwd_outputs, self.costs)
+        rates = {**rates, "link": self.costs.link()} if self.tier else rates
         if on_gpu:
             private.free_workspaces()  # those of the stream on which operators were measured
         number = {node: i for i, node in enumerate(step.nodes)}

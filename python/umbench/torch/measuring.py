@@ -16,7 +16,7 @@ import torch
 
 REPEATS, ROUNDS = 10, 5
 BETWEEN_KERNELS_NS = 2500  # from the end of a kernel to the next on one stream: 2.3 to 3.5 us in results/torch/steps.jsonl
-LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 31
+LEAST_BYTES, MOST_BYTES, LINK_BYTES = 1 << 16, 1 << 31, 1 << 25
 
 
 def set_durations(made, device="cuda"):
@@ -92,6 +92,16 @@ class Times:
         at = min(bisect.bisect_left([s for s, _ in copies], size), len(copies) - 1)
         (small, short), (large, long) = copies[at - 1], copies[at]
         return round(short + (long - short) * (size - small) / (large - small))
+
+    def link(self):
+        """Bytes a nanosecond of copies between pinned memory and the GPU, in the slower direction."""
+        if "link" not in self.known:
+            here = torch.zeros(LINK_BYTES, dtype=torch.uint8, device=self.device)
+            there = torch.zeros(LINK_BYTES, dtype=torch.uint8, pin_memory=True)
+            ns = max(self._time(lambda to=to, of=of: to.copy_(of, non_blocking=True)) for to, of in ((here, there), (there, here)))
+            self.known["link"] = LINK_BYTES / ns
+            self.keep()
+        return self.known["link"]
 
     def _copy_ns(self, size):
         source = torch.zeros(size // 8, dtype=torch.float32, device=self.device)

@@ -4,8 +4,8 @@ from . import copies
 from .operators import is_view, name_of
 from .values import module_of
 
-# Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back pages of 20 MiB alone.
-SLACK, LEAST_SLACK, MOST_SLACK = 0.05, 64 * 2**20, 384 * 2**20
+# Left to the caching allocator's unused pieces on a GPU: a share of the budget within limits. Expandable segments give back whole pages alone.
+SLACK, LEAST_SLACK, MOST_SLACK = 0.065, 64 * 2**20, 768 * 2**20
 
 
 class Plan:

@@ -30,13 +30,14 @@ def program():
 
 
 COPY_NS = 20000  # a copy to the host or back, beside its bytes: two waits for events
+COPY_DRAG = 0.15  # products take 0.1 to 0.2 of a copy's time longer while it runs (H100)
 
 
 def ask(step, budget, base_bytes, rates, fused, begin, seconds, offloads=False):
     """The answer as a dictionary: `begin` and `plan`, each with saved, offloaded, recomputed, ns, peak, forward_peak, saved_bytes."""
     question = {"nodes": step.rows, "budget": int(budget), "base_bytes": int(base_bytes), "bytes_per_ns": rates["bytes"],
                 "launch_ns": LAUNCH_NS, "between_ns": BETWEEN_KERNELS_NS, "link_bytes_per_ns": rates["link"] if offloads else 0,
-                "copy_ns": COPY_NS, "fused": fused, "begin": sorted(begin), "seconds": seconds}
+                "copy_ns": COPY_NS, "copy_drag": COPY_DRAG, "fused": fused, "begin": sorted(begin), "seconds": seconds}
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(question, file)
         file.flush()

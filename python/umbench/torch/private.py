@@ -5,6 +5,7 @@ Written for torch 2.11. `missing()` names what a release lacks.
 
 import contextlib
 import importlib
+import os
 import types
 
 import torch
@@ -17,12 +18,12 @@ USED = {
     "torch._functorch.aot_autograd": ("aot_module_simplified",),
     "torch._inductor.custom_graph_pass": ("CustomPartitionerFn",),
     "torch._inductor.compile_fx": ("compile_fx",),
-    "torch._inductor.config": ("custom_partitioner_fn", "reorder_for_peak_memory"),
+    "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
     "torch._dynamo.exc": ("BackendCompilerFailed", "Unsupported"),
     "torch.utils._mode_utils": ("no_dispatch",),
-    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream"),
+    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream", "_accelerator_setAllocatorSettings"),
 }
 
 
@@ -106,7 +107,8 @@ def compiled(graph, inputs, partition, backend):
         from torch._inductor.compile_fx import compile_fx
 
         return compile_fx(graph, inputs, config_patches={
-            "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False, "reorder_for_peak_memory": True})
+            "custom_partitioner_fn": partitioner(partition), "fx_graph_cache": False, "reorder_for_peak_memory": True,
+            "size_asserts": False, "alignment_asserts": False})  # launching is what binds small kernels
 
 
 def keep_order():
@@ -140,6 +142,12 @@ def real_tensors():
 def free_workspaces():
     """Gives back what cuBLAS keeps for each thread and stream; it takes it again where it needs it."""
     torch._C._cuda_clearCublasWorkspaces()
+
+
+def lose_less_memory():
+    """The caching allocator maps pages of 12 MiB from now on, its smallest, and gives back those that hold nothing; unless the user has settings."""
+    if not any(os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True,large_segment_size_mb:12")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
     python -m umbench.torch.bench --models resnet50 gpt2_small --ratios 1.5 2 3 --shares 0.4 0.6 --out FILE
 
-A few cells compile side by side; when they have, they are timed one after the other. Budgets are the plain model's measured peak over each ratio."""
+A few cells compile side by side, spread over the GPUs; when they have, they are timed one after the other on each GPU. Budgets are the
+plain model's measured peak over each ratio."""
 
 import argparse
 import json
@@ -24,7 +25,8 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
     parser.add_argument("--at-once", type=int, default=4, help="cells that compile side by side (4)")
-    parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have not compiled are ended")
+    parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed while others still compile")
+    parser.add_argument("--limit", type=int, default=600, help="seconds, after which cells are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
     peaks, rows, begun = known_peaks(options), [], time.monotonic()
@@ -46,24 +48,42 @@ def heads_of(options):
 
 
 def measured(heads, peaks, options):
-    """Rows of cells that compile side by side and are timed one after the other. Notes peaks, and appends rows to the file."""
+    """Rows of cells that compile side by side and are timed one after the other. Notes peaks, and appends each row to the file."""
+    gpus = gpus_here()
     with tempfile.TemporaryDirectory() as folder:
-        cells = [Cell(folder, model, way, peaks.get(model, 0) / ratio if ratio else value, ratio, tier)
-                 for model, way, value, ratio, tier in heads]
+        cells = [Cell(folder, model, way, peaks.get(model, 0) / ratio if ratio else value, ratio, tier, gpus[number % len(gpus)])
+                 for number, (model, way, value, ratio, tier) in enumerate(heads)]
         begun = time.monotonic()
         while any(cell.waits() for cell in cells) and time.monotonic() - begun < options.wait:
             time.sleep(0.5)
-        for cell in cells:
-            if cell.waits():
-                cell.process.kill()
+        late = [cell for cell in cells if cell.waits()]
         open(os.path.join(folder, "go"), "w").close()
-        rows = [cell.row() for cell in cells]
+        left, rows = list(cells), []
+        while left:
+            if time.monotonic() - begun > options.limit:
+                for cell in left:
+                    cell.process.kill()
+            for cell in [cell for cell in left if cell.process.poll() is not None]:
+                left.remove(cell)
+                rows.append(cell.row() | ({"others_compiled": True} if late else {}))
+                with open(options.out, "a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+            time.sleep(0.2)
     for row in rows:
         if row["way"] == "plain" and "peak" in row:
             peaks.setdefault(row["model"], row["peak"])
-    with open(options.out, "a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    return rows
+    return sorted(rows, key=lambda row: (row["model"], row["ratio"] or 0, row["tier"] or ""))
+
+
+def gpus_here():
+    """Numbers of the GPUs, as text."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    try:
+        told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
+    except OSError:
+        told = ""
+    return [str(number) for number in range(max(1, told.count("GPU ")))]
 
 
 def known_peaks(options):
@@ -77,12 +97,13 @@ def known_peaks(options):
 class Cell:
     """A process that compiles at once, and measures when it is its turn."""
 
-    def __init__(self, folder, model, way, value, ratio, tier):
+    def __init__(self, folder, model, way, value, ratio, tier, gpu):
         self.head = {"model": model, "way": way, "value": value, "ratio": ratio, "tier": tier}
         self.folder = folder
         words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder,
                  *(["--tier", tier] if tier else [])]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,large_segment_size_mb:12", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,large_segment_size_mb:12", "TORCHINDUCTOR_COMPILE_THREADS": "4",
+                       "CUDA_VISIBLE_DEVICES": gpu}
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(words, stdout=self.output, stderr=self.errors, text=True, env=environment)
 

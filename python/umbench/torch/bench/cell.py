@@ -85,7 +85,10 @@ def trained(model, inputs, options, device_bytes):
         found |= timed(step)
         if options.way == "fit":
             limit(options.value, device_bytes)
+            watch_for_holes(found)
+            begun = time.monotonic()
             found["under_cap"] = survives(step, STEPS_UNDER_CAP)
+            found["ms_under_cap"] = 1e3 * (time.monotonic() - begun) / max(1, int(found["under_cap"]) if found["under_cap"] is not True else STEPS_UNDER_CAP)
             found["reserved_under_cap"] = torch.cuda.max_memory_reserved()
         limit(0.97 * found["peak"], device_bytes)
         found["fails_below"] = survives(step, 3) is not True
@@ -140,6 +143,19 @@ def compiled(model, optimizer, options):
     return torch.compile(model)
 
 
+def watch_for_holes(found):
+    """Notes what the allocator holds where memory first runs out: the bytes asked for, and the sizes of its free pieces of a MiB at least."""
+    def observe(device, asked, total, free):
+        if "out_of_memory" in found:
+            return
+        blocks = [block for segment in torch.cuda.memory_snapshot() for block in segment["blocks"]]
+        free = sorted((block["size"] for block in blocks if block["state"] == "inactive"), reverse=True)
+        found["out_of_memory"] = {"asked": asked, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
+                                  "free": [size >> 20 for size in free if size >= 1 << 20], "blocks": len(blocks)}
+
+    torch._C._cuda_attach_out_of_memory_observer(observe)
+
+
 def survives(step, times):
     """True, or after how many steps memory ran out."""
     for done in range(times):
@@ -158,7 +174,7 @@ def exclusive(folder):
         pass
     while not os.path.exists(os.path.join(folder, "go")):
         time.sleep(0.2)
-    with open(os.path.join(folder, "turn"), "w") as file:
+    with open(os.path.join(folder, f"turn{os.environ.get('CUDA_VISIBLE_DEVICES', '')}"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

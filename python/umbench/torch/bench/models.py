@@ -239,6 +239,14 @@ def images(model, batch, size, classes, device, dense=False):
     return WithLoss(model), (x, torch.randint(classes, shape, device=device))
 
 
+def frozen_in_half(model):
+    """The same model, its frozen parameters in bfloat16."""
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            parameter.data = parameter.data.bfloat16()
+    return model
+
+
 def texts(model, batch, tokens, words, device):
     return WithLoss(model.to(device)), (torch.randint(words, (batch, tokens), device=device), torch.randint(words, (batch, tokens), device=device))
 
@@ -249,6 +257,6 @@ MODELS = {
     "gpt2_medium": lambda device="cuda", batch=8: texts(GPT2(24, 1024, 16), batch, 1024, 50304, device),
     "vit_b16": lambda device="cuda", batch=128: images(ViT(), batch, 224, 1000, device),
     "convnext_t": lambda device="cuda", batch=128: images(ConvNeXt(), batch, 224, 1000, device),
-    "llama_lora": lambda device="cuda", batch=4: texts(Llama(), batch, 1024, 128256, device),
+    "llama_lora": lambda device="cuda", batch=8: texts(frozen_in_half(Llama()), batch, 1024, 128256, device),
     "unet": lambda device="cuda", batch=16: images(UNet(), batch, 256, 2, device, dense=True),
 }
