@@ -32,7 +32,8 @@ inline bool has_band(const execution_plan& plan, double ratio) {
 }
 
 // The median time of a later iteration in both touch orders, the machine's figures at the quick end of their
-// widths and then, where it has widths, at the slow end.
+// widths and then, where it has widths, at the slow end. Where operators are taken to reach the roofline for
+// want of measured paces, they take what others' paces span as well.
 std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t iterations);
 
 // Minimum and maximum time of a later iteration: over both touch orders, the machine's figures at both ends
