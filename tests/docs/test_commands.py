@@ -37,6 +37,19 @@ def commands(text):
     return [re.sub(r"\s+# .*$", "", line).strip() for line in lines if line.startswith(STARTS)]
 
 
+def shown(text):
+    """{command: what a page shows of its output}: the lines of code right below it that are no commands."""
+    found, command = {}, None
+    for line in re.sub(r"\\\n +", "", text).splitlines():
+        if not line.startswith("    "):
+            command = None
+        elif line.strip().startswith(STARTS):
+            command = re.sub(r"\s+# .*$", "", line).strip()
+        elif command:
+            found.setdefault(command, []).append(line)
+    return found
+
+
 def in_tables(text):
     """Whole commands that stand inside of a table."""
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -74,6 +87,7 @@ def place(umbench, prepared, tmp_path):
     (tmp_path / "here.json").symlink_to(ROOT / "results/microbenchmarks/h200.json")
     (tmp_path / "SPEC.json").symlink_to(prepared / "SPEC.json")
     (tmp_path / "train.py").touch()
+    write_blocks((ROOT / "docs/hints.md").read_text(encoding="utf-8"), tmp_path)  # mine.json
     for number in (2, 3, 4):
         (tmp_path / f"part{number}.jsonl").write_bytes((prepared / f"part{number}.jsonl").read_bytes())
     (tmp_path / "bin").mkdir()
@@ -134,6 +148,16 @@ WITH_COMMANDS = pytest.mark.parametrize("page", [page for page in PAGES if comma
 @WITH_COMMANDS
 def test_commands_run_as_written(place, page):
     run_page(place, page, commands(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.study
+def test_output_of_commands_is_as_shown(place):
+    lines = shown((ROOT / "docs/questions.md").read_text(encoding="utf-8"))
+    assert len(lines) == 2
+    for command, wanted in lines.items():
+        told = " ".join(place(command).stdout.split())
+        for line in wanted:
+            assert " ".join(line.split()) in told, f"{command}\n{line}"
 
 
 @WITH_COMMANDS
