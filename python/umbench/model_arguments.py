@@ -48,7 +48,7 @@ def fit(given):
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="returns a model and its example inputs")
     parser.add_argument("--budget", required=True, metavar="SIZE", help="of the device, for all of training, such as 24GiB")
     parser.add_argument("--gpu", default="sim:h200", metavar="sim:NAME", help="machine file whose rates count (sim:h200)")
-    parser.add_argument("--batch", nargs="+", type=int, metavar="N", help="multiples of the example inputs' batch, at least 1 (1)")
+    parser.add_argument("--batch", nargs="+", type=int, metavar="N", help="batches to try, at least 1: multiples of the example inputs' (that batch)")
     parser.add_argument("--optimizer", metavar="CLASS", help="a class of torch.optim whose states count, such as AdamW")
     parser.add_argument("--tier", choices=("pinned", "none"), default="pinned", help="none: nothing is offloaded (pinned)")
     parser.add_argument("--autocast", choices=list(HALVES), help="run the forward pass under torch.autocast in this type (off)")

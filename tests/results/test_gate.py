@@ -116,7 +116,7 @@ def test_real_pairs_of_unchanged_code_are_not_called_changed():
     assert len(pairs) >= 10
     found = [(key, judge.judge({key: judge.one_run(base, head)})[key]) for key, base, head in pairs]
     assert not any(finding.verdict in ("regressed", "improved", "insufficient") for _, finding in found)
-    table = (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    table = (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
     for key in dict.fromkeys(key for key, _ in found):
         changes = [finding.change for name, finding in found if name == key]
         network, strategy = key.split("/")
@@ -137,7 +137,7 @@ def test_real_runs_of_one_build_under_pressure_are_rarely_called_changed():
             pairs += 1
             runs_by_file.setdefault((file, one, other), {})[key] = cell
     assert pairs > 100 and alarms < 0.05 * pairs
-    assert f"in {alarms} of {pairs} pairs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    assert f"in {alarms} of {pairs} pairs" in (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
     assert not any(simulate.mean_regressed(cells) for cells in runs_by_file.values())
 
 
@@ -148,7 +148,7 @@ def test_real_runs_in_turn_of_one_program_are_not_called_changed(umbench):
     done = umbench("compare", kept / "base", kept / "head", "--pairs")
     assert done.returncode == 0, done.stderr
     assert f"{pairs} pairs, 0 of them regressed" in done.stdout
-    assert f"- {pairs} real A/A pairs of whole runs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    assert f"- {pairs} real A/A pairs of whole runs" in (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
 
 
 def sides(folder):
@@ -156,7 +156,7 @@ def sides(folder):
 
 
 def test_real_sweeps_in_turn_of_one_program_under_pressure(umbench):
-    kept, page = conftest.ROOT / "results/measured/h100_aa", (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    kept, page = conftest.ROOT / "results/measured/h100_aa", (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
     pairs = umbench("compare", *sides(kept), "--pairs")
     assert pairs.returncode == 0, pairs.stderr
     assert "10 pairs, 0 of them regressed" in pairs.stdout and "- 10 real A/A pairs of whole sweeps" in page
@@ -169,7 +169,7 @@ def test_real_sweeps_in_turn_of_one_program_under_pressure(umbench):
 
 
 def test_real_sweeps_in_turn_of_a_slower_program_under_pressure(umbench, tmp_path):
-    kept, page = conftest.ROOT / "results/measured/h100_ab", (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
+    kept, page = conftest.ROOT / "results/measured/h100_ab", (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
     slower = umbench("compare", *sides(kept), "--allow-unlike")
     assert slower.returncode == 1, slower.stderr
     assert "4 measured cells, 4 regressed" in slower.stdout and "- 6 real A/B pairs of it" in page
@@ -186,4 +186,4 @@ def test_real_sweeps_in_turn_of_a_slower_program_under_pressure(umbench, tmp_pat
         done = umbench("compare", *sides(some))
         assert done.returncode == 1, done.stderr
         row = next(row for row in done.stdout.splitlines() if "/device/" in row)
-        assert row.startswith("ambiguous") and "Either three alone\n  leave `device` open" in page
+        assert row.startswith("ambiguous") and "With three pairs alone `device`\n  stays `ambiguous`" in page
