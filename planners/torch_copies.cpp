@@ -52,8 +52,18 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
     const auto after = std::upper_bound(
         starts.begin(), starts.begin() + static_cast<std::ptrdiff_t>(each->first_read) + 1, latest);
     each->begin = after == starts.begin() ? 0 : static_cast<std::size_t>(after - starts.begin()) - 1;
-    copy.back_before = kernels.kernel(each->begin).members[0];
+    copy.back_before = kernels.kernel(begin_behind_library_call(kernels, *each)).members[0];
   }
+}
+
+// Inductor computes what it fuses when a library call wants it, so a copy begins right behind such a call.
+// Sets `begin` to that moment; returns the kernel before whose first node the copy is put for it.
+std::size_t torch_copies::begin_behind_library_call(const torch_kernels& kernels, returning& each) const {
+  if (!orders_.wiring.step.fused) return each.begin;
+  while (each.begin > 0 && !kernels.kernel(each.begin - 1).library) --each.begin;
+  std::size_t next = each.begin;
+  while (next < each.first_read && !kernels.kernel(next).library) ++next;
+  return next;
 }
 
 std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {

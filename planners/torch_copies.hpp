@@ -46,6 +46,7 @@ class torch_copies {
     std::size_t first_read = 0, begin = 0;
     std::int64_t done = 0;
   };
+  std::size_t begin_behind_library_call(const torch_kernels& kernels, returning& each) const;
   std::int64_t ns_of(torch_id tensor) const;
   std::int64_t slow_ns_of(torch_id tensor) const;
 

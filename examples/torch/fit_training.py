@@ -25,7 +25,7 @@ NETWORKS = {"resnet50": (ResNet, lambda: ResNet((1, 1, 1, 1), 16, 10)), "gpt2": 
 
 def images(small, device):
     """Each class has a colour of its own."""
-    classes, batch, size = (10, 8, 64) if small else (1000, 128, 224)
+    classes, batch, size = (10, 8, 64) if small else (1000, 256, 224)
     colours = torch.rand(classes, 3, 1, 1, device=device)
     while True:
         labels = torch.randint(classes, (batch,), device=device)
@@ -33,9 +33,8 @@ def images(small, device):
         yield x.to(memory_format=torch.channels_last), labels
 
 
-def texts(small, device, words):
+def texts(batch, length, device, words):
     """Few words are frequent, most are rare."""
-    batch, length = (4, 64) if small else (8, 1024)
     while True:
         x = (words * torch.rand(batch, length + 1, device=device) ** 8).long()
         yield x[:, :-1], x[:, 1:]
@@ -43,7 +42,9 @@ def texts(small, device, words):
 
 def batches(name, model, small, device):
     torch.manual_seed(1)
-    return images(small, device) if name == "resnet50" else texts(small, device, model.model.words.num_embeddings)
+    if name == "resnet50":
+        return images(small, device)
+    return texts(*((4, 64) if small else (24, 1024) if name == "gpt2" else (8, 1024)), device, model.model.words.num_embeddings)
 
 
 def train(model, optimizer, data, steps, cap=None):

@@ -125,6 +125,35 @@ def test_gradients_are_those_of_the_unplanned_model(name, share):
     assert model.plan.predicted["peak"] <= model.plan.budget
 
 
+def test_a_forward_pass_out_of_memory_is_planned_again_with_more_slack(monkeypatch):
+    model, inputs = made("perceptron")
+    model, _ = fitted(model, inputs, 1.2)
+    trained(model, inputs)
+    call, failed = model._compiled_call_impl, []
+
+    def fails_once(*given, **named):
+        failed.append(1)
+        raise torch.OutOfMemoryError("too little")
+
+    call.run = fails_once
+    trained(model, inputs)
+    assert failed == [1] and model.plan.plans == 2 and model.plan.more_slack > 0
+
+
+def test_the_same_bits_cut_nothing():
+    model, inputs = made("tied weights")
+    plain = copy.deepcopy(model)
+    unplanned = trained(torch.compile(plain, backend="aot_eager"), inputs)
+    probe = umt.fit(copy.deepcopy(model), budget="1TiB", backend="aot_eager", seconds=0.1)
+    trained(probe, inputs)
+    model = umt.fit(model, budget=int(probe.plan.unplanned["peak"] * 0.8), bits="same", backend="aot_eager", seconds=0.3)
+    assert torch.equal(trained(model, inputs), unplanned) and model.plan.chunks == 1
+    for own, other in zip(plain.parameters(), model.parameters()):
+        assert torch.equal(own.grad, other.grad)
+    assert "in another order" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits="same", micro_batches=2))
+    assert "'rounding', 'same'" in refusal(lambda: umt.fit(made("perceptron")[0], budget="1GiB", bits=8))
+
+
 def test_a_loss_over_many_words_is_cut_where_that_saves_memory():
     class Words(nn.Module):
         def __init__(self):

@@ -12,34 +12,36 @@ from .planner import NoPlan, ask
 from .step import device_of, step_of
 
 UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "KB": 1e3, "MB": 1e6, "GB": 1e9}
-TIERS = ("pinned", "managed", None)
+TIERS, BITS = ("pinned", "managed", None), ("rounding", "same")
 # Bytes that an optimizer keeps for each byte of a parameter.
 STATES = {"AdamW": 2, "Adam": 2, "NAdam": 2, "RAdam": 2, "Adamax": 2, "SGD": 0, "RMSprop": 1, "Adagrad": 1, "Lion": 1}
 
 
-def fit(model, budget, optimizer=None, tier="pinned", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=5.0):
+def fit(model, budget, optimizer=None, tier="pinned", bits="rounding", micro_batches=1, statistics_of_parts=False, backend="inductor", seconds=5.0):
     """Compiles `model` in place and returns it; a plan is made when the first batch arrives, and told by `model.plan`.
 
     budget: bytes of the device for all of training ("24GiB" or a number): parameters, gradients, the optimizer's states, activations.
     optimizer: of the parameters, or its class's name, whose states count; None counts none.
     tier: where tensors wait that are offloaded: "pinned" memory of the host, "managed" memory whose home is the host, or None: nothing is.
+    bits: "rounding" allows what adds up in another order: losses in shares, batches in parts; "same" does not.
     micro_batches: equal parts that each batch is computed in, one behind the other; "auto" takes the fewest that have a plan. The model's
     result has to be its loss, a mean over the batch. statistics_of_parts: parts may be normalised by statistics of their own.
     backend: "inductor", or "aot_eager" which compiles nothing. seconds: for the search.
     Raises NoPlan, in one line, here or at the first batch."""
-    refuse(model, tier)
+    refuse(model, tier, bits, micro_batches)
     if micro_batches != 1 and not statistics_of_parts:
         micro.refuse_statistics(model)
     plan = Plan(bytes_of(budget))
     if torch.cuda.is_available():
         private.lose_less_memory()
-    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, backend, seconds), micro_batches))
+    private.install(model, Call(model, plan, Planning(model, plan, optimizer, tier, bits, backend, seconds), micro_batches))
     model.plan = plan
     return model
 
 
 class Call:
-    """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget."""
+    """model(...): compiles, looks at the peak of the second step, and plans again where that is above the budget, or where the
+    forward pass runs out of memory."""
 
     MOST_PLANS = 4
 
@@ -56,16 +58,23 @@ class Call:
         if not self.plan.settled and torch.is_grad_enabled() and self.planning.on_gpu():
             self.look()
         try:
-            with private.told_of_breaks(NoPlan):
-                if self.counts[0] == 1 or not torch.is_grad_enabled():
-                    return self.run(*inputs, **named)
-                return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
+            return self.once(inputs, named)
         except NoRoom:
             if len(self.counts) == 1:
                 raise
-        del self.counts[0]
+            del self.counts[0]
+        except torch.OutOfMemoryError:
+            if self.plan.plans == 0 or self.plan.plans >= self.MOST_PLANS:
+                raise
+            self.plan.leave_more_slack()
         self.compile()
         return self(*inputs, **named)
+
+    def once(self, inputs, named):
+        with private.told_of_breaks(NoPlan):
+            if self.counts[0] == 1 or not torch.is_grad_enabled():
+                return self.run(*inputs, **named)
+            return micro.run_in_parts(self.run, self.model, self.counts[0], inputs, named)
 
     def look(self):
         """Begins a training step. The first compiles, the second is measured, and the third is the first to know."""
@@ -95,11 +104,15 @@ def take_workspaces(device):
     torch.cuda.synchronize(device)
 
 
-def refuse(model, tier):
+def refuse(model, tier, bits, micro_batches):
     if not isinstance(model, torch.nn.Module):
         raise NoPlan(f"fit takes a torch.nn.Module, not a {type(model).__name__}")
     if tier not in TIERS:
         raise NoPlan(f"tier={tier!r} is none of {', '.join(map(repr, TIERS))}")
+    if bits not in BITS:
+        raise NoPlan(f"bits={bits!r} is none of {', '.join(map(repr, BITS))}")
+    if bits == "same" and micro_batches != 1:
+        raise NoPlan("a batch in parts adds up gradients in another order; give bits='rounding' or micro_batches=1")
     for name, module in model.named_modules():
         if type(module).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel", "FSDPModule", "DataParallel"):
             raise NoPlan(f"{name or 'the model'} is a {type(module).__name__}: fit plans for one GPU")
@@ -128,7 +141,8 @@ class Planning:
     SHARES = (1, 4, 8, 16)   # of the rows of a loss over many words
     SHARE_OF_BUDGET = 0.15   # that the logits of one share and their gradients may take
 
-    def __init__(self, model, plan, optimizer, tier, backend, seconds):
+    def __init__(self, model, plan, optimizer, tier, bits, backend, seconds):
+        self.bits = bits
         self.shares, self.costs, self.slab, self.allocated = 1, None, None, 0
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.seconds = model, plan, optimizer, tier, backend, seconds
 
@@ -139,7 +153,7 @@ class Planning:
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
         if not self.allocated and self.on_gpu():
             self.allocated = torch.cuda.memory_allocated()
-        logits = chunks.bytes_of_logits(graph.graph)
+        logits = chunks.bytes_of_logits(graph.graph) if self.bits == "rounding" else 0
         for shares in self.SHARES:
             more = shares < self.SHARES[-1] and logits > 0.01 * self.plan.budget
             if more and logits / shares > self.SHARE_OF_BUDGET * self.plan.budget:

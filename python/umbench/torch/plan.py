@@ -15,14 +15,18 @@ class Plan:
     chunks: shares that the loss is computed in; micro_batches: parts that a batch is computed in. plans: how many were made; unforeseen: bytes measured above the prediction, by shares of the loss; settled: no other plan will be made."""
 
     def __init__(self, budget):
-        self.budget, self.usable = budget, budget
+        self.budget, self.usable, self.more_slack = budget, budget, 0
         self.plans, self.unforeseen, self.settled, self.chunks, self.micro_batches = 0, {}, False, 1, 1
         self.saved, self.offloaded, self.recomputed, self.modules, self.differences = [], [], [], {}, None
         self.predicted = self.unplanned = self.measured = None
         self.base_bytes, self.offloaded_bytes, self.seconds = 0, 0, 0.0
 
     def leave_slack(self):
-        self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK)
+        self.usable = self.budget - min(max(int(self.budget * SLACK), LEAST_SLACK), MOST_SLACK) - self.more_slack
+
+    def leave_more_slack(self):
+        """The allocator lost more than was left to it."""
+        self.more_slack += max(self.budget // 50, LEAST_SLACK)
 
     def measure(self, allocated, reserved, ms):
         """Peaks in bytes and milliseconds of one step, the optimizer's part included. What the prediction did not see is foreseen by the next plan."""
