@@ -83,6 +83,13 @@ def kept(paper, folder):
     return {name: records.get(keys.get(name), keys.get(name, "not run")) for name in paper["cells"]}
 
 
+def beside_of(paper, folder):
+    """The same where it has anything of the paper; empty where not, None without a folder."""
+    if not folder:
+        return None
+    return kept(paper, Path(folder)) if (Path(folder) / f"{paper['name']}.cells.json").exists() else dict.fromkeys(paper["cells"], "not run")
+
+
 def lines_of(path):
     try:
         return path.read_text(encoding="utf-8").splitlines()
@@ -179,26 +186,27 @@ def judged(claim, results):
     return ours, "within" if inside else "off", "" if inside else why or "not explained"
 
 
-def table(paper, results, where):
-    rows = [("what", "published", "ours", "verdict")]
+def table(paper, results, where, beside=None):
+    rows = [("what", "published", "ours", *(["beside"] if beside else []), "verdict")]
     notes = []
     for claim in paper["claims"]:
         ours, verdict, why = judged(claim, results)
-        rows.append((claim["name"], published_text(claim), ours, verdict))
+        rows.append((claim["name"], published_text(claim), ours, *([judged(claim, beside)[0]] if beside else []), verdict))
         if why:
             notes.append(f"  {claim['name']}: {why}")
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    head = f"{paper['name']}: {paper['title']}, {where}\n  {paper['source']}\n"
-    text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[3] for row in rows)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    head = f"{paper['name']}: {paper['title']}, {where}{f'; beside: {where_text(beside)}' if beside else ''}\n  {paper['source']}\n"
+    text = "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1] for row in rows)
     return head + text + ("\n" + "\n".join(notes) if notes else "") + "\n"
 
 
-def markdown(paper, results):
-    """Rows of a table: paper, what, published, ours, verdict."""
+def markdown(paper, results, beside=None):
+    """Rows of a table: paper, what, published, ours, what stands beside it if anything, verdict."""
     rows = []
     for claim in paper["claims"]:
         ours, verdict, _ = judged(claim, results)
-        rows.append(f"| `{paper['name']}` | {claim['name']} | {published_text(claim)} | {ours} | {verdict} |")
+        cells = [f"`{paper['name']}`", claim["name"], published_text(claim), ours, *([judged(claim, beside)[0]] if beside is not None else []), verdict]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -215,6 +223,7 @@ def parse(argv):
     parser.add_argument("--machines", metavar="DIR", default="", help="folder with more machine files (the built-in ones alone)")
     parser.add_argument("--out", metavar="DIR", default="reproduced", help="folder for records and figures (reproduced)")
     parser.add_argument("--kept", metavar="DIR", default="", help="run nothing: from what an earlier run left there, as results/papers/simulated (none: everything runs)")
+    parser.add_argument("--beside", metavar="DIR", default="", help="a column more: from what another run left there (none)")
     parser.add_argument("--markdown", action="store_true", help="print tables alone, in Markdown")
     parser.add_argument("--iterations", type=int, metavar="N", default=0, help="of every cell, at least 1 (4; on a GPU 5)")
     parser.add_argument("--no-figure", action="store_true", help="print the tables only")
@@ -257,12 +266,14 @@ def main(argv):
     except OSError as error:
         raise load.BadInput(f"{folder}: {error.strerror}") from error
     if arguments.markdown:
-        print("| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
+        print("| paper | what | published | ours | beside | verdict |\n|---|---|---|---|---|---|" if arguments.beside
+              else "| paper | what | published | ours | verdict |\n|---|---|---|---|---|")
     failed = False
     for paper in papers:
         results = kept(paper, Path(arguments.kept)) if arguments.kept else run(paper, arguments.backend, arguments.machines, arguments.iterations, folder)
         where = where_text(results)
-        print(markdown(paper, results) if arguments.markdown else table(paper, results, where), flush=True)
+        beside = beside_of(paper, arguments.beside)
+        print(markdown(paper, results, beside) if arguments.markdown else table(paper, results, where, beside), flush=True)
         if figures and any(isinstance(each, dict) and load.steady_ns(each) for each in results.values()):
             from umbench.plots import reproduced  # noqa: PLC0415: needs matplotlib, tables do not
 

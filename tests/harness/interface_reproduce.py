@@ -77,6 +77,14 @@ class Reproduce(InterfaceTest):
         self.assertTrue(all(r["simulated"] for r in records))
         self.refused("reproduce", "vdnn", "--out", "out", words=["vdnn.jsonl", "exists", "--out"])
 
+    def test_another_run_stands_beside(self):
+        kept, none = str(ROOT / "results/papers/simulated"), str(self.folder)
+        for folder, beside in ((kept, "1.041"), (none, "none")):
+            said = self.well("reproduce", "vdnn", "--kept", kept, "--beside", folder, "--markdown")
+            self.assertIn(f"| `vdnn` | VGG-16 of 256, dyn: slowdown | 1.08 to 1.28 | 1.041 | {beside} | off |", said)
+        said = self.well("reproduce", "vdnn", "--kept", kept, "--beside", kept, "--no-figure")
+        self.assertRegex(said, r"(?m)^  VGG-16 of 256, dyn: slowdown +1.08 to 1.28 +1.041 +1.041 +off$")
+
     def test_another_backend_keeps_the_papers_capacity(self):
         said = self.well("reproduce", "vdnn", "--out", "out", "--no-figure", "--backend", "sim:h200")
         self.assertIn("simulated on h200", said)
