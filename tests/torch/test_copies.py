@@ -56,6 +56,21 @@ def test_a_second_forward_pass_before_the_backward_pass_takes_memory_of_its_own(
         torch.testing.assert_close(own, other)
 
 
+def test_a_batch_of_another_size_is_planned_by_itself(monkeypatch):
+    model, inputs = test_fit.made("perceptron")
+    plain = copy.deepcopy(model)
+    model, _ = test_fit.fitted(model, inputs, 0.75)
+    shorter = (inputs[0][:320],)
+    for batch in (inputs, shorter, inputs, shorter):
+        for each in (plain, model):
+            each.zero_grad()
+            test_fit.trained(each, batch)
+        for own, other in zip(gradients(plain), gradients(model)):
+            torch.testing.assert_close(own, other)
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
+    assert "more than 2 shapes" in test_fit.refusal(lambda: model(inputs[0][:100]))
+
+
 def unwaited(monkeypatch):
     """Copies that nothing waits for: made when they are read, as a slow copy on a GPU could be, while Inductor gives the source's memory away."""
     usual, late = copies._copy_out, {}

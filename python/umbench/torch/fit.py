@@ -52,6 +52,7 @@ class Call:
 
     def compile(self):
         self.steps, self.plan.micro_batches = 0, self.counts[0]
+        self.planning.close()
         self.run = torch.compile(private.plain_call(self.model), backend=self.planning.compile, fullgraph=True, dynamic=False)
 
     def __call__(self, *inputs, **named):
@@ -143,11 +144,16 @@ class Planning:
 
     def __init__(self, model, plan, optimizer, tier, bits, backend, seconds):
         self.bits = bits
-        self.shares, self.costs, self.slab, self.allocated = 1, None, None, 0
+        self.shares, self.costs, self.slabs, self.allocated = 1, None, [], 0
         self.model, self.plan, self.optimizer, self.tier, self.backend, self.seconds = model, plan, optimizer, tier, backend, seconds
 
     def on_gpu(self):
         return any(p.is_cuda for p in self.model.parameters())
+
+    def close(self):
+        """Gives back the host memory of all graphs so far."""
+        while self.slabs:
+            self.slabs.pop().close()
 
     def compile(self, graph, inputs):
         """Compiles Dynamo's graph, its losses cut into as few shares as have a plan."""
@@ -195,12 +201,11 @@ class Planning:
         return forward, backward
 
     def offload(self, step, planned, forward, backward, num_fwd_outputs, on_gpu):
-        if self.slab is not None:
-            self.slab.close()
         with private.real_tensors():
-            self.slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in planned], self.tier, on_gpu)
+            slab = copies.Slab([copies.bytes_of(step.nodes[i]) for i, _, _ in planned], self.tier, on_gpu)
         names = [tuple(None if i is None else step.nodes[i].name for i in each) for each in planned]
-        copies.offload(forward, backward, num_fwd_outputs, names, self.slab)
+        self.slabs.append(slab)
+        copies.offload(forward, backward, num_fwd_outputs, names, slab)
         private.keep_order()
 
     def base_bytes(self, step):

@@ -21,7 +21,8 @@ USED = {
     "torch._inductor.config": ("alignment_asserts", "custom_partitioner_fn", "reorder_for_peak_memory", "size_asserts"),
     "torch._dynamo.backends.common": ("aot_autograd",),
     "torch._dynamo.backends.debugging": ("boxed_nop",),
-    "torch._dynamo.exc": ("BackendCompilerFailed", "Unsupported"),
+    "torch._dynamo.exc": ("BackendCompilerFailed", "FailOnRecompileLimitHit", "Unsupported", "UserError"),
+    "torch._dynamo.config": ("recompile_limit",),
     "torch.utils._mode_utils": ("no_dispatch",),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream", "_accelerator_setAllocatorSettings"),
 }
@@ -176,7 +177,7 @@ def plain_call(model):
 @contextlib.contextmanager
 def told_of_breaks(error):
     """A graph break becomes an `error` of one line; an `error` of the backend comes through as it is."""
-    from torch._dynamo.exc import BackendCompilerFailed, Unsupported
+    from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, Unsupported, UserError
 
     try:
         yield
@@ -184,6 +185,8 @@ def told_of_breaks(error):
         if isinstance(found.inner_exception, error):
             raise found.inner_exception.with_traceback(None) from None
         raise
-    except Unsupported as found:
+    except FailOnRecompileLimitHit:
+        raise error(f"inputs of more than {torch._dynamo.config.recompile_limit} shapes: each is planned by itself; pad them to fewer") from None
+    except (Unsupported, UserError) as found:
         raise error(f"the model has no single graph: {str(found).strip().splitlines()[0]}; "
                     "make it run with torch.compile(fullgraph=True) first") from None
