@@ -13,7 +13,8 @@ from umbench.plots.looks import looks
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
 WIDTH, MOST_PANELS = 700, 2
-NAME_ROOM = 146  # pixels right of a panel
+NAME_ROOM = 122  # pixels right of a panel
+PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 
 Label = namedtuple("Label", "y text colour")
 
@@ -100,23 +101,27 @@ def _draw(axis, lines, look, limits):
 
 
 def _name_lines(axis, lines, look):
-    """Names right of the panel, at the height of the lines' ends, moved apart where they would lie on each other."""
-    wanted = []
-    for name, line in lines.items():
-        well = [point for point in line if point.slowdown]
-        if well:
-            y = axis.transAxes.inverted().transform(axis.transData.transform((well[-1].ratio, well[-1].slowdown)))[1]
-            wanted.append([y, name, axis.transAxes.inverted().transform(axis.transData.transform((well[-1].ratio, 1)))[0], y])
-    wanted.sort()
-    apart = 14 / axis.get_window_extent().height
-    for step in range(1, len(wanted)):
-        wanted[step][0] = max(wanted[step][0], wanted[step - 1][0] + apart)
-    for y, name, x, end in wanted:
-        style = look[name]
-        if name == "device":  # its line ends where memory suffices
-            axis.text(x + 0.05, y + 0.028, name, transform=axis.transAxes, fontsize=9, va="bottom", zorder=6,
-                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
+    """Names right behind the ends of lines; where another line goes on there, right of the panel, moved apart."""
+    axes, box = axis.transAxes.inverted(), axis.get_window_extent()
+    place = lambda point: axes.transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
+    ends = {name: [place(point) for point in line if point.slowdown] for name, line in lines.items()}
+    apart, beside = 12 / box.height, []
+    for name, points in ends.items():
+        if not points:
             continue
+        (x, y), style = points[-1], look[name]
+        others = [other for one, line in ends.items() if one != name for other in line if other[0] >= x - 0.01]
+        if name == "device":  # its line ends where memory suffices
+            axis.text(x + 0.05, y + 0.028, name, transform=axis.transAxes, fontsize=9, va="bottom", zorder=6, bbox=PLAIN)
+        elif x < 0.6 and all(abs(other[1] - y) > apart for other in others):
+            axis.text(x + 12 / box.width, y, name, transform=axis.transAxes, color=style.colour, fontsize=9, va="center", zorder=6, bbox=PLAIN)
+        else:
+            beside.append([y, name, x, y])
+    beside.sort()
+    for step in range(1, len(beside)):
+        beside[step][0] = max(beside[step][0], beside[step - 1][0] + apart)
+    for y, name, x, end in beside:
+        style = look[name]
         axis.plot([x + 0.012, 1.02], [end, y], transform=axis.transAxes, color=style.colour, linewidth=0.7, linestyle=":", clip_on=False,
                   zorder=2)
         axis.plot([1.045], [y], transform=axis.transAxes, color=style.colour, marker=style.marker, markersize=style.size,
