@@ -115,7 +115,7 @@ def _time(groups):
     figure, axes = panels(len(shown), height=1.25 + 0.2 * most, least=420, extra=0.5)
     used = set()
     for panel, group in zip(axes, shown):
-        used |= _draw_bars(panel, *drawn[group][:2])
+        used |= _draw_bars(panel, *drawn[group][:2], max(most, 3))
         _title(panel, group)
     handles = {label: handle for panel in axes for handle, label in zip(*panel.get_legend_handles_labels())}
     layout(figure, rect=(0, 0.5 / figure.get_figheight(), 1, 1))
@@ -131,8 +131,8 @@ def _time(groups):
                    [*GROUP_COLUMNS, "strategy", "ratio", "part", "ns"], rows)
 
 
-def _draw_bars(panel, ratio, bars):
-    """The names of the parts that it drew."""
+def _draw_bars(panel, ratio, bars, rows):
+    """In a panel with so many rows; the names of the parts that it drew."""
     used, left, parts = set(), [0.0] * len(bars), [time_parts(record) for _, record in bars]
     places = list(range(len(bars)))
     for name, (colour, hatch) in TIME_PARTS.items():
@@ -142,7 +142,7 @@ def _draw_bars(panel, ratio, bars):
             panel.barh(places, values, 0.75, left, label=name, color=colour, hatch=hatch, edgecolor="#303030", linewidth=0.3)
             left = [low + value for low, value in zip(left, values)]
     panel.set_yticks(places, [label if len(label) <= 44 else label[:43] + "…" for label, _ in bars], fontsize=8)
-    panel.set_ylim(max(len(bars), 3) - 0.4, -0.6)
+    panel.set_ylim(rows - 0.4, -1.3)  # the first row is that of the word measured or simulated
     panel.set_xlim(0, 1.05 * max(left) or 1)
     panel.set_xlabel(f"ms per iteration, at ratio {ratio:g}")
     panel.grid(axis="y", visible=False)
@@ -184,7 +184,9 @@ def _traffic(groups):
             panel.axhline(max(footprints) / GIB, color="#555555", linewidth=1, linestyle=(0, (4, 3)))
         panel.set_xlabel(curves.X_LABEL)
         panel.set_ylabel("GiB in the last iteration")
-        panel.set_ylim(top=1.12 * panel.get_ylim()[1])
+        panel.set_ylim(0, 1.12 * panel.get_ylim()[1])
+        across = [1.0, *(record["ratio"] for record in cells)]
+        panel.set_xlim(min(across) - 0.1, max(across) + 0.1)
         _title(panel, group)
     _lines_below(figure, drawn, [("dotted, white: to the CPU", ":"), ("footprint", (0, (4, 3)))])
     text = ("What crossed the link in the last iteration: solid to the GPU, dotted to the CPU. The dashed line is the "
@@ -215,7 +217,7 @@ def _series(groups):
             continue
         panel.set_xlabel(f"iteration, at ratio {ratio:g}")
         panel.set_ylabel("ms")
-        panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
+        panel.set_ylim(0, 1.15 * panel.get_ylim()[1])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         _title(panel, group)
     _lines_below(figure, drawn)
@@ -234,7 +236,8 @@ def _timelines(records):
         rows += [["resident", None, None, at["at_ns"], None, at["bytes"]] for at in shown.get("resident") or ()]
         left = f" {len(drawn) - MOST_TIMELINES} more cells have one." if number == MOST_TIMELINES < len(drawn) else ""
         found.append(Section(f"timeline_{number}", f"Timeline: {record['strategy']} at ratio {record['ratio']:g}",
-                             f"{record['key']}: lanes, what moved beside them, and device memory in use.{left}",
+                             f"{record['key']}: lanes, what moved beside them, and device memory in use. Stalled: kernels that run "
+                             f"and wait for memory.{left}",
                              timeline.figure_of(record), ["what", "lane", "name", "begin_ns", "end_ns", "bytes"], rows))
     return found or [Section("timeline", "Memory over time", "No cell of these files ran with a timeline.", None, [], [])]
 

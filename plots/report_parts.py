@@ -48,7 +48,7 @@ def _beyond_compute(record):
     plan = _plan(record)
     if _faults(record):
         return "faults and evictions"
-    if record["family"] == "managed" and not record.get("counters"):
+    if record["family"] == "managed" and ((record.get("counters") or {}).get("last") or {}).get("faults") is None:
         return "copies or faults"
     if not plan or plan.get("swaps") and plan.get("repeats"):
         return "copies or computing again"

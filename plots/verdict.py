@@ -50,7 +50,7 @@ def _at_ratio(ratio, over):
     if plain and best != "managed" and plain < LITTLE * over[best]:
         return (f"At ratio {ratio:g} nothing is faster than plain managed memory by 5 %, which takes "
                 f"{_times(plain)} the time with everything on the device.")
-    text = f"At ratio {ratio:g} the fastest is {best}: {_times(over[best])} the time with everything on the device"
+    text = f"Fastest at ratio {ratio:g}: {best}, {_times(over[best])} the time with everything on the device"
     if plain and best != "managed":
         text += f"; plain managed memory takes {_times(plain)} that time, {_times(plain / over[best])} as long as {best}"
     return text + "."
