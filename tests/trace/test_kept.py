@@ -44,7 +44,7 @@ def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path,
                        "--out", f"{number}.jsonl")
         assert done.returncode == 0, done.stderr
         times.append(json.loads((tmp_path / f"{number}.jsonl").read_text(encoding="utf-8").splitlines()[-1])["samples_ns"][0])
-    assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.215)
+    assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.23)
 
 
 def test_a_trace_slows_a_program_that_faults_by_less_than_five_percent():

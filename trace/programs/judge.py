@@ -9,6 +9,7 @@ twelfth are a second set that the rules were not written on.
 """
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -34,8 +35,8 @@ def measure(build, out, mib, runs):
     times = {}
     for name, plants in programs(build):
         size = ["--mib", mib]
-        plain = min(check.run(build, name, size)[0]["seconds"] for _ in range(runs))
-        mended = min(check.run(build, name, [*size, "--fixed"])[0]["seconds"] for _ in range(runs))
+        plain = statistics.median(check.run(build, name, size)[0]["seconds"] for _ in range(runs))
+        mended = statistics.median(check.run(build, name, [*size, "--fixed"])[0]["seconds"] for _ in range(runs))
         traced, lines = check.run(build, name, size, str(out / f"{name}.jsonl"))
         _, again = check.run(build, name, size, str(out / f"{name}.times"), UMBENCH_TRACE_TIMES="1")
         again[0]["role"] = "times"
@@ -69,7 +70,7 @@ def main():
     parser.add_argument("build", nargs="?", default="build/cuda")
     parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--mib", default="512")
-    parser.add_argument("--runs", type=int, default=3, help="of each program, of which the fastest counts")
+    parser.add_argument("--runs", type=int, default=3, help="of each program, whose median counts")
     parser.add_argument("--kept", type=Path, metavar="TRACES")
     wanted = parser.parse_args()
     if not wanted.kept:
