@@ -12,8 +12,12 @@ PAGES = [conftest.ROOT / "README.md", conftest.ROOT / "CONTRIBUTING.md", *sorted
 
 
 def test_the_first_page_is_short():
-    page = sentences.measured(conftest.ROOT / "README.md")
-    assert page.words <= 900
+    page = conftest.ROOT / "README.md"
+    assert sentences.measured(page).words <= 900
+    text = sentences.without_comments(page.read_text(encoding="utf-8"))
+    assert text.count("![") == 1 and len(re.findall(r"(?m)^\|---", text)) == 1
+    on = text.split("## Where to go on")[1].split("\n\n")[0]
+    assert on.count("](") <= 8 and on.count("**") == 6  # of three kinds of readers
 
 
 def test_all_pages_can_be_read_in_a_day():

@@ -8,7 +8,6 @@ below which nothing is meant by it. Where counting paused, sums by cause are sca
 """
 
 import argparse
-import sys
 from collections import namedtuple
 
 from umbench import arguments, load, output
@@ -27,12 +26,6 @@ MOVED = {
     "to the host by faults": ("bytes", reader.BY_FAULT_OUT), "to the host by prefetch": ("bytes", ("out_user",)),
     "evicted by the driver": ("bytes", ("out_eviction",)), "faults of GPUs": ("faults", reader.GPU_FAULTS),
     "faults of CPUs": ("faults", reader.CPU_FAULTS), "thrashing": ("faults", ("thrashing",))}
-
-
-class Limited(argparse.ArgumentParser):
-    def error(self, message):
-        output.say(f"umbench: compare: {message}; see umbench compare --help")
-        sys.exit(load.EXIT_BAD_INPUT)
 
 
 def rows_of(base, head, limits):
@@ -88,11 +81,11 @@ def _amount(kind, value):
 
 
 def main(words):
-    parser = Limited(prog="umbench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments.Parser(prog="umbench compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", metavar="BASE.jsonl")
     parser.add_argument("head", metavar="HEAD.jsonl")
     parser.add_argument("--limit", action="append", default=[], type=arguments.limit_of(LIMITS), metavar="KIND=SHARE",
-                        help="growth that is allowed: " + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()))
+                        help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()) + ")")
     wanted = parser.parse_args(words)
     sides = [explain.read(path) for path in (wanted.base, wanted.head)]
     rows = rows_of(*sides, LIMITS | dict(wanted.limit))
