@@ -7,6 +7,7 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/files.hpp"
 #include "harness/io/numbers.hpp"
+#include "harness/io/progress.hpp"
 #include "harness/io/text.hpp"
 #include "harness/json/machines.hpp"
 #include "harness/pack/lifetime_file.hpp"
@@ -77,6 +78,7 @@ int pack_command(const pack_options& options) {
   std::optional<byte_count> limit;
   if (!options.limit.empty()) limit = size_in_bytes("--limit", options.limit);
   const auto lifetimes = lifetimes_from_csv(read_file(options.file), options.file);
+  const std::jthread line = ticking("packing");
   bool fits = false;
   fmt::print("{} lifetimes\n{:<10} {:>16} {:>16} {:>8} {:>10}\n", lifetimes.size(), "packer", "peak", "arena",
              "ratio", "ms");

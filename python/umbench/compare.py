@@ -38,4 +38,6 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench"))
+    with output.ticking("comparing"):
+        code = load.report_errors(main, "umbench")
+    sys.exit(code)

@@ -24,8 +24,8 @@ def umbench(tmp_path):
     def run(*arguments, **changes):
         if arguments[0] in IN_PYTHON and not changes:
             return forked.run(*arguments, cwd=tmp_path)
-        return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True,
-                              cwd=tmp_path, env=os.environ | changes, check=False)
+        return forked.without_progress(subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True,
+                                                      cwd=tmp_path, env=os.environ | changes, check=False))
 
     run.program = binary
     return run

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests"), str(Path(__file__).resolve().parent)]
+
+import forked  # noqa: E402
 
 
 @pytest.fixture
@@ -17,8 +19,8 @@ def umbench(tmp_path):
         pytest.skip("UMBENCH does not name a binary")
 
     def run(*arguments, **changes):
-        return subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path,
-                              env=os.environ | changes, check=False)
+        return forked.without_progress(subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path,
+                                                      env=os.environ | changes, check=False))
 
     run.program = binary
     run.folder = tmp_path

@@ -146,4 +146,6 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench"))
+    with output.ticking("explaining"):
+        code = load.report_errors(main, "umbench")
+    sys.exit(code)
