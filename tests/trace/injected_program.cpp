@@ -1,5 +1,5 @@
 // A program into which the library was injected, as the CUDA driver does it; CUPTI is a fake one.
-//   injected_program LIBRARY short|paused|whole|followed
+//   injected_program LIBRARY short|paused|whole|crashed|followed
 #include <dlfcn.h>
 
 #include <atomic>
@@ -67,6 +67,13 @@ int main(int, char** argv) {
       for (int i = 0; i < 50; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     std::printf("%d\n", fake_counts());
+    if (what == "crashed") {
+      for (std::uint64_t i = 0; i < 100; ++i) {  // time to write
+        fake_time(4 * second + i * second / 10);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      std::abort();
+    }
   }
   return 0;
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import pytest
@@ -12,11 +13,11 @@ def injected(tmp_path):
     if "INJECTED_PROGRAM" not in os.environ:
         pytest.skip("built without CUDA")
 
-    def run(what, **changes):
+    def run(what, exit_code=0, **changes):
         names = {"UMBENCH_TRACE_OUT": str(tmp_path / "run.jsonl"), "UMBENCH_CUPTI": os.environ["FAKE_CUPTI"]}
         done = subprocess.run([os.environ["INJECTED_PROGRAM"], os.environ["TRACE_LIBRARY"], what], capture_output=True, text=True,
                               env=os.environ | names | changes, check=False)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == exit_code, done.stderr
         part, = tmp_path.glob("run.jsonl.*")
         return done.stdout, [json.loads(line) for line in part.read_text(encoding="utf-8").splitlines()]
 
@@ -36,6 +37,12 @@ def test_a_short_program_is_counted_whole(injected):
     assert bytes_in(of_kind(lines, "kernel")) == 512 * 4096
     assert not of_kind(lines, "uncounted") and lines[-1]["kind"] == "end"
     assert [line["what"] for line in of_kind(lines, "lacking")] == ["the driver's own sums of what moved (/dev/nvidia-uvm-tools)"]
+
+
+def test_a_crash_leaves_what_had_happened(injected):
+    _, lines = injected("crashed", exit_code=-signal.SIGABRT, UMBENCH_TRACE_SHARE="1")
+    assert bytes_in(of_kind(lines, "kernel")) == 250_000 * 4096
+    assert not of_kind(lines, "end")
 
 
 def test_counting_pauses_and_goes_on(injected):

@@ -47,13 +47,14 @@ def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path,
     assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.23)
 
 
-def test_a_trace_slows_a_program_that_faults_by_less_than_five_percent():
+def test_a_trace_slows_a_program_that_faults_by_less_than_five_percent_and_a_second():
     times = json.loads((KEPT / "overhead_h100.json").read_text(encoding="utf-8"))
-    pairs = [(plain[1:], traced[1:]) for plain, traced in zip(times["plain"], times["traced"])]
+    pairs = list(zip(times["plain"], times["traced"]))
     page = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
-    for of, said in ((statistics.median, "in the median"), (statistics.mean, "in all")):
-        slower = 100 * (statistics.mean(of(traced) / of(plain) for plain, traced in pairs) - 1)
-        assert slower < 5 and (f"{slower:.1f} % slower traced {said}" in page or f"{slower:.1f} % {said}" in page)
+    slower = [100 * (statistics.median(traced[1:]) / statistics.median(plain[1:]) - 1) for plain, traced in pairs]
+    assert statistics.median(slower) < 5 and f"{statistics.median(slower):.1f} % slower traced, {max(slower):.0f} % at most" in page
+    longer = [(sum(traced) - sum(plain)) / 1e3 for plain, traced in pairs]
+    assert max(longer) < 1.5 and f"{max(longer):.1f} s longer at most" in page
 
 
 def test_gpus_are_told_apart_to_the_byte():
