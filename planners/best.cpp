@@ -2,10 +2,11 @@
 #include "planners/best.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <memory>
 
 #include "core/layout.hpp"
+#include "planners/best_ladder.hpp"
 #include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
 #include "planners/best_splits.hpp"
@@ -16,17 +17,16 @@ namespace {
 
 constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
-// Ratios of the footprint to the budgets that are decided for beside the one at hand, if they are smaller:
-// what is found for less memory is a plan for more.
-constexpr std::array ladder{1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0};
-// A plan whose time exceeds that of its operators by less than half a percent is not improved: measurements
-// do not tell such plans apart.
-constexpr nanoseconds close_permille = 5;
+// What takes no more than the operators and one in a thousand is not improved: nobody could tell.
+constexpr nanoseconds close_permille = 1;
+// Operators of a network for which all budgets of the ladder are searched well. For larger ones only the
+// budget at hand is.
+constexpr std::size_t small_network = 600;
 
-// Events that the whole search may go through, by `effort`. One takes 20 to 40 ns, so that 500 operators take
-// some five seconds and 10,000 some fifteen at most.
+// Events that all decisions may go through, by `effort`. One takes 20 to 40 ns, so that 500 operators take
+// some two seconds, 2,500 some five and 10,000 some twenty.
 std::uint64_t all_work(const problem& p) {
-  const std::uint64_t normal = 160'000'000 + 20'000 * std::uint64_t{p.network.ops.size()};
+  const std::uint64_t normal = 25'000'000 + 80'000 * std::uint64_t{p.network.ops.size()};
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return normal;
   return effort->second == 0 ? normal / 8 : normal * 4;
@@ -39,83 +39,105 @@ class best_search {
         place_(place),
         by_(by),
         same_bits_(p.knobs.at("bits") == 1),
-        left_(all_work(p)),
-        splits_(splits_of(p, same_bits_, by.and_without, why_)) {
+        splits_(splits_of(p, same_bits_, by.and_without, why_)),
+        footprint_(footprint_of(p.network, p.costs).total),
+        is_small_(p.network.ops.size() <= small_network),
+        rungs_(ladder_of(footprint_, is_small_ ? ladder_steps::fine : ladder_steps::coarse)),
+        best_at_(rungs_.size(), any_time),
+        left_(all_work(p)) {
     for (const op_cost& c : p.costs) computing_ += c.time;
   }
 
   memory_plan run() {
-    search(p_.budget, left_ / 4 * 3);
-    descend();
+    if (is_small_) {
+      for (std::size_t s = 0; s < splits_.size(); ++s) decide_for(s);
+    }
+    if (candidates_.empty()) decide_at_hand(all_work(p_));
+    place_fastest();
     // Behind the search: where rivals are nearly as fast, what they found would cut it short.
-    if (!is_close(close_permille)) take(best_rival(p_, place_, by_.rivals, same_bits_));
+    if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_));
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
-                       to_text(footprint_of(p_.network, p_.costs).total) + " that everything takes" +
+                       to_text(footprint_) + " that everything takes" +
                        (by_.and_without ? "; managed memory takes whole blocks" : "") + why_);
     }
     return std::move(best_->plan);
   }
 
  private:
-  struct look {
-    const batch_split* split = nullptr;
-    nanoseconds time = 0;
-    byte_count aim = 0;
+  struct candidate {
+    std::size_t split = 0;
+    byte_count budget = 0;  // that it was decided for
+    solution decided;
   };
+  static nanoseconds time_of(const candidate& c) { return c.decided.is.forecast.time; }
 
   void take(std::optional<placed_plan> found) {
     if (found && found->need <= p_.budget && found->time < least_time()) best_ = std::move(found);
   }
   nanoseconds least_time() const { return best_ ? best_->time : any_time; }
-  bool is_close(nanoseconds permille) const {
-    return best_ && best_->time <= computing_ + computing_ * permille / 1000;
-  }
-  static nanoseconds nearly(nanoseconds time) { return time == any_time ? time : time + time / 20; }
+  bool is_close() const { return best_ && best_->time <= computing_ + computing_ * close_permille / 1000; }
 
-  std::optional<look> consider(const batch_split& split, const effort_limits& most, byte_count aim,
-                               nanoseconds to_beat) {
-    repaired found = decide_and_place(p_, place_, split, {p_.budget, aim, to_beat}, most);
-    left_ -= std::min(left_, found.work);
-    if (!found.best) return std::nullopt;
-    const look seen{&split, found.best->time, found.aim};
-    if (seen.time < least_time()) best_split_ = &split;
-    take(std::move(found.best));
-    return seen;
-  }
-
-  // Every split with little effort, then the fastest of them with more: the first, those that come near the
-  // best, and those that follow it where it is slow.
-  void search(byte_count budget, std::uint64_t work) {
-    if (is_close(close_permille)) return;
-    std::vector<look> looks;
-    for (const batch_split& split : splits_) {
-      if (splits_.size() == 1) break;
-      const auto seen =
-          consider(split, quick_effort(work / 2 / splits_.size()), budget, nearly(least_time()));
-      if (seen) looks.push_back(*seen);
+  search_space& space_of(std::size_t split) {
+    if (!space_ || split != split_) {
+      split_ = split;
+      space_.reset();  // two would take twice the memory
+      space_ =
+          std::make_unique<search_space>(p_, order_of(p_.network, splits_[split].by), splits_[split].moves);
     }
-    if (looks.empty()) looks.push_back({&splits_.front(), any_time, budget});
-    std::ranges::stable_sort(looks, {}, &look::time);
+    return *space_;
+  }
+
+  // Work that one order leaves is for those that follow.
+  void decide_for(std::size_t split) {
+    search_space& of = space_of(split);
+    const std::uint64_t before = of.work(), share = left_ / std::min<std::size_t>(splits_.size() - split, 3);
+    std::vector<std::optional<solution>> found = climb(of, rungs_, best_at_, share);
+    left_ -= std::min(left_, of.work() - before);
+    for (std::size_t j = 0; j < found.size(); ++j) {
+      if (!found[j]) continue;
+      best_at_[j] = std::min(best_at_[j], found[j]->is.forecast.time);
+      if (rungs_[j].budget <= p_.budget)
+        candidates_.push_back({split, rungs_[j].budget, std::move(*found[j])});
+    }
+  }
+
+  // Every split with little effort, then the fastest of them with more.
+  void decide_at_hand(std::uint64_t work) {
+    std::vector<candidate> looks;
+    for (std::size_t split = 0; split < splits_.size(); ++split) {
+      search_space& of = space_of(split);
+      constexpr std::size_t tries = 12;
+      solution found = decide(of, p_.budget, {tries, work / 2 / splits_.size()});
+      if (found.is.over == 0) looks.push_back({split, p_.budget, std::move(found)});
+    }
+    std::ranges::stable_sort(looks, {}, time_of);
     constexpr std::size_t most_looks = 3;
-    for (std::size_t i = 0; i < std::min(looks.size(), most_looks); ++i) {
-      if (i > 0 && is_close(100) && looks[i].time > nearly(least_time())) continue;
-      consider(*looks[i].split, full_effort(i == 0 ? work / 2 : work / 4), looks[i].aim, least_time());
+    if (looks.size() > most_looks) looks.resize(most_looks);
+    if (looks.empty()) looks.push_back({0, p_.budget, {}});
+    for (candidate& look : looks) {
+      const std::uint64_t share = &look == &looks.front() ? work / 2 : work / 4;
+      search_space& of = space_of(look.split);
+      solution found = decide(of, p_.budget, full_effort(of, share));
+      if (found.is.over == 0) candidates_.push_back({look.split, p_.budget, std::move(found)});
+      if (!look.decided.treatments.empty()) candidates_.push_back(std::move(look));
     }
   }
+  // Tries for each class of gaps: in larger orders fewer.
+  static effort full_effort(const search_space& of, std::uint64_t work) {
+    constexpr std::size_t work_for_tries = 70'000'000, least_tries = 20, most_tries = 300;
+    const std::size_t size = std::max<std::size_t>(of.classes().size() * of.uses().order.size(), 1);
+    return {std::clamp(work_for_tries / size, least_tries, most_tries), work};
+  }
 
-  // What is decided for somewhat less memory, with little effort: by the split of the best plan; where there
-  // is none, by whole operators, of which a plan for less may pack better.
-  void descend() {
-    constexpr int most_steps = 3;
-    const byte_count footprint = footprint_of(p_.network, p_.costs).total;
-    int steps = 0;
-    for (const double ratio : ladder) {
-      const auto budget = static_cast<byte_count>(static_cast<double>(footprint) / ratio);
-      if (budget >= p_.budget || left_ == 0 || is_close(close_permille) || steps == most_steps) continue;
-      ++steps;
-      const batch_split& split = best_split_ != nullptr ? *best_split_ : splits_.front();
-      consider(split, quick_effort(all_work(p_) / 64), budget, least_time());
+  // The fastest first, until no other can be faster.
+  void place_fastest() {
+    std::ranges::stable_sort(candidates_, {}, time_of);
+    const repair_limits most{is_small_ ? 3 : 6, {4, all_work(p_) / (is_small_ ? 64 : 16)}};
+    for (candidate& c : candidates_) {
+      if (time_of(c) >= least_time()) return;
+      search_space& of = space_of(c.split);
+      take(place_or_repair(of, place_, std::move(c.decided), c.budget, p_.budget, least_time(), most));
     }
   }
 
@@ -123,12 +145,18 @@ class best_search {
   const placer& place_;
   const search_request& by_;
   bool same_bits_;
-  std::uint64_t left_;  // work
   std::string why_;
   std::vector<batch_split> splits_;
-  nanoseconds computing_ = 0;  // of all operators
+  byte_count footprint_ = 0;
+  bool is_small_ = false;
+  std::vector<rung> rungs_;
+  std::vector<nanoseconds> best_at_;  // per rung: of all splits so far
+  std::uint64_t left_;                // work
+  nanoseconds computing_ = 0;         // of all operators
+  std::unique_ptr<search_space> space_;
+  std::size_t split_ = 0;  // that it is of
+  std::vector<candidate> candidates_;
   std::optional<placed_plan> best_;
-  const batch_split* best_split_ = nullptr;  // that the best plan of the search was decided for
 };
 
 // In the device's arena and at home in pinned memory.

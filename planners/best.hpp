@@ -14,9 +14,9 @@ struct search_request {
   std::span<const strategy> rivals;  // strategies whose plans it must not be slower than
 };
 
-// The plan of the least priced time of those that the search decides for the budget and for a ladder of
-// smaller ones, and of the rivals' plans. Reads knobs `bits`, `copies` and `copy_us`. Throws infeasible where
-// there is none.
+// The plan of the least priced time of those that the search decides for a ladder of budgets, which does not
+// depend on the budget at hand, and of the rivals' plans. Reads knobs `bits`, `copies` and `copy_us`. Throws
+// infeasible where there is none.
 memory_plan plan_best(const problem& p, const placer& place, const search_request& by);
 
 }  // namespace um

@@ -62,6 +62,7 @@ std::vector<std::vector<treatment>> crossings(const std::vector<treatment>& head
 struct candidate {
   std::size_t which = 0;
   treatment how = treatment::keep;
+  nanoseconds time = 0;
   double worth = 0;  // bytes for its time
 };
 
@@ -75,7 +76,7 @@ std::vector<candidate> candidates_at(const search_space& of, const std::vector<t
     const treatment is = now[c];
     const auto add = [&](treatment how, nanoseconds time) {
       const byte_count bytes = std::min(x.bytes, enough);
-      all.push_back({c, how, static_cast<double>(bytes) / static_cast<double>(time + 1000)});
+      all.push_back({c, how, time, static_cast<double>(bytes) / static_cast<double>(time + 1000)});
     };
     if (x.again && is != treatment::again) {
       add(treatment::again, x.time_again);
@@ -120,6 +121,7 @@ class search {
     while (now_.is.over > 0 && !is_spent() &&
            (lower_peak_at_once(moves, just_enough) || lower_peak(moves, just_enough))) {
     }
+    if (!now_.is.timed) of_.add_time(now_.is = of_.memory_of(now_.treatments, budget_));
   }
 
   // One class after the other, as long as something gets better: of what is not kept small ones too. To give
@@ -259,6 +261,10 @@ class search {
     now_ = std::move(s);
     of_.take(now_.treatments, budget_);
   }
+  bool is_large_network() const {
+    constexpr std::size_t many = 384;
+    return now_.treatments.size() >= many;
+  }
   bool is_large(std::size_t c) const { return std::ranges::binary_search(large_, c); }
   static bool copies(const evaluation& e) { return e.forecast.to_device + e.forecast.to_host > 0; }
 
@@ -274,7 +280,7 @@ class search {
   // is computed again together may need each other (recurrent networks), what is swapped does not.
   bool lower_peak_at_once(bool moves, bool just_enough) {
     constexpr std::size_t many = 96;  // below, one by one takes less than a second
-    if (now_.treatments.size() < many * 4) return false;
+    if (!is_large_network()) return false;
     std::vector<candidate> all = candidates(moves && of_.moves(), just_enough);
     if (all.size() < many) return false;
     if (give_up_together(all)) return true;
@@ -292,7 +298,7 @@ class search {
         treatments[all[i].which] = all[i].how;
         gained += of_.classes()[all[i].which].bytes;
       }
-      const evaluation e = evaluate(treatments, [&](const evaluation& m) { return m.over < now_.is.over; });
+      const evaluation e = of_.memory_of(treatments, budget_);
       if (e.over >= now_.is.over) continue;
       take({std::move(treatments), e});
       return true;
@@ -309,11 +315,14 @@ class search {
     for (std::size_t i = 0; i < all.size() && (i < tried_at_once || !best); ++i) {
       std::vector<treatment> treatments = now_.treatments;
       treatments[all[i].which] = all[i].how;
-      const evaluation e = evaluate(treatments, [&](const evaluation& m) { return m.over < now_.is.over; });
+      const evaluation e = evaluate(
+          treatments, [&](const evaluation& m) { return !is_large_network() && m.over < now_.is.over; });
       const double gain = now_.is.over - e.over;
       if (gain <= 0) continue;
-      const nanoseconds was = now_.is.forecast.time;
-      const double worth = gain / static_cast<double>(std::max(e.forecast.time - was, was / 20'000));
+      // A forecast goes through all events; in large networks what the candidate takes on its own must do.
+      const nanoseconds least = of_.computing() / 20'000;
+      const nanoseconds more = e.timed ? e.forecast.time - now_.is.forecast.time : all[i].time;
+      const double worth = gain / static_cast<double>(std::max(more, least));
       if (worth <= most) continue;
       most = worth;
       best = {std::move(treatments), e};
@@ -405,6 +414,34 @@ solution decide_again(search_space& of, byte_count budget, const effort& by, con
   s.begin(from.treatments);
   s.anneal(by.tries_for_each, lukewarm, true);
   return is_better(little_changed.is, s.now().is) ? little_changed : s.now();
+}
+
+solution give_up_more(search_space& of, byte_count budget, const effort& by, const solution& from) {
+  search s(of, budget, by.work);
+  s.begin(from.treatments);
+  s.make_room(false, true);
+  solution best = s.now();
+  if (best.is.over > 0 || s.is_good_enough(best.is)) return best;
+  s.limit(by.work);
+  s.anneal(by.tries_for_each, warm, false);
+  s.improve_one_by_one(false);
+  return is_better(best.is, s.now().is) ? best : s.now();
+}
+
+solution keep_more(search_space& of, byte_count budget, const effort& by, const solution& from) {
+  search s(of, budget, by.work / 4);
+  s.begin(from.treatments);
+  s.improve_one_by_one(true);
+  solution best = s.now();
+  if (s.is_good_enough(best.is)) return best;
+  s.limit(by.work / 2);
+  s.anneal(by.tries_for_each, warm, true, 1);
+  s.improve_one_by_one(true);
+  if (is_better(s.now().is, best.is)) best = s.now();
+  s.begin(best.treatments);
+  s.limit(by.work / 4);
+  s.exchange_large();
+  return is_better(best.is, s.now().is) ? best : s.now();
 }
 
 }  // namespace um

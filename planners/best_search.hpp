@@ -20,5 +20,9 @@ struct effort {
 solution decide(search_space& of, byte_count budget, const effort& by);
 // The same from decisions for another budget.
 solution decide_again(search_space& of, byte_count budget, const effort& by, const solution& from);
+// The same for a smaller budget, moving nothing: makes room, then anneals.
+solution give_up_more(search_space& of, byte_count budget, const effort& by, const solution& from);
+// The same from decisions that fit; never slower than they are.
+solution keep_more(search_space& of, byte_count budget, const effort& by, const solution& from);
 
 }  // namespace um

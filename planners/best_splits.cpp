@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <array>
 
+#include "core/layout.hpp"
+
 namespace um {
 namespace {
 
 // Numbers of micro-batches: powers of two and what lies half way between them, as far as parts of common
 // batches still fill a GPU.
 constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
-// Computes of one order: what is known of each takes about 10 kB, and planning has 500 MB.
-constexpr std::size_t most_computes = 40'000;
-// A region's operators take more than this part of the budget each; in parts they take half of that at most.
-constexpr std::array<byte_count, 2> shares{4, 16};
+// Computes of one order: what is known of each takes about 10 kB, and planning has 500 MB. Beyond, a few
+// changes take as long as all of a search may.
+constexpr std::size_t most_computes = 20'000;
+// A region's operators take more than this part of the footprint each; in parts they take half of that at
+// most.
+constexpr std::array<byte_count, 3> shares{6, 20, 64};
 constexpr std::uint32_t most_parts = 64;
 // Operators between two large ones that join their regions.
 constexpr op_id most_between = 8;
@@ -87,8 +91,9 @@ std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_wi
   std::vector<loops> all{{1, {}, late}};
   if (!same_bits) {
     add_micro_batches(p, late, all, why);
+    const byte_count footprint = footprint_of(p.network, p.costs).total;
     for (const byte_count share : shares) {
-      loops regions{1, regions_above(p, p.budget / share, late), late};
+      loops regions{1, regions_above(p, footprint / share, late), late};
       if (!regions.inner.empty() && std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
     }
