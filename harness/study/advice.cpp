@@ -51,7 +51,7 @@ const tried_way* fastest(const advice_given& a, Of is_of) {
 
 std::string cost_text(const advice_given& a, const tried_way& t) {
   const std::string time = time_text(steady_ns(t.r).value());
-  return a.in_core_ns ? fmt::format("{} an iteration, {} in-core", time, factor_text(slowdown_of(a, t)))
+  return a.in_core_ns ? fmt::format("{} an iteration (slowdown {})", time, factor_text(slowdown_of(a, t)))
                       : time;
 }
 
@@ -67,7 +67,8 @@ std::string need_of(const tried_way& t) {
 // What managed memory costs there, or why it is none of the ways.
 std::string managed_text(const advice_given& a, const tried_way* named) {
   const auto is_managed = [](const tried_way& t) { return t.r.kind == family::managed; };
-  if (!a.managed.oversubscribes) return fmt::format(" Managed memory is no way here: {}.", a.managed.why);
+  if (!a.managed.oversubscribes)
+    return fmt::format(" Managed memory cannot be used here: {}.", a.managed.why);
   std::string text;
   const tried_way* plain = fastest(a, [](const tried_way& t) { return t.way == memory_way::managed; });
   const tried_way* best = fastest(a, is_managed);
@@ -103,11 +104,11 @@ std::string row_of(const advice_given& a, const tried_way& t) {
 std::string_view asks_of(memory_way way) {
   switch (way) {
     case memory_way::in_core:
-      return "everything has room on the device";
+      return "everything on the device";
     case memory_way::batch_parts:
       return "gradients added up over parts of the batch";
     case memory_way::recomputation:
-      return "activations dropped and computed again";
+      return "activations recomputed in the backward pass";
     case memory_way::managed:
       return "cudaMallocManaged alone";
     case memory_way::managed_hints:
@@ -119,7 +120,7 @@ std::string_view asks_of(memory_way way) {
     case memory_way::managed_plan:
       return "a plan of hints and copies";
     case memory_way::search:
-      return "a plan that keeps, swaps, recomputes and cuts";
+      return "a plan that keeps, swaps, recomputes and splits the batch";
   }
   return "";
 }
@@ -186,8 +187,8 @@ std::string text_of(const advice_given& a, const std::string& setting) {
   } else {
     text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy,
                         to_text(named->way), cost_text(a, *named), provenance(named->r), need_of(*named));
-    text += named->r.same_bits ? "Its result has the bits of in-core."
-                                               : "Its result equals that of in-core to rounding.";
+    text +=
+        named->r.same_bits ? "The result is the same to the bit." : "The result is the same up to rounding.";
   }
   text = wrapped(text + managed_text(a, named), 0) + "\n\n";
   text += fmt::format("{:>8}  {:>8}  {:<17}  {}\n", "slowdown", "time", "strategy", "way: what it asks for");

@@ -18,7 +18,7 @@ class Advise(InterfaceTest):
         shown = self.well(*ASK, "sim:h200", "--ratio", "2")
         self.assertTrue(all(len(line) <= 100 for line in shown.splitlines()), shown)
         paragraph, table = shown.split("\n\n")
-        for words in ("ratio 2.00", "Take ", "in-core", "simulated on machine file h200", "Managed memory as it is: "):
+        for words in ("ratio 2.00", "Take ", "(slowdown ", "simulated on machine file h200", "Managed memory as it is: "):
             self.assertIn(words, " ".join(paragraph.split()))
         self.assertRegex(table, r"^slowdown +time +strategy +way")
         self.assertIn("infeasible: ", table)  # device, which does not fit
@@ -53,7 +53,7 @@ class Advise(InterfaceTest):
             managed = [way for way in told["ways"] if way["way"].startswith("managed")]
             self.assertEqual({way["outcome"] for way in managed}, {"unsupported"})
             self.assertNotIn(told["named"], [way["strategy"] for way in managed])
-            self.assertIn(f"Managed memory is no way here: under {word}",
+            self.assertIn(f"Managed memory cannot be used here: under {word}",
                           " ".join(self.well(*ASK, "sim:h200", "--ratio", "2", "--system", system, *SOME).split()))
         fits = self.told("--ratio", "0.9", "--system", "wsl2", "--strategy", "managed")
         self.assertEqual(fits["ways"][0]["outcome"], "ok", "what fits needs no more than the device has")
