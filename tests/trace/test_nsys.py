@@ -60,7 +60,7 @@ def test_sums_kernels_and_places(tmp_path):
 def test_it_is_explained(tmp_path, umbench):
     report(tmp_path / "report.sqlite")
     done = umbench("explain", "report.sqlite")
-    assert done.returncode == 0 and "ping-pong between CPU and GPU" in done.stdout and "before in consume uses it" in done.stdout
+    assert done.returncode == 0 and "ping-pong between CPU and GPU" in done.stdout and "before the CPU uses it in consume" in done.stdout
     assert len(done.stdout.splitlines()) <= explain.MOST_LINES
 
 

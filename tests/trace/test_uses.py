@@ -7,7 +7,7 @@ from made import BLOCK, FIRST, MS, Made, count, run
 from test_explain import ping_pong, prefetch_missing
 
 from umbench import load
-from umbench.trace import explain, graph, reader
+from umbench.trace import explain, graph, reader, simulated
 from umbench.trace.costs import Costs
 from umbench.trace.reader import Owners
 from umbench.trace.residence import resident_over_time
@@ -70,6 +70,19 @@ def test_the_cpu_takes_part_in_the_simulation(umbench, tmp_path):
     assert told["prefetch_to_device_bytes"] == about and told["plan_evict_bytes"] == about and told["driver_evict_bytes"] < 0.01 * whole
     assert found["read_mostly_weights"]["counters"]["last"]["fault_to_device_bytes"] < 0.01 * whole  # both keep what they read
     assert load.steady_ns(found["managed_prefetch"]) < 0.7 * load.steady_ns(found["managed"])
+
+
+def test_savings_are_simulated_by_allocation(umbench, tmp_path, monkeypatch):
+    two_layers().write(tmp_path / "run.jsonl")
+    process = reader.read(tmp_path / "run.jsonl")[0]
+    monkeypatch.setenv("UMBENCH_PROGRAM", umbench.program)
+    _, found, costs, _ = explain.explain(process)
+    assert len(found) == 3 and all(finding.simulated and 0 < finding.saving_ns < finding.waste_ns for finding in found)
+    by_size = sorted(found, key=lambda finding: finding.facts.bytes["in_demand"])
+    assert by_size[0].saving_ns < 0.7 * by_size[-1].saving_ns
+    assert simulated.saving_ns(process, "sparse", found[0].facts.allocation, costs) is None
+    monkeypatch.delenv("UMBENCH_PROGRAM")
+    assert not any(finding.simulated for finding in explain.explain(process)[1])
 
 
 def test_what_the_cpu_uses_cannot_stay_on_the_device(umbench, tmp_path):

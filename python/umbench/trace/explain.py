@@ -1,7 +1,8 @@
 """Says why a program with managed memory is slow and which calls would help.
 
 FILE is a trace of umbench trace or an SQLite export of Nsight Systems (nsys export --type sqlite, recorded with
---cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true). Savings are estimates by a machine file's figures, not measured.
+--cuda-um-cpu-page-faults=true --cuda-um-gpu-page-faults=true). Savings are simulated, or estimated by a
+machine file's figures; none is measured.
 """
 
 import argparse
@@ -48,7 +49,7 @@ def as_lines(process, summary, found, costs, names, others=0):
         room -= len(part)
     if worth:
         fit = "" if costs.fits else ", which need not fit this GPU (--machine NAME)"
-        lines.append(f"Savings are estimated with machine file {costs.name}{fit}.")
+        lines.append(f"Savings are simulated or estimated with machine file {costs.name}{fit}.")
     lines += [f"The trace lacks {what}." for what in _lacks(process)][: MOST_LINES - len(lines)]
     return [line if len(line) <= WIDEST else line[: WIDEST - 3] + "..." for line in lines[:MOST_LINES]]
 
@@ -84,7 +85,7 @@ def _finding(number, finding, names, costs):
 def _saves(finding):
     if finding.saving_ns < WORTH_NAMING * finding.waste_ns:
         return ""
-    return f"; saves about {duration(finding.saving_ns)}"
+    return f"; saves about {duration(finding.saving_ns)}" + (" (simulated)" if finding.simulated else "")
 
 
 def _lacks(process):
@@ -114,7 +115,7 @@ def as_data(process, summary, found, costs, names):
         "process": process.environment.get("process"), "program": process.environment.get("program"), "machine": costs.name,
         "kernel_ns": round(summary.kernel_ns), "stall_ns": round(summary.stall_ns), "host_ns": round(summary.host_ns),
         "findings": [{"key": f.key, "allocation": names.allocation(f.facts.allocation), "bytes": f.facts.allocation.bytes,
-                      "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "text": f.text,
+                      "waste_ns": round(f.waste_ns), "saving_ns": round(f.saving_ns), "simulated": f.simulated, "text": f.text,
                       "calls": [list(call) for call in f.calls]} for f in found],
         "lacking": list(_lacks(process))}
 

@@ -1,12 +1,13 @@
 """What is wrong with a program's managed memory: a table of rules over the facts of one allocation.
 
 A rule names a pattern, tells whether the facts show it, and says which calls mend it and what they would save. The first rule that fits
-explains an allocation, so harmful calls come before what is merely missing. Savings are estimates from a machine file's figures: the
-waiting that was measured, less what the driver takes for the same bytes when it is told.
+explains an allocation, so harmful calls come before what is merely missing. Savings are simulated (simulated.py) or estimated from a
+machine file's figures: the waiting that was measured, less what the driver takes for the same bytes when it is told.
 """
 
 from collections import namedtuple
 
+from umbench.trace import simulated
 from umbench.trace.facts import runs_of
 from umbench.trace.reader import BLOCK, GRANULE
 
@@ -14,10 +15,11 @@ FEW_GRANULES = 8       # of 32 in a block: what the CPU shares with a GPU is lit
 SPARSE = 0.55          # of what the touched blocks hold
 LATE_NS = 200_000      # a prefetch called so shortly before a kernel, or later, is late
 RETURNS = 0.25         # of the bytes that came
+MOST_SIMULATED = 6     # allocations, those by which most is saved
 REMOTE = (0.5, 2.0)    # a kernel's time over that of reading all of it over the link
 
-# waste_ns: what it costs now. calls: [(call, where)].
-Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls")
+# waste_ns: what it costs now. calls: [(call, where)]. simulated: whether saving_ns is.
+Finding = namedtuple("Finding", "key facts waste_ns saving_ns text calls simulated")
 Rule = namedtuple("Rule", "key title of")  # of(facts, context): (waste_ns, saving_ns, text, calls), or None where it does not fit
 
 
@@ -44,9 +46,21 @@ def find(context):
             result = rule.of(facts, context)
             if result:
                 waste, saving, text, calls = result
-                found.append(Finding(rule.key, facts, waste, max(0, min(saving, waste)), text, calls))
+                found.append(Finding(rule.key, facts, waste, max(0, min(saving, waste)), text, calls, False))
                 explained |= sides
+    return _by_saving([_simulated(finding, context) for finding in _by_saving(found)[:MOST_SIMULATED]] + _by_saving(found)[MOST_SIMULATED:])
+
+
+def _by_saving(found):
     return sorted(found, key=lambda finding: -finding.saving_ns)
+
+
+def _simulated(finding, context):
+    summary = context.summary
+    saving = simulated.saving_ns(summary.process, finding.key, finding.facts.allocation, context.costs)
+    if saving is None:
+        return finding
+    return finding._replace(saving_ns=max(0, min(summary.scale * saving, finding.waste_ns)), simulated=True)
 
 
 # --- words ---
@@ -276,7 +290,7 @@ def _fetched_by_prefetch(facts, context):
 
 def _host_place(facts, context):
     place = max(facts.host_places, key=facts.host_places.get, default=None)
-    return f"before {context.names.place([place])} uses it" if place else "before the CPU uses it"
+    return f"before the CPU uses it {context.names.place([place])}" if place else "before the CPU uses it"
 
 
 def _follows(block, first, then, without):

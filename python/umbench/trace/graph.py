@@ -46,10 +46,11 @@ class Converted:
                           indent=1) + "\n"
 
 
-def convert(process, costs):
-    """A Converted. Throws TooLittle where no launch moved anything."""
+def convert(process, costs, only=None):
+    """A Converted, of what one allocation took part in where `only` names it. Throws TooLittle where no launch moved anything."""
     summary, clock = summarize(process, costs), Clock(process, costs)
-    accesses = _accesses(process)
+    owners = Owners(process.allocations)
+    accesses = _accesses(process, owners, only)
     if not accesses:
         raise load.TooLittle("no launch of the trace moved managed memory or faulted on it, so what it touches is not known")
     if len(accesses) > MOST_OPERATORS:
@@ -58,7 +59,6 @@ def convert(process, costs):
     made.name = _plain(process)
     made.paused = bool(process.pauses)
     names = Names(process.allocations)
-    owners = Owners(process.allocations)
     users = defaultdict(list)  # (allocation, block): numbers of accesses
     for number, (piece, blocks) in enumerate(accesses):
         for block in blocks:
@@ -71,7 +71,7 @@ def convert(process, costs):
             made.of_cpu += 1
             _operator(made, f"{BY_CPU}.{made.of_cpu}", reads[number], LEAST_NS, BY_CPU)
         elif what == "kernel":
-            waited = stall_of(entry, len(accesses[number][1]) * BLOCK, summary.shortest, costs, clock)
+            waited = stall_of(entry, len(_blocks_of(entry)) * BLOCK, summary.shortest, costs, clock)
             spent = max(LEAST_NS, round(clock.kernel(entry) - waited))
             made.known_ns += spent
             _operator(made, f"{names.kernel(entry.name)}.{entry.launch}", reads[number], spent, names.kernel(entry.name))
@@ -82,11 +82,13 @@ def convert(process, costs):
     return made
 
 
-def _accesses(process):
+def _accesses(process, owners, only):
     """[(piece, its blocks)] of launches, and of the CPU where launches used the blocks before."""
     found, used = [], set()
     for piece in process.pieces:
         blocks = _blocks_of(piece)
+        if only:
+            blocks = {block for block in blocks if owners.of(block, piece.begin) == only}
         if piece.kind == "kernel":
             used |= blocks
         else:

@@ -1,0 +1,50 @@
+"""What a call would save, simulated: the launches that used one allocation run by faults, and with the hint.
+
+The simulator is the program that UMBENCH_PROGRAM names, as `umbench explain` does; without it, or for what no strategy stands for,
+nothing is simulated, and rules estimate by themselves.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from umbench import load
+from umbench.trace import graph
+
+# What a rule proposes: the strategy that gives such hints for all that a network touches.
+STRATEGIES = {"prefetch_missing": "managed_prefetch", "prefetch_wrong_way": "managed_prefetch", "ping_pong": "managed_prefetch",
+              "read_mostly_missing": "read_mostly_weights"}
+BY_FAULTS = "managed"
+MOST_OPERATORS = 2_000  # more take seconds
+ROOM = 0.5              # ratio: all of it fits
+
+
+def saving_ns(process, key, allocation, costs):
+    """Nanoseconds of the whole run as it was counted; None where nothing was simulated."""
+    program = os.environ.get("UMBENCH_PROGRAM")
+    if not program or key not in STRATEGIES or allocation.number is None:
+        return None
+    try:
+        made = graph.convert(process, costs, allocation)
+    except load.TooLittle:
+        return None
+    if len(made.operators) > MOST_OPERATORS:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        network = Path(folder) / "allocation.json"
+        network.write_text(made.as_json(), encoding="utf-8")
+        times = [_run(program, network, strategy, costs.name) for strategy in (BY_FAULTS, STRATEGIES[key])]
+    return None if None in times else times[0] - times[1]
+
+
+def _run(program, network, strategy, machine):
+    """How long the first iteration takes."""
+    record = network.with_suffix(f".{strategy}.jsonl")
+    done = subprocess.run([program, "run", "--network", str(network), "--strategy", strategy, "--ratio", str(ROOM), "--backend", f"sim:{machine}",
+                           "--iterations", "1", "--out", str(record)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        return None
+    lines = record.read_text(encoding="utf-8").splitlines()
+    return json.loads(lines[-1])["samples_ns"][0]
