@@ -15,8 +15,9 @@ SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
 GRAIN = 512
 
 library = torch.library.Library("umbench", "FRAGMENT")
-library.define("begin_copy(Tensor source, int slot, Device? device) -> Tensor")
-library.define("finish_copy(Tensor source, Tensor(a!) copy) -> ()")
+# Any strides will do: Inductor would hand over a copy of its own where a tensor's strides are not those that were traced.
+library.define("begin_copy(Tensor source, int slot, Device? device) -> Tensor", tags=(torch.Tag.flexible_layout,))
+library.define("finish_copy(Tensor source, Tensor(a!) copy) -> ()", tags=(torch.Tag.flexible_layout,))
 
 _slots, _numbers = {}, itertools.count()
 _streams, _running = {}, {}
