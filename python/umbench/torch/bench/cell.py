@@ -91,7 +91,8 @@ def trained(model, inputs, options, device_bytes):
             found["ms_under_cap"] = 1e3 * (time.monotonic() - begun) / max(1, int(found["under_cap"]) if found["under_cap"] is not True else STEPS_UNDER_CAP)
             found["reserved_under_cap"] = torch.cuda.max_memory_reserved()
         limit(0.97 * found["peak"], device_bytes)
-        found["fails_below"] = survives(step, 3) is not True
+        plans = plan.plans if plan is not None else 0
+        found["fails_below"] = survives(step, 3) is not True or plan is not None and plan.plans > plans
     return found | {"losses": [losses[0].item(), losses[-1].item()]}
 
 
