@@ -97,7 +97,7 @@ def _lacks(process):
     elif process.driver:
         for name, way in (("to_gpus", reader.IN), ("to_host", reader.OUT)):
             told, moved = process.counted(*way), process.driver[name]
-            if abs(told - moved) > reader.MOST_MISSED * moved:
+            if abs(told - moved) > process.most_missed * moved:
                 yield (f"some movements {name.replace('_', ' ').replace('gpu', 'GPU')}: CUPTI told of {size(told)}, the driver counted {size(moved)}; "
                        "sums are scaled")
     if process.lost:

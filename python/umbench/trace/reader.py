@@ -26,7 +26,8 @@ Hint = namedtuple("Hint", "at until call address bytes device called")
 Quiet = namedtuple("Quiet", "begin end gpu kernels copies")  # kernels: [(name, count, busy_ns)], copies: {way: (count, bytes, ns)}
 Range = namedtuple("Range", "begin end name")
 Pause = namedtuple("Pause", "begin end sums")  # nothing was counted but by the driver itself: {one of DRIVER_SUMS: amount}
-MOST_MISSED = 0.01  # of the bytes that the driver counted: the clocks of both differ by a little
+# Of the bytes that the driver counted, what a trace may lack without a word. Where counting pauses, the clocks of both differ by a little.
+MOST_MISSED, MOST_MISSED_WITH_PAUSES = 0.001, 0.01
 DRIVER_SUMS = ("to_gpus", "to_host", "gpu_faults", "cpu_faults")
 
 
@@ -59,13 +60,17 @@ class Process:
         of kernels."""
         return self._scales["to_gpus" if quantity in IN else "to_host" if quantity in OUT else None]
 
+    @property
+    def most_missed(self):
+        return MOST_MISSED_WITH_PAUSES if self.pauses else MOST_MISSED
+
     @cached_property
     def _scales(self):
         if self.driver:
             ways = {"to_gpus": IN, "to_host": OUT, None: (*IN, *OUT)}
             wholes = self.driver | {None: self.driver["to_gpus"] + self.driver["to_host"]}
             counted = {way: self.counted(*names) for way, names in ways.items()}
-            return {way: wholes[way] / counted[way] if wholes[way] > (1 + MOST_MISSED) * counted[way] > 0 else 1 for way in ways}
+            return {way: wholes[way] / counted[way] if wholes[way] > (1 + self.most_missed) * counted[way] > 0 else 1 for way in ways}
         return dict.fromkeys(("to_gpus", "to_host", None), self._scale_by_time())
 
     def _scale_by_time(self):
