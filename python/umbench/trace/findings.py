@@ -69,7 +69,8 @@ def _simulated(finding, context):
 def size(count):
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= scale:
-            return f"{count / scale:.3g} {unit}"
+            amount = count / scale
+            return f"{amount:.3g} {unit}" if amount < 999.5 else f"{amount:.0f} {unit}"
     return f"{count:.0f} bytes"
 
 
