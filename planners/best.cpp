@@ -55,7 +55,7 @@ class best_search {
     if (candidates_.empty()) decide_at_hand(all_work(p_));
     place_fastest();
     // Behind the search: where rivals are nearly as fast, what they found would cut it short.
-    if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_));
+    if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_, least_time()));
     if (!best_) {
       throw infeasible(by_.name + " finds no plan within " + to_text(p_.budget) + " of the " +
                        to_text(footprint_) + " that everything takes" +

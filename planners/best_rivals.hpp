@@ -9,8 +9,9 @@
 namespace um {
 
 // The least priced time of the plans of `by` for the budget and, where their data takes more when it is
-// placed, for somewhat less; nothing where it has none. `same_bits`: only of strategies that keep the bits.
+// placed, for somewhat less; nothing where none takes less than `to_beat`. `same_bits`: only of strategies
+// that keep the bits.
 std::optional<placed_plan> best_rival(const problem& p, const placer& place, std::span<const strategy> by,
-                                      bool same_bits);
+                                      bool same_bits, nanoseconds to_beat);
 
 }  // namespace um
