@@ -10,6 +10,7 @@
 #include "planners/best_repair.hpp"
 #include "planners/best_rivals.hpp"
 #include "planners/best_splits.hpp"
+#include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 
 namespace um {
@@ -175,11 +176,12 @@ memory_plan plan_best(const problem& p, const placer& place, const search_reques
   return best_search(p, place, by).run();
 }
 
-memory_plan plan_best(const problem& p) {
-  memory_plan resident = plan_resident(p);
-  if (footprint_of(p.network, p.costs).total <= p.budget) return resident;
-  const auto place = [&](memory_plan plan) { return place_explicitly(p, std::move(plan)); };
-  return plan_best(p, {place, place}, {"best", false, planners()});
+memory_plan plan_best(const problem& of) {
+  if (footprint_of(of.network, of.costs).total <= of.budget) return plan_resident(of);
+  return plan_in_order_of_use(of, [](const problem& p) {
+    const auto place = [&](memory_plan plan) { return place_explicitly(p, std::move(plan)); };
+    return plan_best(p, {place, place}, {"best", false, planners()});
+  });
 }
 
 }  // namespace um

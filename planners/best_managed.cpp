@@ -10,6 +10,7 @@
 #include "core/verify.hpp"
 #include "hints/hints.hpp"
 #include "planners/best.hpp"
+#include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 
 namespace um {
@@ -117,14 +118,16 @@ std::optional<placed_plan> as_it_is(const problem& p, memory_plan plan) {
 
 }  // namespace
 
-memory_plan plan_best_managed(const problem& p) {
-  const placer place{[&](const memory_plan& plan) { return in_best_scope(p, plan); },
-                     [&](memory_plan plan) { return as_it_is(p, std::move(plan)); }};
-  if (footprint_of(p.network, p.costs).total <= p.budget) {
-    std::optional<placed_plan> resident = place.decided(plan_resident(p));
-    if (resident && resident->need <= p.budget) return std::move(resident->plan);
-  }
-  return plan_best(p, place, {"best_managed", true, hints()});
+memory_plan plan_best_managed(const problem& of) {
+  return plan_in_order_of_use(of, [](const problem& p) {
+    const placer place{[&](const memory_plan& plan) { return in_best_scope(p, plan); },
+                       [&](memory_plan plan) { return as_it_is(p, std::move(plan)); }};
+    if (footprint_of(p.network, p.costs).total <= p.budget) {
+      std::optional<placed_plan> resident = place.decided(plan_resident(p));
+      if (resident && resident->need <= p.budget) return std::move(resident->plan);
+    }
+    return plan_best(p, place, {"best_managed", true, hints()});
+  });
 }
 
 }  // namespace um

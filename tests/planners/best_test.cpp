@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
+#include <random>
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "planners/planners.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/planners/exact.hpp"
+#include "tests/planners/random_graphs.hpp"
 #include "tests/planners/random_networks.hpp"
 #include "tests/schedule/random_decisions.hpp"
 
@@ -60,6 +64,42 @@ TEST_P(best_plans, cut_nothing_where_the_bits_are_to_stay) {
         }
       }
     } catch (const infeasible&) {
+    }
+  }
+}
+
+// The same graph with its tensors listed in another order.
+graph shuffled(const graph& g, std::uint32_t seed) {
+  std::mt19937 dice(seed);
+  std::vector<tensor_id> number(g.tensors.size());
+  std::iota(number.begin(), number.end(), 0U);
+  std::ranges::shuffle(number, dice);
+  graph other = g;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) other.tensors[number[t]] = g.tensors[t];
+  for (op& o : other.ops) {
+    for (tensor_id& t : o.in) t = number[t];
+    for (tensor_id& t : o.out) t = number[t];
+  }
+  return other;
+}
+
+TEST(order_of_tensors, does_not_change_the_time) {
+  const machine on = managed_test_machine();
+  for (const std::uint32_t seed : {1U, 2U, 4U, 5U, 7U, 11U}) {
+    const graph one = random_graph(seed), other = shuffled(one, seed);
+    for (const char* name : {"best", "best_managed"}) {
+      const strategy& by = *find(planners(), name);
+      const auto time_of = [&](const graph& g) -> std::optional<nanoseconds> {
+        const profile costs = estimate(g, on);
+        const byte_count budget = footprint_of(g, costs).total / 3 * 2;
+        const problem p{g, costs, on, budget, pressure::plan, complete(by, {}), estimate_slices(g, on)};
+        try {
+          return simulate(p, lower(p, by.plan(p), by.placed_by), 2).back().duration;
+        } catch (const infeasible&) {
+          return std::nullopt;
+        }
+      };
+      EXPECT_EQ(time_of(one), time_of(other)) << name << ", seed " << seed;
     }
   }
 }

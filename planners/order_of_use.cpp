@@ -1,0 +1,70 @@
+#include "planners/order_of_use.hpp"
+
+#include <numeric>
+
+#include "core/lower.hpp"
+
+namespace um {
+namespace {
+
+graph renumbered(const graph& g, const std::vector<tensor_id>& number) {
+  graph other = g;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) other.tensors[number[t]] = g.tensors[t];
+  for (op& o : other.ops) {
+    for (tensor_id& t : o.in) t = number[t];
+    for (tensor_id& t : o.out) t = number[t];
+  }
+  return other;
+}
+
+memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
+  std::vector<tensor_id> back(number.size());
+  for (tensor_id t = 0; t < number.size(); ++t) back[number[t]] = t;
+  const std::vector<residence> home = plan.home;
+  for (tensor_id t = 0; t < number.size(); ++t) plan.home[t] = home[number[t]];
+  for (action& a : plan.actions) {
+    std::visit(
+        [&](auto& x) {
+          if constexpr (!std::is_same_v<std::remove_reference_t<decltype(x)>, compute>) x.what = back[x.what];
+        },
+        a);
+  }
+  return plan;
+}
+
+bool fits(const problem& p, const memory_plan& plan) {
+  try {
+    lower(p, plan, packers::searched);
+    return true;
+  } catch (const infeasible&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::vector<tensor_id> order_of_use(const graph& g) {
+  const auto none = static_cast<tensor_id>(g.tensors.size());
+  std::vector<tensor_id> number(g.tensors.size(), none);
+  tensor_id next = 0;
+  const auto name = [&](tensor_id t) {
+    if (number[t] == none) number[t] = next++;
+  };
+  for (const op& o : g.ops) {
+    for (const tensor_id t : o.in) name(t);
+    for (const tensor_id t : o.out) name(t);
+  }
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) name(t);
+  return number;
+}
+
+memory_plan plan_in_order_of_use(const problem& p, const planner& make) {
+  const std::vector<tensor_id> number = order_of_use(p.network);
+  if (std::ranges::is_sorted(number)) return make(p);
+  const graph other = renumbered(p.network, number);
+  memory_plan plan =
+      as_in_file(make({other, p.costs, p.on, p.budget, p.under, p.knobs, p.cost_of_slice}), number);
+  return fits(p, plan) ? plan : make(p);
+}
+
+}  // namespace um
