@@ -316,6 +316,8 @@ def model_and_inputs(made):
         if not isinstance(each, (torch.Tensor, int, float, bool)):
             raise CannotExport(f"example input {i + 1} is a {type(each).__name__}, not a tensor; give a tuple of tensors in the order of "
                                "forward's arguments, by a module around the model if need be")
+        if isinstance(each, torch.Tensor) and each.numel() == 0:
+            raise CannotExport(f"example input {i + 1} is empty ({list(each.shape)}); give a batch of at least 1")
     return made[0], inputs
 
 

@@ -5,6 +5,8 @@ step. `form` says how torch.optim walks over the parameters:
 fused    a kernel over as many parameters as one launch takes (multi_tensor_apply.cuh: 36 tensors or 320 chunks of 64 Ki elements)
 foreach  some kernels over all parameters, with a temporary as large as all of them (AdamW; PyTorch's default on a GPU)
 each     the kernels of one parameter after another
+
+A fused step over f32 is the operator `optimizer_step` (core/operators.hpp), which umbench computes; others are opaque.
 """
 
 import math
@@ -22,19 +24,44 @@ def add_step(document, optimizer, form="foreach"):
     if optimizer == "none":
         return
     by_name = {t["name"]: t for t in document["tensors"]}
-    trained = [t for t in document["tensors"] if t["use"] == "parameter" and by_name.get(t["name"] + ".grad", {}).get("use") == "parameter_gradient"]
-    wanted, operations, fused, unfused = OPTIMIZERS[optimizer]
+    trained = [t for t in document["tensors"] if t.get("use") == "parameter" and by_name.get(t["name"] + ".grad", {}).get("use") == "parameter_gradient"]
+    wanted = OPTIMIZERS[optimizer][0]
     for group in _groups(trained, form):
-        states = [state_of(t, kind) for t in group for kind in wanted]
-        document["tensors"] += states
-        names, gradients = [t["name"] for t in group], [t["name"] + ".grad" for t in group]
-        elements, size = sum(_elements(t) for t in group), sum(size_of(t) for t in group)
-        held = [t["name"] for t in states]
-        op = {"name": f"{optimizer}:{names[0]}", "kind": "opaque", "label": f"{optimizer} {form}", "flops": operations * elements,
-              "bytes": (fused if form == "fused" else unfused) * size, "in": names + gradients + held, "out": names + held, "repeatable": False}
-        if optimizer == "adamw" and form != "fused":
-            op["workspace_bytes"] = size
-        document["ops"].append(op)
+        states = [[state_of(t, kind) for kind in wanted] for t in group]
+        gradients = [by_name[t["name"] + ".grad"] for t in group]
+        document["tensors"] += [state for each in states for state in each]
+        if form == "fused" and _is_computed(group, gradients):
+            document["ops"].append(_computed(document, optimizer, group, gradients, states))
+        else:
+            document["ops"].append(_opaque(optimizer, form, group, gradients, [state for each in states for state in each]))
+
+
+def _is_computed(parameters, gradients):
+    """Whether `optimizer_step` takes them as they are."""
+    both = parameters + gradients
+    return (all(t.get("type", "f32") == "f32" for t in both) and len({t.get("order", "nchw") for t in both}) == 1
+            and [t["shape"] for t in parameters] == [t["shape"] for t in gradients])
+
+
+def _computed(document, optimizer, parameters, gradients, states):
+    inputs = [name["name"] for t, g, of in zip(parameters, gradients, states, strict=True) for name in (t, g, *of)]
+    outputs = [name["name"] for t, of in zip(parameters, states, strict=True) for name in (t, *of)]
+    name = f"{optimizer}:{parameters[0]['name']}"
+    if optimizer == "adamw":
+        document["tensors"].append({"name": f"{name}.count", "shape": [1, 1, 1, 1], "type": "i32", "use": "state"})
+        inputs, outputs = [*inputs, f"{name}.count"], [*outputs, f"{name}.count"]
+    return {"name": name, "kind": "optimizer_step", "moments": len(states[0]), "learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8,
+            "decay": 0.01, "in": inputs, "out": outputs, "repeatable": False}
+
+
+def _opaque(optimizer, form, parameters, gradients, states):
+    _, operations, fused, unfused = OPTIMIZERS[optimizer]
+    names, held = [t["name"] for t in parameters], [t["name"] for t in states]
+    elements, size = sum(_elements(t) for t in parameters), sum(size_of(t) for t in parameters)
+    op = {"name": f"{optimizer}:{names[0]}", "kind": "opaque", "label": f"{optimizer} {form}", "flops": operations * elements,
+          "bytes": (fused if form == "fused" else unfused) * size, "in": names + [t["name"] for t in gradients] + held, "out": names + held,
+          "repeatable": False}
+    return op | ({"workspace_bytes": size} if optimizer == "adamw" and form != "fused" else {})
 
 
 def state_of(parameter, kind):
