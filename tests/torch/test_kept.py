@@ -1,6 +1,7 @@
 """The figures of README.md and docs/torch.md are those kept in results/torch."""
 
 import json
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,3 +46,27 @@ def test_the_pages_quote_the_records():
     page = " ".join((ROOT / "docs/torch.md").read_text(encoding="utf-8").split())
     assert f"take {slower('resnet50', 1.5)}, {slower('gpt2_small', 1.5)} and {slower('vit_b16', 1.5)} times as long" in page
     assert f"ResNet-50 takes {slower('resnet50', 2)} times and GPT-2 {slower('gpt2_small', 2)} times" in page
+
+
+def test_the_page_of_optimizers_quotes_the_records():
+    page = (ROOT / "docs/optimizer.md").read_text(encoding="utf-8").replace(",", "")
+    rows = {row["place"]: row for row in kept("optimizer.jsonl")}
+    told = dict(re.findall(r"(?m)^\| (.*) \| ([\d.]+) \|$", page))
+    assert len(told) == len(rows) and all(row["same_bits"] for row in rows.values())
+    for place, row in rows.items():
+        name = {"device": "not: on the device"}.get(place, place.replace(",", "").replace("by device", "by the device"))
+        assert told[name] == f"{row['step_ns'] / 1e6:.{max(0, 3 - len(str(int(row['step_ns'] / 1e6))))}f}", (name, row["step_ns"])
+    copied, link, moves = (rows[place]["step_ns"] for place in ("pinned, copied in chunks", "pinned, stepped over the link", "managed"))
+    assert f"{link / copied:.1f} times" in page and f"{rows['managed, prefetched in chunks']['step_ns'] / copied:.1f} to {moves / copied:.1f} times" in page
+
+
+def test_launches_explain_the_steps_that_the_cpu_binds():
+    rows = [row for row in kept("steps.jsonl") if "host_ns" in row["measured"]]
+    a_kernel = sorted(row["measured"]["host_ns"] / row["measured"]["kernels"] / 1e3 for row in rows)
+    page = " ".join((ROOT / "results/torch/README.md").read_text(encoding="utf-8").split())
+    assert f"{a_kernel[0]:.0f} to {a_kernel[-1]:.0f} us a kernel" in page and a_kernel[0] < 35 < a_kernel[-1]
+    off = [[max(row["predicted"]["step_by_rates_ns"], launch * row["predicted"]["kernels"]) / row["measured"]["step_ns"] - 1 for row in rows]
+           for launch in (35e3, 0)]
+    assert [sum(abs(each) <= 0.2 for each in way) for way in off] == [6, 3] and "six steps within 20 % in place of three" in page
+    (unet,) = [row for row in rows if row["network"] == "unet"]
+    assert f"{unet['measured']['kernels']:,} kernels for {unet['predicted']['kernels']} predicted" in page
