@@ -11,6 +11,7 @@
 
 #include "backends/bf16.hpp"
 #include "core/hash.hpp"
+#include "core/operands.hpp"
 
 namespace um {
 namespace {
@@ -66,6 +67,18 @@ distribution distribution_of(const graph& g, tensor_id what) {
   }
   const std::int64_t fan_in = t.shape.c * t.shape.h * t.shape.w;
   return {0.0F, std::sqrt(6.0F / static_cast<float>(std::max<std::int64_t>(fan_in, 1)))};
+}
+
+// The parameter whose master an optimizer keeps in this state, if it does.
+std::optional<tensor_id> parameter_of_master(const graph& g, tensor_id state) {
+  for (const op& o : g.ops) {
+    const auto* const step = std::get_if<optimizer_step>(&o.what);
+    if (step == nullptr) continue;
+    for (const stepped_parameter& p : stepped_parameters(g, o)) {
+      if (p.has_master && o.in[p.w + 2 + static_cast<std::size_t>(step->moments)] == state) return o.in[p.w];
+    }
+  }
+  return std::nullopt;
 }
 
 // Number of classes of the loss that reads these labels; 1 if none does.
@@ -125,8 +138,14 @@ void write_as(const tensor& t, std::int64_t first, std::span<std::byte> to, Make
 
 void write_initial_values(const graph& g, tensor_id what, std::int64_t first, std::span<std::byte> to) {
   const tensor& t = g.tensors.at(what);
-  const std::uint64_t seed = fnv1a(t.name);
-  const distribution from = distribution_of(g, what);
+  const auto of_master = t.use == role::state ? parameter_of_master(g, what) : std::nullopt;
+  if (t.use == role::state && !of_master) {
+    std::ranges::fill(to, std::byte{0});
+    return;
+  }
+  const tensor_id like = of_master.value_or(what);
+  const std::uint64_t seed = fnv1a(g.tensors.at(like).name);
+  const distribution from = distribution_of(g, like);
   const auto floating = [&](std::uint64_t i) { return from.centre + from.half * uniform_at(seed, i); };
   switch (t.type) {
     case dtype::f32:

@@ -7,6 +7,7 @@
 //                                          activations keep their magnitude through deep networks
 //   biases; shifts and means of norms      u / 10
 //   scales, inverse deviations of norms    1 + u / 8
+//   states of optimizers                   0; masters those of their parameter, not rounded
 // Tensors of type bf16 get the same values, rounded to nearest even.
 #pragma once
 
@@ -20,7 +21,7 @@
 namespace um {
 
 // Writes the elements that lie in memory from position `first` on, as many as `to` has bytes for, on
-// several threads where there are many. Tensors must persist (inputs, labels, parameters).
+// several threads where there are many. Tensors must persist (inputs, labels, parameters, states).
 // Throws std::invalid_argument, naming the tensor, for an element type that has no initial values.
 void write_initial_values(const graph& g, tensor_id what, std::int64_t first, std::span<std::byte> to);
 

@@ -120,9 +120,15 @@ struct rules_by_kind {
     return {{batch_only, batch_only}, {batch_only}, o.out[0]};
   }
   rules operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
+  // Its parameters have no axis in common.
+  rules operator()(const optimizer_step&) const { return uncut(); }
+  rules uncut() const {
+    constexpr by_axis no_axis{touch::refused, touch::refused, touch::refused};
+    return {std::vector<by_axis>(o.in.size(), no_axis), std::vector<by_axis>(o.out.size(), no_axis),
+            o.out[0]};
+  }
   rules operator()(const opaque& a) const {
-    constexpr by_axis uncut{touch::refused, touch::refused, touch::refused};
-    if (a.out.empty()) return {{o.in.size(), uncut}, {o.out.size(), uncut}, o.out[0]};
+    if (a.out.empty()) return uncut();
     rules rule{{}, {}, o.out[0]};
     const auto add = [&](std::vector<by_axis>& side, batch_cut how, tensor_id operand, bool& found) {
       const touch along = how == batch_cut::part  ? touch::part

@@ -1,8 +1,11 @@
 #include "core/flops.hpp"
 
+#include <array>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
+
+#include "core/operands.hpp"
 
 namespace um {
 namespace {
@@ -41,6 +44,14 @@ std::uint64_t flops_of(const graph& g, const op& o) {
   const auto biased = [&](std::uint64_t flops) {
     return o.in.size() > 2 ? sum(o, flops, each(o.out[0], 1)) : flops;
   };
+  const auto step = [&](std::int32_t moments) {
+    constexpr std::array<std::int64_t, 3> of_an_element{2, 4, 14};
+    std::uint64_t all = 0;
+    for (const stepped_parameter& p : stepped_parameters(g, o)) {
+      all = sum(o, all, each(o.in[p.w], of_an_element.at(static_cast<std::size_t>(moments))));
+    }
+    return all;
+  };
   return std::visit(
       overloaded{
           [&](const convolution&) { return biased(multiply(o.out[0], o.in[1])); },
@@ -70,7 +81,8 @@ std::uint64_t flops_of(const graph& g, const op& o) {
           [&](const softmax_cross_entropy&) { return each(o.in[0], 4); },
           [&](const softmax_cross_entropy_backward&) { return each(o.in[0], 2); },
           [&](const softmax_cross_entropy_gradient&) { return each(o.in[0], 6); },
-          [&](const sgd_update&) { return each(o.out[0], 2); }, [](const opaque& a) { return a.flops; },
+          [&](const sgd_update&) { return each(o.out[0], 2); },
+          [&](const optimizer_step& a) { return step(a.moments); }, [](const opaque& a) { return a.flops; },
           [&](const auto&) { return each(o.out[0], 1); }},
       o.what);
 }

@@ -1,5 +1,6 @@
 #include "core/operands.hpp"
 
+#include <algorithm>
 #include <initializer_list>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct operands {
   const tensor& out(std::size_t i) const { return g.tensors[o.out[i]]; }
 };
 
-constexpr std::size_t most_operands = 1024;
+constexpr std::size_t most_operands = 1024, most_stepped = 1 << 16;
 struct arity {
   std::size_t least_in, most_in, least_out, most_out;
 };
@@ -29,36 +30,37 @@ constexpr arity between(std::size_t least_in, std::size_t most_in, std::size_t l
 }
 
 arity arity_of(const op_attributes& what) {
-  return std::visit(overloaded{[](const convolution&) { return between(2, 3, 1, 1); },
-                               [](const linear&) { return between(2, 3, 1, 1); },
-                               [](const linear_backward_filter&) { return between(2, 2, 1, 2); },
-                               [](const bias_backward&) { return exactly(1, 1); },
-                               [](const relu&) { return exactly(1, 1); },
-                               [](const cast&) { return exactly(1, 1); },
-                               [](const global_average_pool&) { return exactly(1, 1); },
-                               [](const global_average_pool_backward&) { return exactly(1, 1); },
-                               [](const relu_bias_backward&) { return exactly(2, 2); },
-                               [](const max_pool& a) { return a.relu ? exactly(2, 2) : exactly(1, 2); },
-                               [](const max_pool_backward& a) {
-                                 const std::size_t in = a.forward.relu ? 3 : 2;
-                                 return between(in, in, 1, 2);
-                               },
-                               [](const batch_norm&) { return between(3, 4, 3, 3); },
-                               [](const normalize&) { return between(5, 6, 1, 1); },
-                               [](const batch_norm_backward& a) {
-                                 return exactly(
-                                     6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
-                                     a.residual ? 4 : 3);
-                               },
-                               [](const softmax_cross_entropy&) { return exactly(2, 2); },
-                               [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
-                               [](const concat&) { return between(2, most_operands, 1, 1); },
-                               [](const concat_backward&) { return between(1, 1, 2, most_operands); },
-                               [](const average_pool&) { return exactly(1, 1); },
-                               [](const average_pool_backward&) { return exactly(1, 1); },
-                               [](const opaque&) { return between(0, most_operands, 1, most_operands); },
-                               [](const auto&) { return exactly(2, 1); }},
-                    what);
+  return std::visit(
+      overloaded{[](const convolution&) { return between(2, 3, 1, 1); },
+                 [](const linear&) { return between(2, 3, 1, 1); },
+                 [](const linear_backward_filter&) { return between(2, 2, 1, 2); },
+                 [](const bias_backward&) { return exactly(1, 1); },
+                 [](const relu&) { return exactly(1, 1); },
+                 [](const cast&) { return exactly(1, 1); },
+                 [](const global_average_pool&) { return exactly(1, 1); },
+                 [](const global_average_pool_backward&) { return exactly(1, 1); },
+                 [](const relu_bias_backward&) { return exactly(2, 2); },
+                 [](const max_pool& a) { return a.relu ? exactly(2, 2) : exactly(1, 2); },
+                 [](const max_pool_backward& a) {
+                   const std::size_t in = a.forward.relu ? 3 : 2;
+                   return between(in, in, 1, 2);
+                 },
+                 [](const batch_norm&) { return between(3, 4, 3, 3); },
+                 [](const normalize&) { return between(5, 6, 1, 1); },
+                 [](const batch_norm_backward& a) {
+                   return exactly(6 + (a.two_gradients ? 1 : 0) + (a.relu && a.residual ? 1 : 0),
+                                  a.residual ? 4 : 3);
+                 },
+                 [](const softmax_cross_entropy&) { return exactly(2, 2); },
+                 [](const softmax_cross_entropy_gradient&) { return exactly(2, 2); },
+                 [](const concat&) { return between(2, most_operands, 1, 1); },
+                 [](const concat_backward&) { return between(1, 1, 2, most_operands); },
+                 [](const average_pool&) { return exactly(1, 1); },
+                 [](const average_pool_backward&) { return exactly(1, 1); },
+                 [](const optimizer_step&) { return between(2, most_stepped, 1, most_stepped); },
+                 [](const opaque&) { return between(0, most_operands, 1, most_operands); },
+                 [](const auto&) { return exactly(2, 1); }},
+      what);
 }
 
 defect expect_shape(const tensor& t, const dims& wanted) {
@@ -330,6 +332,38 @@ defect update_defect(const operands& of) {
   return first_of({expect_f32({&of.in(0), &of.in(1)}), pointwise_defect(of)});
 }
 
+defect step_defect(const optimizer_step& a, const operands& of) {
+  if (a.moments > 2) return "has more than two moments";
+  if (of.o.repeatable) return "updates in place, so it is not repeatable";
+  std::size_t in = 0, out = 0;
+  const auto moments = static_cast<std::size_t>(a.moments);
+  for (const stepped_parameter& p : stepped_parameters(of.g, of.o)) {
+    const std::size_t states = moments + (p.has_master ? 1 : 0);
+    in = p.w + 2 + states, out = p.out + 1 + states;
+    if (in > of.o.in.size() || out > of.o.out.size()) return "lacks states of " + of.in(p.w).name;
+    if (of.o.in[p.w] != of.o.out[p.out]) {
+      return "updates " + of.in(p.w).name + " but writes " + of.out(p.out).name;
+    }
+    if (!p.has_master) {
+      if (auto d = expect_f32({&of.in(p.w)})) return d;
+    }
+    for (std::size_t i = 1; i < 2 + states; ++i) {
+      if (auto d = first_of({expect_f32({&of.in(p.w + i)}), expect_shape(of.in(p.w + i), of.in(p.w).shape)}))
+        return d;
+      if (i > 1 && of.o.in[p.w + i] != of.o.out[p.out + i - 1]) {
+        return "updates " + of.in(p.w + i).name + " but writes " + of.out(p.out + i - 1).name;
+      }
+    }
+  }
+  const std::size_t counters = a.moments == 2 ? 1 : 0;
+  if (of.o.in.size() != in + counters || of.o.out.size() != out + counters) {
+    return "has operands that belong to no parameter";
+  }
+  if (counters == 0) return std::nullopt;
+  if (of.o.in[in] != of.o.out[out]) return "counts in " + of.in(in).name + " but writes " + of.out(out).name;
+  return first_of({expect_type(of.in(in), dtype::i32), expect_shape(of.in(in), {1, 1, 1, 1})});
+}
+
 // Operands that are cut must have the same batch, and there must be one.
 defect opaque_cut_defect(const opaque& a, const operands& of) {
   if (a.in.empty() && a.out.empty()) return std::nullopt;
@@ -404,6 +438,7 @@ defect operands_defect(const operands& of) {
           [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
           [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
           [&](const sgd_update&) { return update_defect(of); },
+          [&](const optimizer_step& a) { return step_defect(a, of); },
           [&](const opaque& a) { return opaque_defect(a, of); }},
       of.o.what);
 }
@@ -436,6 +471,19 @@ defect ids_defect(const graph& g, const op& o) {
 }
 
 }  // namespace
+
+std::vector<stepped_parameter> stepped_parameters(const graph& g, const op& o) {
+  const auto moments = static_cast<std::size_t>(std::get<optimizer_step>(o.what).moments);
+  const auto counters = static_cast<std::size_t>(moments == 2);
+  std::vector<stepped_parameter> all;
+  for (std::size_t in = 0, out = 0; in + 1 < o.in.size() - std::min(counters, o.in.size());) {
+    const bool has_master = g.tensors[o.in[in]].type == dtype::bf16;
+    all.push_back({in, out, has_master});
+    in += 2 + moments + (has_master ? 1 : 0);
+    out += 1 + moments + (has_master ? 1 : 0);
+  }
+  return all;
+}
 
 std::optional<std::string> operands_missing(const graph& g, const op& o) {
   if (auto d = arity_defect(o)) return d;

@@ -236,6 +236,31 @@ struct sgd_update {  // w, dw -> w                 w -= learning_rate * dw, in p
   friend bool operator==(const sgd_update&, const sgd_update&) = default;
 };
 
+// The step of an optimizer over any number of parameters, in place, as torch.optim has it. Of each, in ->
+// out:
+//   w, dw [, m] [, v] [, master] -> w [, m] [, v] [, master]
+// and last, with two moments, steps -> steps: how many came before (i32). Moments and masters are f32 and
+// have the role `state`. A w in bf16 has a master, which is stepped and then rounded to w. With g = dw:
+//   no moment    w -= learning_rate * g                                  SGD
+//   one          m = beta1 * m + g; w -= learning_rate * m               SGD with momentum
+//   two          AdamW (Loshchilov and Hutter 2019), bias-corrected by beta^(steps + 1)
+struct optimizer_step {
+  static constexpr std::string_view kind = "optimizer_step";
+  std::int32_t moments = 0;
+  float learning_rate = 0.01F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, decay = 0.01F;
+  template <class Attributes, class Visitor>
+  static void fields(Attributes& a, Visitor&& v) {
+    constexpr double largest = 1e9;
+    v.integer("moments", a.moments, 0);
+    v.number("learning_rate", a.learning_rate, -largest, largest);
+    v.number("beta1", a.beta1, 0, 1);
+    v.number("beta2", a.beta2, 0, 1);
+    v.number("epsilon", a.epsilon, 0, 1);
+    v.number("decay", a.decay, 0, largest);
+  }
+  friend bool operator==(const optimizer_step&, const optimizer_step&) = default;
+};
+
 // How an operand of an opaque operator is cut where the operator goes over the batch in parts: read whole by
 // each of them; the same samples; or, for an output without a batch, the sum over the samples.
 enum class batch_cut : std::uint8_t { whole, part, sum };
@@ -265,7 +290,7 @@ using op_attributes =
                  average_pool_backward, linear, linear_backward_data, linear_backward_filter, batch_norm,
                  normalize, batch_norm_backward, add, concat, concat_backward, global_average_pool,
                  global_average_pool_backward, cast, softmax_cross_entropy, softmax_cross_entropy_backward,
-                 softmax_cross_entropy_gradient, sgd_update, opaque>;
+                 softmax_cross_entropy_gradient, sgd_update, optimizer_step, opaque>;
 
 // Hands the attributes of any kind but opaque to a visitor.
 template <class Attributes, class Visitor>

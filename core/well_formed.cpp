@@ -48,6 +48,7 @@ defect order_defect(const graph& g, const op& o, std::vector<bool>& written) {
     const tensor& t = g.tensors[id];
     const bool is_read = std::ranges::find(o.in, id) != o.in.end();
     const bool updates = std::holds_alternative<sgd_update>(o.what) ||
+                         std::holds_alternative<optimizer_step>(o.what) ||
                          (std::holds_alternative<opaque>(o.what) && is_read && !o.repeatable);
     if (written[id]) return "is a second writer of " + t.name;
     if (updates ? t.use != role::parameter && t.use != role::state : persists(t.use)) {

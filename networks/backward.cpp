@@ -236,20 +236,25 @@ void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor
   backward_pass(g, inputs, joined).run(y, dy);
 }
 
-void append_updates(graph& g) {
+std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g) {
   std::unordered_map<std::string, tensor_id> gradients;
   for (std::size_t id = 0; id < g.tensors.size(); ++id) {
     if (g.tensors[id].use == role::parameter_gradient) {
       gradients[g.tensors[id].name] = static_cast<tensor_id>(id);
     }
   }
+  std::vector<std::pair<tensor_id, tensor_id>> trained;
   for (std::size_t id = 0; id < g.tensors.size(); ++id) {
     if (g.tensors[id].use != role::parameter) continue;
     const auto gradient = gradients.find(gradient_name(g.tensors[id].name));
-    if (gradient == gradients.end()) continue;
-    const auto w = static_cast<tensor_id>(id);
-    g.ops.push_back(
-        {g.tensors[id].name + ".update", sgd_update{}, {w, gradient->second}, {w}, false, std::nullopt});
+    if (gradient != gradients.end()) trained.emplace_back(static_cast<tensor_id>(id), gradient->second);
+  }
+  return trained;
+}
+
+void append_updates(graph& g) {
+  for (const auto& [w, dw] : trained_parameters(g)) {
+    g.ops.push_back({g.tensors[w].name + ".update", sgd_update{}, {w, dw}, {w}, false, std::nullopt});
   }
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "networks/spec.hpp"
@@ -83,7 +84,10 @@ tensor_id append_tensor(graph& g, tensor t);
 // gradients come with the gradient they are the sum of, and normalisations add two gradients up.
 void append_backward(graph& g, tensor_id y, tensor_id dy, std::span<const tensor_id> inputs, bool joined);
 
-// Appends an update of every parameter that has a gradient, in the order of the parameters.
+// Every parameter that has a gradient, with it, in the order of the parameters.
+std::vector<std::pair<tensor_id, tensor_id>> trained_parameters(const graph& g);
+
+// Appends an update of each of them.
 void append_updates(graph& g);
 
 }  // namespace um

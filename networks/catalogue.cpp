@@ -7,6 +7,7 @@
 
 #include "core/access.hpp"
 #include "networks/families.hpp"
+#include "networks/optimizer.hpp"
 #include "networks/recompute.hpp"
 #include "networks/storage.hpp"
 
@@ -141,9 +142,8 @@ network_spec completed(const network_spec& spec, const network_family& family) {
     throw std::invalid_argument("network " + spec.name + ": batch " + std::to_string(spec.batch) +
                                 " is below 1");
   }
-  if (spec.sgd && spec.mode == pass::inference) {
-    throw std::invalid_argument("network " + spec.name +
-                                ": sgd needs the train pass, inference has no gradients");
+  if (const auto defect = update_defect(spec)) {
+    throw std::invalid_argument("network " + spec.name + ": " + *defect);
   }
   return result;
 }
@@ -151,7 +151,8 @@ network_spec completed(const network_spec& spec, const network_family& family) {
 void keep_apart(graph& g) {
   g.shares_memory = false;
   for (op& o : g.ops) {
-    const bool in_place = std::holds_alternative<relu>(o.what) || std::holds_alternative<relu_backward>(o.what);
+    const bool in_place =
+        std::holds_alternative<relu>(o.what) || std::holds_alternative<relu_backward>(o.what);
     if (!in_place) o.alias.reset();
   }
 }
@@ -170,9 +171,10 @@ graph build(const network_spec& spec) {
     const memory_order order = complete.order.value_or(standard_order(complete.arithmetic));
     const bool apart = complete.joined == fusion::framework;
     if (apart) complete.joined = fusion::none;
-    graph g = stored(family.build(complete), complete.arithmetic, order);
+    graph g = stored(family.build(complete), complete.arithmetic, order, complete.masters);
     if (apart) keep_apart(g);
     if (complete.joined == fusion::lean && complete.mode == pass::train) g = recompute_cheap(g);
+    if (complete.optimizer) g = stepped(g, *complete.optimizer);
     if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
     for (const op& o : g.ops) work_of(g, o);
     return g;

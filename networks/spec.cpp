@@ -10,6 +10,18 @@ memory_order standard_order(precision arithmetic) {
   return arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc;
 }
 
+std::optional<std::string> update_defect(const network_spec& spec) {
+  if ((spec.sgd || spec.optimizer) && spec.mode == pass::inference) {
+    return std::string(spec.sgd ? "sgd" : "an optimizer") +
+           " needs the train pass, inference has no gradients";
+  }
+  if (spec.sgd && spec.optimizer) return "sgd and optimizer both update the parameters; keep one";
+  if (spec.masters && (!spec.optimizer || spec.arithmetic != precision::bf16)) {
+    return "masters need an optimizer and precision bf16";
+  }
+  return std::nullopt;
+}
+
 network_spec spec_of(graph g, const std::string& digest) {
   const auto of_role = [&](role use) { return std::ranges::find(g.tensors, use, &tensor::use); };
   const auto none = g.tensors.end();
@@ -18,6 +30,11 @@ network_spec spec_of(graph g, const std::string& digest) {
   if (const auto data = of_role(role::input); data != none) n.batch = data->shape.n;
   n.mode = of_role(role::parameter_gradient) == none ? pass::inference : pass::train;
   n.sgd = std::ranges::any_of(g.ops, [](const op& o) { return std::holds_alternative<sgd_update>(o.what); });
+  for (const op& o : g.ops) {
+    if (const auto* const step = std::get_if<optimizer_step>(&o.what)) {
+      n.optimizer = all_values<optimizer_kind>().at(static_cast<std::size_t>(step->moments));
+    }
+  }
   n.joined = fusion::none;
   n.arithmetic = g.arithmetic;
   const bool is_nhwc = std::ranges::find(g.tensors, memory_order::nhwc, &tensor::order) != none;

@@ -28,13 +28,21 @@ enum class fusion : std::uint8_t {
 template <>
 inline constexpr std::array enum_names<fusion>{"none"sv, "fused"sv, "lean"sv, "framework"sv};
 
+// What turns gradients into new parameters, in one operator (core/operators.hpp: optimizer_step). In the
+// order of how many moments it keeps of each parameter.
+enum class optimizer_kind : std::uint8_t { sgd, momentum, adamw };
+template <>
+inline constexpr std::array enum_names<optimizer_kind>{"sgd"sv, "momentum"sv, "adamw"sv};
+
 // `knobs` are parameters of one network (alexnet: insize; conv: c, h, w, k, kernel, stride, pad; vgg:
 // insize).
 struct network_spec {
   std::string name;
   std::int64_t batch = 1;
   pass mode = pass::train;
-  bool sgd = false;  // append an SGD update of every parameter
+  bool sgd = false;                              // append an SGD update of every parameter, each an operator
+  std::optional<optimizer_kind> optimizer = {};  // append its step and its states
+  bool masters = false;  // filters and matrices in bf16, their fp32 masters among the states
   fusion joined = fusion::fused;
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
@@ -42,6 +50,9 @@ struct network_spec {
   // A network from a file: this graph, which the other fields describe as far as possible.
   std::shared_ptr<const graph> given = {};
 };
+
+// Why the parameters cannot be updated as it says; nothing if they can.
+std::optional<std::string> update_defect(const network_spec& spec);
 
 // The specification of an imported graph: named "NAME#DIGEST" after its content, so that two of one name
 // differ.

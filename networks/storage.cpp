@@ -63,7 +63,7 @@ void cast_weights(graph& g) {
 
 }  // namespace
 
-graph stored(const graph& g, precision arithmetic, memory_order order) {
+graph stored(const graph& g, precision arithmetic, memory_order order, bool narrow_weights) {
   graph result = g;
   result.arithmetic = arithmetic;
   for (tensor& t : result.tensors) t.order = order;
@@ -72,6 +72,11 @@ graph stored(const graph& g, precision arithmetic, memory_order order) {
   for (std::size_t id = 0; id < whole.size(); ++id) {
     tensor& t = result.tensors[id];
     if (t.type == dtype::f32 && !whole[id]) t.type = dtype::bf16;
+  }
+  if (narrow_weights) {
+    for (const op& o : g.ops) {
+      if (const auto at = weights_of(o.what)) result.tensors[o.in[*at]].type = dtype::bf16;
+    }
   }
   cast_weights(result);
   return result;

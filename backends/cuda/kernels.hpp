@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/graph.hpp"
 
@@ -37,6 +38,20 @@ void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count);
 // Pseudo-random values in [-1, 1), for timing: zeros would run faster than data does.
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed);
+
+// --- optimizer_step.cu ---
+// A parameter (f32, or bf16 with a master) and what belongs to it; null where it is not there.
+struct stepped_tensor {
+  void* w = nullptr;
+  const float* dw = nullptr;
+  float *m = nullptr, *v = nullptr, *master = nullptr;
+  std::int64_t count = 0;
+  bool aligned = false;  // set by the launcher
+};
+inline constexpr int most_stepped_tensors = 512;  // what a launch can carry
+// One kernel over as many tensors, then, with two moments, *steps += 1.
+void take_step(launch_site where, std::span<const stepped_tensor> tensors, const optimizer_step& how,
+               std::int32_t* steps);
 
 // --- replay.cu ---
 // Replays an operator of which only the touched memory and the time are known.

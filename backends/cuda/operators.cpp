@@ -10,6 +10,7 @@
 #include "backends/cuda/matrix_engines.hpp"
 #include "core/cpu_work.hpp"
 #include "core/lifetimes.hpp"
+#include "core/operands.hpp"
 
 namespace um {
 namespace {
@@ -52,6 +53,13 @@ struct site {
   std::size_t inputs() const { return o.in.size(); }
   std::size_t operands() const { return touched.size(); }
 };
+
+// Elements of each input.
+std::vector<std::int64_t> counts_of(const site& at) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i < at.inputs(); ++i) counts.push_back(at.count(i));
+  return counts;
+}
 
 // The memory order that two tensors share: that of the one with planes larger than a point, if any.
 memory_order order_of(const tensor& a, const tensor& b) {
@@ -397,7 +405,23 @@ struct kernel_chooser {
       kernels::sgd_update(where, floats(to.data[0]), floats(to.data[1]), rate, count);
     });
   }
-
+  engine operator()(const optimizer_step& how) const {
+    return own_kernel(0, [where = at.on.compute(), how, places = stepped_parameters(at.g, at.o),
+                          counts = counts_of(at)](const bound_operands& to) {
+      std::vector<kernels::stepped_tensor> tensors;
+      for (const stepped_parameter& p : places) {
+        const auto state = [&](std::int32_t which) {
+          return floats(to.data[p.w + 2 + static_cast<std::size_t>(which)]);
+        };
+        tensors.push_back({to.data[p.w], floats(to.data[p.w + 1]), how.moments > 0 ? state(0) : nullptr,
+                           how.moments > 1 ? state(1) : nullptr, p.has_master ? state(how.moments) : nullptr,
+                           counts[p.w]});
+      }
+      const std::size_t last = counts.size() - 1;
+      kernels::take_step(where, tensors, how,
+                         how.moments > 1 ? reinterpret_cast<std::int32_t*>(to.data[last]) : nullptr);
+    });
+  }
   engine operator()(const opaque& how) const { return replayed(at, how); }
   kernels::softmax_problem rows_of(std::size_t operand) const {
     const dims part = at.shape(operand);

@@ -61,7 +61,8 @@ void require(const char* option, const std::string& value, const char* mend) {
 network_spec network_from_file_alone(const experiment_options& o) {
   for (const auto& [option, is_given] :
        {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()),
-        std::pair("--sgd", o.sgd), std::pair("--fusion", !o.fusion.empty()),
+        std::pair("--sgd", o.sgd), std::pair("--optimizer", !o.optimizer.empty()),
+        std::pair("--masters", o.masters), std::pair("--fusion", !o.fusion.empty()),
         std::pair("--precision", !o.precision.empty()), std::pair("--memory-order", !o.memory_order.empty()),
         std::pair("--set", !o.network_knobs.empty()), std::pair("--insize", !o.insize.empty())}) {
     if (is_given) {
@@ -80,6 +81,10 @@ network_spec network_of(const experiment_options& o) {
   if (!o.batch.empty()) n.batch = whole_number("--batch", o.batch, 1, most_batch);
   if (!o.pass.empty()) n.mode = choice_of<pass>("--pass", o.pass);
   n.sgd = o.sgd;
+  if (!o.optimizer.empty() && o.optimizer != "none") {
+    n.optimizer = choice_of<optimizer_kind>("--optimizer", o.optimizer);
+  }
+  n.masters = o.masters;
   if (!o.fusion.empty()) {
     n.joined = choice_of<fusion>("--fusion", o.fusion);
   }

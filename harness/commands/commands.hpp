@@ -12,10 +12,10 @@ namespace um {
 // Options as the user wrote them; "" is not given.
 struct experiment_options {
   std::string network, batch, insize, pass, fusion, precision, memory_order, strategy, ratio, budget, backend,
-      mode, workspace_cap, iterations, deadline, effort;
+      mode, workspace_cap, iterations, deadline, effort, optimizer;
   std::vector<std::string> network_knobs, strategy_knobs;  // name=value
   std::vector<std::string> without;
-  bool sgd = false, timeline = false, allow_native = false, times_only = false;
+  bool sgd = false, masters = false, timeline = false, allow_native = false, times_only = false;
   std::string machines, like;
   std::string trace;  // of `umbench trace`; becomes the network
 };

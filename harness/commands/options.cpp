@@ -77,7 +77,12 @@ void add_network(CLI::App& command, experiment_options& o) {
   repeated(command, "--set", o.network_knobs,
            {"KNOB=N", "Knob of the network; may be repeated", "as listed"});
   option(command, "--pass", o.pass, {"train|inference", "What an iteration computes", "train"});
-  command.add_flag("--sgd", o.sgd, "Update the parameters as well");
+  command.add_flag("--sgd", o.sgd, "Update the parameters as well, each by an operator of its own");
+  option(
+      command, "--optimizer", o.optimizer,
+      {"none|sgd|momentum|adamw", "Update all parameters in one step; adds the optimizer's states", "none"});
+  command.add_flag("--masters", o.masters,
+                   "With --optimizer and bf16: keep weights in bf16 and their fp32 masters as states");
   option(command, "--fusion", o.fusion,
          {"none|fused|lean|framework", "How far operators are joined", "fused"});
   option(command, "--precision", o.precision, {"fp32|tf32|bf16", "What products are computed in", "fp32"});

@@ -43,6 +43,8 @@ cell cell_from_plan(const run_options& options) {
                                       {"--insize", !o.insize.empty()},
                                       {"--pass", !o.pass.empty()},
                                       {"--sgd", o.sgd},
+                                      {"--optimizer", !o.optimizer.empty()},
+                                      {"--masters", o.masters},
                                       {"--fusion", !o.fusion.empty()},
                                       {"--precision", !o.precision.empty()},
                                       {"--memory-order", !o.memory_order.empty()},

@@ -229,6 +229,8 @@ void describe_network(Visitor& v, network_spec& n, const char* name, const char*
   v.field("batch", n.batch, plain{1});
   v.field("pass", n.mode);
   v.field("sgd", n.sgd);
+  v.if_any("optimizer", n.optimizer);
+  v.if_any("masters", n.masters);
   v.field(knobs, n.knobs);
   v.field("fusion", n.joined);
   v.field("precision", n.arithmetic);

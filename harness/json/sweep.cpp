@@ -47,6 +47,12 @@ void read_knobs(fields& f, std::string_view name, std::map<std::string, std::vec
   }
 }
 
+// "none" or an optimizer.
+std::optional<optimizer_kind> optimizer_from(const json& value, const place& at) {
+  if (value == "none") return std::nullopt;
+  return as_choice<optimizer_kind>(value, at);
+}
+
 byte_count size_from(const json& value, const place& at) {
   if (!value.is_string()) return static_cast<byte_count>(as_integer(value, at, 1));
   const auto bytes = usable_size(value.get<std::string>());
@@ -90,6 +96,8 @@ void read_axes(fields& f, grid& g, const trace_converter& graph_of_trace) {
   read_list(f, "insize", g.insizes, integer_from_one);
   read_list(f, "pass", g.passes, pass_from);
   read_list(f, "sgd", g.sgd, as_boolean);
+  read_list(f, "optimizer", g.optimizers, optimizer_from);
+  read_list(f, "masters", g.masters, as_boolean);
   read_list(f, "fusion", g.fusions, fusion_from);
   read_list(f, "precision", g.precisions, precision_from);
   read_list(f, "memory_order", g.orders, memory_order_from);

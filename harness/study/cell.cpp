@@ -114,7 +114,7 @@ std::string key_text(const cell& c, const std::string& amount) {
   const auto network_knobs =
       c.network.family != nullptr ? c.network.family->knobs : std::vector<network_knob>{};
   return fmt::format("{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs),
-                     n.batch, to_text(n.mode), n.sgd ? "+sgd" : "", to_text(n.joined), storage_text(n),
+                     n.batch, to_text(n.mode), update_text(n), to_text(n.joined), storage_text(n),
                      workspace_text(c.what), c.what.strategy,
                      changed_knobs(c.how ? c.how->row.knobs : std::vector<knob>{}, c.what.strategy_knobs),
                      amount, to_text(c.what.mode.value()), c.what.backend);
@@ -135,7 +135,8 @@ bool computes_whole_operators(const memory_plan& plan) {
 
 bool same_network(const network_spec& a, const network_spec& b) {
   const auto all = [](const network_spec& n) {
-    return std::tie(n.name, n.batch, n.mode, n.sgd, n.joined, n.arithmetic, n.order, n.knobs);
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.joined, n.arithmetic, n.order,
+                    n.knobs);
   };
   return all(a) == all(b);
 }
@@ -176,9 +177,7 @@ built_network built(network_spec spec) {
   }
   for (const network_knob& k : family.knobs) spec.knobs.emplace(k.name, k.standard);
   spec.order = spec.order.value_or(standard_order(spec.arithmetic));
-  if (spec.sgd && spec.mode != pass::train) {
-    throw input_error("sgd needs pass train; inference has no gradients");
-  }
+  if (const auto defect = update_defect(spec)) throw input_error(*defect);
   try {
     auto g = std::make_shared<const graph>(build(spec));
     return {std::move(spec), &family, std::move(g)};

@@ -16,7 +16,8 @@ namespace um {
 bool operator==(const experiment& a, const experiment& b) {
   const auto network = [](const experiment& e) {
     const network_spec& n = e.network;
-    return std::tie(n.name, n.batch, n.mode, n.sgd, n.joined, n.arithmetic, n.order, n.knobs);
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.joined, n.arithmetic, n.order,
+                    n.knobs);
   };
   const auto rest = [](const experiment& e) {
     return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,
@@ -33,6 +34,11 @@ backend_name parse_backend(const std::string& text) {
   throw input_error(
       fmt::format("unknown backend \"{}\"; use sim:NAME (see `umbench list machines`) or cuda:N",
                   one_line(text.substr(0, 80))));
+}
+
+std::string update_text(const network_spec& n) {
+  if (!n.optimizer) return n.sgd ? "+sgd" : "";
+  return fmt::format("+optimizer={}{}", to_text(*n.optimizer), n.masters ? ",masters" : "");
 }
 
 std::string storage_text(const network_spec& n) {

@@ -43,6 +43,8 @@ struct experiment {
 
 // "bf16", or "bf16,nchw" where the memory order is not the standard one of that precision.
 std::string storage_text(const network_spec& n);
+// What updates the parameters: "", "+sgd", "+optimizer=adamw", "+optimizer=adamw,masters".
+std::string update_text(const network_spec& n);
 
 pressure pressure_of(run_mode mode);
 

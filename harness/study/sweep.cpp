@@ -39,8 +39,9 @@ void check_size(const grid& g) {
   };
   for (const std::size_t n :
        {g.networks.size(), g.batches.size(), g.insizes.size(), g.passes.size(), g.sgd.size(),
-        g.strategies.size(), g.ratios.size(), g.budgets.size(), g.backends.size(), g.modes.size(),
-        g.workspace_caps.size(), g.fusions.size(), g.precisions.size(), g.orders.size()}) {
+        g.optimizers.size(), g.masters.size(), g.strategies.size(), g.ratios.size(), g.budgets.size(),
+        g.backends.size(), g.modes.size(), g.workspace_caps.size(), g.fusions.size(), g.precisions.size(),
+        g.orders.size()}) {
     times(n);
   }
   for (const auto& [name, values] : g.network_knobs) times(values.size());
@@ -79,6 +80,8 @@ std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
   vary(all, &network_spec::batch, g.batches);
   vary(all, &network_spec::mode, g.passes);
   vary(all, &network_spec::sgd, g.sgd);
+  vary(all, &network_spec::optimizer, g.optimizers);
+  vary(all, &network_spec::masters, g.masters);
   vary(all, &network_spec::joined, g.fusions);
   vary(all, &network_spec::arithmetic, g.precisions);
   if (!g.orders.empty()) vary(all, &network_spec::order, g.orders);

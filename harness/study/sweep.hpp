@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct grid {
   std::vector<std::int64_t> insizes;  // short for the network knob; none: as that says
   std::vector<pass> passes{pass::train};
   std::vector<bool> sgd{false};
+  std::vector<std::optional<optimizer_kind>> optimizers{std::nullopt};
+  std::vector<bool> masters{false};
   std::vector<fusion> fusions{fusion::fused};
   std::vector<precision> precisions{precision::fp32};
   std::vector<memory_order> orders;  // none: the standard one of each precision

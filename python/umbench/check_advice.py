@@ -36,7 +36,7 @@ def question(program, backend, cells):
     group = load.group_of(any_cell)
     words = [program, "advise", "--json", "--backend", backend, "--mode", group.mode, "--network", group.network,
              "--batch", group.batch, "--pass", group.phase, "--fusion", group.fusion, "--precision", group.precision,
-             "--memory-order", group.memory_order, "--ratio", any_cell["ratio"], *(["--sgd"] if group.sgd else [])]
+             "--memory-order", group.memory_order, "--ratio", any_cell["ratio"], *group.update]
     for name, value in group.knobs:
         words += ["--set", f"{name}={value}"]
     for strategy in cells:

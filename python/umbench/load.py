@@ -19,7 +19,7 @@ EXIT_BAD_INPUT, EXIT_TOO_LITTLE = 2, 3
 FIGURES = ("_ns", "_bytes", "_per_s", "_percent", "_granules", "_of_page", "_threshold", "multiprocessors")
 
 # One set of comparable cells: same work on the same machine in the same mode.
-Group = namedtuple("Group", "network knobs batch phase sgd fusion precision "
+Group = namedtuple("Group", "network knobs batch phase update fusion precision "
                             "memory_order workspace_cap mode backend device simulated calibrated kernels_at_peak")
 
 
@@ -120,10 +120,23 @@ def steady_ns(record):
     return statistics.median(samples[1:] or samples)
 
 
+def update_of(record):
+    """What updates the parameters, as options of the command line."""
+    if record.get("optimizer"):
+        return ("--optimizer", record["optimizer"], *(["--masters"] if record.get("masters") else []))
+    return ("--sgd",) if record.get("sgd") else ()
+
+
+def words_of_update(update):
+    names = {"--sgd": "SGD", "sgd": "one step of SGD", "adamw": "AdamW", "--masters": "masters"}
+    words = " and ".join(names.get(part, part) for part in update if part != "--optimizer")
+    return f" with {words}" if words else ""
+
+
 def group_of(record):
     return Group(
         network=record["network"], knobs=tuple(sorted((record.get("network_knobs") or {}).items())),
-        batch=record["batch"], phase=record["pass"], sgd=bool(record.get("sgd")),
+        batch=record["batch"], phase=record["pass"], update=update_of(record),
         fusion=record["fusion"], precision=record["precision"], memory_order=record["memory_order"],
         workspace_cap=record.get("workspace_cap_bytes"),
         mode=record["mode"], backend=record["backend"], device=record.get("device") or record["backend"],
@@ -257,7 +270,7 @@ def network_text(group):
     phase = {"train": "training", "inference": "inference"}.get(group.phase, group.phase)
     usual = ("insize", 32 if group.network.endswith("_cifar") else 224)
     knobs = [f"{key} {value}" for key, value in group.knobs if (key, value) != usual]
-    parts = [name, *knobs, f"batch {group.batch}", phase + (" with SGD" if group.sgd else ""), group.precision]
+    parts = [name, *knobs, f"batch {group.batch}", phase + words_of_update(group.update), group.precision]
     if group.memory_order != ("nchw" if group.precision == "fp32" else "nhwc"):
         parts.append(group.memory_order.upper())
     parts.append({"none": "not fused"}.get(group.fusion, group.fusion))

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/kernels/average_pool.cu"
 #include "backends/cuda/kernels/grouped_convolution.cu"
+#include "backends/cuda/kernels/optimizer_step.cu"
 #include "backends/cuda/kernels/pitched_copy.cu"
 #include "backends/cuda/kernels/planar_filter_gradient.cu"
 #include "backends/cuda/kernels/pool.cuh"
@@ -451,6 +452,78 @@ TEST(Emulated, FilterGradientsThatNoKernelIsFor) {
   EXPECT_FALSE(fits(x, {64, 3, 3, 3}, {2, 1, 1, 1, false}));
   EXPECT_FALSE(fits({2, 8, 32, 32}, {64, 8, 3, 3}, {1, 1, 1, 1, false}));
   EXPECT_FALSE(fits({2, 4, 64, 64}, {64, 4, 11, 11}, {4, 4, 2, 2, false}));  // 352 threads
+}
+
+// --- steps of optimizers ---
+
+struct stepped_values {
+  std::vector<float> w, dw, m, v, master;
+  std::vector<bf16> narrow;
+};
+
+// More tensors than a launch carries, of less than a vector and of more than a block; every fourth in bf16,
+// every fifth behind an odd address.
+std::vector<stepped_values> many_parameters(std::size_t count) {
+  std::minstd_rand random(1);
+  std::vector<stepped_values> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t size =
+        std::array<std::size_t, 3>{1, 7, 20}.at(i % 3) + (i % 100 == 4 ? 4099 : 0) + i % 5 % 2;
+    const auto some = [&](double least) {
+      std::vector<float> values(size);
+      for (float& value : values)
+        value = static_cast<float>(least + static_cast<double>(random() % 1024) / 1024);
+      return values;
+    };
+    all.push_back({some(-0.5), some(-0.5), some(-0.5), some(0), some(-0.5), {}});
+    if (i % 4 == 0) all.back().narrow.resize(size);
+  }
+  return all;
+}
+
+stepped_tensor operands_of(stepped_values& p, std::size_t first) {
+  const bool narrow = !p.narrow.empty();
+  return {narrow ? static_cast<void*>(p.narrow.data() + first) : p.w.data() + first,
+          p.dw.data() + first,
+          p.m.data() + first,
+          p.v.data() + first,
+          narrow ? p.master.data() + first : nullptr,
+          static_cast<std::int64_t>(p.w.size() - first)};
+}
+
+TEST(Emulated, OneStepOverManyParameters) {
+  for (const std::int32_t moments : {0, 1, 2}) {
+    const optimizer_step how{moments, 0.125F};
+    std::vector<stepped_values> before = many_parameters(most_stepped_tensors + 40), after = before;
+    std::vector<stepped_tensor> operands;
+    for (std::size_t i = 0; i < after.size(); ++i) operands.push_back(operands_of(after[i], i % 5 % 2));
+    std::int32_t steps = 3;
+    take_step({nullptr, 2}, operands, how, &steps);
+    EXPECT_EQ(steps, moments == 2 ? 4 : 3);
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const bool narrow = !after[i].narrow.empty();
+      for (std::size_t j = i % 5 % 2; j < after[i].w.size(); ++j) {
+        const double g = before[i].dw[j], beta1 = how.beta1, beta2 = how.beta2;
+        double w = narrow ? before[i].master[j] : before[i].w[j], m = before[i].m[j], v = before[i].v[j],
+               by = g;
+        if (moments == 1) by = m = beta1 * m + g;
+        if (moments == 2) {
+          m = beta1 * m + (1 - beta1) * g;
+          v = beta2 * v + (1 - beta2) * g * g;
+          w *= 1 - double{how.learning_rate} * double{how.decay};
+          by = m / (1 - std::pow(beta1, 4)) / (std::sqrt(v / (1 - std::pow(beta2, 4))) + double{how.epsilon});
+        }
+        w -= double{how.learning_rate} * by;
+        const std::vector<float>& stepped = narrow ? after[i].master : after[i].w;
+        ASSERT_NEAR(stepped[j], w, 1e-6 * (1 + std::abs(w)))
+            << moments << " moments, tensor " << i << " at " << j;
+        ASSERT_NEAR(after[i].m[j], m, 1e-6);
+        ASSERT_NEAR(after[i].v[j], v, 1e-6);
+        if (!narrow) continue;
+        ASSERT_EQ(__bfloat162float(after[i].narrow[j]), __bfloat162float(__float2bfloat16_rn(stepped[j])));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -90,8 +90,8 @@ class call {
     }
     for (std::size_t i = 0; i < what_.size(); ++i) {
       const bool shared = how.in_place && o.alias && i == o.in.size() + o.alias->output;
-      const bool updated = i >= o.in.size() && what_[i] == what_[0] && i > 0;
-      place_of_.push_back(shared ? o.alias->input : updated ? 0 : i);
+      const auto first = static_cast<std::size_t>(std::ranges::find(what_, what_[i]) - what_.begin());
+      place_of_.push_back(shared ? o.alias->input : i >= o.in.size() ? first : i);
       whole_.emplace_back(bytes_of(g.tensors[what_[i]]), poison);
     }
   }
@@ -169,7 +169,8 @@ bool sums_in_any_cut(const op& o) {
                  [](const concat&) { return true; }, [](const concat_backward&) { return true; },
                  [](const global_average_pool_backward&) { return true; },
                  [](const softmax_cross_entropy_backward&) { return true; },
-                 [](const sgd_update&) { return true; }, [](const auto&) { return false; }},
+                 [](const sgd_update&) { return true; }, [](const optimizer_step&) { return true; },
+                 [](const auto&) { return false; }},
       o.what);
 }
 

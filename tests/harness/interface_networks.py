@@ -62,7 +62,7 @@ class Exported(InterfaceTest):
 
     def test_they_are_of_the_schema_and_so_is_what_plan_writes(self):
         schema = jsonschema.Draft202012Validator(json.loads((ROOT / "results/graph.schema.json").read_text(encoding="utf-8")))
-        self.well("plan", "--network", "resnet20_cifar", "--sgd", "--strategy", "device", "--backend", "sim:h200", "--graph", "ours.json")
+        self.well("plan", "--network", "resnet20_cifar", "--optimizer", "adamw", "--strategy", "device", "--backend", "sim:h200", "--graph", "ours.json")
         for path in [*EXPORTED.glob("*.json"), self.folder / "ours.json"]:
             schema.validate(json.loads(path.read_text(encoding="utf-8")))
         schema.validate(small_graph())

@@ -71,6 +71,7 @@ class Sweeps(SchemaTest):
         grid = ("grids", 0)
         self.both_take(self.schema("sweep"), self.LIST, SWEEP, [
             (("name",), "a-b_c.1"), ((*grid, "insize"), [224, 448]), ((*grid, "memory_order"), "nhwc"), ((*grid, "sgd"), [True, False]),
+            ((*grid, "optimizer"), ["none", "momentum"]), ((*grid, "masters"), False),
             ((*grid, "precision"), ["fp32", "bf16"]), ((*grid, "timeline"), True), ((*grid, "strategy_knobs"), {}),
             ((*grid, "network_knobs"), {"insize": 448}), (("common", "deadline_s"), 10)])
         budgets = self.changed(SWEEP, ("grids", 0, "ratio"), None)
@@ -88,6 +89,7 @@ class Sweeps(SchemaTest):
                    ((*grid, "insize"), 0), ((*grid, "insize"), "224"), ((*grid, "ratio"), 0), ((*grid, "ratio"), 65), ((*grid, "ratio"), "2"),
                    ((*grid, "iterations"), 0), ((*grid, "iterations"), [5]), ((*grid, "iterations"), 100001), ((*grid, "deadline_s"), 86401),
                    ((*grid, "timeline"), 1), ((*grid, "timeline"), [True]), ((*grid, "sgd"), "yes"), ((*grid, "pass"), "backward"),
+                   ((*grid, "optimizer"), "adam"), ((*grid, "masters"), 1),
                    ((*grid, "fusion"), "fussed"), ((*grid, "fusion"), []), ((*grid, "precision"), "fp16"), ((*grid, "memory_order"), "hwcn"),
                    ((*grid, "mode"), "real"), ((*grid, "strategy_knobs"), []), ((*grid, "strategy_knobs"), {"ahead": "1"}),
                    ((*grid, "strategy_knobs"), {"ahead": []}), ((*grid, "network_knobs"), {"insize": 1.5}),

@@ -49,6 +49,12 @@ network_spec updated(network_spec spec) {
   return spec;
 }
 
+network_spec with_optimizer(network_spec spec, bool masters) {
+  spec.optimizer = optimizer_kind::adamw;
+  spec.masters = masters;
+  return spec;
+}
+
 constexpr std::array every_fusion{fusion::none, fusion::fused, fusion::lean};
 constexpr std::array every_precision{precision::fp32, precision::tf32, precision::bf16};
 
@@ -122,6 +128,28 @@ TEST_P(EveryNetwork, EveryParameterHasAGradientAndAnUpdate) {
     EXPECT_EQ(count(g, "sgd_update"), count(g, role::parameter));
     EXPECT_EQ(count(build(trained(GetParam(), 2, joined)), "sgd_update"), 0);
     EXPECT_EQ(count(build(inferred(GetParam(), 2, joined)), role::parameter_gradient), 0);
+  }
+}
+
+TEST_P(EveryNetwork, HasTheStatesOfEveryOptimizer) {
+  for (const optimizer_kind how : all_values<optimizer_kind>()) {
+    for (const bool masters : {false, true}) {
+      network_spec spec = trained(GetParam(), 2, fusion::lean);
+      const graph without = build(spec);
+      spec.optimizer = how;
+      if (masters) spec.arithmetic = precision::bf16;
+      spec.masters = masters;
+      const graph g = build(spec);
+      const auto moments = static_cast<byte_count>(how);
+      const byte_count trained = bytes_of(g, role::parameter_gradient);
+      const byte_count counter = how == optimizer_kind::adamw ? 4 : 0;
+      const byte_count narrow = 2 * (trained - bytes_of(g, role::parameter));  // of their masters
+      EXPECT_EQ(bytes_of(g, role::state), moments * trained + counter + narrow);
+      EXPECT_EQ(narrow > 0, masters);
+      EXPECT_EQ(trained, bytes_of(without, role::parameter_gradient));
+      EXPECT_EQ(count(g, "optimizer_step"), 1);
+      EXPECT_TRUE(!masters || count(g, "cast") == 0);
+    }
   }
 }
 
@@ -318,7 +346,11 @@ INSTANTIATE_TEST_SUITE_P(
             "more than 2^64 operations"},
         bad_input{with("resnet50", {{"insize", 0}}), "insize 0 is outside 1 to"},
         bad_input{with("vgg16_cifar", {{"insize", 48}}), "insize 48 is not a multiple of 32"},
-        bad_input{updated(inferred("vgg16")), "sgd needs the train pass"}));
+        bad_input{updated(inferred("vgg16")), "sgd needs the train pass"},
+        bad_input{with_optimizer(inferred("vgg16"), false), "an optimizer needs the train pass"},
+        bad_input{with_optimizer(updated(trained("vgg16", 2, fusion::fused)), false), "keep one"},
+        bad_input{with_optimizer(trained("vgg16", 2, fusion::fused), true),
+                  "masters need an optimizer and precision bf16"}));
 
 }  // namespace
 }  // namespace um

@@ -17,6 +17,8 @@ constexpr operand_of v{vector, kept::f32}, v5{five, kept::f32};
 constexpr operand_of index{pooled, kept::fixed, dtype::u8};
 constexpr operand_of labels{{2, 1, 1, 1}, kept::fixed, dtype::i32};
 constexpr operand_of loss{one, kept::f32};
+constexpr operand_of f{filter, kept::f32}, narrow_filter{filter, kept::fixed, dtype::bf16};
+constexpr operand_of steps{one, kept::fixed, dtype::i32};
 constexpr convolution plain{1, 1, 1, 1}, rectified{1, 1, 1, 1, true};
 constexpr convolution of_two_groups{1, 1, 1, 1, false, 2}, depthwise{1, 1, 1, 1, false, 4};
 constexpr max_pool pool{2, 2, 0}, pool_relu{2, 2, 0, true};
@@ -99,14 +101,19 @@ std::vector<operator_case> operator_cases() {
       {softmax_cross_entropy{}, {l, labels}, {loss, l}},
       {softmax_cross_entropy_backward{}, {l, labels}, {l}},
       {softmax_cross_entropy_gradient{}, {l, labels}, {loss, l}},
-      {sgd_update{}, {{filter, kept::f32}, {filter, kept::f32}}, {{filter, kept::f32}}, true},
+      {sgd_update{}, {f, f}, {}, {0}},
+      {optimizer_step{0}, {f, f, v, v}, {}, {0, 2}},
+      {optimizer_step{1}, {f, f, f}, {}, {0, 2}},
+      {optimizer_step{1}, {narrow_filter, f, f, f}, {}, {0, 2, 3}},
+      {optimizer_step{2}, {f, f, f, f, v5, v5, v5, v5, steps}, {}, {0, 2, 3, 4, 6, 7, 8}},
+      {optimizer_step{2}, {narrow_filter, f, f, f, f, v, v, v, v, steps}, {}, {0, 2, 3, 4, 5, 7, 8, 9}},
       {some_opaque(), {{image, kept::fixed}}, {{image, kept::fixed}}},
   };
 }
 
 graph graph_of(const operator_case& c) {
   graph g{"one", {}, {}};
-  op o{"op", c.what, {}, {}, !c.updates, std::nullopt};
+  op o{"op", c.what, {}, {}, c.updated.empty(), std::nullopt};
   for (const auto& [operands, ids, use] :
        {std::tuple{&c.in, &o.in, role::input}, {&c.out, &o.out, role::output}}) {
     for (const operand_of& t : *operands) {
@@ -116,10 +123,9 @@ graph graph_of(const operator_case& c) {
       g.tensors.push_back({name, t.shape, t.type, t.as == kept::f32 ? vector : use});
     }
   }
-  if (c.updates) {  // in place: its first operand, a parameter
-    o.out = {o.in[0]};
-    g.tensors.pop_back();
-    g.tensors[0].use = role::parameter;
+  for (const std::size_t i : c.updated) {
+    o.out.push_back(o.in[i]);
+    g.tensors[o.in[i]].use = i == 0 ? role::parameter : role::state;
   }
   g.ops.push_back(std::move(o));
   return g;

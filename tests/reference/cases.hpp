@@ -24,7 +24,7 @@ struct operand_of {
 struct operator_case {
   op_attributes what;
   std::vector<operand_of> in, out;
-  bool updates = false;  // its output is its first input
+  std::vector<std::size_t> updated = {};  // inputs that are its outputs, in place of `out`
 };
 
 std::vector<operator_case> operator_cases();

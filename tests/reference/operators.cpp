@@ -457,6 +457,40 @@ std::vector<values> apply(const sgd_update& what, const arguments& of) {
   return {std::move(w)};
 }
 
+// The equations of torch.optim.SGD and AdamW, a parameter at a time.
+std::vector<values> apply(const optimizer_step& what, const arguments& of) {
+  std::vector<values> out;
+  const double steps = what.moments == 2 ? of.in.back()[0] + 1 : 0;
+  const double rate = what.learning_rate, beta1 = what.beta1, beta2 = what.beta2;
+  const std::size_t parameters_end = of.in.size() - (what.moments == 2 ? 1 : 0);
+  for (std::size_t at = 0; at < parameters_end;) {
+    const bool narrow = of.g.tensors[of.o.in[at]].type == dtype::bf16;
+    const std::size_t last = at + 1 + static_cast<std::size_t>(what.moments);
+    const values& g = of.in[at + 1];
+    values w = narrow ? of.in[last + 1] : of.in[at];
+    values m = what.moments > 0 ? of.in[at + 2] : values(w.size());
+    values v = what.moments > 1 ? of.in[at + 3] : values(w.size());
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      if (what.moments == 0) w[i] -= rate * g[i];
+      if (what.moments == 1) w[i] -= rate * (m[i] = beta1 * m[i] + g[i]);
+      if (what.moments < 2) continue;
+      m[i] = beta1 * m[i] + (1 - beta1) * g[i];
+      v[i] = beta2 * v[i] + (1 - beta2) * g[i] * g[i];
+      const double mean = m[i] / (1 - std::pow(beta1, steps)), square = v[i] / (1 - std::pow(beta2, steps));
+      w[i] =
+          w[i] * (1 - rate * double{what.decay}) - rate * mean / (std::sqrt(square) + double{what.epsilon});
+    }
+    out.push_back(w);
+    if (narrow) std::ranges::transform(w, out.back().begin(), rounded_to_bf16);
+    if (what.moments > 0) out.push_back(std::move(m));
+    if (what.moments > 1) out.push_back(std::move(v));
+    if (narrow) out.push_back(std::move(w));
+    at = last + (narrow ? 2 : 1);
+  }
+  if (what.moments == 2) out.push_back({steps});
+  return out;
+}
+
 }  // namespace
 
 std::vector<values> execute(const graph& g, const op& o, std::span<const values> in) {

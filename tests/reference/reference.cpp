@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/hash.hpp"
+#include "core/operands.hpp"
 
 namespace um::reference {
 namespace {
@@ -46,6 +47,11 @@ std::vector<filling> fillings_of(const graph& g) {
   const auto choose = [&](const op& o, const max_pool& a) {  // without padding any place of a window
     all[o.in[1]] = {.classes = static_cast<std::uint64_t>(a.pad == 0 ? a.window * a.window : 1)};
   };
+  const auto keep_squares_positive = [&](const op& o, const optimizer_step& a) {
+    if (a.moments < 2) return;
+    for (const stepped_parameter& p : stepped_parameters(g, o)) all[o.in[p.w + 3]] = positive;
+    all[o.in.back()] = {.classes = 9};
+  };
   const auto scale = [&](const op& o) {
     all[o.in[1]] = positive;
     all[o.in[2]] = small;
@@ -63,6 +69,7 @@ std::vector<filling> fillings_of(const graph& g) {
                             all[o->in[4]] = positive;
                           },
                           [&](const cast&) { all[o->in[0]] = all[o->out[0]]; },
+                          [&](const optimizer_step& a) { keep_squares_positive(*o, a); },
                           [&](const softmax_cross_entropy&) { classify(*o); },
                           [&](const softmax_cross_entropy_backward&) { classify(*o); },
                           [&](const softmax_cross_entropy_gradient&) { classify(*o); }, [](const auto&) {}},

@@ -27,7 +27,7 @@ void expect_size(const tensor& t, const values& v);
 // Numbers for the tensors that a graph is given, the same on every platform for the same seed and
 // name: inputs and gradients fed from outside in (-1, 1); weights in (-1, 1) * sqrt(6 / fan-in),
 // biases, shifts and means in (-0.1, 0.1), scales and inverse deviations in (0.5, 1.5); labels below
-// the number of classes. They are multiples of 2^-20, so that floats
+// the number of classes, second moments as scales. They are multiples of 2^-20, so that floats
 // hold them exactly.
 std::map<tensor_id, values> numbers_for(const graph& g, std::uint64_t seed);
 

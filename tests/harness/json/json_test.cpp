@@ -76,6 +76,11 @@ std::vector<network_spec> networks_to_try() {
           {.name = f.name, .mode = pass::inference, .joined = l.joined, .arithmetic = l.not_trained});
     }
     all.push_back({.name = f.name, .batch = 2, .order = memory_order::nhwc});
+    all.push_back({.name = f.name,
+                   .batch = 2,
+                   .optimizer = optimizer_kind::adamw,
+                   .masters = true,
+                   .arithmetic = precision::bf16});
   }
   for (const bool cut : {false, true}) all.push_back(spec_of_file(opaque_graph(cut)));
   return all;

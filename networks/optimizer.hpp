@@ -1,0 +1,13 @@
+// The step of an optimizer behind a training graph: a pass over a finished graph.
+#pragma once
+
+#include "networks/spec.hpp"
+
+namespace um {
+
+// The same graph with one optimizer_step over every parameter that has a gradient, and its states: `NAME.m`,
+// `NAME.v`, and `NAME.master` of a parameter in bf16. Rates are the defaults of torch.optim.
+// Throws std::invalid_argument where no parameter has a gradient.
+graph stepped(const graph& g, optimizer_kind how);
+
+}  // namespace um
