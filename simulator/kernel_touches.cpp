@@ -76,8 +76,7 @@ class kernel_walk {
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op o = operator_of(run.network, std::get<compute>(s.what));
     passes_ = extra_input_passes(o);
-    ahead_ = run.order == touch_orders::all_resident ||
-             (run.order == touch_orders::by_shape && shape_of(o) == launch_shape::resident);
+    ahead_ = run.order == touch_orders::hits_first;
   }
 
   managed_traffic walk() {

@@ -82,17 +82,14 @@ enum class shape : std::uint8_t { waves, grid_stride, chunk_a_thread, random, bl
 
 constexpr byte_count ratio_bytes = 256 * MiB;
 
-// `in_turn`: threads that live at once use nothing before its turn.
+// `in_turn`: threads in no order use nothing before its turn.
 pattern_result run_kernel(managed_memory& memory, shape how, bool in_turn) {
   const range all{0, ratio_bytes};
   pattern_result done{ratio_bytes, {}};
   switch (how) {
     case shape::waves:
+    case shape::grid_stride:  // a thread waits for what is missing before it goes on to what is there
       done.traffic = memory.touch(all, reads);
-      break;
-    case shape::grid_stride:
-      for (const range& r : in_turn ? std::vector{all} : memory.missing({all}, reads))
-        done.traffic += memory.touch(r, reads);
       break;
     case shape::chunk_a_thread:
     case shape::random:
@@ -109,7 +106,7 @@ pattern_result run_kernel(managed_memory& memory, shape how, bool in_turn) {
       break;
     case shape::sparse:
       done.bytes = ratio_bytes / pages_per_granule;
-      done.traffic = memory.touch(all, reads, {.sparse = true, .in_turn = in_turn});
+      done.traffic = memory.touch(all, reads, {.sparse = true});
       break;
   }
   return done;
@@ -255,10 +252,9 @@ pattern_result touch_by_cpu(const machine& on) {
 
 template <shape How>
 constexpr pattern pressed(std::string_view name, std::string_view what) {
-  constexpr bool live_at_once = How == shape::grid_stride || How == shape::chunk_a_thread ||
-                                How == shape::random || How == shape::sparse;
+  constexpr bool in_no_order = How == shape::chunk_a_thread || How == shape::random;
   return {name, what, at_two<under_pressure<How>>, under_pressure<How>,
-          live_at_once ? under_pressure<How, true> : nullptr};
+          in_no_order ? under_pressure<How, true> : nullptr};
 }
 template <shape How>
 constexpr pattern partly(std::string_view name, std::string_view what) {

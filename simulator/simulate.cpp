@@ -82,7 +82,7 @@ std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t i
     profile costs = run.costs;
     for (op_cost& c : costs) c.time = c.time * 100 / percent;
     const slice_costs of_slice = percent == 100 ? run.cost_of_slice : slice_costs{};
-    for (const touch_orders order : {touch_orders::all_waves, touch_orders::all_resident}) {
+    for (const touch_orders order : {touch_orders::in_turn, touch_orders::hits_first}) {
       times.push_back(steady(simulate({run.network, run.plan, on, costs, of_slice, order}, iterations)));
     }
   };

@@ -45,12 +45,11 @@ double steady(const std::vector<nanoseconds>& samples) {
   return median(samples.size() == 1 ? samples : std::vector<nanoseconds>(samples.begin() + 1, samples.end()));
 }
 
-// Every operator as measured, one that was cut as the sum of its slices; slices of kernels that are not
-// chosen, which a record does not have, as estimated. Nothing for a record without engines.
-std::optional<profile> measured_profile(const record& r, const graph& g, const machine& on) {
-  if (!r.engines) return std::nullopt;
+// Every operator as measured, one that was cut as the sum of its slices. As estimated: slices of kernels that
+// are not chosen, which a record does not have, and all of a record without engines.
+profile measured_profile(const record& r, const graph& g, const machine& on) {
   std::map<std::string, op_cost> by_name;
-  for (const engine_figure& e : *r.engines) {
+  for (const engine_figure& e : r.engines.value_or(std::vector<engine_figure>{})) {
     op_cost& whole = by_name[e.op.substr(0, e.op.find(" ["))];
     whole = {whole.time + e.time, std::max(whole.workspace_bytes, e.workspace_bytes), e.engine, e.parts};
   }
@@ -170,9 +169,8 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const record* made = nullptr;
   std::uint32_t iterations = 0;
   for (const record& r : runs) {
-    if (r.simulated || r.result != outcome::ok || !r.memory.budget || !r.engines || r.samples.empty())
-      continue;
-    if (made == nullptr) made = &r;
+    if (r.simulated || r.result != outcome::ok || !r.memory.budget || r.samples.empty()) continue;
+    if (made == nullptr || (r.engines && !made->engines)) made = &r;
     iterations = std::max(iterations, r.iterations);
     first.push_back(r.samples.front());
     later.insert(later.end(), r.samples.begin() + 1, r.samples.end());
@@ -184,12 +182,11 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   if (named == nullptr && !r.rules) return std::nullopt;
   const strategy s = r.rules ? strategy_of(*r.rules) : *named;
   const graph g = build(r.network);
-  const std::optional<profile> costs = measured_profile(r, g, on);
-  if (!costs) return std::nullopt;
+  const profile costs = measured_profile(r, g, on);
   std::vector<nanoseconds> times{0};
   std::string not_run;
   try {  // a record from before a knob was added has the standard
-    const problem p{g, *costs, on, *r.memory.budget, pressure_of(r.mode), complete(s, r.strategy_knobs)};
+    const problem p{g, costs, on, *r.memory.budget, pressure_of(r.mode), complete(s, r.strategy_knobs)};
     times = durations_of(simulate(p, lower(p, s.plan(p), s.placed_by), iterations));
   } catch (const infeasible& reason) {
     not_run = reason.what();

@@ -23,8 +23,8 @@ struct known_figure {
   std::optional<std::string> pattern;  // of simulator/patterns.hpp; else a cell
   built_network network;
   std::optional<double> ratio;  // of a pattern that has one, too
-  std::vector<double> ratios;   // the least and the most that it may have been, where that is all that is said
-  std::string strategy, over;   // "compute": the operators' time with everything resident; over "": nothing
+  std::vector<double> ratios;  // the least and the most that it may have been, where that is all that is said
+  std::string strategy, over;  // "compute": the operators' time with everything resident; over "": nothing
 };
 
 // What is simulated from the kindest to the unkindest of what is not known: the order of accesses, and the
@@ -56,10 +56,11 @@ double factor_off(const comparison& c);
 comparison compare_figure(const known_figure& f, const std::vector<machine>& machines);
 
 // First and later iterations of a measured cell, in as many runs as there are of it, against the same plan on
-// that machine, its operators as long as they were measured in the first run. What a time is while nothing
-// disturbs it, as in a calibration: the lower decile of the first iterations of all runs, and of the later
-// ones; of fewer than ten the least. Runs that are not measured, not ok or without their operators' times do
-// not count; nothing for a cell of no others, or whose strategy is not known. One without a plan is not run.
+// that machine, its operators as long as they were measured in the first run that has them, else as
+// estimated. What a time is while nothing disturbs it, as in a calibration: the lower decile of the first
+// iterations of all runs, and of the later ones; of fewer than ten the least. Runs that are not measured or
+// not ok do not count; nothing for a cell of no others, or whose strategy is not known. One without a plan is
+// not run.
 std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, const machine& on);
 
 // Pairs of strategies of one cell whose steady times differ by more than 5 %: how many there are,

@@ -16,7 +16,7 @@ constexpr auto writes = access_mode::write;
 struct one_operator {
   hand_plan h;
   std::uint64_t next = 0;
-  touch_orders order = touch_orders::by_shape;
+  touch_orders order = touch_orders::in_turn;
 
   one_operator() { h.on.multiprocessors = 1; }  // a wave is one block
 
@@ -83,9 +83,8 @@ TEST(kernel_touches, batch_normalisation_reads_its_input_twice) {
   one_operator o;
   const tensor_id x = o.add(8), y = o.add(8);
   o.compute(batch_norm{}, {x}, {y});
-  o.order = touch_orders::all_waves;
   EXPECT_EQ(o.under(4).fault_bytes, 24 * managed_block);
-  o.order = touch_orders::by_shape;  // what is there counts: its grid is resident
+  o.order = touch_orders::hits_first;
   EXPECT_LT(o.under(4).fault_bytes, 24 * managed_block);
 }
 
@@ -122,30 +121,12 @@ TEST(kernel_touches, every_wave_reads_anew_what_lies_over_the_link) {
   EXPECT_EQ(touch_operands(o.h.run(), o.h.plan.steps.front(), memory).remote_bytes, 8 * managed_block);
 }
 
-TEST(kernel_touches, a_grid_that_is_resident_uses_what_is_there_before_it_goes) {
+TEST(kernel_touches, a_block_over_costs_everything_in_turn_and_a_block_if_hits_go_first) {
   one_operator o;
   o.compute(bias_backward{}, {o.add(12)}, {o.add(1)});
-  const managed_traffic all_but_one = o.under(12);
-  EXPECT_EQ(all_but_one.fault_bytes, managed_block) << "a block over costs a block";
-  one_operator w;
-  w.compute(relu{}, {w.add(12)}, {w.add(1)});
-  EXPECT_EQ(w.under(12).fault_bytes, 13 * managed_block) << "in waves it costs everything";
-}
-
-TEST(kernel_touches, either_order_can_be_asked_for) {
-  one_operator o;
-  o.compute(relu{}, {o.add(6)}, {o.add(6)});
-  const auto second = [&](touch_orders order) {
-    o.h.plan.under = pressure::driver;
-    o.h.plan.budget = 11 * managed_block;
-    simulated_run run = o.h.run();
-    run.order = order;
-    managed_memory memory = managed_at_start(run);
-    touch_operands(run, o.h.plan.steps.front(), memory);
-    return touch_operands(run, o.h.plan.steps.front(), memory).fault_bytes;
-  };
-  EXPECT_EQ(second(touch_orders::all_waves), second(touch_orders::by_shape));
-  EXPECT_LT(second(touch_orders::all_resident), second(touch_orders::all_waves));
+  EXPECT_EQ(o.under(12).fault_bytes, 13 * managed_block);
+  o.order = touch_orders::hits_first;
+  EXPECT_EQ(o.under(12).fault_bytes, managed_block);
 }
 
 TEST(kernel_touches, waves_cover_every_byte_once) {
