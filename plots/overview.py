@@ -3,8 +3,8 @@
 Below the grey area no plan of the drawn kinds can come (`load.bounds_ns`); what does not fit stands in a strip at the top.
 """
 
+import math
 import sys
-from collections import namedtuple
 
 from umbench import load
 from umbench.plots import curves, slowdown
@@ -13,10 +13,8 @@ from umbench.plots.looks import looks
 
 STRATEGIES = ("device", "managed", "managed_prefetch", "twin", "best_managed", "best")
 WIDTH, MOST_PANELS = 700, 2
-NAME_ROOM = 122  # pixels right of a panel
+NAME_ROOM, LONG_ROOM = 122, 148  # pixels right of a panel, for names up to 12 letters and for longer ones
 PLAIN = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-
-Label = namedtuple("Label", "y text colour")
 
 
 def main():
@@ -43,8 +41,11 @@ def figure_of(records, width=WIDTH):
     lines = {group: _lines(cells) for group, cells in found.items()}
     values = [point.slowdown for each in lines.values() for line in each.values() for point in line if point.slowdown]
     rows = max(sum(any(not point.slowdown for point in line) for line in each.values()) for each in lines.values())
+    limits = 0.88, max(values) * 1.25
+    beside = {group: _beside(each, limits) for group, each in lines.items()}
+    name_room = LONG_ROOM if any(len(name) > 12 for names in beside.values() for name in names) else NAME_ROOM
     for axis, (group, cells) in zip(axes, found.items()):
-        _draw(axis, lines[group], look, (0.88, max(values) * 1.25))
+        _draw(axis, lines[group], look, limits)
         bound = _bound(cells)
         axis.fill_between([ratio for ratio, _ in bound], [least for _, least in bound], 0.5, facecolor="#BBBBBB", linewidth=0,
                           zorder=1)
@@ -53,9 +54,9 @@ def figure_of(records, width=WIDTH):
         set_title(axis, [load.network_text(group), load.machine_text(group._replace(workspace_cap=None))])
         mark_origin(axis, group.simulated)
     layout(figure, w_pad=0.4, rect=(0, 0.03, 1, 1))
-    figure.subplots_adjust(right=1 - NAME_ROOM / width, wspace=(NAME_ROOM + 46) / (axes[0].get_window_extent().width - NAME_ROOM))
+    figure.subplots_adjust(right=1 - name_room / width, wspace=(name_room + 46) / (axes[0].get_window_extent().width - name_room))
     for axis, group in zip(axes, found):
-        _name_lines(axis, lines[group], look)
+        _name_lines(axis, lines[group], look, beside[group])
     figure.text(0.012, 0.012, "Grey: no plan of these kinds can be faster.", fontsize=8, color="#333333")
     return figure
 
@@ -100,33 +101,45 @@ def _draw(axis, lines, look, limits):
     axis.set_ylabel("slowdown, log scale")
 
 
-def _name_lines(axis, lines, look):
-    """Names right behind the ends of lines; where another line goes on there, right of the panel, moved apart."""
-    axes, box = axis.transAxes.inverted(), axis.get_window_extent()
-    place = lambda point: axes.transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
-    ends = {name: [place(point) for point in line if point.slowdown] for name, line in lines.items()}
-    apart, beside = 12 / box.height, []
-    for name, points in ends.items():
-        if not points:
-            continue
-        (x, y), style = points[-1], look[name]
-        others = [other for one, line in ends.items() if one != name for other in line if other[0] >= x - 0.01]
-        if name == "device":  # its line ends where memory suffices
-            axis.text(x + 0.05, y + 0.028, name, transform=axis.transAxes, fontsize=9, va="bottom", zorder=6, bbox=PLAIN)
-        elif x < 0.6 and all(abs(other[1] - y) > apart for other in others):
-            axis.text(x + 12 / box.width, y, name, transform=axis.transAxes, color=style.colour, fontsize=9, va="center", zorder=6, bbox=PLAIN)
-        else:
-            beside.append([y, name, x, y])
-    beside.sort()
-    for step in range(1, len(beside)):
-        beside[step][0] = max(beside[step][0], beside[step - 1][0] + apart)
-    for y, name, x, end in beside:
+def _beside(lines, limits):
+    """Names that stand right of the panel: of lines that end far right, or where another line goes on at that height."""
+    ratios = [point.ratio for line in lines.values() for point in line]
+    middle, height = min(ratios) + 0.6 * (max(ratios) - min(ratios)), math.log(limits[1] / limits[0])
+    found = set()
+    for name, end in _ends(lines).items():
+        others = [point for other, line in lines.items() if other != name for point in line
+                  if point.slowdown and point.ratio > end.ratio]
+        if end.ratio > middle or any(abs(math.log(point.slowdown / end.slowdown)) < 0.06 * height for point in others):
+            found.add(name)
+    return found
+
+
+def _ends(lines):
+    """{strategy: its last point with a time}, without `device`, whose line ends where memory suffices."""
+    well = {name: [point for point in line if point.slowdown] for name, line in lines.items() if name != "device"}
+    return {name: points[-1] for name, points in well.items() if points}
+
+
+def _name_lines(axis, lines, look, beside):
+    """Names behind the ends of lines, or right of the panel at that height; moved apart where they would lie on each other."""
+    box = axis.get_window_extent()
+    place = lambda point: axis.transAxes.inverted().transform(axis.transData.transform((point.ratio, point.slowdown)))  # noqa: E731
+    ends = sorted((name in beside, *place(end), name) for name, end in _ends(lines).items())
+    last = None
+    for outside, x, end, name in sorted(ends, key=lambda each: (each[0], each[0] or round(each[1], 2), each[2])):
+        column = (outside, outside or round(x, 2))
+        y = max(end, last[1] + 14 / box.height) if last and last[0] == column else end
+        last = column, y
         style = look[name]
-        axis.plot([x + 0.012, 1.02], [end, y], transform=axis.transAxes, color=style.colour, linewidth=0.7, linestyle=":", clip_on=False,
-                  zorder=2)
-        axis.plot([1.045], [y], transform=axis.transAxes, color=style.colour, marker=style.marker, markersize=style.size,
-                  markerfacecolor="white", markeredgewidth=1.3, clip_on=False)
-        axis.text(1.085, y, name, transform=axis.transAxes, color=style.colour, fontsize=9, va="center")
+        marker = {"transform": axis.transAxes, "color": style.colour, "clip_on": False}
+        if outside:
+            axis.plot([x + 0.012, 1.02], [end, y], linewidth=0.7, linestyle=":", zorder=2, **marker)
+            axis.plot([1.045], [y], marker=style.marker, markersize=style.size, markerfacecolor="white", markeredgewidth=1.3, **marker)
+        axis.text(1.085 if outside else x + 12 / box.width, y, name, transform=axis.transAxes, color=style.colour, fontsize=9, va="center",
+                  zorder=6, bbox=None if outside else PLAIN)
+    for point in [point for point in lines.get("device", ()) if point.slowdown][-1:]:
+        x, y = place(point)
+        axis.text(x + 0.05, y + 0.028, "device", transform=axis.transAxes, fontsize=9, va="bottom", zorder=6, bbox=PLAIN)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ def draw(paper, results, where, folder):
         panel.set_xticks([x for x, _ in ticks], [text for _, text in ticks], rotation=60, ha="right", fontsize=7)
         if figure_of["value"] == "arena_over_peak":
             panel.set_ylim(0.98, None)
+    low, high = panel.get_ylim()
+    panel.set_ylim(low, high + 0.06 * (high - low))  # for the word simulated or measured
     panel.set_ylabel(figure_of["y"])
     common.mark_origin(panel, where.startswith("simulated"))
     common.set_title(panel, [paper["title"], f"ours: {where}"])
