@@ -7,7 +7,7 @@
 
 namespace um {
 
-std::string_view to_text(launch_way way) {
+std::string_view to_text(launch_mode way) {
   constexpr std::array<std::string_view, 5> names{"simulated", "streams", "operator_graphs", "stretch_graphs",
                                                   "cuda_graph"};
   return names.at(static_cast<std::size_t>(way));
@@ -25,7 +25,7 @@ namespace {
 
 // Parts with equally many images cost the same, except that the first part writes results to which others
 // add.
-compute alike(compute c) {
+compute with_size_only(compute c) {
   if (is_all(c.part.batch)) return c;
   const std::int64_t first = c.part.batch.begin == 0 ? 0 : 1;
   c.part.batch = {first, first + c.part.batch.size()};
@@ -33,7 +33,7 @@ compute alike(compute c) {
 }
 
 // A part that no engine computes in the memory that is free costs an hour, so that planners avoid it.
-op_cost measured(backend& by, const graph& g, const compute& c) {
+op_cost measured_cost(backend& by, const graph& g, const compute& c) {
   const op_cost never_worth_it{3'600'000'000'000, 0, {}};
   try {
     return by.measure(g, {&c, 1}).front();
@@ -50,9 +50,9 @@ slice_costs costs_of_slices(backend& by, const graph& g) {
   using known_costs = std::vector<std::vector<std::pair<compute, op_cost>>>;
   return [&by, &g, known = std::make_shared<known_costs>(g.ops.size())](const compute& c) {
     auto& of_one = known->at(c.what);
-    const auto found = std::ranges::find(of_one, alike(c), &std::pair<compute, op_cost>::first);
+    const auto found = std::ranges::find(of_one, with_size_only(c), &std::pair<compute, op_cost>::first);
     if (found != of_one.end()) return found->second;
-    return of_one.emplace_back(alike(c), measured(by, g, c)).second;
+    return of_one.emplace_back(with_size_only(c), measured_cost(by, g, c)).second;
   };
 }
 

@@ -1,4 +1,4 @@
-// The one seam between the real and the simulated machine.
+// The interface that the real and the simulated machine implement.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ struct execution_request {
   // Called with the number of iterations done, while the device is idle: before the first iteration, after
   // it, after the last, and after each that is issued call by call. A simulator never calls it.
   std::function<void(std::uint32_t done)> watch = {};
-  // With a `watch`: after everything else, more iterations run for about so long, at least one. `watch` is
-  // called before and after them. 0: none.
+  // With a `watch`: at the end, further iterations run for about this time, at least one. `watch` is called
+  // before and after them. 0: none.
   nanoseconds linger = 0;
   // Fill memory with NaNs before its first write, after a discard, and after an eviction to a twin, so that
   // a missing transfer shows.
   bool poison = false;
-  // Compute execution::band and execution::cycle; simulator only.
+  // Whether to compute execution::band and execution::cycle; simulator only.
   bool band = false, cycle = false;
 };
 
-// How a backend issued the work: simulated, call by call, or as CUDA graphs: one for each operator, for
-// each stretch of operators between two waits for copies, or for the whole iteration.
-enum class launch_way : std::uint8_t { simulated, streams, operator_graphs, stretch_graphs, cuda_graph };
-std::string_view to_text(launch_way way);
+// How a backend issued the work: simulated, call by call, or as CUDA graphs: one for each operator, one for
+// each stretch of operators between two waits for copies, or one for the whole iteration.
+enum class launch_mode : std::uint8_t { simulated, streams, operator_graphs, stretch_graphs, cuda_graph };
+std::string_view to_text(launch_mode way);
 
 // The cost of a part of an operator, for engines that were chosen by time.
 struct slice_cost {
@@ -57,7 +57,7 @@ struct execution {
   // Hash over the bytes of every output and parameter gradient; equal digests mean equal bits.
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
-  launch_way launched = launch_way::simulated;
+  launch_mode launched_as = launch_mode::simulated;
   std::optional<time_band> band;
   std::optional<steady_cycle> cycle;  // nothing if iterations settle at one time
   std::vector<slice_cost> slices;     // for operators that the plan cuts, in plan order

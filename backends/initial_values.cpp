@@ -39,7 +39,7 @@ constexpr distribution small{0.0F, 0.1F}, near_one{1.0F, 0.125F};
 
 // The distribution that one reader of a parameter implies, if any: vectors differ by the operand that they
 // are.
-std::optional<distribution> as_operand(const op_attributes& what, std::size_t operand) {
+std::optional<distribution> distribution_as_operand(const op_attributes& what, std::size_t operand) {
   const auto vectors = [operand](std::initializer_list<distribution> from_second) {
     const bool among = operand >= 1 && operand <= from_second.size();
     return among ? std::optional(from_second.begin()[operand - 1]) : std::nullopt;
@@ -62,7 +62,7 @@ distribution distribution_of(const graph& g, tensor_id what) {
   for (const op& o : g.ops) {
     for (std::size_t i = 0; i < o.in.size(); ++i) {
       if (o.in[i] != what) continue;
-      if (const auto told = as_operand(o.what, i)) return *told;
+      if (const auto told = distribution_as_operand(o.what, i)) return *told;
     }
   }
   const std::int64_t fan_in = t.shape.c * t.shape.h * t.shape.w;

@@ -27,7 +27,7 @@ std::string_view type_code(dtype type) {
 
 // `convert(element)` of every element, in logical order.
 template <class From, class Convert>
-std::vector<std::byte> gathered(const tensor& t, std::span<const std::byte> memory, Convert convert) {
+std::vector<std::byte> in_nchw_order(const tensor& t, std::span<const std::byte> memory, Convert convert) {
   using to = decltype(convert(From{}));
   std::vector<std::byte> all(static_cast<std::size_t>(elements(t.shape)) * sizeof(to));
   const dims apart = strides_of(t);
@@ -50,8 +50,8 @@ std::vector<std::byte> gathered(const tensor& t, std::span<const std::byte> memo
 }
 
 template <class Element>
-std::vector<std::byte> gathered(const tensor& t, std::span<const std::byte> memory) {
-  return gathered<Element>(t, memory, [](Element e) { return e; });
+std::vector<std::byte> in_nchw_order(const tensor& t, std::span<const std::byte> memory) {
+  return in_nchw_order<Element>(t, memory, [](Element e) { return e; });
 }
 
 }  // namespace
@@ -76,14 +76,14 @@ std::vector<std::byte> npy_elements(const tensor& t, std::span<const std::byte> 
     throw std::invalid_argument("tensor " + t.name + " has " + std::to_string(bytes_of(t)) + " bytes, not " +
                                 std::to_string(memory.size()));
   }
-  if (t.type == dtype::bf16) return gathered<std::uint16_t>(t, memory, &from_bf16);
+  if (t.type == dtype::bf16) return in_nchw_order<std::uint16_t>(t, memory, &from_bf16);
   switch (size_of(t.type)) {
     case 1:
-      return gathered<std::uint8_t>(t, memory);
+      return in_nchw_order<std::uint8_t>(t, memory);
     case 2:
-      return gathered<std::uint16_t>(t, memory);
+      return in_nchw_order<std::uint16_t>(t, memory);
     default:
-      return gathered<std::uint32_t>(t, memory);
+      return in_nchw_order<std::uint32_t>(t, memory);
   }
 }
 

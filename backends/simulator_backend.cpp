@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-void refuse_beyond(byte_count need, byte_count have, const std::string& arena, const std::string& where) {
+void require_fits(byte_count need, byte_count have, const std::string& arena, const std::string& where) {
   if (need > have) {
     throw out_of_memory(arena + " of " + to_text(need) + " exceeds the " + to_text(have) + " of " + where);
   }
@@ -18,13 +18,13 @@ void refuse_beyond(byte_count need, byte_count have, const std::string& arena, c
 
 class simulator_backend final : public backend {
  public:
-  explicit simulator_backend(machine on) : on_(std::move(on)) {}
+  explicit simulator_backend(machine on) : machine_(std::move(on)) {}
 
-  machine describe() override { return on_; }
+  machine describe() override { return machine_; }
 
-  profile measure(const graph& g) override { return estimate(g, on_); }
+  profile measure(const graph& g) override { return estimate(g, machine_); }
   std::vector<op_cost> measure(const graph& g, std::span<const compute> what) override {
-    const slice_costs slices = estimate_slices(g, on_);
+    const slice_costs slices = estimate_slices(g, machine_);
     std::vector<op_cost> costs;
     for (const compute& c : what) costs.push_back(slices(c));
     return costs;
@@ -35,11 +35,11 @@ class simulator_backend final : public backend {
       throw unsupported("a simulated machine computes no values: none can be written to " +
                         how.values.string());
     }
-    refuse_beyond(plan.device_arena_bytes, on_.device_bytes, "the device arena", on_.name);
-    refuse_beyond(plan.pinned_arena_bytes, on_.host_bytes, "the pinned arena", on_.name + "'s host");
-    const profile costs = estimate(g, on_);
+    require_fits(plan.device_arena_bytes, machine_.device_bytes, "the device arena", machine_.name);
+    require_fits(plan.pinned_arena_bytes, machine_.host_bytes, "the pinned arena", machine_.name + "'s host");
+    const profile costs = estimate(g, machine_);
     execution result;
-    const simulated_run run{g, plan, on_, costs, estimate_slices(g, on_)};
+    const simulated_run run{g, plan, machine_, costs, estimate_slices(g, machine_)};
     simulation done = simulate_steadily(run, how.iterations, how.timeline, how.cycle);
     result.iterations = std::move(done.iterations);
     result.cycle = done.cycle;
@@ -48,7 +48,7 @@ class simulator_backend final : public backend {
   }
 
  private:
-  machine on_;
+  machine machine_;
 };
 
 }  // namespace

@@ -33,22 +33,22 @@ double bytes_per_second(byte_count bytes, nanoseconds time) {
 
 link_rates measure_link(bench& on) {
   constexpr byte_count bytes = 256 * MiB;
-  const auto rate = [&](way direction) {
+  const auto rate = [&](copy_direction direction) {
     return bytes_per_second(
         bytes, median_total(take(on, pinned_copy(mover::copy_engine, direction, bytes), 5).later));
   };
-  return {rate(way::to_device), rate(way::to_host), rate(way::both)};
+  return {rate(copy_direction::to_device), rate(copy_direction::to_host), rate(copy_direction::both)};
 }
 
-double rate_of(const link_rates& link, way direction) {
+double rate_of(const link_rates& link, copy_direction direction) {
   switch (direction) {
-    case way::to_device:
+    case copy_direction::to_device:
       return link.to_device;
-    case way::to_host:
+    case copy_direction::to_host:
       return link.to_host;
-    case way::both:
+    case copy_direction::both:
       return link.both;
-    case way::none:
+    case copy_direction::none:
       break;
   }
   return 0;
@@ -98,7 +98,7 @@ void add_times(benchmark::State& state, const measurement& what, const samples& 
   const double rate = bytes_per_second(what.bytes, median);
   state.counters["bytes"] = static_cast<double>(what.bytes);
   state.counters["GB_per_s"] = rate / 1e9;
-  if (const double most_rate = rate_of(link, what.over_link); most_rate > 0) {
+  if (const double most_rate = rate_of(link, what.link_direction); most_rate > 0) {
     state.counters["link_share"] = rate / most_rate;
   }
 }
@@ -125,7 +125,7 @@ void run_timed(benchmark::State& state, runner& with, std::string_view family, c
   with.medians[what.name] = median_total(all.later);
   add_times(state, what, all, with.link);
   add_own(state, all);
-  state.SetLabel(what.put_back);
+  state.SetLabel(what.reset);
 }
 
 void add_counts(benchmark::State& state, const unified_memory_counts& counts) {
@@ -184,12 +184,12 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
   skipping(state, [&] {
     if (!with.counter) with.counter = std::make_unique<unified_memory_counter>();
     const trial t = what.prepare(with.on);
-    const auto put_back = [&] {
-      if (t.put_back) t.put_back();
+    const auto reset = [&] {
+      if (t.reset) t.reset();
     };
-    put_back();
+    reset();
     t.run();
-    put_back();
+    reset();
     with.counter->start();
     counted = t.run();
     counts = with.counter->stop();
@@ -202,7 +202,7 @@ void run_counted(benchmark::State& state, runner& with, std::string_view family,
       add_rates(state, counts, timed->second, with.link);
     }
   }
-  state.SetLabel("counted, so not a time to compare; " + what.put_back);
+  state.SetLabel("counted, so not a time to compare; " + what.reset);
 }
 
 void add_context(const runner& with) {

@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-using cutting::by_axis, cutting::touch;
+using cutting::cuts_by_axis, cutting::operand_cut;
 
 __extension__ using wide = unsigned __int128;
 
@@ -50,7 +50,7 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
-// Not clipped: what the windows of these rows cover, padding included.
+// The input rows that the windows of these output rows cover; not clipped, so padding is included.
 interval rows_under_windows(const interval& windows, const row_window& w) {
   return {windows.begin * w.stride - w.pad, (windows.end - 1) * w.stride - w.pad + w.extent};
 }
@@ -64,22 +64,22 @@ interval windows_meeting_rows(const interval& rows, const row_window& w, std::in
 // --- accesses ---
 
 // Narrows the region of an operand by one range of a part, as the rule says.
-void narrow(region& where, touch how, axis along, const interval& cut, const row_window& window,
+void narrow(region& where, operand_cut how, axis along, const interval& cut, const row_window& window,
             const dims& shape) {
   switch (how) {
-    case touch::part:
+    case operand_cut::part:
       (along == axis::batch ? where.batch : along == axis::channel ? where.channel : where.row) = cut;
       return;
-    case touch::channels:
+    case operand_cut::channels:
       where.channel = cut;
       return;
-    case touch::filters:
+    case operand_cut::filters:
       where.batch = cut;
       return;
-    case touch::windows:
+    case operand_cut::windows:
       where.row = clipped_rows(rows_under_windows(cut, window), shape.h);
       return;
-    case touch::meeting:
+    case operand_cut::meeting:
       where.row = windows_meeting_rows(cut, window, shape.h);
       return;
     default:
@@ -89,7 +89,7 @@ void narrow(region& where, touch how, axis along, const interval& cut, const row
 
 // f(axis, rule, range of the part, all of the axis) for every axis.
 template <class F>
-void for_axes(const by_axis& rule, const box& part, const box& all, F&& f) {
+void for_axes(const cuts_by_axis& rule, const box& part, const box& all, F&& f) {
   f(axis::batch, rule.batch, part.batch, all.batch);
   f(axis::channel, rule.channel, part.channel, all.channel);
   f(axis::row, rule.row, part.row, all.row);
@@ -103,7 +103,7 @@ std::vector<access> whole_accesses(const graph& g, const op& o) {
   return all;
 }
 
-std::string described(const op& o) {
+std::string description_of(const op& o) {
   return "operator " + o.name + " (" + std::string(kind_of(o.what)) + ")";
 }
 
@@ -117,13 +117,13 @@ std::int64_t reduction_extent(const graph& g, const op& o) {
                     o.what);
 }
 
-box domain_of(const graph& g, const op& o, const cutting::rules& rule) {
-  const dims& subject = g.tensors[rule.subject].shape;
-  return {{0, subject.n}, {0, subject.c}, {0, subject.h}, {0, reduction_extent(g, o)}};
+box iteration_domain(const graph& g, const op& o, const cutting::cut_rules& rule) {
+  const dims& cut_tensor = g.tensors[rule.cut_tensor].shape;
+  return {{0, cut_tensor.n}, {0, cut_tensor.c}, {0, cut_tensor.h}, {0, reduction_extent(g, o)}};
 }
 
 // The reason to append to a refusal, if the kind of operator does not explain it.
-std::string_view reason_of(const op_attributes& what, axis along) {
+std::string_view refusal_reason(const op_attributes& what, axis along) {
   const auto of_product = [along](const convolution& c) -> std::string_view {
     if (along != axis::channel && along != axis::reduction) return "";
     if (c.groups > 1) return ": its channels are in groups";
@@ -141,23 +141,23 @@ std::string_view reason_of(const op_attributes& what, axis along) {
       what);
 }
 
-[[noreturn]] void refuse(const op& o, axis along) {
-  throw std::invalid_argument(described(o) + " cannot be cut along " + std::string(to_text(along)) +
-                              std::string(reason_of(o.what, along)));
+[[noreturn]] void refuse_cut(const op& o, axis along) {
+  throw std::invalid_argument(description_of(o) + " cannot be cut along " + std::string(to_text(along)) +
+                              std::string(refusal_reason(o.what, along)));
 }
 
-box resolved(const graph& g, const op& o, const cutting::rules& rule, const box& part) {
-  box all = domain_of(g, o, rule);
+box with_explicit_ranges(const graph& g, const op& o, const cutting::cut_rules& rule, const box& part) {
+  box all = iteration_domain(g, o, rule);
   const auto take = [&](axis along, interval& range, const interval& given) {
     if (is_all(given) || given == range) return;
     for (std::size_t i = 0; i < o.out.size(); ++i) {
-      for_axes(rule.out[i], part, all, [&](axis each, touch how, const interval&, const interval&) {
-        if (each == along && how == touch::refused) refuse(o, along);
+      for_axes(rule.out[i], part, all, [&](axis each, operand_cut how, const interval&, const interval&) {
+        if (each == along && how == operand_cut::refused) refuse_cut(o, along);
       });
     }
     if (given.begin < 0 || given.end <= given.begin || given.end > range.end) {
-      throw std::invalid_argument(described(o) + ": there is no range " + std::to_string(given.begin) + ":" +
-                                  std::to_string(given.end) + " along " + std::string(to_text(along)) +
+      throw std::invalid_argument(description_of(o) + ": there is no range " + std::to_string(given.begin) +
+                                  ":" + std::to_string(given.end) + " along " + std::string(to_text(along)) +
                                   ", which has " + std::to_string(range.end) + " elements");
     }
     range = given;
@@ -179,50 +179,50 @@ std::uint64_t share_of(std::uint64_t total, const interval& part, const interval
 
 }  // namespace
 
-box domain_of(const graph& g, const op& o) {
-  return domain_of(g, o, cutting::rules_of(o));
+box iteration_domain(const graph& g, const op& o) {
+  return iteration_domain(g, o, cutting::cut_rules_of(o));
 }
 
-box resolved(const graph& g, const op& o, const box& part) {
-  return resolved(g, o, cutting::rules_of(o), part);
+box with_explicit_ranges(const graph& g, const op& o, const box& part) {
+  return with_explicit_ranges(g, o, cutting::cut_rules_of(o), part);
 }
 
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part) {
   std::vector<access> all = whole_accesses(g, o);
   if (is_whole(part)) return all;
-  const cutting::rules rule = cutting::rules_of(o);
-  const box domain = domain_of(g, o, rule), cut = resolved(g, o, rule, part);
+  const cutting::cut_rules rule = cutting::cut_rules_of(o);
+  const box domain = iteration_domain(g, o, rule), cut = with_explicit_ranges(g, o, rule, part);
   const row_window window = row_window_of(g, o);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const dims& shape = g.tensors[all[i].what].shape;
     for_axes(i < o.in.size() ? rule.in[i] : rule.out[i - o.in.size()], cut, domain,
-             [&](axis along, touch how, const interval& range, const interval& whole) {
+             [&](axis along, operand_cut how, const interval& range, const interval& whole) {
                if (range == whole) return;
                narrow(all[i].where, how, along, range, window, shape);
-               if (how == touch::sum && range.begin > 0) all[i].mode = access_mode::accumulate;
+               if (how == operand_cut::sum && range.begin > 0) all[i].mode = access_mode::accumulate;
              });
   }
   return all;
 }
 
 box summed_part(const graph& g, const op& o, std::size_t which, const box& part) {
-  const cutting::rules rule = cutting::rules_of(o);
-  const box cut = resolved(g, o, rule, part);
-  box summed = domain_of(g, o, rule);
-  const by_axis& how = rule.out.at(which);
-  if (how.batch == touch::sum) summed.batch = cut.batch;
-  if (how.channel == touch::sum) summed.channel = cut.channel;
-  if (how.row == touch::sum) summed.row = cut.row;
-  if (how.reduction == touch::sum) summed.reduction = cut.reduction;
+  const cutting::cut_rules rule = cutting::cut_rules_of(o);
+  const box cut = with_explicit_ranges(g, o, rule, part);
+  box summed = iteration_domain(g, o, rule);
+  const cuts_by_axis& how = rule.out.at(which);
+  if (how.batch == operand_cut::sum) summed.batch = cut.batch;
+  if (how.channel == operand_cut::sum) summed.channel = cut.channel;
+  if (how.row == operand_cut::sum) summed.row = cut.row;
+  if (how.reduction == operand_cut::sum) summed.reduction = cut.reduction;
   return summed;
 }
 
 row_padding padding_of(const graph& g, const op& o, const box& part) {
   const row_window w = row_window_of(g, o);
   if (w.extent == 1 && w.stride == 1 && w.pad == 0) return {};
-  const cutting::rules rule = cutting::rules_of(o);
-  const box cut = resolved(g, o, rule, part);
-  if (cut.row == domain_of(g, o, rule).row) return {w.pad, w.pad};
+  const cutting::cut_rules rule = cutting::cut_rules_of(o);
+  const box cut = with_explicit_ranges(g, o, rule, part);
+  if (cut.row == iteration_domain(g, o, rule).row) return {w.pad, w.pad};
   // The windows of rows `windows` of the smaller side against rows `rows` of the larger one.
   const auto between = [&](const interval& windows, const interval& rows) {
     const interval covered = rows_under_windows(windows, w);
@@ -239,7 +239,7 @@ row_padding padding_of(const graph& g, const op& o, const box& part) {
 
 std::uint64_t share_of(std::uint64_t total, const graph& g, const op& o, const box& part) {
   if (is_whole(part)) return total;
-  const box all = domain_of(g, o), cut = resolved(g, o, part);
+  const box all = iteration_domain(g, o), cut = with_explicit_ranges(g, o, part);
   total = share_of(total, cut.batch, all.batch);
   total = share_of(total, cut.channel, all.channel);
   total = share_of(total, cut.row, all.row);
@@ -259,7 +259,7 @@ work work_of(const graph& g, const op& o, const box& part) {
 
 bool can_be_cut(const graph& g, const op& o, std::uint32_t parts) {
   if (std::ranges::any_of(o.out, [&](tensor_id t) { return g.tensors[t].use == role::output; })) return false;
-  const std::int64_t extent = domain_of(g, o).batch.end;
+  const std::int64_t extent = iteration_domain(g, o).batch.end;
   if (parts < 1 || parts > extent) return false;
   try {
     const std::vector<access> touched = accesses_of(g, o, batch_part(extent, parts - 1, parts));

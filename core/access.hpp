@@ -13,25 +13,25 @@ namespace um {
 
 enum class access_mode : std::uint8_t { read, write, accumulate };
 struct access {
-  tensor_id what = 0;
-  region where;
+  tensor_id what = 0;  // the tensor
+  region where;        // the part of it
   access_mode mode = access_mode::read;
 };
 
-// What an operator is cut along: the extents of its first output (filter and bias gradients and the loss: of
-// the operand that they sum over), and for convolutions the channels that are summed over, which for a filter
-// gradient are the filter's input channels, where nothing is summed. 0:1 along reduction for the rest.
-box domain_of(const graph& g, const op& o);
+// The ranges along which an operator can be cut: the extents of its first output (of filter and bias
+// gradients and of the loss: those of the operand that they sum over). `reduction`: the channels that a
+// convolution sums over, the filter's input channels for a filter gradient, 0:1 for all other operators.
+box iteration_domain(const graph& g, const op& o);
 
 // `part` of an operator with every range explicit. Throws std::invalid_argument, naming the operator and the
 // reason, where it cannot be cut so or has no such range.
-box resolved(const graph& g, const op& o, const box& part);
+box with_explicit_ranges(const graph& g, const op& o, const box& part);
 
 // The operands of a part of `o`: inputs in order, then outputs in order. An output over whose axes the part
 // sums is written by the part whose summed ranges all begin at 0 and added to by the others, which come after
 // it. The bias of a convolution is added by the part whose reduction begins at 0 alone.
 // No region is empty: where only padding would be read, the nearest row stands for it.
-// Throws as resolved() does.
+// Throws as with_explicit_ranges() does.
 std::vector<access> accesses_of(const graph& g, const op& o, const box& part = {});
 
 // The ranges of a part over which output `which` sums; along other axes, all of the axis.

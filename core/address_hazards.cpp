@@ -3,30 +3,31 @@
 namespace um {
 
 address_hazards::address_hazards(const lifetime_table& table, const layout& at, hazards& waits)
-    : table_(table), at_(at), waits_(waits), before_(table.all.size()) {}
+    : table_(table), layout_(at), hazards_(waits), previous_users_(table.lifetimes.size()) {}
 
 void address_hazards::use(std::uint32_t l) {
-  const lifetime& held = table_.all[l];
+  const lifetime& held = table_.lifetimes[l];
   address_users& arena = held.managed ? managed_ : device_;
-  const range bytes{at_.offset[l], held.bytes};
-  if (!before_[l]) before_[l] = arena.of(bytes);
-  waits_.use(arena, bytes, *before_[l]);
+  const range bytes{layout_.offset[l], held.bytes};
+  if (!previous_users_[l]) previous_users_[l] = arena.users_of(bytes);
+  hazards_.use(arena, bytes, *previous_users_[l]);
 }
 
 void address_hazards::use(const strip_use& u) {
-  for (const std::uint32_t l : u.held) use(l);
+  for (const std::uint32_t l : u.lifetimes) use(l);
 }
 
-void address_hazards::give_up(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step) {
-  for (const std::uint32_t l : table_.of_tensor[t]) {
-    if (before_[l]) use(l);  // a part that nobody has used in this lifetime: others' users may still run
-    managed_.add({at_.offset[l], table_.all[l].bytes}, where, step);
+void address_hazards::release(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step) {
+  for (const std::uint32_t l : table_.by_tensor[t]) {
+    if (previous_users_[l])
+      use(l);  // a part that nobody has used in this lifetime: others' users may still run
+    managed_.add({layout_.offset[l], table_.lifetimes[l].bytes}, where, step);
   }
-  for (const range& r : what) gone_.add(r, where, step);
+  for (const range& r : what) releases_.add(r, where, step);
 }
 
-void address_hazards::wait_until_gone(const range& r) {
-  waits_.wait_for(gone_.of(r));
+void address_hazards::wait_for_release(const range& r) {
+  hazards_.wait_for(releases_.users_of(r));
 }
 
 }  // namespace um

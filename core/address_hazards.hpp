@@ -21,16 +21,16 @@ class address_hazards {
 
   // A movement of a managed tensor's ranges is a use of its addresses, also if the tensor is dead or left
   // from the iteration before. Data comes in only after the data released at its addresses has left.
-  void give_up(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step);
-  void wait_until_gone(const range& r);
+  void release(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step);
+  void wait_for_release(const range& r);
 
  private:
   const lifetime_table& table_;
-  const layout& at_;
-  hazards& waits_;
-  std::vector<std::optional<last_steps>> before_;  // per lifetime, from its first use on
+  const layout& layout_;
+  hazards& hazards_;
+  std::vector<std::optional<last_steps>> previous_users_;  // per lifetime, from its first use on
   address_users device_, managed_;
-  address_users gone_;  // of the managed arena: steps that released it
+  address_users releases_;  // of the managed arena: steps that released it
 };
 
 }  // namespace um

@@ -32,7 +32,7 @@ struct interval {
 constexpr bool is_all(const interval& i) {
   return i == interval{};
 }
-constexpr bool meet(const interval& a, const interval& b) {
+constexpr bool overlap(const interval& a, const interval& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 constexpr bool contains(const interval& outer, const interval& inner) {
@@ -53,9 +53,9 @@ std::string to_text(const box& b);
 // Part `part` of `of` along an axis of `extent` elements: [extent * part / of, extent * (part + 1) / of),
 // so sizes differ by one at most and parts of a multiple of `of` nest; all of it where `of` is 1. Throws
 // std::invalid_argument if there is no such part.
-interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t of);
+interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
 // The same as a box.
-box batch_part(std::int64_t extent, std::uint32_t part, std::uint32_t of);
+box batch_part(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
 
 // The part of one tensor that a box names: every range explicit, none empty. Columns are never cut.
 struct region {
@@ -95,15 +95,15 @@ std::vector<range> runs_of(const tensor& t, const region& r);
 // The bytes of a part of the batch, which is one run. Throws as region_of() does.
 range batch_range(const tensor& t, const box& part);
 // These runs as one pitched copy takes them: `depth` slices of `height` rows of `width` bytes.
-struct layout_of_runs {
+struct strided_runs {
   byte_count offset = 0;  // of the first run
   byte_count width = 0, height = 1, depth = 1;
   byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
 };
-layout_of_runs pitches_of(const tensor& t, const region& r);
+strided_runs strided_runs_of(const tensor& t, const region& r);
 // The same for regions of one shape in two tensors of one memory order, with runs as long as both allow.
-std::pair<layout_of_runs, layout_of_runs> pitches_of(const tensor& a, const region& in_a, const tensor& b,
-                                                     const region& in_b);
+std::pair<strided_runs, strided_runs> strided_runs_of(const tensor& a, const region& in_a, const tensor& b,
+                                                      const region& in_b);
 // Whether a region is one run of bytes, so that it is a dense tensor where it lies.
 bool is_dense(const tensor& t, const region& r);
 

@@ -6,7 +6,7 @@
 namespace um {
 namespace {
 
-region moved_by(const graph& g, const auto& x) {
+region moved_region(const graph& g, const auto& x) {
   return region_of(g.tensors[x.what].shape, x.part);
 }
 
@@ -16,22 +16,22 @@ bool is_dense_in(const tensor& t, const region& strip, const region& r) {
 
 }  // namespace
 
-copies::copies(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
+copy_tracker::copy_tracker(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
     : g_(g), plan_(plan), strips_(strips) {
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     const bool given = persists(g.tensors[t].use), at_home = is_pinned(plan.home[t]);
     const std::uint32_t cells = strips[t].cells.count();
-    home_.emplace_back(cells, given && at_home);
-    here_.emplace_back(strips[t].strips.size(),
-                       std::vector<state>(cells, given && !at_home ? state::valid : state::absent));
+    at_home_.emplace_back(cells, given && at_home);
+    on_device_.emplace_back(strips[t].strips.size(),
+                            std::vector<state>(cells, given && !at_home ? state::valid : state::absent));
   }
 }
 
-std::vector<std::uint32_t> copies::cells_in(tensor_id t, const region& r) const {
+std::vector<std::uint32_t> copy_tracker::cells_in(tensor_id t, const region& r) const {
   return strips_[t].cells_of(r);
 }
 
-std::string copies::describe(tensor_id t, std::uint32_t cell) const {
+std::string copy_tracker::describe(tensor_id t, std::uint32_t cell) const {
   std::string text = "tensor " + g_.tensors[t].name;
   if (!strips_[t].cells.is_whole()) {
     text += " " + to_text(g_.tensors[t].shape, region_of(strips_[t].cells, cell));
@@ -40,20 +40,20 @@ std::string copies::describe(tensor_id t, std::uint32_t cell) const {
 }
 
 template <class F>
-copies::finding copies::for_cells(tensor_id t, const region& r, F&& f) {
+copy_tracker::finding copy_tracker::for_cells(tensor_id t, const region& r, F&& f) {
   for (const std::uint32_t c : cells_in(t, r)) {
     if (const char* const wrong = f(c)) return describe(t, c) + ": " + wrong;
   }
   return {};
 }
 
-copies::finding copies::not_movable(tensor_id t, const char* verb) const {
+copy_tracker::finding copy_tracker::not_movable(tensor_id t, const char* verb) const {
   if (is_copied(plan_.home[t]) || is_managed(plan_.home[t])) return {};
   return "tensor " + g_.tensors[t].name + " has residence " + std::string(to_text(plan_.home[t])) +
          " and cannot be " + verb;
 }
 
-copies::finding copies::strip_of(tensor_id t, const region& r, std::uint32_t& strip) const {
+copy_tracker::finding copy_tracker::strip_of(tensor_id t, const region& r, std::uint32_t& strip) const {
   try {
     strip = strips_[t].strip_of(r);
     return {};
@@ -63,45 +63,45 @@ copies::finding copies::strip_of(tensor_id t, const region& r, std::uint32_t& st
 }
 
 template <class Movement, class F>
-copies::finding copies::for_moved_cells(const Movement& x, const char* verb, F&& f) {
+copy_tracker::finding copy_tracker::for_moved_cells(const Movement& x, const char* verb, F&& f) {
   if (auto wrong = not_movable(x.what, verb)) return wrong;
   if (plan_.home[x.what] == residence::managed) return {};
-  const region r = moved_by(g_, x);
+  const region r = moved_region(g_, x);
   std::uint32_t strip = 0;
   if (auto wrong = strip_of(x.what, r, strip)) return wrong;
-  return for_cells(x.what, r, [&](std::uint32_t c) { return f(here_[x.what][strip][c], c); });
+  return for_cells(x.what, r, [&](std::uint32_t c) { return f(on_device_[x.what][strip][c], c); });
 }
 
-copies::finding copies::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
+copy_tracker::finding copy_tracker::apply(const prefetch& x, std::vector<std::uint32_t>* cells) {
   const residence home = plan_.home[x.what];
   return for_moved_cells(x, "prefetched", [&](state& here, std::uint32_t c) -> const char* {
-    if (home == residence::twinned && (here != state::absent || !home_[x.what][c])) return nullptr;
+    if (home == residence::twinned && (here != state::absent || !at_home_[x.what][c])) return nullptr;
     if (here != state::absent) return "it is resident already";
-    if (!home_[x.what][c]) return "its home holds no value";
+    if (!at_home_[x.what][c]) return "its home holds no value";
     here = state::valid;
     if (cells != nullptr) cells->push_back(c);
     return nullptr;
   });
 }
 
-copies::finding copies::apply(const evict& x, std::vector<std::uint32_t>* cells) {
+copy_tracker::finding copy_tracker::apply(const evict& x, std::vector<std::uint32_t>* cells) {
   const residence home = plan_.home[x.what];
   return for_moved_cells(x, "evicted", [&](state& here, std::uint32_t c) -> const char* {
     if (here == state::absent) return home == residence::twinned ? nullptr : "it is not resident";
     if (here == state::stale) return "it holds a stale value there";
-    if (!home_[x.what][c] && cells != nullptr) cells->push_back(c);
-    home_[x.what][c] = true;
+    if (!at_home_[x.what][c] && cells != nullptr) cells->push_back(c);
+    at_home_[x.what][c] = true;
     here = state::absent;
     return nullptr;
   });
 }
 
-copies::finding copies::apply(const discard& x) {
+copy_tracker::finding copy_tracker::apply(const discard& x) {
   const bool managed = is_managed(plan_.home[x.what]);
-  return for_cells(x.what, moved_by(g_, x), [&](std::uint32_t c) -> const char* {
-    bool held = home_[x.what][c];
-    home_[x.what][c] = false;
-    for (std::vector<state>& strip : here_[x.what]) {
+  return for_cells(x.what, moved_region(g_, x), [&](std::uint32_t c) -> const char* {
+    bool held = at_home_[x.what][c];
+    at_home_[x.what][c] = false;
+    for (std::vector<state>& strip : on_device_[x.what]) {
       held = held || strip[c] != state::absent;
       strip[c] = state::absent;
     }
@@ -110,30 +110,30 @@ copies::finding copies::apply(const discard& x) {
   });
 }
 
-bool copies::holds(tensor_id t, std::uint32_t strip, const region& r) const {
+bool copy_tracker::holds(tensor_id t, std::uint32_t strip, const region& r) const {
   return std::ranges::all_of(cells_in(t, r),
-                             [&](std::uint32_t c) { return here_[t][strip][c] == state::valid; });
+                             [&](std::uint32_t c) { return on_device_[t][strip][c] == state::valid; });
 }
 
-bool copies::holds_any(tensor_id t, std::uint32_t strip, const region& r) const {
+bool copy_tracker::holds_any(tensor_id t, std::uint32_t strip, const region& r) const {
   return std::ranges::any_of(cells_in(t, r),
-                             [&](std::uint32_t c) { return here_[t][strip][c] != state::absent; });
+                             [&](std::uint32_t c) { return on_device_[t][strip][c] != state::absent; });
 }
 
-bool copies::is_in_reach(tensor_id t, std::uint32_t cell) const {
-  if (plan_.home[t] == residence::host) return home_[t][cell];
-  return std::ranges::any_of(here_[t], [&](const auto& strip) { return strip[cell] == state::valid; });
+bool copy_tracker::is_readable_by_kernels(tensor_id t, std::uint32_t cell) const {
+  if (plan_.home[t] == residence::host) return at_home_[t][cell];
+  return std::ranges::any_of(on_device_[t], [&](const auto& strip) { return strip[cell] == state::valid; });
 }
 
-bool copies::is_stale(tensor_id t, std::uint32_t cell) const {
-  return std::ranges::any_of(here_[t], [&](const auto& strip) { return strip[cell] == state::stale; });
+bool copy_tracker::is_stale(tensor_id t, std::uint32_t cell) const {
+  return std::ranges::any_of(on_device_[t], [&](const auto& strip) { return strip[cell] == state::stale; });
 }
 
-std::vector<part_of_strip> copies::sources_of(tensor_id t, const region& r) const {
+std::vector<part_of_strip> copy_tracker::sources_of(tensor_id t, const region& r) const {
   const std::vector<region>& strips = strips_[t].strips;
   if (plan_.home[t] == residence::host) {
     for (const std::uint32_t c : cells_in(t, r)) {
-      if (!home_[t][c]) return {};
+      if (!at_home_[t][c]) return {};
     }
     return {{0, r}};
   }
@@ -150,7 +150,7 @@ std::vector<part_of_strip> copies::sources_of(tensor_id t, const region& r) cons
     const auto met = intersection(r, strips[s]);
     if (!met) continue;
     const auto is_here = [&](std::uint32_t c) {
-      return contains(strips[s], region_of(strips_[t].cells, c)) && here_[t][s][c] == state::valid;
+      return contains(strips[s], region_of(strips_[t].cells, c)) && on_device_[t][s][c] == state::valid;
     };
     if (std::ranges::none_of(missing, is_here)) continue;
     if (holds(t, s, *met)) {
@@ -165,13 +165,13 @@ std::vector<part_of_strip> copies::sources_of(tensor_id t, const region& r) cons
   return missing.empty() ? parts : std::vector<part_of_strip>{};
 }
 
-part_of_strip copies::write(tensor_id t, const region& r) {
+part_of_strip copy_tracker::write(tensor_id t, const region& r) {
   const std::uint32_t strip = strips_[t].strip_of(r);
   const bool on_host = plan_.home[t] == residence::host;
   for (const std::uint32_t c : cells_in(t, r)) {
-    home_[t][c] = on_host;
-    for (std::uint32_t s = 0; s < here_[t].size(); ++s) {
-      state& here = here_[t][s][c];
+    at_home_[t][c] = on_host;
+    for (std::uint32_t s = 0; s < on_device_[t].size(); ++s) {
+      state& here = on_device_[t][s][c];
       if (s == strip) {
         here = on_host ? state::absent : state::valid;
       } else if (here == state::valid) {

@@ -17,12 +17,12 @@ struct part_of_strip {
   region where;
 };
 
-class copies {
+class copy_tracker {
  public:
   using finding = std::optional<std::string>;  // why an action is wrong, or nothing
 
   // References are kept. Tensors that persist hold their value where the plan has them at the start.
-  copies(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips);
+  copy_tracker(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips);
 
   // Each returns why the action is wrong; the state is then undefined. `cells`: those that a copy has to be
   // made of, if it is not null.
@@ -30,16 +30,16 @@ class copies {
   finding apply(const evict& x, std::vector<std::uint32_t>* cells = nullptr);
   finding apply(const discard& x);
 
-  // Where a compute finds a region: one part where one strip holds all of it, else the parts that cover it.
-  // Empty if the value is not, or not all, where kernels reach it.
+  // The parts from which a compute reads a region: one part if one strip holds all of it, else the parts that
+  // cover it. Empty if some of the value is not where kernels can read it.
   std::vector<part_of_strip> sources_of(tensor_id t, const region& r) const;
   // The strip to which a compute writes a region. All other copies become stale.
   part_of_strip write(tensor_id t, const region& r);
 
-  bool is_at_home(tensor_id t, std::uint32_t cell) const { return home_[t][cell]; }
+  bool is_at_home(tensor_id t, std::uint32_t cell) const { return at_home_[t][cell]; }
   // Whether a kernel can read a valid copy, over the link for tensors on the host.
-  bool is_in_reach(tensor_id t, std::uint32_t cell) const;
-  // Is any cell of a strip that a region meets held, valid or not?
+  bool is_readable_by_kernels(tensor_id t, std::uint32_t cell) const;
+  // Whether any cell of a region is held in that strip, valid or not.
   bool holds_any(tensor_id t, std::uint32_t strip, const region& r) const;
   // Whether there is a stale copy.
   bool is_stale(tensor_id t, std::uint32_t cell) const;
@@ -62,8 +62,8 @@ class copies {
   const graph& g_;
   const memory_plan& plan_;
   const std::vector<strip_layout>& strips_;
-  std::vector<std::vector<bool>> home_;                // per tensor, per cell
-  std::vector<std::vector<std::vector<state>>> here_;  // per tensor, per strip, per cell
+  std::vector<std::vector<bool>> at_home_;                  // per tensor, per cell
+  std::vector<std::vector<std::vector<state>>> on_device_;  // per tensor, per strip, per cell
 };
 
 }  // namespace um

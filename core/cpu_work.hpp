@@ -12,7 +12,7 @@ namespace um {
 inline constexpr std::string_view cpu_label = "cpu";
 
 // An opaque operator of that label.
-inline bool is_by_cpu(const op& o) {
+inline bool runs_on_cpu(const op& o) {
   const auto* const a = std::get_if<opaque>(&o.what);
   return a != nullptr && a->label == cpu_label;
 }

@@ -3,139 +3,159 @@
 namespace um::cutting {
 namespace {
 
-constexpr by_axis everywhere{touch::part, touch::part, touch::part};
-constexpr by_axis batch_or_channel{touch::part, touch::part, touch::refused};
-constexpr by_axis batch_only{touch::part, touch::refused, touch::refused};
-constexpr by_axis all_of_it{touch::whole, touch::part, touch::whole};  // a vector over channels
-constexpr by_axis batch_or_row{touch::part, touch::refused, touch::part};
-constexpr by_axis channel_only{touch::refused, touch::part, touch::refused};
+constexpr cuts_by_axis everywhere{operand_cut::part, operand_cut::part, operand_cut::part};
+constexpr cuts_by_axis batch_or_channel{operand_cut::part, operand_cut::part, operand_cut::refused};
+constexpr cuts_by_axis batch_only{operand_cut::part, operand_cut::refused, operand_cut::refused};
+constexpr cuts_by_axis all_of_it{operand_cut::whole, operand_cut::part,
+                                 operand_cut::whole};  // a vector over channels
+constexpr cuts_by_axis batch_or_row{operand_cut::part, operand_cut::refused, operand_cut::part};
+constexpr cuts_by_axis channel_only{operand_cut::refused, operand_cut::part, operand_cut::refused};
 
-struct rules_by_kind {
+struct cut_rules_visitor {
   const op& o;
 
   // In a grouped convolution, a part of the output channels does not read the same part of the input
   // channels.
-  static rules within_groups(rules rule, const convolution& a) {
+  static cut_rules without_cuts_across_groups(cut_rules rule, const convolution& a) {
     if (a.groups == 1) return rule;
-    for (by_axis& each : rule.out) each.channel = each.reduction = touch::refused;
+    for (cuts_by_axis& each : rule.out) each.channel = each.reduction = operand_cut::refused;
     return rule;
   }
 
-  rules operator()(const convolution& a) const { return within_groups(of_convolution(a), a); }
-  rules of_convolution(const convolution& a) const {
-    return {{{touch::part, touch::whole, touch::windows, touch::channels},
-             {touch::whole, touch::filters, touch::whole, touch::channels},
-             {touch::whole, touch::part, touch::whole, touch::whole}},
-            {{touch::part, touch::part, touch::part, a.relu ? touch::refused : touch::sum}},
+  cut_rules operator()(const convolution& a) const {
+    return without_cuts_across_groups(convolution_rules(a), a);
+  }
+  cut_rules convolution_rules(const convolution& a) const {
+    return {{{operand_cut::part, operand_cut::whole, operand_cut::windows, operand_cut::channels},
+             {operand_cut::whole, operand_cut::filters, operand_cut::whole, operand_cut::channels},
+             {operand_cut::whole, operand_cut::part, operand_cut::whole, operand_cut::whole}},
+            {{operand_cut::part, operand_cut::part, operand_cut::part,
+              a.relu ? operand_cut::refused : operand_cut::sum}},
             o.out[0]};
   }
-  rules operator()(const convolution_backward_data& a) const {
-    return within_groups({{{touch::whole, touch::part, touch::whole, touch::filters},
-                           {touch::part, touch::whole, touch::meeting, touch::channels}},
-                          {{touch::part, touch::part, touch::part, touch::sum}},
-                          o.out[0]},
-                         a.forward);
+  cut_rules operator()(const convolution_backward_data& a) const {
+    return without_cuts_across_groups(
+        {{{operand_cut::whole, operand_cut::part, operand_cut::whole, operand_cut::filters},
+          {operand_cut::part, operand_cut::whole, operand_cut::meeting, operand_cut::channels}},
+         {{operand_cut::part, operand_cut::part, operand_cut::part, operand_cut::sum}},
+         o.out[0]},
+        a.forward);
   }
-  rules operator()(const convolution_backward_filter& a) const {
-    return within_groups({{{touch::part, touch::whole, touch::windows, touch::channels},
-                           {touch::part, touch::part, touch::part, touch::whole}},
-                          {{touch::sum, touch::filters, touch::sum, touch::channels}},
-                          o.in[1]},
-                         a.forward);
+  cut_rules operator()(const convolution_backward_filter& a) const {
+    return without_cuts_across_groups(
+        {{{operand_cut::part, operand_cut::whole, operand_cut::windows, operand_cut::channels},
+          {operand_cut::part, operand_cut::part, operand_cut::part, operand_cut::whole}},
+         {{operand_cut::sum, operand_cut::filters, operand_cut::sum, operand_cut::channels}},
+         o.in[1]},
+        a.forward);
   }
-  rules operator()(const bias_backward&) const {
-    return {{everywhere}, {{touch::sum, touch::part, touch::sum}}, o.in[0]};
+  cut_rules operator()(const bias_backward&) const {
+    return {{everywhere}, {{operand_cut::sum, operand_cut::part, operand_cut::sum}}, o.in[0]};
   }
-  rules operator()(const relu&) const { return {{everywhere}, {everywhere}, o.out[0]}; }
-  rules operator()(const relu_backward&) const { return {{everywhere, everywhere}, {everywhere}, o.out[0]}; }
-  rules operator()(const relu_bias_backward&) const {
-    return {{everywhere, everywhere}, {everywhere, {touch::sum, touch::part, touch::sum}}, o.out[0]};
+  cut_rules operator()(const relu&) const { return {{everywhere}, {everywhere}, o.out[0]}; }
+  cut_rules operator()(const relu_backward&) const {
+    return {{everywhere, everywhere}, {everywhere}, o.out[0]};
   }
-  rules operator()(const max_pool&) const {
-    return {{{touch::part, touch::part, touch::windows}, all_of_it}, {everywhere, everywhere}, o.out[0]};
+  cut_rules operator()(const relu_bias_backward&) const {
+    return {{everywhere, everywhere},
+            {everywhere, {operand_cut::sum, operand_cut::part, operand_cut::sum}},
+            o.out[0]};
+  }
+  cut_rules operator()(const max_pool&) const {
+    return {{{operand_cut::part, operand_cut::part, operand_cut::windows}, all_of_it},
+            {everywhere, everywhere},
+            o.out[0]};
   }
   // Overlapping windows would be counted twice in a bias gradient.
-  rules operator()(const max_pool_backward&) const {
-    constexpr by_axis gradient{touch::part, touch::part, touch::meeting};
-    const by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
-    return {{gradient, gradient, gradient}, {dx, {touch::sum, touch::part, touch::refused}}, o.out[0]};
+  cut_rules operator()(const max_pool_backward&) const {
+    constexpr cuts_by_axis gradient{operand_cut::part, operand_cut::part, operand_cut::meeting};
+    const cuts_by_axis dx = o.out.size() > 1 ? batch_or_channel : everywhere;
+    return {{gradient, gradient, gradient},
+            {dx, {operand_cut::sum, operand_cut::part, operand_cut::refused}},
+            o.out[0]};
   }
-  rules operator()(const average_pool&) const {
-    return {{{touch::part, touch::part, touch::windows}}, {everywhere}, o.out[0]};
+  cut_rules operator()(const average_pool&) const {
+    return {{{operand_cut::part, operand_cut::part, operand_cut::windows}}, {everywhere}, o.out[0]};
   }
-  rules operator()(const average_pool_backward&) const {
-    return {{{touch::part, touch::part, touch::meeting}}, {everywhere}, o.out[0]};
+  cut_rules operator()(const average_pool_backward&) const {
+    return {{{operand_cut::part, operand_cut::part, operand_cut::meeting}}, {everywhere}, o.out[0]};
   }
-  rules operator()(const concat&) const {
-    return {std::vector<by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
+  cut_rules operator()(const concat&) const {
+    return {std::vector<cuts_by_axis>(o.in.size(), batch_or_row), {batch_or_row}, o.out[0]};
   }
-  rules operator()(const concat_backward&) const {
-    return {{batch_or_row}, std::vector<by_axis>(o.out.size(), batch_or_row), o.out[0]};
+  cut_rules operator()(const concat_backward&) const {
+    return {{batch_or_row}, std::vector<cuts_by_axis>(o.out.size(), batch_or_row), o.out[0]};
   }
-  rules operator()(const linear&) const {
-    return {{{touch::part, touch::whole, touch::refused},
-             {touch::whole, touch::filters, touch::refused},
-             {touch::whole, touch::part, touch::refused}},
+  cut_rules operator()(const linear&) const {
+    return {{{operand_cut::part, operand_cut::whole, operand_cut::refused},
+             {operand_cut::whole, operand_cut::filters, operand_cut::refused},
+             {operand_cut::whole, operand_cut::part, operand_cut::refused}},
             {batch_or_channel},
             o.out[0]};
   }
-  rules operator()(const linear_backward_data&) const {
-    return {{{touch::whole, touch::part, touch::refused}, {touch::part, touch::whole, touch::refused}},
+  cut_rules operator()(const linear_backward_data&) const {
+    return {{{operand_cut::whole, operand_cut::part, operand_cut::refused},
+             {operand_cut::part, operand_cut::whole, operand_cut::refused}},
             {batch_or_channel},
             o.out[0]};
   }
-  rules operator()(const linear_backward_filter&) const {
-    return {{{touch::part, touch::whole, touch::refused}, batch_or_channel},
-            {{touch::sum, touch::filters, touch::refused}, {touch::sum, touch::part, touch::refused}},
+  cut_rules operator()(const linear_backward_filter&) const {
+    return {{{operand_cut::part, operand_cut::whole, operand_cut::refused}, batch_or_channel},
+            {{operand_cut::sum, operand_cut::filters, operand_cut::refused},
+             {operand_cut::sum, operand_cut::part, operand_cut::refused}},
             o.in[1]};
   }
   // Statistics are of the whole batch.
-  rules operator()(const batch_norm&) const {
+  cut_rules operator()(const batch_norm&) const {
     return {{channel_only, channel_only, channel_only, channel_only},
             {channel_only, channel_only, channel_only},
             o.out[0]};
   }
-  rules operator()(const normalize&) const {
+  cut_rules operator()(const normalize&) const {
     return {{everywhere, all_of_it, all_of_it, all_of_it, all_of_it, everywhere}, {everywhere}, o.out[0]};
   }
-  rules operator()(const batch_norm_backward&) const {
-    return {std::vector<by_axis>(o.in.size(), channel_only), std::vector<by_axis>(o.out.size(), channel_only),
-            o.out[0]};
+  cut_rules operator()(const batch_norm_backward&) const {
+    return {std::vector<cuts_by_axis>(o.in.size(), channel_only),
+            std::vector<cuts_by_axis>(o.out.size(), channel_only), o.out[0]};
   }
-  rules operator()(const add&) const { return {{everywhere, everywhere}, {everywhere}, o.out[0]}; }
-  rules operator()(const global_average_pool&) const {
+  cut_rules operator()(const add&) const { return {{everywhere, everywhere}, {everywhere}, o.out[0]}; }
+  cut_rules operator()(const global_average_pool&) const {
     return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
   }
-  rules operator()(const global_average_pool_backward&) const {
+  cut_rules operator()(const global_average_pool_backward&) const {
     return {{batch_or_channel}, {batch_or_channel}, o.out[0]};
   }
-  rules operator()(const cast&) const { return {{batch_only}, {batch_only}, o.out[0]}; }
-  rules operator()(const softmax_cross_entropy_gradient&) const {
-    return {{batch_only, batch_only}, {{touch::sum, touch::refused, touch::refused}, batch_only}, o.in[0]};
+  cut_rules operator()(const cast&) const { return {{batch_only}, {batch_only}, o.out[0]}; }
+  cut_rules operator()(const softmax_cross_entropy_gradient&) const {
+    return {{batch_only, batch_only},
+            {{operand_cut::sum, operand_cut::refused, operand_cut::refused}, batch_only},
+            o.in[0]};
   }
-  rules operator()(const softmax_cross_entropy&) const {
-    return {{batch_only, batch_only}, {{touch::sum, touch::refused, touch::refused}, batch_only}, o.in[0]};
+  cut_rules operator()(const softmax_cross_entropy&) const {
+    return {{batch_only, batch_only},
+            {{operand_cut::sum, operand_cut::refused, operand_cut::refused}, batch_only},
+            o.in[0]};
   }
-  rules operator()(const softmax_cross_entropy_backward&) const {
+  cut_rules operator()(const softmax_cross_entropy_backward&) const {
     return {{batch_only, batch_only}, {batch_only}, o.out[0]};
   }
-  rules operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
+  cut_rules operator()(const sgd_update&) const { return {{batch_only, batch_only}, {batch_only}, o.out[0]}; }
   // Its parameters have no axis in common.
-  rules operator()(const optimizer_step&) const { return uncut(); }
-  rules uncut() const {
-    constexpr by_axis no_axis{touch::refused, touch::refused, touch::refused};
-    return {std::vector<by_axis>(o.in.size(), no_axis), std::vector<by_axis>(o.out.size(), no_axis),
+  cut_rules operator()(const optimizer_step&) const { return uncut(); }
+  cut_rules uncut() const {
+    constexpr cuts_by_axis no_axis{operand_cut::refused, operand_cut::refused, operand_cut::refused};
+    return {std::vector<cuts_by_axis>(o.in.size(), no_axis), std::vector<cuts_by_axis>(o.out.size(), no_axis),
             o.out[0]};
   }
-  rules operator()(const opaque& a) const {
+  cut_rules operator()(const opaque& a) const {
     if (a.out.empty()) return uncut();
-    rules rule{{}, {}, o.out[0]};
-    const auto add = [&](std::vector<by_axis>& side, batch_cut how, tensor_id operand, bool& found) {
-      const touch along = how == batch_cut::part  ? touch::part
-                          : how == batch_cut::sum ? touch::sum
-                                                  : touch::whole;
-      side.push_back({along, touch::refused, touch::refused});
-      if (how == batch_cut::part && !found) rule.subject = operand;
+    cut_rules rule{{}, {}, o.out[0]};
+    const auto add = [&](std::vector<cuts_by_axis>& side, batch_cut how, tensor_id operand, bool& found) {
+      const operand_cut along = how == batch_cut::part  ? operand_cut::part
+                                : how == batch_cut::sum ? operand_cut::sum
+                                                        : operand_cut::whole;
+      side.push_back({along, operand_cut::refused, operand_cut::refused});
+      if (how == batch_cut::part && !found) rule.cut_tensor = operand;
       found = found || how == batch_cut::part;
     };
     bool found = false;
@@ -147,8 +167,8 @@ struct rules_by_kind {
 
 }  // namespace
 
-rules rules_of(const op& o) {
-  return std::visit(rules_by_kind{o}, o.what);
+cut_rules cut_rules_of(const op& o) {
+  return std::visit(cut_rules_visitor{o}, o.what);
 }
 
 }  // namespace um::cutting

@@ -8,7 +8,7 @@
 
 namespace um::cutting {
 
-enum class touch : std::uint8_t {
+enum class operand_cut : std::uint8_t {
   refused,  // the operator cannot be cut along this axis
   whole,
   part,      // the same elements along the same axis
@@ -20,16 +20,16 @@ enum class touch : std::uint8_t {
 };
 
 // One operand's rule for each axis.
-struct by_axis {
-  touch batch, channel, row, reduction = touch::refused;
+struct cuts_by_axis {
+  operand_cut batch, channel, row, reduction = operand_cut::refused;
 };
 
 // `subject` is the operand whose extents are cut.
-struct rules {
-  std::vector<by_axis> in, out;
-  tensor_id subject = 0;
+struct cut_rules {
+  std::vector<cuts_by_axis> in, out;
+  tensor_id cut_tensor = 0;
 };
 
-rules rules_of(const op& o);
+cut_rules cut_rules_of(const op& o);
 
 }  // namespace um::cutting

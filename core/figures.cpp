@@ -107,8 +107,8 @@ void set_value(machine& m, const figure& f, std::int64_t value) {
 namespace {
 
 // A larger time is slower; a larger rate or share is faster.
-machine at_widths(machine m, bool quick) {
-  for (const figure_width& w : m.widths) {
+machine with_figures_at_bounds(machine m, bool quick) {
+  for (const figure_bounds& w : m.bounds) {
     const auto f =
         std::find_if(table.begin(), table.end(), [&](const figure& x) { return x.name == w.name; });
     if (f == table.end()) continue;
@@ -120,12 +120,12 @@ machine at_widths(machine m, bool quick) {
 
 }  // namespace
 
-machine at_quickest(machine m) {
-  return at_widths(std::move(m), true);
+machine with_fastest_figures(machine m) {
+  return with_figures_at_bounds(std::move(m), true);
 }
 
-machine at_slowest(machine m) {
-  return at_widths(std::move(m), false);
+machine with_slowest_figures(machine m) {
+  return with_figures_at_bounds(std::move(m), false);
 }
 
 }  // namespace um

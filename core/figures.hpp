@@ -40,7 +40,7 @@ std::int64_t value_of(const machine& m, const figure& f);
 void set_value(machine& m, const figure& f, std::int64_t value);
 
 // The machine with every uncertain figure at its fast, or its slow, end.
-machine at_quickest(machine m);
-machine at_slowest(machine m);
+machine with_fastest_figures(machine m);
+machine with_slowest_figures(machine m);
 
 }  // namespace um

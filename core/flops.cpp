@@ -10,24 +10,24 @@
 namespace um {
 namespace {
 
-[[noreturn]] void refuse(const op& o) {
+[[noreturn]] void refuse_overflow(const op& o) {
   throw std::overflow_error("operator " + o.name + " (" + std::string(kind_of(o.what)) +
                             ") takes more than 2^64 operations");
 }
 
-std::uint64_t product(const op& o, std::initializer_list<std::int64_t> factors) {
+std::uint64_t checked_product(const op& o, std::initializer_list<std::int64_t> factors) {
   std::uint64_t result = 1;
   for (const std::int64_t factor : factors) {
     const auto next = checked_multiply(result, static_cast<std::uint64_t>(factor));
-    if (!next) refuse(o);
+    if (!next) refuse_overflow(o);
     result = *next;
   }
   return result;
 }
 
-std::uint64_t sum(const op& o, std::uint64_t a, std::uint64_t b) {
+std::uint64_t checked_sum(const op& o, std::uint64_t a, std::uint64_t b) {
   const auto result = checked_add(a, b);
-  if (!result) refuse(o);
+  if (!result) refuse_overflow(o);
   return *result;
 }
 
@@ -36,19 +36,19 @@ std::uint64_t sum(const op& o, std::uint64_t a, std::uint64_t b) {
 std::uint64_t flops_of(const graph& g, const op& o) {
   const auto shape = [&](tensor_id id) -> const dims& { return g.tensors[id].shape; };
   const auto each = [&](tensor_id id, std::int64_t count) {
-    return product(o, {elements(shape(id)), count});
+    return checked_product(o, {elements(shape(id)), count});
   };
   const auto multiply = [&](tensor_id y, tensor_id w) {
-    return product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
+    return checked_product(o, {2, elements(shape(y)), shape(w).c, shape(w).h, shape(w).w});
   };
   const auto biased = [&](std::uint64_t flops) {
-    return o.in.size() > 2 ? sum(o, flops, each(o.out[0], 1)) : flops;
+    return o.in.size() > 2 ? checked_sum(o, flops, each(o.out[0], 1)) : flops;
   };
   const auto step = [&](std::int32_t moments) {
     constexpr std::array<std::int64_t, 3> of_an_element{2, 4, 14};
     std::uint64_t all = 0;
     for (const stepped_parameter& p : stepped_parameters(g, o)) {
-      all = sum(o, all, each(o.in[p.w], of_an_element.at(static_cast<std::size_t>(moments))));
+      all = checked_sum(o, all, each(o.in[p.w], of_an_element.at(static_cast<std::size_t>(moments))));
     }
     return all;
   };

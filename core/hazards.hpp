@@ -20,12 +20,12 @@ inline constexpr last_steps no_steps{no_step, no_step, no_step};
 // For each byte of an arena, the last step of each lane that used it.
 class address_users {
  public:
-  last_steps of(const range& r) const;
+  last_steps users_of(const range& r) const;
   void add(const range& r, lane where, std::int32_t step);
 
  private:
-  std::map<byte_count, last_steps>::iterator split(byte_count at);
-  std::map<byte_count, last_steps> from_;  // until the next entry
+  std::map<byte_count, last_steps>::iterator split_at(byte_count at);
+  std::map<byte_count, last_steps> users_from_;  // by first byte; valid up to the next entry
 };
 
 // Steps are added in list order. Cells of one strip, or of a home, are used one after the other as
@@ -34,7 +34,7 @@ class hazards {
  public:
   explicit hazards(const std::vector<strip_layout>& strips);
 
-  void begin(std::int32_t step, lane where);
+  void begin_step(std::int32_t step, lane where);
   // Every later step waits for every earlier one.
   void join() { joined_ = latest_; }
   void read(tensor_id t, std::uint32_t strip, const std::vector<std::uint32_t>& cells);
@@ -46,21 +46,21 @@ class hazards {
   void wait_for(const last_steps& others);
   void wait_for(lane where, std::int32_t step);
   // The steps of other lanes that the step waits for.
-  last_steps waits() const;
+  last_steps awaited_steps() const;
 
  private:
-  struct uses {
+  struct last_uses {
     last_steps read = no_steps, write = no_steps;
   };
-  void read(uses& u);
-  void write(uses& u);
+  void read(last_uses& u);
+  void write(last_uses& u);
 
-  std::vector<std::vector<std::vector<uses>>> here_;  // per tensor, strip, cell
-  std::vector<std::vector<uses>> home_;               // per tensor, cell
-  last_steps wait_ = no_steps;
-  last_steps joined_ = no_steps,
-             latest_ = no_steps;  // the last step of each lane before the last join, and until now
-  std::int32_t now_ = no_step;
+  std::vector<std::vector<std::vector<last_uses>>> device_uses_;  // per tensor, strip, cell
+  std::vector<std::vector<last_uses>> home_uses_;                 // per tensor, cell
+  last_steps awaited_ = no_steps;
+  last_steps joined_ = no_steps;  // the last step of each lane before the last join
+  last_steps latest_ = no_steps;  // the last step of each lane so far
+  std::int32_t step_ = no_step;
   lane lane_ = lane::compute;
 };
 

@@ -4,9 +4,10 @@
 
 namespace um {
 
-homes homes_of(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at) {
-  homes all;
-  all.pinned.assign(g.tensors.size(), 0);
+home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const lifetime_table& table,
+                                 const layout& at) {
+  home_addresses all;
+  all.pinned_offset.assign(g.tensors.size(), 0);
   std::vector<bool> leaves(g.tensors.size(), false);
   for (const action& a : plan.actions) {
     if (const auto* e = std::get_if<evict>(&a)) leaves[e->what] = true;
@@ -16,15 +17,15 @@ homes homes_of(const graph& g, const memory_plan& plan, const lifetime_table& ta
     const residence home = plan.home[t];
     const bool pinned = is_pinned(home), has_twin = leaves[t] || persists(g.tensors[t].use);
     if (pinned && (home != residence::twinned || has_twin)) {
-      all.pinned[t] = all.pinned_bytes;
+      all.pinned_offset[t] = all.pinned_bytes;
       all.pinned_bytes += round_up(bytes_of(g.tensors[t]), arena_alignment);
     }
     const auto place = [&](std::uint32_t now) -> address {
-      if (pinned) return {space::pinned, all.pinned[t]};
-      const auto l = std::ranges::find_if(table.of_tensor[t], [&](std::uint32_t i) {
-        return table.all[i].begin <= now && now < table.all[i].end;
+      if (pinned) return {space::pinned, all.pinned_offset[t]};
+      const auto l = std::ranges::find_if(table.by_tensor[t], [&](std::uint32_t i) {
+        return table.lifetimes[i].begin <= now && now < table.lifetimes[i].end;
       });
-      if (l == table.of_tensor[t].end()) return {};
+      if (l == table.by_tensor[t].end()) return {};
       return {home == residence::managed ? space::managed : space::device, at.offset[*l]};
     };
     all.at_start.push_back(place(0));

@@ -7,14 +7,15 @@
 
 namespace um {
 
-struct homes {
-  std::vector<byte_count> pinned;  // per tensor: offset of its place in pinned host memory, if it has one
+struct home_addresses {
+  std::vector<byte_count> pinned_offset;  // per tensor, in pinned host memory, if it has a place there
   byte_count pinned_bytes = 0;
   std::vector<address> at_start;  // per tensor; meaningful for tensors that persist
   std::vector<address> at_end;    // per tensor; meaningful for tensors that survive
 };
 
 // A twin gets an offset only if the plan ever copies to it, or starts there.
-homes homes_of(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
+home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const lifetime_table& table,
+                                 const layout& at);
 
 }  // namespace um

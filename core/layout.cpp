@@ -37,7 +37,7 @@ std::vector<std::uint32_t> compute_clock(const memory_plan& plan) {
 }
 
 // Merges pieces that follow one another at one address, or lie side by side with equal lives.
-void join_alike(std::vector<piece>& pieces) {
+void merge_adjacent_pieces(std::vector<piece>& pieces) {
   const auto join = [&](auto&& order, auto&& into) {
     std::ranges::sort(pieces, {}, order);
     std::vector<piece> joined;
@@ -65,33 +65,34 @@ void join_alike(std::vector<piece>& pieces) {
 byte_count pack_arena(bool managed, bool by_computes, const lifetime_table& table,
                       const std::vector<piece>& pieces, const std::vector<std::uint32_t>& computes,
                       packer how, std::vector<byte_count>& offset) {
-  std::vector<block> blocks(table.blocks);
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    if (table.all[l].managed != managed) continue;
+  std::vector<block> blocks(table.block_count);
+  for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
+    if (table.lifetimes[l].managed != managed) continue;
     piece p = pieces[l];
     if (by_computes) {
       p.begin = computes[p.begin];
       p.end = computes[p.end];
     }
-    block& b = blocks[table.all[l].block];
+    block& b = blocks[table.lifetimes[l].block];
     b.pieces.push_back(p);
-    b.alignment = std::max(b.alignment, table.all[l].alignment);
+    b.alignment = std::max(b.alignment, table.lifetimes[l].alignment);
   }
-  for (block& b : blocks) join_alike(b.pieces);
+  for (block& b : blocks) merge_adjacent_pieces(b.pieces);
   const packing placed = how.place(blocks);
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    if (table.all[l].managed == managed) offset[l] = placed.offset[table.all[l].block] + table.all[l].offset;
+  for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
+    if (table.lifetimes[l].managed == managed)
+      offset[l] = placed.offset[table.lifetimes[l].block] + table.lifetimes[l].offset;
   }
   return round_up(placed.bytes, managed ? managed_block : arena_alignment);
 }
 
-// Bytes held at each action by lifetimes that `counts` selects.
+// Bytes occupied at each action by the lifetimes that `counts` selects.
 template <class Counts>
 std::vector<byte_count> held_bytes(const lifetime_table& table, const std::vector<piece>& pieces,
                                    std::size_t actions, const Counts& counts) {
   std::vector<byte_count> change(actions + 1, 0);  // modulo 2^64
   for (std::uint32_t l = 0; l < pieces.size(); ++l) {
-    if (!counts(table.all[l]) || pieces[l].begin >= pieces[l].end) continue;
+    if (!counts(table.lifetimes[l]) || pieces[l].begin >= pieces[l].end) continue;
     change[std::min<std::size_t>(pieces[l].begin, actions)] += pieces[l].bytes;
     change[std::min<std::size_t>(pieces[l].end, actions)] -= pieces[l].bytes;
   }
@@ -104,14 +105,14 @@ std::vector<byte_count> held_bytes(const lifetime_table& table, const std::vecto
 constexpr auto in_both_arenas = [](const lifetime&) { return true; };
 
 // Bytes held at each action in the device arena; terms at the peak of both arenas.
-void note_live_bytes(layout& at, const graph& g, const lifetime_table& table,
-                     const std::vector<piece>& pieces, std::size_t actions) {
-  at.live_device = held_bytes(table, pieces, actions, [](const lifetime& l) { return !l.managed; });
+void set_live_bytes(layout& at, const graph& g, const lifetime_table& table, const std::vector<piece>& pieces,
+                    std::size_t actions) {
+  at.live_device_bytes = held_bytes(table, pieces, actions, [](const lifetime& l) { return !l.managed; });
   const std::vector<byte_count> live = held_bytes(table, pieces, actions, in_both_arenas);
   const auto peak = static_cast<std::uint32_t>(std::max_element(live.begin(), live.end()) - live.begin());
   for (std::uint32_t l = 0; l < pieces.size(); ++l) {
     if (pieces[l].begin <= peak && peak < pieces[l].end)
-      term_of(at.terms, g, table.all[l]) += pieces[l].bytes;
+      term_of(at.terms, g, table.lifetimes[l]) += pieces[l].bytes;
   }
   at.terms.total = at.device_bytes + at.managed_bytes;
   at.terms.fragmentation = at.terms.total - (live.empty() ? 0 : live[peak]);
@@ -123,20 +124,21 @@ layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& p
   const std::vector<std::uint32_t> computes = compute_clock(plan);
   const std::vector<piece> pieces = pieces_of(table);
   layout at;
-  at.offset.assign(table.all.size(), 0);
+  at.offset.assign(table.lifetimes.size(), 0);
   const bool stages = std::ranges::find(plan.home, residence::staged) != plan.home.end();
   at.device_bytes = pack_arena(false, !stages, table, pieces, computes, how, at.offset);
   at.managed_bytes = pack_arena(true, true, table, pieces, computes, how, at.offset);
-  note_live_bytes(at, g, table, pieces, plan.actions.size());
+  set_live_bytes(at, g, table, pieces, plan.actions.size());
   return at;
 }
 
-layout lay_out_as(const layout& known, const graph& g, const lifetime_table& table, const memory_plan& plan) {
+layout lay_out_like(const layout& known, const graph& g, const lifetime_table& table,
+                    const memory_plan& plan) {
   layout at;
   at.offset = known.offset;
   at.device_bytes = known.device_bytes;
   at.managed_bytes = known.managed_bytes;
-  note_live_bytes(at, g, table, pieces_of(table), plan.actions.size());
+  set_live_bytes(at, g, table, pieces_of(table), plan.actions.size());
   return at;
 }
 
@@ -145,9 +147,10 @@ std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan) {
   return held_bytes(table, pieces_of(table), plan.actions.size(), in_both_arenas);
 }
 
-bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
-  return table.all[a].managed == table.all[b].managed && at.offset[a] < at.offset[b] + table.all[b].bytes &&
-         at.offset[b] < at.offset[a] + table.all[a].bytes;
+bool share_addresses(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b) {
+  return table.lifetimes[a].managed == table.lifetimes[b].managed &&
+         at.offset[a] < at.offset[b] + table.lifetimes[b].bytes &&
+         at.offset[b] < at.offset[a] + table.lifetimes[a].bytes;
 }
 
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how) {

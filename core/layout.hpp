@@ -26,7 +26,7 @@ struct footprint_terms {
 struct layout {
   std::vector<byte_count> offset;  // one per lifetime, in the device arena or the managed arena
   byte_count device_bytes = 0, managed_bytes = 0;
-  std::vector<byte_count> live_device;  // bytes in use in the device arena, one per action
+  std::vector<byte_count> live_device_bytes;  // bytes in use in the device arena, one per action
   footprint_terms terms;
 };
 
@@ -35,7 +35,8 @@ struct layout {
 // change addresses.
 layout lay_out(const graph& g, const lifetime_table& table, const memory_plan& plan, packer how);
 // The same without packing, for a plan that differs from the plan of `known` only in such movements.
-layout lay_out_as(const layout& known, const graph& g, const lifetime_table& table, const memory_plan& plan);
+layout lay_out_like(const layout& known, const graph& g, const lifetime_table& table,
+                    const memory_plan& plan);
 
 // Bytes in use in both arenas at each action, workspaces included: a lower bound for packing.
 std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
@@ -44,6 +45,6 @@ std::vector<byte_count> live_bytes(const problem& p, const memory_plan& plan);
 footprint_terms footprint_of(const graph& g, const profile& costs, packer how = packers::searched);
 
 // Whether two lifetimes share addresses of one arena.
-bool meet(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b);
+bool share_addresses(const lifetime_table& table, const layout& at, std::uint32_t a, std::uint32_t b);
 
 }  // namespace um

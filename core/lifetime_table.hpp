@@ -36,13 +36,13 @@ struct lifetime {
 // A region in a strip, and the lifetimes that hold it, along the outer axis. None for what lies on the host.
 struct strip_use {
   part_of_strip what;
-  std::vector<std::uint32_t> held;
+  std::vector<std::uint32_t> lifetimes;
 };
 
-// Where a compute finds an operand: dense in a strip, or gathered in its own part of the workspace.
+// Where a compute reads or writes an operand: dense in a strip, or gathered in a part of the workspace.
 struct operand_use {
-  std::vector<strip_use> from;  // what is read; one, unless it has to be gathered
-  std::vector<strip_use> to;    // what is written: one, or none
+  std::vector<strip_use> sources;  // what is read; one, unless it has to be gathered
+  std::vector<strip_use> targets;  // what is written: one, or none
   bool in_scratch = false;
   byte_count scratch_offset = 0;  // in the workspace
 };
@@ -57,10 +57,10 @@ struct action_use {
 
 struct lifetime_table {
   std::vector<strip_layout> strips;  // per tensor
-  std::vector<lifetime> all;
-  std::vector<std::vector<std::uint32_t>> of_tensor;  // indices into all, by begin
+  std::vector<lifetime> lifetimes;
+  std::vector<std::vector<std::uint32_t>> by_tensor;  // per tensor: indices into lifetimes, by begin
   std::vector<action_use> actions;
-  std::uint32_t blocks = 0;
+  std::uint32_t block_count = 0;
 };
 
 }  // namespace um

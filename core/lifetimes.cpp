@@ -27,12 +27,16 @@ std::int64_t stride_of(const op& convolving) {
 class lifetime_builder {
  public:
   lifetime_builder(const problem& p, const memory_plan& plan)
-      : p_(p), g_(p.network), plan_(plan), copies_(g_, plan, take_strips()), open_(g_.tensors.size()) {
-    table_.of_tensor.resize(g_.tensors.size());
+      : p_(p),
+        g_(p.network),
+        plan_(plan),
+        copies_(g_, plan, fill_in_strips()),
+        open_lifetimes_(g_.tensors.size()) {
+    table_.by_tensor.resize(g_.tensors.size());
     table_.actions.resize(plan.actions.size());
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       const strip_layout& l = table_.strips[t];
-      open_[t].assign(l.strips.size(), std::vector<std::uint32_t>(l.segment_count(), no_lifetime));
+      open_lifetimes_[t].assign(l.strips.size(), std::vector<std::uint32_t>(l.segment_count(), no_lifetime));
     }
   }
 
@@ -40,66 +44,67 @@ class lifetime_builder {
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       const residence home = plan_.home[t];
       if (persists(g_.tensors[t].use) && (home == residence::device || is_managed(home))) {
-        hold(t, {0, whole_of(g_.tensors[t].shape)}, 0);
+        hold_strip(t, {0, whole_of(g_.tensors[t].shape)}, 0);
       }
     }
     const auto count = static_cast<std::uint32_t>(plan_.actions.size());
     for (now_ = 0; now_ < count; ++now_) std::visit([&](const auto& x) { apply(x); }, plan_.actions[now_]);
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       const bool kept = survives(g_.tensors[t].use) && plan_.home[t] != residence::staged;
-      for (auto& strip : open_[t]) {
-        for (std::uint32_t& l : strip) close(l, kept ? count : 0);
+      for (auto& strip : open_lifetimes_[t]) {
+        for (std::uint32_t& l : strip) close_lifetime(l, kept ? count : 0);
       }
-      std::ranges::stable_sort(table_.of_tensor[t], {}, [&](std::uint32_t l) { return table_.all[l].begin; });
+      std::ranges::stable_sort(table_.by_tensor[t], {},
+                               [&](std::uint32_t l) { return table_.lifetimes[l].begin; });
     }
-    for (lifetime& l : table_.all) l.reused_from = l.end;
+    for (lifetime& l : table_.lifetimes) l.reused_from = l.end;
     return std::move(table_);
   }
 
  private:
-  const std::vector<strip_layout>& take_strips() {
+  const std::vector<strip_layout>& fill_in_strips() {
     table_.strips = strips_of(g_, plan_);
     return table_.strips;
   }
-  action_use& here() { return table_.actions[now_]; }
+  action_use& current_use() { return table_.actions[now_]; }
 
   void apply(const advise&) {}
   void apply(const prefetch& x) {
-    copies_.apply(x, &here().cells);
-    if (plan_.home[x.what] == residence::staged) move(x);
+    copies_.apply(x, &current_use().cells);
+    if (plan_.home[x.what] == residence::staged) hold_moved_part(x);
   }
   void apply(const evict& x) {
-    copies_.apply(x, &here().cells);
+    copies_.apply(x, &current_use().cells);
     if (plan_.home[x.what] != residence::staged) return;
-    move(x);
-    release(x.what, here().moved.what, now_ + 1);
+    hold_moved_part(x);
+    release(x.what, current_use().moved.what, now_ + 1);
   }
   void apply(const discard& x) {
     copies_.apply(x);
     if (plan_.home[x.what] != residence::staged && plan_.home[x.what] != residence::device) return;
     const region r = region_of(g_.tensors[x.what].shape, x.part);
-    for (std::uint32_t s = 0; s < open_[x.what].size(); ++s) release(x.what, {s, r}, 0);
+    for (std::uint32_t s = 0; s < open_lifetimes_[x.what].size(); ++s) release(x.what, {s, r}, 0);
   }
 
-  void move(const auto& x) {
+  void hold_moved_part(const auto& x) {
     const region r = region_of(g_.tensors[x.what].shape, x.part);
-    here().moved = hold(x.what, {table_.strips[x.what].strip_of(r), r}, now_);
+    current_use().moved = hold_strip(x.what, {table_.strips[x.what].strip_of(r), r}, now_);
   }
 
   void apply(const compute& x) {
     byte_count scratch = workspace_of(x);
-    here().workspace_bytes = scratch;
+    current_use().workspace_bytes = scratch;
     const byte_count alignment = operand_alignment(g_.ops[x.what]);
     for (const access& a : accesses_of(g_, x)) {
-      here().operands.push_back(operand_of(a, scratch, alignment));
+      current_use().operands.push_back(operand_of(a, scratch, alignment));
     }
     if (scratch == 0) return;
-    here().workspace = static_cast<std::uint32_t>(table_.all.size());
+    current_use().workspace = static_cast<std::uint32_t>(table_.lifetimes.size());
     lifetime w;
     w.begin = now_;
     w.end = now_ + 1;
     w.bytes = scratch;
-    table_.all.push_back(w);
+    table_.lifetimes.push_back(w);
   }
 
   // In place if it is dense and aligned; else copied into the workspace.
@@ -108,18 +113,19 @@ class lifetime_builder {
     const tensor& t = g_.tensors[a.what];
     if (a.mode != access_mode::write) {
       for (const part_of_strip& from : copies_.sources_of(a.what, a.where)) {
-        use.from.push_back(hold(a.what, from, now_));
+        use.sources.push_back(hold_strip(a.what, from, now_));
       }
     }
-    if (a.mode != access_mode::read) use.to.push_back(hold(a.what, copies_.write(a.what, a.where), now_));
+    if (a.mode != access_mode::read)
+      use.targets.push_back(hold_strip(a.what, copies_.write(a.what, a.where), now_));
     const auto is_in_place = [&](const strip_use& u) {
       const region& strip = table_.strips[a.what].strips[u.what.strip];
       const tensor lies = part_of(t, strip);
       const region there = relative_to(a.where, strip);
-      return is_dense(lies, there) && pitches_of(lies, there).offset % alignment == 0;
+      return is_dense(lies, there) && strided_runs_of(lies, there).offset % alignment == 0;
     };
-    use.in_scratch = use.to.empty() ? use.from.size() != 1 || !is_in_place(use.from.front())
-                                    : !is_in_place(use.to.front());
+    use.in_scratch = use.targets.empty() ? use.sources.size() != 1 || !is_in_place(use.sources.front())
+                                         : !is_in_place(use.targets.front());
     if (!use.in_scratch) return use;
     use.scratch_offset = workspace;
     workspace += round_up(bytes_of(t, a.where), arena_alignment);
@@ -129,7 +135,7 @@ class lifetime_builder {
   // A part that adds to the results of earlier ones may need room for its own sum first: engines that
   // accumulate are slower, or do not exist.
   byte_count workspace_of(const compute& x) const {
-    if (x.again) return 0;
+    if (x.cheap_recompute) return 0;
     byte_count bytes = round_up(std::min(p_.costs[x.what].workspace_bytes, x.workspace), arena_alignment);
     const op& o = g_.ops[x.what];
     if (!is_convolution(o)) return bytes;
@@ -162,20 +168,20 @@ class lifetime_builder {
            (sums ? round_up(bytes_of(g_.tensors[touched[2].what], touched[2].where), arena_alignment) : 0);
   }
 
-  strip_use hold(tensor_id t, const part_of_strip& what, std::uint32_t action) {
+  strip_use hold_strip(tensor_id t, const part_of_strip& what, std::uint32_t action) {
     strip_use use{what, {}};
     if (plan_.home[t] == residence::host) return use;
     const auto [first, last] = table_.strips[t].segments_in(what.where);
     for (std::uint32_t s = first; s < last; ++s) {
-      std::uint32_t& l = open_[t][what.strip][s];
-      if (l == no_lifetime) l = opened(t, what.strip, s, action);
-      table_.all[l].end = action + 1;
-      use.held.push_back(l);
+      std::uint32_t& l = open_lifetimes_[t][what.strip][s];
+      if (l == no_lifetime) l = open_lifetime(t, what.strip, s, action);
+      table_.lifetimes[l].end = action + 1;
+      use.lifetimes.push_back(l);
     }
     return use;
   }
 
-  std::uint32_t opened(tensor_id t, std::uint32_t strip, std::uint32_t segment, std::uint32_t action) {
+  std::uint32_t open_lifetime(tensor_id t, std::uint32_t strip, std::uint32_t segment, std::uint32_t action) {
     const strip_layout& layout = table_.strips[t];
     const region part = layout.segment_of(strip, segment);
     const tensor whole = part_of(g_.tensors[t], layout.strips[strip]);
@@ -186,14 +192,14 @@ class lifetime_builder {
     l.managed = is_managed(plan_.home[t]);
     l.begin = action;
     l.bytes = bytes_of(g_.tensors[t], part);
-    l.first_byte = pitches_of(whole, relative_to(part, layout.strips[strip])).offset;
+    l.first_byte = strided_runs_of(whole, relative_to(part, layout.strips[strip])).offset;
     if (l.managed) {
       l.alignment = l.bytes >= managed_block ? managed_block : arena_alignment;
       l.bytes = round_up(l.bytes, l.alignment);
     }
-    const auto index = static_cast<std::uint32_t>(table_.all.size());
-    table_.of_tensor[t].push_back(index);
-    table_.all.push_back(l);
+    const auto index = static_cast<std::uint32_t>(table_.lifetimes.size());
+    table_.by_tensor[t].push_back(index);
+    table_.lifetimes.push_back(l);
     return index;
   }
 
@@ -202,15 +208,15 @@ class lifetime_builder {
     const strip_layout& layout = table_.strips[t];
     const auto [first, last] = layout.segments_in(what.where);
     for (std::uint32_t s = first; s < last; ++s) {
-      std::uint32_t& l = open_[t][what.strip][s];
+      std::uint32_t& l = open_lifetimes_[t][what.strip][s];
       if (l != no_lifetime && !copies_.holds_any(t, what.strip, layout.segment_of(what.strip, s)))
-        close(l, end);
+        close_lifetime(l, end);
     }
   }
 
-  void close(std::uint32_t& l, std::uint32_t end) {
+  void close_lifetime(std::uint32_t& l, std::uint32_t end) {
     if (l == no_lifetime) return;
-    if (end != 0) table_.all[l].end = end;
+    if (end != 0) table_.lifetimes[l].end = end;
     l = no_lifetime;
   }
 
@@ -218,8 +224,8 @@ class lifetime_builder {
   const graph& g_;
   const memory_plan& plan_;
   lifetime_table table_;
-  copies copies_;
-  std::vector<std::vector<std::vector<std::uint32_t>>> open_;  // per tensor, strip, segment
+  copy_tracker copies_;
+  std::vector<std::vector<std::vector<std::uint32_t>>> open_lifetimes_;  // per tensor, strip, segment
   std::uint32_t now_ = 0;
 };
 
@@ -228,13 +234,13 @@ class lifetime_builder {
 void hold_for_whole_plan(const memory_plan& plan, lifetime_table& table) {
   const auto count = static_cast<std::uint32_t>(plan.actions.size());
   std::vector<std::vector<std::uint32_t>> of_block;
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    const lifetime& x = table.all[l];
+  for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
+    const lifetime& x = table.lifetimes[l];
     if (x.what == no_lifetime || plan.home[x.what] == residence::staged) continue;
     if (x.block >= of_block.size()) of_block.resize(x.block + 1);
     of_block[x.block].push_back(l);
   }
-  const std::vector<lifetime> was = table.all;
+  const std::vector<lifetime> was = table.lifetimes;
   for (const auto& block : of_block) {
     for (const std::uint32_t l : block) {
       bool is_first = true, is_last = true;
@@ -243,8 +249,8 @@ void hold_for_whole_plan(const memory_plan& plan, lifetime_table& table) {
         if (other == l || x.offset >= y.offset + y.bytes || y.offset >= x.offset + x.bytes) continue;
         (y.begin < x.begin ? is_first : is_last) = false;
       }
-      if (is_first) table.all[l].begin = 0;
-      if (is_last) table.all[l].end = table.all[l].reused_from = count;
+      if (is_first) table.lifetimes[l].begin = 0;
+      if (is_last) table.lifetimes[l].end = table.lifetimes[l].reused_from = count;
     }
   }
 }

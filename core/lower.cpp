@@ -22,9 +22,9 @@ lane lane_of(const action& a, const memory_plan& plan) {
 
 // Every launch waits for calls of other threads that move managed memory. So one launch per operator is
 // better than one per kernel. Calls of the driver cannot be recorded in a graph.
-launching launch_of(const action& a, bool moves_managed_memory) {
-  if (!moves_managed_memory) return launching::by_stretch;
-  return std::holds_alternative<compute>(a) ? launching::as_operator : launching::by_call;
+launch_method launch_of(const action& a, bool moves_managed_memory) {
+  if (!moves_managed_memory) return launch_method::by_stretch;
+  return std::holds_alternative<compute>(a) ? launch_method::as_operator : launch_method::by_call;
 }
 
 // Whether the plan, or the driver under pressure, moves managed memory while operators run. Advice is given
@@ -40,24 +40,24 @@ bool moves_managed_memory(const memory_plan& plan, pressure under) {
 }
 
 // The step does nothing and takes no time: who takes the memory next waits for its last users.
-bool is_free(const step& s) {
+bool takes_no_time(const step& s) {
   return std::holds_alternative<discard>(s.what) && !is_managed(s.home);
 }
 
-void refuse_beyond(byte_count budget, byte_count need, const std::string& what) {
+void refuse_over_budget(byte_count budget, byte_count need, const std::string& what) {
   if (need > budget) {
     throw infeasible(what + " needs " + to_text(need) + ", the budget is " + to_text(budget));
   }
 }
 
-std::vector<range> given_up_by(const step& s) {
+std::vector<range> ranges_released_by(const step& s) {
   std::vector<range> all = s.room;
-  for (const movement& m : s.moves) all.push_back(m.device);
+  for (const movement& m : s.movements) all.push_back(m.device);
   return all;
 }
 
 byte_count peak_of(const layout& at, const residency& who, pressure under) {
-  const byte_count managed = under == pressure::plan ? who.most_blocks() * managed_block : at.managed_bytes;
+  const byte_count managed = under == pressure::plan ? who.peak_blocks() * managed_block : at.managed_bytes;
   return at.device_bytes + managed;
 }
 
@@ -69,40 +69,48 @@ class lowering {
         g_(p.network),
         plan_(plan),
         table_(placed.table),
-        at_(placed.at),
+        layout_(placed.addresses),
         managed_(placed.managed),
-        homes_(homes_of(g_, plan, table_, at_)),
-        places_(g_, table_, at_, managed_, homes_, p.on),
+        homes_(home_addresses_of(g_, plan, table_, layout_)),
+        places_(g_, table_, layout_, managed_, homes_, p.on),
         hazards_(table_.strips),
-        address_hazards_(table_, at_, hazards_),
+        address_hazards_(table_, layout_, hazards_),
         moves_managed_(moves_managed_memory(plan, p.under)) {}
 
   execution_plan run() {
-    refuse_beyond(p_.budget, at_.device_bytes, "the device arena");
-    residency_ = residency_of(g_, plan_, at_, managed_);
-    for (now_ = 0; now_ < plan_.actions.size(); ++now_) steps_.push_back(lowered(plan_.actions[now_]));
-    const byte_count peak = peak_of(at_, residency_, p_.under);
-    if (p_.under != pressure::driver) refuse_beyond(p_.budget, peak, "the plan");
-    return {
-        std::move(steps_),   plan_.home, homes_.at_start, homes_.at_end, at_.device_bytes, at_.managed_bytes,
-        homes_.pinned_bytes, peak,       p_.budget,       p_.under,      at_.terms};
+    refuse_over_budget(p_.budget, layout_.device_bytes, "the device arena");
+    residency_ = residency_of(g_, plan_, layout_, managed_);
+    for (now_ = 0; now_ < plan_.actions.size(); ++now_) steps_.push_back(step_of(plan_.actions[now_]));
+    const byte_count peak = peak_of(layout_, residency_, p_.under);
+    if (p_.under != pressure::driver) refuse_over_budget(p_.budget, peak, "the plan");
+    return {std::move(steps_),
+            plan_.home,
+            homes_.at_start,
+            homes_.at_end,
+            layout_.device_bytes,
+            layout_.managed_bytes,
+            homes_.pinned_bytes,
+            peak,
+            p_.budget,
+            p_.under,
+            layout_.terms};
   }
 
  private:
   const action_use& uses() const { return table_.actions[now_]; }
 
-  step lowered(const action& a) {
+  step step_of(const action& a) {
     step s;
     s.what = a;
     s.where = lane_of(a, plan_);
     for (; joins_ < plan_.joins.size() && plan_.joins[joins_] <= now_; ++joins_) hazards_.join();
-    hazards_.begin(static_cast<std::int32_t>(now_), s.where);
+    hazards_.begin_step(static_cast<std::int32_t>(now_), s.where);
     s.launch = launch_of(a, moves_managed_);
     std::visit([&](const auto& x) { lower_action(s, x); }, a);
-    const byte_count left = p_.budget - std::min(p_.budget, at_.device_bytes);
+    const byte_count left = p_.budget - std::min(p_.budget, layout_.device_bytes);
     const std::int32_t giver = residency_.release_to_wait_for(now_, left / managed_block);
     if (giver != no_step) hazards_.wait_for(steps_[static_cast<std::size_t>(giver)].where, giver);
-    if (!is_free(s)) s.after = hazards_.waits();
+    if (!takes_no_time(s)) s.after = hazards_.awaited_steps();
     s.resident_bytes = std::min(residency_.in_use(now_), p_.budget);
     return s;
   }
@@ -110,8 +118,8 @@ class lowering {
   void lower_action(step& s, const advise& x) {
     s.home = plan_.home[x.what];
     const range whole = managed_.range_of(x.what, {});
-    if (whole.bytes > 0) s.moves.push_back({whole, 0});
-    s.needed = !s.moves.empty();
+    if (whole.bytes > 0) s.movements.push_back({whole, 0});
+    s.needed = !s.movements.empty();
   }
 
   void lower_action(step& s, const prefetch& x) {
@@ -119,7 +127,7 @@ class lowering {
     if (s.home == residence::staged) {
       copy_staged(s, x.what);
     } else {
-      s.home == residence::managed ? bring_in(s, x) : bring_back(s, x);
+      s.home == residence::managed ? lower_managed_prefetch(s, x) : lower_twinned_prefetch(s, x);
     }
     const std::vector<std::uint32_t> cells = cells_of(x.what, x.part);
     hazards_.read_home(x.what, cells);
@@ -132,15 +140,15 @@ class lowering {
     if (s.home == residence::managed) {
       const byte_count call = p_.on.uvm.eviction_call_bytes;
       s.call_bytes = call == 0 ? 0 : std::max(call, managed_block);
-      s.gives_way_ns = p_.on.uvm.eviction_gives_way_ns;
-      for (const range& r : managed_.owned(x.what, x.part, index())) s.moves.push_back({r, 0});
-      s.needed = !s.moves.empty();
+      s.pause_ns = p_.on.uvm.eviction_gives_way_ns;
+      for (const range& r : managed_.owned(x.what, x.part, index())) s.movements.push_back({r, 0});
+      s.needed = !s.movements.empty();
       if (!s.needed) return;
       // The pages leave: earlier users must have ended, later users must wait.
       hazards_.write(x.what, 0, cells);
-      give_up(s, x.what);
+      release(s, x.what);
     } else if (s.home == residence::twinned) {
-      send_home(s, x);
+      lower_twinned_evict(s, x);
       hazards_.write(x.what, 0, cells);
       hazards_.write_home(x.what, cells);
     } else {
@@ -156,9 +164,9 @@ class lowering {
     s.home = plan_.home[x.what];
     s.needed = false;
     if (!is_managed(s.home)) return;
-    for (const range& r : managed_.owned_alone(x.what, x.part, index())) s.moves.push_back({r, 0});
-    s.needed = !s.moves.empty();
-    give_up(s, x.what);
+    for (const range& r : managed_.owned_alone(x.what, x.part, index())) s.movements.push_back({r, 0});
+    s.needed = !s.movements.empty();
+    release(s, x.what);
     const std::vector<std::uint32_t> cells = cells_of(x.what, x.part);
     for (std::uint32_t strip = 0; strip < table_.strips[x.what].strips.size(); ++strip) {
       hazards_.write(x.what, strip, cells);
@@ -173,32 +181,32 @@ class lowering {
     address_hazards_.use(moved);
   }
 
-  void bring_in(step& s, const prefetch& x) {
+  void lower_managed_prefetch(step& s, const prefetch& x) {
     const range r = managed_.range_of(x.what, x.part);
-    if (r.bytes > 0) s.moves.push_back({r, 0});
-    s.needed = !s.moves.empty();
-    address_hazards_.wait_until_gone(r);
+    if (r.bytes > 0) s.movements.push_back({r, 0});
+    s.needed = !s.movements.empty();
+    address_hazards_.wait_for_release(r);
   }
 
   // Twinned: populates blocks that are not resident, copies parts whose only valid value is at home.
-  void bring_back(step& s, const prefetch& x) {
+  void lower_twinned_prefetch(step& s, const prefetch& x) {
     managed_.refuse_early_prefetch(x.what, index());
-    address_hazards_.wait_until_gone(managed_.range_of(x.what, x.part));
-    s.pace_bytes_per_s = rate_from_twin(p_.on);
-    s.room = residency_.changes[now_].fresh;
-    address_hazards_.use(table_.of_tensor[x.what].front());
-    s.moves = places_.twin_moves(x.what, uses().cells);
-    s.needed = !s.room.empty() || !s.moves.empty();
+    address_hazards_.wait_for_release(managed_.range_of(x.what, x.part));
+    s.copy_bytes_per_s = rate_from_twin(p_.on);
+    s.room = residency_.changes[now_].added;
+    address_hazards_.use(table_.by_tensor[x.what].front());
+    s.movements = places_.twin_moves(x.what, uses().cells);
+    s.needed = !s.room.empty() || !s.movements.empty();
   }
 
   // Copies parts whose home copy is stale, then releases the blocks.
-  void send_home(step& s, const evict& x) {
-    s.pace_bytes_per_s = rate_to_twin(p_.on);
+  void lower_twinned_evict(step& s, const evict& x) {
+    s.copy_bytes_per_s = rate_to_twin(p_.on);
     for (const range& r : managed_.owned(x.what, x.part, index())) s.room.push_back(r);
-    address_hazards_.use(table_.of_tensor[x.what].front());
-    s.moves = places_.twin_moves(x.what, uses().cells);
-    give_up(s, x.what);
-    s.needed = !s.room.empty() || !s.moves.empty();
+    address_hazards_.use(table_.by_tensor[x.what].front());
+    s.movements = places_.twin_moves(x.what, uses().cells);
+    release(s, x.what);
+    s.needed = !s.room.empty() || !s.movements.empty();
   }
 
   // --- computes ---
@@ -208,21 +216,21 @@ class lowering {
     const std::uint32_t w = uses().workspace;
     if (w != no_lifetime) {
       address_hazards_.use(w);
-      s.workspace_offset = at_.offset[w];
+      s.workspace_offset = layout_.offset[w];
       s.workspace_bytes = uses().workspace_bytes;
     }
     for (std::size_t i = 0; i < touched.size(); ++i) {
       const operand_use& u = uses().operands[i];
       const tensor_id t = touched[i].what;
-      for (const strip_use& from : u.from) {
+      for (const strip_use& from : u.sources) {
         hazards_.read(t, from.what.strip, table_.strips[t].cells_of(from.what.where));
         address_hazards_.use(from);
       }
-      for (const strip_use& to : u.to) {
+      for (const strip_use& to : u.targets) {
         hazards_.write(t, to.what.strip, table_.strips[t].cells_of(to.what.where));
         address_hazards_.use(to);
       }
-      s.operands.push_back({touched[i], places_.of(touched[i], u, s.workspace_offset)});
+      s.operands.push_back({touched[i], places_.address_of(touched[i], u, s.workspace_offset)});
       const auto [before, after] = places_.copies_for(s.operands.back(), u);
       s.gathers.insert(s.gathers.end(), before.begin(), before.end());
       s.scatters.insert(s.scatters.end(), after.begin(), after.end());
@@ -234,17 +242,17 @@ class lowering {
     return table_.strips[t].cells_of(region_of(g_.tensors[t].shape, part));
   }
 
-  void give_up(const step& s, tensor_id t) {
-    address_hazards_.give_up(t, given_up_by(s), s.where, static_cast<std::int32_t>(now_));
+  void release(const step& s, tensor_id t) {
+    address_hazards_.release(t, ranges_released_by(s), s.where, static_cast<std::int32_t>(now_));
   }
 
   const problem& p_;
   const graph& g_;
   const memory_plan& plan_;
   const lifetime_table& table_;
-  const layout& at_;
+  const layout& layout_;
   const managed_map& managed_;
-  homes homes_;
+  home_addresses homes_;
   places places_;
   residency residency_;
   hazards hazards_;

@@ -19,14 +19,14 @@ namespace um {
 //   by_call      each call by itself
 //   as_operator  a compute: its kernels, recorded once, by one launch
 //   by_stretch   a stretch of the compute lane (core/stretches.hpp), recorded once, by one launch
-enum class launching : std::uint8_t { by_call, as_operator, by_stretch };
+enum class launch_method : std::uint8_t { by_call, as_operator, by_stretch };
 
 struct placement;  // core/placement.hpp
 
 // An action with all decisions made: a backend executes it and decides nothing.
 struct step {
   action what;
-  lane where = lane::compute;
+  lane where = lane::compute;  // the lane that issues it
   // For each lane, the last step of that lane that must have ended; no_step if none.
   std::array<std::int32_t, lane_count> after{no_step, no_step, no_step};
   residence home = residence::device;  // of the tensor moved (advise, prefetch, evict, discard)
@@ -35,15 +35,15 @@ struct step {
   std::vector<pitched_copy> gathers;   // compute: copies made before it, of operands that are not dense
   std::vector<pitched_copy> scatters;  // compute: copies made after it
   std::vector<pitched_copy> copies;    // prefetch and evict of staged tensors
-  std::vector<movement> moves;         // prefetch, evict, discard, advise of managed and twinned ones
+  std::vector<movement> movements;     // prefetch, evict, discard, advise of managed and twinned ones
   std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of a
                             // prefetch, or to discard after the copies of an evict
   byte_count workspace_offset = 0;  // compute: in the device arena
   byte_count workspace_bytes = 0;   // of the operator alone, without gathered operands
-  launching launch = launching::by_call;
-  byte_count call_bytes = 0;     // managed: limit for one call of an evict; 0: one call
-  nanoseconds gives_way_ns = 0;  // managed: wait before each call, so that calls of other lanes go first
-  std::uint64_t pace_bytes_per_s = 0;  // twinned: rate of the copies; 0: not known
+  launch_method launch = launch_method::by_call;
+  byte_count call_bytes = 0;  // managed: limit for one call of an evict; 0: one call
+  nanoseconds pause_ns = 0;   // managed: wait before each call, so that calls of other lanes go first
+  std::uint64_t copy_bytes_per_s = 0;  // twinned: rate of the copies; 0: not known
   byte_count resident_bytes = 0;       // device memory in use after this step, in list order
 };
 
@@ -59,7 +59,7 @@ struct execution_plan {
   // driver evicts by itself (plan made for pressure::driver) the managed arena counts whole.
   byte_count peak_device_bytes = 0;
   byte_count budget = 0;
-  pressure under = pressure::none;
+  pressure under = pressure::none;  // who evicts managed memory
   footprint_terms terms;
 };
 

@@ -148,15 +148,15 @@ struct uvm_costs {
   std::uint64_t twin_copy_percent = 100;
 };
 
-// Bounds of an uncertain figure. The band of a simulated time follows from them.
-struct figure_width {
+// Smallest and largest value of an uncertain figure; simulated times get their bounds from them.
+struct figure_bounds {
   std::string name;  // "uvm.evict_ns"
   std::int64_t least = 0, most = 0;
 };
 
 // Share of the roofline rate that operators of a kind reach, in percent. It exceeds 100 where an algorithm
 // saves arithmetic, as Winograd's does; memory traffic is the limit even then.
-struct operator_pace {
+struct operator_speed {
   std::string kind;         // kind_of(): "convolution"
   std::string precision;    // to_text(): "bf16"
   std::int64_t filter = 0;  // of convolutions with filters of that height alone; 0: of all
@@ -195,8 +195,8 @@ struct machine {
   // Share of the time of twins' copies by which operators beside them take longer.
   std::uint64_t beside_copy_percent = 0;
 
-  std::vector<operator_pace> operators;  // the first matching entry counts; without one, 100 percent
-  std::vector<figure_width> widths;
+  std::vector<operator_speed> operators;  // the first matching entry counts; without one, 100 percent
+  std::vector<figure_bounds> bounds;
 
   uvm_costs uvm;
 };

@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 // `from` without [begin, end).
-std::vector<range> without(const std::vector<range>& from, byte_count begin, byte_count end) {
+std::vector<range> subtract_range(const std::vector<range>& from, byte_count begin, byte_count end) {
   std::vector<range> left;
   for (const range& r : from) {
     const byte_count last = r.offset + r.bytes;
@@ -26,26 +26,26 @@ std::vector<range> without(const std::vector<range>& from, byte_count begin, byt
 
 managed_map::managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table,
                          const layout& at)
-    : g_(g), table_(table), at_(at), overlapping_(g.tensors.size()) {
+    : g_(g), table_(table), layout_(at), overlapping_(g.tensors.size()) {
   for (const residence home : plan.home) twinned_.push_back(home == residence::twinned);
   std::vector<std::uint32_t> by_offset;
-  for (std::uint32_t l = 0; l < table.all.size(); ++l) {
-    if (table.all[l].managed) by_offset.push_back(l);
+  for (std::uint32_t l = 0; l < table.lifetimes.size(); ++l) {
+    if (table.lifetimes[l].managed) by_offset.push_back(l);
   }
   std::ranges::sort(by_offset, {}, [&](std::uint32_t l) { return at.offset[l]; });
   for (std::size_t i = 0; i < by_offset.size(); ++i) {
     const std::uint32_t a = by_offset[i];
-    const byte_count end = at.offset[a] + table.all[a].bytes;
+    const byte_count end = at.offset[a] + table.lifetimes[a].bytes;
     for (std::size_t k = i + 1; k < by_offset.size() && at.offset[by_offset[k]] < end; ++k) {
-      overlapping_[table.all[a].what].push_back(by_offset[k]);
-      overlapping_[table.all[by_offset[k]].what].push_back(a);
+      overlapping_[table.lifetimes[a].what].push_back(by_offset[k]);
+      overlapping_[table.lifetimes[by_offset[k]].what].push_back(a);
     }
   }
   for (std::vector<std::uint32_t>& of_one : overlapping_) std::ranges::sort(of_one);
 }
 
 range managed_map::range_of(tensor_id t, const box& part) const {
-  if (table_.of_tensor[t].empty()) return {};
+  if (table_.by_tensor[t].empty()) return {};
   const tensor& what = g_.tensors[t];
   if (part != box{part.batch, {}, {}, {}}) {
     throw std::invalid_argument("tensor " + what.name +
@@ -66,12 +66,12 @@ range managed_map::range_of(tensor_id t, const box& part) const {
 
 // Plans repeat: before its lifetime begins, a tensor is in the state that the last iteration left.
 bool managed_map::has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t now) const {
-  const std::uint32_t born = lifetime_of(t).begin, taken = table_.all[later].begin;
+  const std::uint32_t born = lifetime_of(t).begin, taken = table_.lifetimes[later].begin;
   return now >= born ? born < taken && taken <= now : taken > born || taken <= now;
 }
 
 std::vector<range> managed_map::owned(tensor_id t, const box& part, std::uint32_t now) const {
-  return owned_of(t, range_of(t, part), now);
+  return owned_ranges_in(t, range_of(t, part), now);
 }
 
 range managed_map::range_alone(tensor_id t, const box& part) const {
@@ -86,28 +86,28 @@ range managed_map::range_alone(tensor_id t, const box& part) const {
 }
 
 std::vector<range> managed_map::owned_alone(tensor_id t, const box& part, std::uint32_t now) const {
-  return owned_of(t, range_alone(t, part), now);
+  return owned_ranges_in(t, range_alone(t, part), now);
 }
 
-std::vector<range> managed_map::owned_of(tensor_id t, const range& whole, std::uint32_t now) const {
+std::vector<range> managed_map::owned_ranges_in(tensor_id t, const range& whole, std::uint32_t now) const {
   if (whole.bytes == 0 || lifetime_of(t).bytes < managed_block) return {};
   std::vector<range> left{whole};
   for (const std::uint32_t k : overlapping_[t]) {
     if (!has_taken_over(k, t, now)) continue;
-    const byte_count begin = at_.offset[k], end = begin + table_.all[k].bytes;
-    left = without(left, round_down(begin, managed_block), round_up(end, managed_block));
+    const byte_count begin = layout_.offset[k], end = begin + table_.lifetimes[k].bytes;
+    left = subtract_range(left, round_down(begin, managed_block), round_up(end, managed_block));
   }
   return left;
 }
 
 void managed_map::refuse_early_prefetch(tensor_id t, std::uint32_t now) const {
-  if (table_.of_tensor[t].empty()) {
+  if (table_.by_tensor[t].empty()) {
     throw std::invalid_argument("tensor " + g_.tensors[t].name + " is twinned, but nothing touches it");
   }
   const lifetime& mine = lifetime_of(t);
   if (now >= mine.begin) return;
   for (const std::uint32_t k : overlapping_[t]) {
-    const lifetime& other = table_.all[k];
+    const lifetime& other = table_.lifetimes[k];
     if (other.begin < mine.begin && other.end > now) {
       throw std::invalid_argument("prefetch " + g_.tensors[t].name +
                                   ": its addresses still belong to tensor " + g_.tensors[other.what].name +

@@ -15,9 +15,9 @@ class managed_map {
   managed_map(const graph& g, const memory_plan& plan, const lifetime_table& table, const layout& at);
 
   // Offset and lifetime of a managed tensor that some compute touches.
-  byte_count offset_of(tensor_id t) const { return at_.offset[table_.of_tensor[t].front()]; }
-  const lifetime& lifetime_of(tensor_id t) const { return table_.all[table_.of_tensor[t].front()]; }
-  bool is_touched(tensor_id t) const { return !table_.of_tensor[t].empty(); }
+  byte_count offset_of(tensor_id t) const { return layout_.offset[table_.by_tensor[t].front()]; }
+  const lifetime& lifetime_of(tensor_id t) const { return table_.lifetimes[table_.by_tensor[t].front()]; }
+  bool is_touched(tensor_id t) const { return !table_.by_tensor[t].empty(); }
 
   // Throws std::invalid_argument if a prefetch of a twinned tensor at action `now` takes addresses that
   // another tensor still uses, or if no operator touches the tensor.
@@ -38,15 +38,15 @@ class managed_map {
   std::vector<range> owned_alone(tensor_id t, const box& part, std::uint32_t now) const;
 
  private:
-  std::vector<range> owned_of(tensor_id t, const range& r, std::uint32_t now) const;
+  std::vector<range> owned_ranges_in(tensor_id t, const range& r, std::uint32_t now) const;
   bool has_taken_over(std::uint32_t later, tensor_id t, std::uint32_t now) const;
 
   const graph& g_;
 
   const lifetime_table& table_;
-  const layout& at_;
+  const layout& layout_;
   std::vector<bool> twinned_;                            // per tensor
-  std::vector<std::vector<std::uint32_t>> overlapping_;  // per tensor: lifetimes whose addresses meet its own
+  std::vector<std::vector<std::uint32_t>> overlapping_;  // per tensor: lifetimes that share addresses with it
 };
 
 }  // namespace um

@@ -8,36 +8,36 @@ namespace {
 
 constexpr std::uint64_t most_cells = 65'536;
 
-std::string followed_by(const box& b) {
+std::string part_suffix(const box& b) {
   return is_whole(b) ? "" : " " + to_text(b);
 }
 
 using borders = std::vector<std::int64_t>;
 
-void mark(borders& to, const interval& i) {
+void add_borders(borders& to, const interval& i) {
   to.push_back(i.begin);
   to.push_back(i.end);
 }
 
-void mark(cell_grid& to, const region& r) {
-  mark(to.batch, r.batch);
-  mark(to.channel, r.channel);
-  mark(to.row, r.row);
+void add_borders(cell_grid& to, const region& r) {
+  add_borders(to.batch, r.batch);
+  add_borders(to.channel, r.channel);
+  add_borders(to.row, r.row);
 }
 
-void sort_out(borders& b) {
+void sort_and_remove_duplicates(borders& b) {
   std::ranges::sort(b);
   b.erase(std::ranges::unique(b).begin(), b.end());
 }
 
 // The parts [first, last) between borders that an interval touches.
-std::pair<std::uint32_t, std::uint32_t> between(const borders& b, const interval& i) {
+std::pair<std::uint32_t, std::uint32_t> indices_between(const borders& b, const interval& i) {
   const auto first = std::ranges::upper_bound(b, i.begin) - b.begin() - 1;
   const auto last = std::ranges::lower_bound(b, i.end) - b.begin();
   return {static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(last)};
 }
 
-std::uint32_t parts_in(const borders& b) {
+std::uint32_t part_count(const borders& b) {
   return static_cast<std::uint32_t>(b.size() - 1);
 }
 
@@ -50,34 +50,34 @@ std::string to_text(const graph& g, const action& a) {
   return std::visit(
       overloaded{
           [&](const advise& x) { return "advise " + name(x.what) + " " + std::string(to_text(x.hint)); },
-          [&](const prefetch& x) { return "prefetch " + name(x.what) + followed_by(x.part); },
-          [&](const evict& x) { return "evict " + name(x.what) + followed_by(x.part); },
-          [&](const discard& x) { return "discard " + name(x.what) + followed_by(x.part); },
+          [&](const prefetch& x) { return "prefetch " + name(x.what) + part_suffix(x.part); },
+          [&](const evict& x) { return "evict " + name(x.what) + part_suffix(x.part); },
+          [&](const discard& x) { return "discard " + name(x.what) + part_suffix(x.part); },
           [&](const compute& x) {
             return "compute " + (x.what < g.ops.size() ? g.ops[x.what].name : "#" + std::to_string(x.what)) +
-                   followed_by(x.part) + (x.again ? " again" : "");
+                   part_suffix(x.part) + (x.cheap_recompute ? " again" : "");
           },
       },
       a);
 }
 
 std::uint32_t cell_grid::batch_parts() const {
-  return parts_in(batch);
+  return part_count(batch);
 }
 std::uint32_t cell_grid::inner() const {
-  return parts_in(channel) * parts_in(row);
+  return part_count(channel) * part_count(row);
 }
 std::uint32_t cell_grid::count() const {
-  return parts_in(batch) * inner();
+  return part_count(batch) * inner();
 }
 
 std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
   std::vector<cell_grid> all(g.tensors.size());
-  for (tensor_id t = 0; t < g.tensors.size(); ++t) mark(all[t], whole_of(g.tensors[t].shape));
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) add_borders(all[t], whole_of(g.tensors[t].shape));
   const auto of_movement = [&](const auto& x) {
     if (is_whole(x.part)) return;
     try {
-      mark(all[x.what], region_of(g.tensors[x.what].shape, x.part));
+      add_borders(all[x.what], region_of(g.tensors[x.what].shape, x.part));
     } catch (const std::invalid_argument& reason) {
       throw std::invalid_argument("tensor " + g.tensors[x.what].name + ": " + reason.what());
     }
@@ -89,7 +89,7 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
                      if (is_whole(x.part)) return;
                      // What a part writes is complete only once every part has run.
                      for (const access& touched : accesses_of(g, x)) {
-                       if (touched.mode != access_mode::read) mark(all[touched.what], touched.where);
+                       if (touched.mode != access_mode::read) add_borders(all[touched.what], touched.where);
                      }
                    },
                    of_movement,
@@ -97,9 +97,10 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
                a);
   }
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    for (borders* const along : {&all[t].batch, &all[t].channel, &all[t].row}) sort_out(*along);
-    const std::uint64_t plane = std::uint64_t{parts_in(all[t].channel)} * parts_in(all[t].row);
-    if (plane > most_cells || plane * parts_in(all[t].batch) > most_cells) {
+    for (borders* const along : {&all[t].batch, &all[t].channel, &all[t].row})
+      sort_and_remove_duplicates(*along);
+    const std::uint64_t plane = std::uint64_t{part_count(all[t].channel)} * part_count(all[t].row);
+    if (plane > most_cells || plane * part_count(all[t].batch) > most_cells) {
       throw std::invalid_argument("tensor " + g.tensors[t].name + " is cut into more than " +
                                   std::to_string(most_cells) + " parts");
     }
@@ -108,18 +109,18 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
 }
 
 cell_span cells_in(const cell_grid& cells, const region& r) {
-  const auto [b0, b1] = between(cells.batch, r.batch);
-  const auto [c0, c1] = between(cells.channel, r.channel);
-  const auto [h0, h1] = between(cells.row, r.row);
+  const auto [b0, b1] = indices_between(cells.batch, r.batch);
+  const auto [c0, c1] = indices_between(cells.channel, r.channel);
+  const auto [h0, h1] = indices_between(cells.row, r.row);
   return {b0, b1, c0, c1, h0, h1};
 }
 
-std::vector<std::uint32_t> numbers_of(const cell_grid& cells, const cell_span& s) {
+std::vector<std::uint32_t> cell_indices_of(const cell_grid& cells, const cell_span& s) {
   std::vector<std::uint32_t> all;
   for (std::uint32_t b = s.batch_begin; b < s.batch_end; ++b) {
     for (std::uint32_t c = s.channel_begin; c < s.channel_end; ++c) {
       for (std::uint32_t h = s.row_begin; h < s.row_end; ++h) {
-        all.push_back((b * parts_in(cells.channel) + c) * parts_in(cells.row) + h);
+        all.push_back((b * part_count(cells.channel) + c) * part_count(cells.row) + h);
       }
     }
   }
@@ -128,7 +129,7 @@ std::vector<std::uint32_t> numbers_of(const cell_grid& cells, const cell_span& s
 
 region region_of(const cell_grid& cells, std::uint32_t cell) {
   const auto at = [](const borders& b, std::uint32_t i) { return interval{b[i], b[i + 1]}; };
-  const std::uint32_t rows = parts_in(cells.row), channels = parts_in(cells.channel);
+  const std::uint32_t rows = part_count(cells.row), channels = part_count(cells.channel);
   return {at(cells.batch, cell / rows / channels), at(cells.channel, cell / rows % channels),
           at(cells.row, cell % rows)};
 }

@@ -110,7 +110,7 @@ struct cell_span {
 };
 cell_span cells_in(const cell_grid& cells, const region& r);
 // Their numbers, ascending.
-std::vector<std::uint32_t> numbers_of(const cell_grid& cells, const cell_span& span);
+std::vector<std::uint32_t> cell_indices_of(const cell_grid& cells, const cell_span& span);
 region region_of(const cell_grid& cells, std::uint32_t cell);
 
 }  // namespace um

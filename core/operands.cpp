@@ -75,7 +75,7 @@ defect expect_type(const tensor& t, dtype wanted) {
 }
 
 // The first that is not empty. All are evaluated; all are cheap.
-defect first_of(std::initializer_list<defect> all) {
+defect first_defect(std::initializer_list<defect> all) {
   for (const defect& d : all) {
     if (d) return d;
   }
@@ -90,7 +90,7 @@ defect expect_f32(std::initializer_list<const tensor*> all) {
 }
 
 // All of one floating type.
-defect expect_alike(std::initializer_list<const tensor*> all) {
+defect expect_one_floating_type(std::initializer_list<const tensor*> all) {
   const tensor& first = **all.begin();
   if (!is_floating(first.type)) return expect_type(first, dtype::f32);
   for (const tensor* t : all) {
@@ -100,7 +100,7 @@ defect expect_alike(std::initializer_list<const tensor*> all) {
 }
 
 defect expect_vector(const tensor& t, std::int64_t channels) {
-  return first_of({expect_f32({&t}), expect_shape(t, {1, channels, 1, 1})});
+  return first_defect({expect_f32({&t}), expect_shape(t, {1, channels, 1, 1})});
 }
 
 defect window_defect(std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h, std::int64_t pad_w) {
@@ -109,7 +109,7 @@ defect window_defect(std::int64_t stride_h, std::int64_t stride_w, std::int64_t 
   return std::nullopt;
 }
 
-std::int64_t convolved(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t pad) {
+std::int64_t output_extent(std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t pad) {
   const std::int64_t room = extent + 2 * pad - window;
   return room < 0 ? 0 : room / stride + 1;
 }
@@ -120,46 +120,47 @@ defect convolution_shapes(const convolution& what, const tensor& x, const tensor
     return "channels of " + x.name + " (" + std::to_string(x.shape.c) + ") and " + y.name + " (" +
            std::to_string(w.shape.n) + ") do not fall into " + std::to_string(what.groups) + " groups";
   }
-  const dims wanted{x.shape.n, w.shape.n, convolved(x.shape.h, w.shape.h, what.stride_h, what.pad_h),
-                    convolved(x.shape.w, w.shape.w, what.stride_w, what.pad_w)};
-  return first_of(
+  const dims wanted{x.shape.n, w.shape.n, output_extent(x.shape.h, w.shape.h, what.stride_h, what.pad_h),
+                    output_extent(x.shape.w, w.shape.w, what.stride_w, what.pad_w)};
+  return first_defect(
       {expect_shape(w, {w.shape.n, x.shape.c / what.groups, w.shape.h, w.shape.w}), expect_shape(y, wanted)});
 }
 
 // x * w -> y, for the forward operator and (with gradients in place of x and y) the backward one.
 defect convolution_defect(const convolution& what, const tensor& x, const tensor& w, const tensor& y) {
-  return first_of({expect_alike({&x, &w, &y}), convolution_shapes(what, x, w, y)});
+  return first_defect({expect_one_floating_type({&x, &w, &y}), convolution_shapes(what, x, w, y)});
 }
 defect filter_defect(const convolution& what, const tensor& x, const tensor& dw, const tensor& dy) {
-  return first_of({expect_alike({&x, &dy}), expect_f32({&dw}), convolution_shapes(what, x, dw, dy)});
+  return first_defect(
+      {expect_one_floating_type({&x, &dy}), expect_f32({&dw}), convolution_shapes(what, x, dw, dy)});
 }
-defect no_relu(const convolution& forward) {
+defect expect_no_relu(const convolution& forward) {
   if (forward.relu) return "is of the product alone and can have no ReLU";
   return std::nullopt;
 }
 
 defect linear_shapes(const tensor& x, const tensor& w, const tensor& y) {
-  return first_of({expect_shape(w, {w.shape.n, x.shape.c, x.shape.h, x.shape.w}),
-                   expect_shape(y, {x.shape.n, w.shape.n, 1, 1})});
+  return first_defect({expect_shape(w, {w.shape.n, x.shape.c, x.shape.h, x.shape.w}),
+                       expect_shape(y, {x.shape.n, w.shape.n, 1, 1})});
 }
 defect linear_defect(const tensor& x, const tensor& w, const tensor& y) {
-  return first_of({expect_alike({&x, &w, &y}), linear_shapes(x, w, y)});
+  return first_defect({expect_one_floating_type({&x, &w, &y}), linear_shapes(x, w, y)});
 }
 
-defect bias_defect(const operands& of) {
-  if (of.o.in.size() < 3) return std::nullopt;
-  return expect_vector(of.in(2), of.out(0).shape.c);
+defect bias_defect(const operands& all) {
+  if (all.o.in.size() < 3) return std::nullopt;
+  return expect_vector(all.in(2), all.out(0).shape.c);
 }
 
-defect linear_filter_defect(const operands& of) {
-  return first_of({expect_alike({&of.in(0), &of.in(1)}), expect_f32({&of.out(0)}),
-                   linear_shapes(of.in(0), of.out(0), of.in(1)),
-                   of.o.out.size() > 1 ? expect_vector(of.out(1), of.in(1).shape.c) : std::nullopt});
+defect linear_filter_defect(const operands& all) {
+  return first_defect({expect_one_floating_type({&all.in(0), &all.in(1)}), expect_f32({&all.out(0)}),
+                       linear_shapes(all.in(0), all.out(0), all.in(1)),
+                       all.o.out.size() > 1 ? expect_vector(all.out(1), all.in(1).shape.c) : std::nullopt});
 }
 
 // A last window that overhangs may be dropped or pooled, if it meets the input.
-bool pools_to(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t extent,
-              std::int64_t result) {
+bool is_pooled_extent(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t extent,
+                      std::int64_t result) {
   const std::int64_t room = extent + 2 * pad - window;
   const std::int64_t floor_rule = room < 0 ? 0 : room / stride + 1;
   const std::int64_t ceil_rule = room < 0 ? 1 : (room + stride - 1) / stride + 1;
@@ -175,25 +176,26 @@ defect pool_defect(const max_pool& what, const tensor& x, const tensor& y, const
   if (what.window < 1 || what.window > 256) return "a pooling window outside 1 to 256";
   if (what.pad >= what.window) return "a padding that is not smaller than the pooling window";
   const auto pools = [&](std::int64_t extent, std::int64_t result) {
-    return pools_to(what.window, what.stride, what.pad, extent, result);
+    return is_pooled_extent(what.window, what.stride, what.pad, extent, result);
   };
   if (!pools(x.shape.h, y.shape.h) || !pools(x.shape.w, y.shape.w)) return pooled_defect(x, y);
   const dtype index_type = what.window <= 16 ? dtype::u8 : dtype::u16;
-  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w}),
-                   expect_type(index, index_type), expect_shape(index, y.shape)});
+  return first_defect({expect_one_floating_type({&x, &y}),
+                       expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w}),
+                       expect_type(index, index_type), expect_shape(index, y.shape)});
 }
 
-defect pool_forward_defect(const max_pool& what, const operands& of) {
-  return first_of({pool_defect(what, of.in(0), of.out(0), of.out(1)),
-                   what.relu ? expect_vector(of.in(1), of.in(0).shape.c) : std::nullopt});
+defect pool_forward_defect(const max_pool& what, const operands& all) {
+  return first_defect({pool_defect(what, all.in(0), all.out(0), all.out(1)),
+                       what.relu ? expect_vector(all.in(1), all.in(0).shape.c) : std::nullopt});
 }
 
-defect pool_backward_defect(const max_pool_backward& what, const operands& of) {
-  const tensor& dy = of.in(0);
-  return first_of({pool_defect(what.forward, of.out(0), dy, of.in(1)),
-                   what.forward.relu ? expect_alike({&dy, &of.in(2)}) : std::nullopt,
-                   what.forward.relu ? expect_shape(of.in(2), dy.shape) : std::nullopt,
-                   of.o.out.size() > 1 ? expect_vector(of.out(1), dy.shape.c) : std::nullopt});
+defect pool_backward_defect(const max_pool_backward& what, const operands& all) {
+  const tensor& dy = all.in(0);
+  return first_defect({pool_defect(what.forward, all.out(0), dy, all.in(1)),
+                       what.forward.relu ? expect_one_floating_type({&dy, &all.in(2)}) : std::nullopt,
+                       what.forward.relu ? expect_shape(all.in(2), dy.shape) : std::nullopt,
+                       all.o.out.size() > 1 ? expect_vector(all.out(1), dy.shape.c) : std::nullopt});
 }
 
 defect average_pool_defect(const average_pool& a, const tensor& x, const tensor& y) {
@@ -201,11 +203,12 @@ defect average_pool_defect(const average_pool& a, const tensor& x, const tensor&
   if (a.window_h < 1 || a.window_w < 1) return "a pooling window below 1";
   if (a.pad_h >= a.window_h || a.pad_w >= a.window_w)
     return "a padding that is not smaller than the pooling window";
-  if (!pools_to(a.window_h, a.stride_h, a.pad_h, x.shape.h, y.shape.h) ||
-      !pools_to(a.window_w, a.stride_w, a.pad_w, x.shape.w, y.shape.w)) {
+  if (!is_pooled_extent(a.window_h, a.stride_h, a.pad_h, x.shape.h, y.shape.h) ||
+      !is_pooled_extent(a.window_w, a.stride_w, a.pad_w, x.shape.w, y.shape.w)) {
     return pooled_defect(x, y);
   }
-  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w})});
+  return first_defect(
+      {expect_one_floating_type({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, y.shape.h, y.shape.w})});
 }
 
 // `whole`: the channels of all `parts`, one after the other.
@@ -214,7 +217,7 @@ defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, c
   for (const tensor_id id : parts) {
     const tensor& t = g.tensors[id];
     const dims wanted{whole.shape.n, t.shape.c, whole.shape.h, whole.shape.w};
-    if (auto d = first_of({expect_alike({&whole, &t}), expect_shape(t, wanted)})) return d;
+    if (auto d = first_defect({expect_one_floating_type({&whole, &t}), expect_shape(t, wanted)})) return d;
     channels += t.shape.c;
   }
   return expect_shape(whole, {whole.shape.n, channels, whole.shape.h, whole.shape.w});
@@ -222,49 +225,52 @@ defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, c
 
 // `capped` needs `relu`.
 template <class Joined>
-defect capped_defect(const Joined& what) {
-  if (what.capped && !what.relu) return "is capped without a ReLU";
+defect relu6_defect(const Joined& what) {
+  if (what.relu6 && !what.relu) return "is capped without a ReLU";
   return std::nullopt;
 }
 
 defect labels_defect(const tensor& labels, const tensor& logits) {
-  return first_of({expect_type(labels, dtype::i32), expect_shape(labels, {logits.shape.n, 1, 1, 1})});
+  return first_defect({expect_type(labels, dtype::i32), expect_shape(labels, {logits.shape.n, 1, 1, 1})});
 }
 
 // logits, labels -> loss, and a tensor of the logits' shape.
-defect softmax_defect(const operands& of) {
-  const tensor& logits = of.in(0);
-  return first_of({expect_alike({&logits, &of.out(1)}), expect_f32({&of.out(0)}),
-                   expect_shape(logits, {logits.shape.n, logits.shape.c, 1, 1}),
-                   labels_defect(of.in(1), logits), expect_shape(of.out(0), {1, 1, 1, 1}),
-                   expect_shape(of.out(1), logits.shape)});
+defect softmax_defect(const operands& all) {
+  const tensor& logits = all.in(0);
+  return first_defect({expect_one_floating_type({&logits, &all.out(1)}), expect_f32({&all.out(0)}),
+                       expect_shape(logits, {logits.shape.n, logits.shape.c, 1, 1}),
+                       labels_defect(all.in(1), logits), expect_shape(all.out(0), {1, 1, 1, 1}),
+                       expect_shape(all.out(1), logits.shape)});
 }
 
-defect softmax_backward_defect(const operands& of) {
-  const tensor& probabilities = of.in(0);
-  return first_of({expect_alike({&probabilities, &of.out(0)}), labels_defect(of.in(1), probabilities),
-                   expect_shape(of.out(0), probabilities.shape)});
+defect softmax_backward_defect(const operands& all) {
+  const tensor& probabilities = all.in(0);
+  return first_defect({expect_one_floating_type({&probabilities, &all.out(0)}),
+                       labels_defect(all.in(1), probabilities),
+                       expect_shape(all.out(0), probabilities.shape)});
 }
 
-defect bias_backward_defect(const operands& of) {
-  return first_of({expect_alike({&of.in(0)}), expect_vector(of.out(0), of.in(0).shape.c)});
+defect bias_backward_defect(const operands& all) {
+  return first_defect({expect_one_floating_type({&all.in(0)}), expect_vector(all.out(0), all.in(0).shape.c)});
 }
 
-defect pointwise_defect(const operands& of) {
-  for (const tensor_id id : of.o.in) {
-    const tensor& t = of.g.tensors[id];
-    if (auto d = first_of({expect_alike({&of.out(0), &t}), expect_shape(t, of.out(0).shape)})) return d;
+defect pointwise_defect(const operands& all) {
+  for (const tensor_id id : all.o.in) {
+    const tensor& t = all.g.tensors[id];
+    if (auto d =
+            first_defect({expect_one_floating_type({&all.out(0), &t}), expect_shape(t, all.out(0).shape)}))
+      return d;
   }
   return std::nullopt;
 }
 
-defect relu_bias_defect(const operands& of) {
-  return first_of({pointwise_defect(of), expect_vector(of.out(1), of.out(0).shape.c)});
+defect relu_bias_defect(const operands& all) {
+  return first_defect({pointwise_defect(all), expect_vector(all.out(1), all.out(0).shape.c)});
 }
 
 // Operand `like` has x's type and shape.
-defect expect_like(const tensor& x, const tensor& like) {
-  return first_of({expect_alike({&x, &like}), expect_shape(like, x.shape)});
+defect expect_same_shape_and_type(const tensor& x, const tensor& like) {
+  return first_defect({expect_one_floating_type({&x, &like}), expect_shape(like, x.shape)});
 }
 
 defect expect_vectors(const tensor& x, std::initializer_list<const tensor*> all) {
@@ -274,47 +280,49 @@ defect expect_vectors(const tensor& x, std::initializer_list<const tensor*> all)
   return std::nullopt;
 }
 
-defect batch_norm_defect(const operands& of) {
-  const tensor& x = of.in(0);
-  return first_of({expect_like(x, of.out(0)),
-                   expect_vectors(x, {&of.in(1), &of.in(2), &of.out(1), &of.out(2)}),
-                   of.o.in.size() > 3 ? expect_like(x, of.in(3)) : std::nullopt});
+defect batch_norm_defect(const operands& all) {
+  const tensor& x = all.in(0);
+  return first_defect({expect_same_shape_and_type(x, all.out(0)),
+                       expect_vectors(x, {&all.in(1), &all.in(2), &all.out(1), &all.out(2)}),
+                       all.o.in.size() > 3 ? expect_same_shape_and_type(x, all.in(3)) : std::nullopt});
 }
 
-defect normalize_defect(const operands& of) {
-  const tensor& x = of.in(0);
-  return first_of({expect_like(x, of.out(0)), expect_vectors(x, {&of.in(1), &of.in(2), &of.in(3), &of.in(4)}),
-                   of.o.in.size() > 5 ? expect_like(x, of.in(5)) : std::nullopt});
+defect normalize_defect(const operands& all) {
+  const tensor& x = all.in(0);
+  return first_defect({expect_same_shape_and_type(x, all.out(0)),
+                       expect_vectors(x, {&all.in(1), &all.in(2), &all.in(3), &all.in(4)}),
+                       all.o.in.size() > 5 ? expect_same_shape_and_type(x, all.in(5)) : std::nullopt});
 }
 
-defect batch_norm_backward_defect(const operands& of) {
-  const tensor& x = of.in(0);
-  for (std::size_t i = 5; i < of.o.in.size(); ++i) {
-    if (auto d = expect_like(x, of.in(i))) return d;
+defect batch_norm_backward_defect(const operands& all) {
+  const tensor& x = all.in(0);
+  for (std::size_t i = 5; i < all.o.in.size(); ++i) {
+    if (auto d = expect_same_shape_and_type(x, all.in(i))) return d;
   }
-  return first_of({expect_vectors(x, {&of.in(1), &of.in(2), &of.in(3), &of.in(4), &of.out(1), &of.out(2)}),
-                   expect_like(x, of.out(0)),
-                   of.o.out.size() > 3 ? expect_like(x, of.out(3)) : std::nullopt});
+  return first_defect(
+      {expect_vectors(x, {&all.in(1), &all.in(2), &all.in(3), &all.in(4), &all.out(1), &all.out(2)}),
+       expect_same_shape_and_type(x, all.out(0)),
+       all.o.out.size() > 3 ? expect_same_shape_and_type(x, all.out(3)) : std::nullopt});
 }
 
 defect average_defect(const tensor& x, const tensor& y) {
-  return first_of({expect_alike({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, 1, 1})});
+  return first_defect({expect_one_floating_type({&x, &y}), expect_shape(y, {x.shape.n, x.shape.c, 1, 1})});
 }
 
-defect cast_defect(const operands& of) {
-  for (const tensor* t : {&of.in(0), &of.out(0)}) {
+defect cast_defect(const operands& all) {
+  for (const tensor* t : {&all.in(0), &all.out(0)}) {
     if (!is_floating(t->type)) return expect_type(*t, dtype::f32);
   }
-  return expect_shape(of.in(0), of.out(0).shape);
+  return expect_shape(all.in(0), all.out(0).shape);
 }
 
 // Tensors with more than one row or column must share one memory order.
-defect order_of_memory_defect(const operands& of) {
-  if (std::holds_alternative<opaque>(of.o.what)) return std::nullopt;
+defect memory_order_defect(const operands& all) {
+  if (std::holds_alternative<opaque>(all.o.what)) return std::nullopt;
   const tensor* first = nullptr;
-  for (const auto* side : {&of.o.in, &of.o.out}) {
+  for (const auto* side : {&all.o.in, &all.o.out}) {
     for (const tensor_id id : *side) {
-      const tensor& t = of.g.tensors[id];
+      const tensor& t = all.g.tensors[id];
       if (t.shape.c == 1 || t.shape.h * t.shape.w == 1) continue;
       if (first == nullptr) first = &t;
       if (t.order != first->order) {
@@ -326,51 +334,53 @@ defect order_of_memory_defect(const operands& of) {
   return std::nullopt;
 }
 
-defect update_defect(const operands& of) {
-  if (of.o.in[0] != of.o.out[0]) return "updates " + of.in(0).name + " but writes " + of.out(0).name;
-  if (of.o.repeatable) return "updates in place, so it is not repeatable";
-  return first_of({expect_f32({&of.in(0), &of.in(1)}), pointwise_defect(of)});
+defect update_defect(const operands& all) {
+  if (all.o.in[0] != all.o.out[0]) return "updates " + all.in(0).name + " but writes " + all.out(0).name;
+  if (all.o.repeatable) return "updates in place, so it is not repeatable";
+  return first_defect({expect_f32({&all.in(0), &all.in(1)}), pointwise_defect(all)});
 }
 
-defect step_defect(const optimizer_step& a, const operands& of) {
+defect step_defect(const optimizer_step& a, const operands& all) {
   if (a.moments > 2) return "has more than two moments";
-  if (of.o.repeatable) return "updates in place, so it is not repeatable";
+  if (all.o.repeatable) return "updates in place, so it is not repeatable";
   std::size_t in = 0, out = 0;
   const auto moments = static_cast<std::size_t>(a.moments);
-  for (const stepped_parameter& p : stepped_parameters(of.g, of.o)) {
+  for (const stepped_parameter& p : stepped_parameters(all.g, all.o)) {
     const std::size_t states = moments + (p.has_master ? 1 : 0);
     in = p.w + 2 + states, out = p.out + 1 + states;
-    if (in > of.o.in.size() || out > of.o.out.size()) return "lacks states of " + of.in(p.w).name;
-    if (of.o.in[p.w] != of.o.out[p.out]) {
-      return "updates " + of.in(p.w).name + " but writes " + of.out(p.out).name;
+    if (in > all.o.in.size() || out > all.o.out.size()) return "lacks states of " + all.in(p.w).name;
+    if (all.o.in[p.w] != all.o.out[p.out]) {
+      return "updates " + all.in(p.w).name + " but writes " + all.out(p.out).name;
     }
     if (!p.has_master) {
-      if (auto d = expect_f32({&of.in(p.w)})) return d;
+      if (auto d = expect_f32({&all.in(p.w)})) return d;
     }
     for (std::size_t i = 1; i < 2 + states; ++i) {
-      if (auto d = first_of({expect_f32({&of.in(p.w + i)}), expect_shape(of.in(p.w + i), of.in(p.w).shape)}))
+      if (auto d = first_defect(
+              {expect_f32({&all.in(p.w + i)}), expect_shape(all.in(p.w + i), all.in(p.w).shape)}))
         return d;
-      if (i > 1 && of.o.in[p.w + i] != of.o.out[p.out + i - 1]) {
-        return "updates " + of.in(p.w + i).name + " but writes " + of.out(p.out + i - 1).name;
+      if (i > 1 && all.o.in[p.w + i] != all.o.out[p.out + i - 1]) {
+        return "updates " + all.in(p.w + i).name + " but writes " + all.out(p.out + i - 1).name;
       }
     }
   }
   const std::size_t counters = a.moments == 2 ? 1 : 0;
-  if (of.o.in.size() != in + counters || of.o.out.size() != out + counters) {
+  if (all.o.in.size() != in + counters || all.o.out.size() != out + counters) {
     return "has operands that belong to no parameter";
   }
   if (counters == 0) return std::nullopt;
-  if (of.o.in[in] != of.o.out[out]) return "counts in " + of.in(in).name + " but writes " + of.out(out).name;
-  return first_of({expect_type(of.in(in), dtype::i32), expect_shape(of.in(in), {1, 1, 1, 1})});
+  if (all.o.in[in] != all.o.out[out])
+    return "counts in " + all.in(in).name + " but writes " + all.out(out).name;
+  return first_defect({expect_type(all.in(in), dtype::i32), expect_shape(all.in(in), {1, 1, 1, 1})});
 }
 
 // Operands that are cut must have the same batch, and there must be one.
-defect opaque_cut_defect(const opaque& a, const operands& of) {
+defect opaque_cut_defect(const opaque& a, const operands& all) {
   if (a.in.empty() && a.out.empty()) return std::nullopt;
-  if (a.in.size() != of.o.in.size() || a.out.size() != of.o.out.size()) {
+  if (a.in.size() != all.o.in.size() || a.out.size() != all.o.out.size()) {
     return "says how " + std::to_string(a.in.size()) + " inputs and " + std::to_string(a.out.size()) +
-           " outputs are cut, but has " + std::to_string(of.o.in.size()) + " and " +
-           std::to_string(of.o.out.size());
+           " outputs are cut, but has " + std::to_string(all.o.in.size()) + " and " +
+           std::to_string(all.o.out.size());
   }
   const tensor* batch = nullptr;
   const auto check = [&](batch_cut how, const tensor& t, batch_cut never) -> defect {
@@ -382,65 +392,68 @@ defect opaque_cut_defect(const opaque& a, const operands& of) {
            std::to_string(batch->shape.n) + " and " + std::to_string(t.shape.n) + " samples";
   };
   for (std::size_t i = 0; i < a.in.size(); ++i) {
-    if (auto d = check(a.in[i], of.in(i), batch_cut::sum)) return d;
+    if (auto d = check(a.in[i], all.in(i), batch_cut::sum)) return d;
   }
   for (std::size_t i = 0; i < a.out.size(); ++i) {
-    if (auto d = check(a.out[i], of.out(i), batch_cut::whole)) return d;
+    if (auto d = check(a.out[i], all.out(i), batch_cut::whole)) return d;
   }
   if (batch == nullptr) return "can be cut, but along none of its operands";
   return std::nullopt;
 }
 
-defect opaque_defect(const opaque& a, const operands& of) {
+defect opaque_defect(const opaque& a, const operands& all) {
   if (a.label.empty()) return "has no label";
   if (a.duration && *a.duration < 0) return "takes less than no time";
-  return opaque_cut_defect(a, of);
+  return opaque_cut_defect(a, all);
 }
 
-defect operands_defect(const operands& of) {
+defect operands_defect(const operands& all) {
   return std::visit(
       overloaded{
           [&](const convolution& a) {
-            return first_of({convolution_defect(a, of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+            return first_defect({convolution_defect(a, all.in(0), all.in(1), all.out(0)), bias_defect(all)});
           },
           [&](const convolution_backward_data& a) {
-            return first_of(
-                {no_relu(a.forward), convolution_defect(a.forward, of.out(0), of.in(0), of.in(1))});
+            return first_defect(
+                {expect_no_relu(a.forward), convolution_defect(a.forward, all.out(0), all.in(0), all.in(1))});
           },
           [&](const convolution_backward_filter& a) {
-            return first_of({no_relu(a.forward), filter_defect(a.forward, of.in(0), of.out(0), of.in(1))});
+            return first_defect(
+                {expect_no_relu(a.forward), filter_defect(a.forward, all.in(0), all.out(0), all.in(1))});
           },
-          [&](const bias_backward&) { return bias_backward_defect(of); },
-          [&](const relu&) { return pointwise_defect(of); },
-          [&](const relu_backward&) { return pointwise_defect(of); },
-          [&](const relu_bias_backward&) { return relu_bias_defect(of); },
-          [&](const max_pool& a) { return pool_forward_defect(a, of); },
-          [&](const max_pool_backward& a) { return pool_backward_defect(a, of); },
-          [&](const average_pool& a) { return average_pool_defect(a, of.in(0), of.out(0)); },
-          [&](const average_pool_backward& a) { return average_pool_defect(a.forward, of.out(0), of.in(0)); },
-          [&](const concat&) { return concat_defect(of.out(0), of.o.in, of.g); },
-          [&](const concat_backward&) { return concat_defect(of.in(0), of.o.out, of.g); },
+          [&](const bias_backward&) { return bias_backward_defect(all); },
+          [&](const relu&) { return pointwise_defect(all); },
+          [&](const relu_backward&) { return pointwise_defect(all); },
+          [&](const relu_bias_backward&) { return relu_bias_defect(all); },
+          [&](const max_pool& a) { return pool_forward_defect(a, all); },
+          [&](const max_pool_backward& a) { return pool_backward_defect(a, all); },
+          [&](const average_pool& a) { return average_pool_defect(a, all.in(0), all.out(0)); },
+          [&](const average_pool_backward& a) {
+            return average_pool_defect(a.forward, all.out(0), all.in(0));
+          },
+          [&](const concat&) { return concat_defect(all.out(0), all.o.in, all.g); },
+          [&](const concat_backward&) { return concat_defect(all.in(0), all.o.out, all.g); },
           [&](const linear&) {
-            return first_of({linear_defect(of.in(0), of.in(1), of.out(0)), bias_defect(of)});
+            return first_defect({linear_defect(all.in(0), all.in(1), all.out(0)), bias_defect(all)});
           },
-          [&](const linear_backward_data&) { return linear_defect(of.out(0), of.in(0), of.in(1)); },
-          [&](const linear_backward_filter&) { return linear_filter_defect(of); },
-          [&](const batch_norm& a) { return first_of({capped_defect(a), batch_norm_defect(of)}); },
-          [&](const normalize& a) { return first_of({capped_defect(a), normalize_defect(of)}); },
+          [&](const linear_backward_data&) { return linear_defect(all.out(0), all.in(0), all.in(1)); },
+          [&](const linear_backward_filter&) { return linear_filter_defect(all); },
+          [&](const batch_norm& a) { return first_defect({relu6_defect(a), batch_norm_defect(all)}); },
+          [&](const normalize& a) { return first_defect({relu6_defect(a), normalize_defect(all)}); },
           [&](const batch_norm_backward& a) {
-            return first_of({capped_defect(a), batch_norm_backward_defect(of)});
+            return first_defect({relu6_defect(a), batch_norm_backward_defect(all)});
           },
-          [&](const add&) { return pointwise_defect(of); },
-          [&](const global_average_pool&) { return average_defect(of.in(0), of.out(0)); },
-          [&](const global_average_pool_backward&) { return average_defect(of.out(0), of.in(0)); },
-          [&](const cast&) { return cast_defect(of); },
-          [&](const softmax_cross_entropy&) { return softmax_defect(of); },
-          [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(of); },
-          [&](const softmax_cross_entropy_gradient&) { return softmax_defect(of); },
-          [&](const sgd_update&) { return update_defect(of); },
-          [&](const optimizer_step& a) { return step_defect(a, of); },
-          [&](const opaque& a) { return opaque_defect(a, of); }},
-      of.o.what);
+          [&](const add&) { return pointwise_defect(all); },
+          [&](const global_average_pool&) { return average_defect(all.in(0), all.out(0)); },
+          [&](const global_average_pool_backward&) { return average_defect(all.out(0), all.in(0)); },
+          [&](const cast&) { return cast_defect(all); },
+          [&](const softmax_cross_entropy&) { return softmax_defect(all); },
+          [&](const softmax_cross_entropy_backward&) { return softmax_backward_defect(all); },
+          [&](const softmax_cross_entropy_gradient&) { return softmax_defect(all); },
+          [&](const sgd_update&) { return update_defect(all); },
+          [&](const optimizer_step& a) { return step_defect(a, all); },
+          [&](const opaque& a) { return opaque_defect(a, all); }},
+      all.o.what);
 }
 
 defect arity_defect(const op& o) {
@@ -491,9 +504,9 @@ std::optional<std::string> operands_missing(const graph& g, const op& o) {
 }
 
 std::optional<std::string> operands_defect(const graph& g, const op& o) {
-  const operands of{g, o};
-  if (auto d = operands_defect(of)) return d;
-  return order_of_memory_defect(of);
+  const operands all{g, o};
+  if (auto d = operands_defect(all)) return d;
+  return memory_order_defect(all);
 }
 
 }  // namespace um

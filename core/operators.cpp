@@ -7,7 +7,7 @@ namespace um {
 namespace {
 
 template <std::size_t... I>
-std::vector<op_attributes> one_of_each(std::index_sequence<I...>) {
+std::vector<op_attributes> default_of_each_kind(std::index_sequence<I...>) {
   return {op_attributes(std::in_place_index<I>)...};
 }
 
@@ -18,7 +18,7 @@ std::string_view kind_of(const op_attributes& what) {
 }
 
 std::vector<op_attributes> every_kind() {
-  return one_of_each(std::make_index_sequence<std::variant_size_v<op_attributes>>{});
+  return default_of_each_kind(std::make_index_sequence<std::variant_size_v<op_attributes>>{});
 }
 
 }  // namespace um

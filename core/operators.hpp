@@ -60,14 +60,14 @@ struct bias_backward {  // dy -> db                sum over all axes but channel
   static constexpr std::string_view kind = "bias_backward";
   friend bool operator==(const bias_backward&, const bias_backward&) = default;
 };
-// x -> y. May work in place. Capped: y = min(max(x, 0), 6), ReLU6 (Sandler, Howard, Zhu, Zhmoginov and Chen
+// x -> y. May work in place. With relu6: y = min(max(x, 0), 6) (Sandler, Howard, Zhu, Zhmoginov and Chen
 // 2018); its gradient passes where 0 < y < 6. In operators that a ReLU is joined to, too.
 struct relu {
   static constexpr std::string_view kind = "relu";
-  bool capped = false;
+  bool relu6 = false;
   template <class Attributes, class Visitor>
   static void fields(Attributes& a, Visitor&& v) {
-    v.flag("capped", a.capped);
+    v.flag("capped", a.relu6);
   }
   friend bool operator==(const relu&, const relu&) = default;
 };
@@ -149,23 +149,23 @@ struct linear_backward_filter {  // x, dy -> dw [, db]     dw and db are f32; db
 struct batch_norm {  // x, scale, shift [, residual] -> y, mean, inverse_deviation
   static constexpr std::string_view kind = "batch_norm";
   float epsilon = 1e-5F;
-  bool relu = false, capped = false;
+  bool relu = false, relu6 = false;
   template <class Attributes, class Visitor>
   static void fields(Attributes& a, Visitor&& v) {
     v.number("epsilon", a.epsilon, 0, 1);
     v.flag("relu", a.relu);
-    v.flag("capped", a.capped);
+    v.flag("capped", a.relu6);
   }
   friend bool operator==(const batch_norm&, const batch_norm&) = default;
 };
 // Batch normalisation with statistics that are given: inference, and computing y again from x.
 struct normalize {  // x, scale, shift, mean, inverse_deviation [, residual] -> y
   static constexpr std::string_view kind = "normalize";
-  bool relu = false, capped = false;
+  bool relu = false, relu6 = false;
   template <class Attributes, class Visitor>
   static void fields(Attributes& a, Visitor&& v) {
     v.flag("relu", a.relu);
-    v.flag("capped", a.capped);
+    v.flag("capped", a.relu6);
   }
   friend bool operator==(const normalize&, const normalize&) = default;
 };
@@ -175,13 +175,13 @@ struct normalize {  // x, scale, shift, mean, inverse_deviation [, residual] -> 
 // from x if `relu` alone. dresidual may take dy's place; without it dx may.
 struct batch_norm_backward {
   static constexpr std::string_view kind = "batch_norm_backward";
-  bool relu = false, residual = false, two_gradients = false, capped = false;
+  bool relu = false, residual = false, two_gradients = false, relu6 = false;
   template <class Attributes, class Visitor>
   static void fields(Attributes& a, Visitor&& v) {
     v.flag("relu", a.relu);
     v.flag("residual", a.residual);
     v.flag("two_gradients", a.two_gradients);
-    v.flag("capped", a.capped);
+    v.flag("capped", a.relu6);
   }
   friend bool operator==(const batch_norm_backward&, const batch_norm_backward&) = default;
 };

@@ -31,8 +31,8 @@ struct packing {
   byte_count peak_live = 0;        // largest sum of sizes live at one step: no packing is smaller
 };
 
-// A way to pack. Pieces of two blocks whose lives meet get disjoint addresses, and equal blocks give
-// equal packings. Blocks all of whose pieces live from the first step to the last lie at the bottom.
+// A packing algorithm. Pieces of two blocks that are live at once get disjoint addresses, and equal blocks
+// give equal packings. Blocks all of whose pieces live from the first step to the last lie at the bottom.
 // Ties: the block of larger alignment comes first, then the one given first.
 struct packer {
   std::string_view name;

@@ -13,8 +13,8 @@
 namespace um {
 namespace {
 
-using placing::attempt, placing::placer, placing::rule, placing::shape, placing::signed_of, placing::spot,
-    placing::task;
+using placing::attempt, placing::placer, placing::rule, placing::shape, placing::signed_of,
+    placing::placed_block, placing::task;
 
 // The search stops when the arena is at most 1/500 larger than the lower bound.
 constexpr byte_count near_enough = 500;
@@ -59,7 +59,7 @@ using generator = std::mt19937;
 // first.
 std::optional<std::size_t> index_above(const attempt& a, std::vector<byte_count>& top, byte_count goal,
                                        generator& dice) {
-  for (const spot& s : a.placed) top[s.which] = static_cast<byte_count>(s.top);
+  for (const placed_block& s : a.placed) top[s.index] = static_cast<byte_count>(s.end);
   std::vector<std::size_t> all;
   for (std::size_t k = 1; k < a.order.size(); ++k) {
     if (top[a.order[k]] > goal) all.push_back(k);
@@ -71,7 +71,7 @@ std::optional<std::size_t> index_above(const attempt& a, std::vector<byte_count>
 // Moves blocks that lie above the goal to earlier places in the order, one by one, until none does. At first
 // an order that leaves a little more there is taken, too, later none (threshold accepting, Dueck and Scheuer
 // 1990).
-attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, generator& dice) {
+attempt with_less_above_goal(attempt now, const task& t, placer& by, std::size_t tries, generator& dice) {
   constexpr std::uint32_t shares = 1024;
   attempt best = now;
   std::vector<byte_count> top(t.blocks.size());
@@ -92,7 +92,7 @@ attempt lowered(attempt now, const task& t, placer& by, std::size_t tries, gener
 }
 
 // Which blocks are placed last.
-std::vector<char> small_ones(const task& t) {
+std::vector<char> small_blocks(const task& t) {
   std::vector<char> is_small;
   std::vector<shape> all;
   for (const shape& b : t.blocks) {
@@ -104,9 +104,9 @@ std::vector<char> small_ones(const task& t) {
 }
 
 // A fixed seed: equal blocks give equal arenas.
-attempt searched(task& t) {
+attempt search_orders(task& t) {
   constexpr byte_count any = std::numeric_limits<byte_count>::max();
-  const std::vector<char> is_small = small_ones(t);
+  const std::vector<char> is_small = small_blocks(t);
   const auto large_by = [&](const auto& weight) {
     std::vector<std::size_t> order = sorted_by(t.blocks, weight);
     std::erase_if(order, [&](std::size_t i) { return is_small[i] != 0; });
@@ -129,7 +129,7 @@ attempt searched(task& t) {
     t.how = i / orders.size() % 2 == 0 ? rule::tightest_gap : rule::lowest_gap;
     attempt a = *by.place(orders[i % orders.size()], any);
     may_differ = may_differ || a.above_goal > 0;
-    a = lowered(std::move(a), t, by, tries / starts, dice);
+    a = with_less_above_goal(std::move(a), t, by, tries / starts, dice);
     std::vector<std::size_t> order = a.order;
     order.insert(order.end(), rest.begin(), rest.end());
     t.how = rule::tightest_gap;
@@ -140,14 +140,14 @@ attempt searched(task& t) {
 }
 
 // Blocks in the order in which they were given, those at the bottom placed.
-struct prepared {
+struct packing_task {
   packing result;
   task others;
   std::vector<std::size_t> which;  // per block of `others`: its index among all blocks
 };
 
-prepared prepare(std::span<const block> blocks) {
-  prepared p;
+packing_task prepare(std::span<const block> blocks) {
+  packing_task p;
   std::vector<shape> shapes;
   shapes.reserve(blocks.size());
   std::uint32_t begin = std::numeric_limits<std::uint32_t>::max(), end = 0;
@@ -175,8 +175,8 @@ prepared prepare(std::span<const block> blocks) {
   return p;
 }
 
-packing finished(prepared&& p, const attempt& a) {
-  for (const spot& s : a.placed) p.result.offset[p.which[s.which]] = static_cast<byte_count>(s.at);
+packing to_packing(packing_task&& p, const attempt& a) {
+  for (const placed_block& s : a.placed) p.result.offset[p.which[s.index]] = static_cast<byte_count>(s.begin);
   p.result.bytes = a.bytes;
   return std::move(p.result);
 }
@@ -184,38 +184,38 @@ packing finished(prepared&& p, const attempt& a) {
 // In one order, which is by `weight`, heaviest first.
 template <class Weight>
 packing pack_once(std::span<const block> blocks, rule how, const Weight& weight) {
-  prepared p = prepare(blocks);
+  packing_task p = prepare(blocks);
   p.others.how = how;
   const attempt a =
       *placer(p.others).place(sorted_by(p.others.blocks, weight), std::numeric_limits<byte_count>::max());
-  return finished(std::move(p), a);
+  return to_packing(std::move(p), a);
 }
 
-auto earlier_first(const shape& b) {
+auto by_earliest_begin(const shape& b) {
   return -static_cast<std::int64_t>(b.begin);
 }
 
 }  // namespace
 
 packing pack_searched(std::span<const block> blocks) {
-  prepared p = prepare(blocks);
+  packing_task p = prepare(blocks);
   const byte_count peak = p.result.peak_live;
   p.others.goal = peak + peak / near_enough;
-  const attempt best = searched(p.others);
-  return finished(std::move(p), best);
+  const attempt best = search_orders(p.others);
+  return to_packing(std::move(p), best);
 }
 
 packing pack_first_fit(std::span<const block> blocks) {
-  return pack_once(blocks, rule::lowest_gap, earlier_first);
+  return pack_once(blocks, rule::lowest_gap, by_earliest_begin);
 }
 
 packing pack_best_fit(std::span<const block> blocks) {
-  return pack_once(blocks, rule::tightest_gap, earlier_first);
+  return pack_once(blocks, rule::tightest_gap, by_earliest_begin);
 }
 
 packing pack_smartpool(std::span<const block> blocks) {
   return pack_once(blocks, rule::tightest_gap,
-                   [](const shape& b) { return std::pair(bytes_of(b), earlier_first(b)); });
+                   [](const shape& b) { return std::pair(bytes_of(b), by_earliest_begin(b)); });
 }
 
 }  // namespace um

@@ -17,26 +17,26 @@ enum class rule : std::uint8_t { lowest_gap, tightest_gap };
 // The blocks to place, the lowest address and the rule.
 struct task {
   std::vector<shape> blocks;
-  byte_count floor = 0;
-  byte_count goal = 0;  // no block should reach above it
+  byte_count floor = 0;  // lowest address
+  byte_count goal = 0;   // no block should reach above it
   rule how = rule::tightest_gap;
-  bool all_single = true;
+  bool all_single = true;  // each block has one piece, at offset 0
 };
 
-// A block that has an address, and where it ends.
-struct spot {
-  std::int64_t at = 0, top = 0;
-  std::uint32_t which = 0;
+struct placed_block {
+  std::int64_t begin = 0, end = 0;  // addresses
+  std::uint32_t index = 0;          // of the block in the task
 };
 
+// A packing of some or all of the blocks.
 struct attempt {
   std::vector<std::size_t> order;           // of some or all of the task's blocks
-  std::vector<spot> placed;                 // by address
-  std::vector<std::uint32_t> begins, ends;  // of each of them, apart: all are compared for each block
+  std::vector<placed_block> placed;         // by address
+  std::vector<std::uint32_t> begins, ends;  // first and last step of each placed block, for fast comparison
   byte_count bytes = 0;
   byte_count above_goal = 0;  // sum over blocks of the bytes above the goal
 
-  void insert(std::size_t at, const spot& s, const shape& b) {
+  void insert(std::size_t at, const placed_block& s, const shape& b) {
     const auto after = static_cast<std::ptrdiff_t>(at);
     placed.insert(placed.begin() + after, s);
     begins.insert(begins.begin() + after, b.begin);
@@ -48,7 +48,7 @@ struct attempt {
 class placer {
  public:
   explicit placer(const task& t)
-      : t_(t), between_(t.blocks), is_kept_(t.blocks.size()), meeting_(t.blocks.size() + 1) {}
+      : t_(t), conflicts_(t.blocks), is_kept_(t.blocks.size()), overlapping_(t.blocks.size() + 1) {}
 
   // Returns nothing as soon as more than `most` bytes lie above the goal.
   std::optional<attempt> place(std::vector<std::size_t> order, byte_count most);
@@ -58,21 +58,21 @@ class placer {
 
  private:
   std::optional<attempt> place_after(std::size_t kept, attempt&& a, byte_count most);
-  attempt empty(std::vector<std::size_t> order) const;
-  void count(const spot& s, attempt& a) const;
-  // Indices of those that meet `b` in time: few of many, found eight at a time.
-  std::span<const std::uint32_t> meeting(const shape& b, const attempt& a);
+  attempt empty_attempt(std::vector<std::size_t> order) const;
+  void add_extent(const placed_block& s, attempt& a) const;
+  // Indices of the placed blocks that are live at the same time as `b`. Compares eight at once.
+  std::span<const std::uint32_t> overlapping_in_time(const shape& b, const attempt& a);
   // By the rule, beside what is placed.
   std::int64_t address_for(std::size_t i, const attempt& a);
   // Address ranges that block `i` cannot take, in order.
-  void find_taken(std::size_t i, const attempt& a);
+  void find_forbidden_addresses(std::size_t i, const attempt& a);
 
   const task& t_;
-  const conflicts between_;
-  std::vector<char> is_kept_;         // per block
-  std::vector<unsigned char> meets_;  // what is found for each block on the way
-  std::vector<std::uint32_t> meeting_;
-  std::vector<taken> taken_;
+  const conflicts conflicts_;
+  std::vector<char> is_kept_;                  // per block
+  std::vector<unsigned char> is_overlapping_;  // scratch: per placed block
+  std::vector<std::uint32_t> overlapping_;
+  std::vector<offset_interval> forbidden_;
 };
 
 }  // namespace um::placing

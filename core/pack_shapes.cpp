@@ -11,8 +11,8 @@ bool is_empty(const piece& p) {
   return p.bytes == 0 || p.begin >= p.end;
 }
 
-// What `b` cannot have beside `other`, as addresses less that of `other`, in order.
-void append_taken(const shape& b, const shape& other, std::vector<taken>& all) {
+// Appends the addresses, relative to that of `other`, at which `b` would conflict with it, in order.
+void append_forbidden_offsets(const shape& b, const shape& other, std::vector<offset_interval>& all) {
   const auto start = static_cast<std::ptrdiff_t>(all.size());
   for (const piece& p : b.pieces) {
     for (const piece& q : other.pieces) {
@@ -22,7 +22,8 @@ void append_taken(const shape& b, const shape& other, std::vector<taken>& all) {
     }
   }
   if (all.begin() + start == all.end()) return;
-  std::sort(all.begin() + start, all.end(), [](const taken& x, const taken& y) { return x.above < y.above; });
+  std::sort(all.begin() + start, all.end(),
+            [](const offset_interval& x, const offset_interval& y) { return x.above < y.above; });
   auto last = all.begin() + start;
   for (auto next = last + 1; next != all.end(); ++next) {
     if (next->above < last->below) {
@@ -58,24 +59,24 @@ shape shape_of(const block& b) {
 
 conflicts::conflicts(std::span<const shape> blocks) {
   for (const shape& b : blocks) {
-    row_.push_back(pairs_.size());
+    first_pair_.push_back(pairs_.size());
     if (b.is_single) continue;
     for (std::uint32_t other = 0; other < blocks.size(); ++other) {
       const shape& o = blocks[other];
-      if (&o == &b || o.begin >= b.end || b.begin >= o.end || meet_whole(b, o)) continue;
-      pairs_.push_back({other, all_.size()});
-      append_taken(b, o, all_);
+      if (&o == &b || o.begin >= b.end || b.begin >= o.end || overlap_throughout(b, o)) continue;
+      pairs_.push_back({other, offsets_.size()});
+      append_forbidden_offsets(b, o, offsets_);
     }
   }
-  row_.push_back(pairs_.size());
-  pairs_.push_back({0, all_.size()});
+  first_pair_.push_back(pairs_.size());
+  pairs_.push_back({0, offsets_.size()});
 }
 
-std::span<const taken> conflicts::of(std::size_t i, std::uint32_t other) const {
-  const auto row = std::span(pairs_).subspan(row_[i], row_[i + 1] - row_[i]);
+std::span<const offset_interval> conflicts::forbidden_offsets(std::size_t i, std::uint32_t other) const {
+  const auto row = std::span(pairs_).subspan(first_pair_[i], first_pair_[i + 1] - first_pair_[i]);
   const auto at = std::ranges::lower_bound(row, other, {}, &pair::other) - row.begin();
-  const pair* const found = pairs_.data() + row_[i] + at;
-  return std::span(all_).subspan(found->first, found[1].first - found->first);
+  const pair* const found = pairs_.data() + first_pair_[i] + at;
+  return std::span(offsets_).subspan(found->first_offset, found[1].first_offset - found->first_offset);
 }
 
 byte_count peak_live(std::span<const shape> blocks) {

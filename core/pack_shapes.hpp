@@ -30,13 +30,14 @@ inline std::int64_t signed_of(byte_count bytes) {
   return static_cast<std::int64_t>(bytes);
 }
 
-// A block conflicts with another one at relative addresses in (above, below).
-struct taken {
+// Two blocks conflict if the difference of their addresses is in (above, below).
+struct offset_interval {
   std::int64_t above = 0, below = 0;
 };
 
-// Whether each piece of the one meets each of the other in time, so that neither lies within the other.
-inline bool meet_whole(const shape& a, const shape& b) {
+// Whether each piece of one is live with each piece of the other, so that their address ranges must be
+// disjoint.
+inline bool overlap_throughout(const shape& a, const shape& b) {
   return a.is_solid && b.is_solid && a.last_begin < b.first_end && b.last_begin < a.first_end;
 }
 
@@ -46,16 +47,16 @@ class conflicts {
   explicit conflicts(std::span<const shape> blocks);
 
   // Of block `i`, which has several pieces, with `other`.
-  std::span<const taken> of(std::size_t i, std::uint32_t other) const;
+  std::span<const offset_interval> forbidden_offsets(std::size_t i, std::uint32_t other) const;
 
  private:
   struct pair {
     std::uint32_t other = 0;
-    std::size_t first = 0;  // where what it cannot have begins in all_
+    std::size_t first_offset = 0;  // index of its first interval in offsets_
   };
-  std::vector<std::size_t> row_;  // where the pairs of a block begin, and one past the last
-  std::vector<pair> pairs_;       // and one past the last
-  std::vector<taken> all_;
+  std::vector<std::size_t> first_pair_;  // per block: index of its first pair; one entry past the last block
+  std::vector<pair> pairs_;              // one entry past the last
+  std::vector<offset_interval> offsets_;
 };
 
 }  // namespace um::placing

@@ -18,11 +18,11 @@ struct placement {
 
   // Blocks of managed memory that fit the budget next to the device arena.
   std::uint64_t blocks_within(byte_count budget) const {
-    return (budget - std::min(budget, at.device_bytes)) / managed_block;
+    return (budget - std::min(budget, addresses.device_bytes)) / managed_block;
   }
 
   lifetime_table table;
-  layout at;
+  layout addresses;
   managed_map managed;
 };
 

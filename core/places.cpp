@@ -4,7 +4,7 @@ namespace um {
 
 pitched_copy copy_of(const address& from_base, const tensor& from, const region& in_from,
                      const address& to_base, const tensor& to, const region& in_to) {
-  const auto [source, target] = pitches_of(from, in_from, to, in_to);
+  const auto [source, target] = strided_runs_of(from, in_from, to, in_to);
   return {{from_base.where, from_base.offset + source.offset},
           {to_base.where, to_base.offset + target.offset},
           source.width,
@@ -17,23 +17,23 @@ pitched_copy copy_of(const address& from_base, const tensor& from, const region&
 }
 
 places::places(const graph& g, const lifetime_table& table, const layout& at, const managed_map& managed,
-               const homes& home, const machine& on)
-    : g_(g), table_(table), at_(at), managed_(managed), home_(home), on_(on) {}
+               const home_addresses& home, const machine& on)
+    : g_(g), table_(table), layout_(at), managed_(managed), home_(home), machine_(on) {}
 
 // Of the strip's first element, which may lie before the arena when only a later part is resident: modulo
 // 2^64, so that it comes out right once the offset of that part is added.
 address places::strip_base(tensor_id t, const strip_use& u) const {
-  if (u.held.empty()) return {space::pinned, home_.pinned[t]};
-  const lifetime& l = table_.all[u.held.front()];
-  return {l.managed ? space::managed : space::device, at_.offset[u.held.front()] - l.first_byte};
+  if (u.lifetimes.empty()) return {space::pinned, home_.pinned_offset[t]};
+  const lifetime& l = table_.lifetimes[u.lifetimes.front()];
+  return {l.managed ? space::managed : space::device, layout_.offset[u.lifetimes.front()] - l.first_byte};
 }
 
-address places::of(const access& a, const operand_use& u, byte_count workspace) const {
+address places::address_of(const access& a, const operand_use& u, byte_count workspace) const {
   if (u.in_scratch) return {space::device, workspace + u.scratch_offset};
-  const strip_use& part = u.to.empty() ? u.from.front() : u.to.front();
+  const strip_use& part = u.targets.empty() ? u.sources.front() : u.targets.front();
   address at = strip_base(a.what, part);
   const region strip = strip_region(a.what, part);
-  at.offset += pitches_of(part_of(g_.tensors[a.what], strip), relative_to(a.where, strip)).offset;
+  at.offset += strided_runs_of(part_of(g_.tensors[a.what], strip), relative_to(a.where, strip)).offset;
   return at;
 }
 
@@ -48,43 +48,43 @@ operand_copies places::copies_for(const operand& o, const operand_use& u) const 
     const address base = strip_base(t, strip);
     pitched_copy c =
         in ? copy_of(base, part, there, o.at, dense, here) : copy_of(o.at, dense, here, base, part, there);
-    c.by = copier::kernel;
+    c.made_by = copier::kernel;
     return c;
   };
-  const bool lies_there = !u.in_scratch && u.from.size() == 1 &&
-                          (u.to.empty() || u.to.front().what.strip == u.from.front().what.strip);
+  const bool lies_there = !u.in_scratch && u.sources.size() == 1 &&
+                          (u.targets.empty() || u.targets.front().what.strip == u.sources.front().what.strip);
   operand_copies all;
   if (!lies_there) {
-    for (const strip_use& from : u.from) all.before.push_back(copy(from, true));
+    for (const strip_use& from : u.sources) all.before.push_back(copy(from, true));
   }
   if (u.in_scratch) {
-    for (const strip_use& to : u.to) all.after.push_back(copy(to, false));
+    for (const strip_use& to : u.targets) all.after.push_back(copy(to, false));
   }
   return all;
 }
 
-pitched_copy places::moved_by(tensor_id t, const strip_use& moved, bool in) const {
-  const address home{space::pinned, home_.pinned[t]}, base = strip_base(t, moved);
+pitched_copy places::copy_of_moved(tensor_id t, const strip_use& moved, bool in) const {
+  const address home{space::pinned, home_.pinned_offset[t]}, base = strip_base(t, moved);
   const region strip = strip_region(t, moved), there = relative_to(moved.what.where, strip);
   const tensor& whole = g_.tensors[t];
   const tensor part = part_of(whole, strip);
   pitched_copy c = in ? copy_of(home, whole, moved.what.where, base, part, there)
                       : copy_of(base, part, there, home, whole, moved.what.where);
-  if (c.height * c.depth > 1 && c.width < on_.engine_row_bytes) c.by = copier::kernel;
+  if (c.height * c.depth > 1 && c.width < machine_.engine_row_bytes) c.made_by = copier::kernel;
   return c;
 }
 pitched_copy places::from_home(tensor_id t, const strip_use& moved) const {
-  return moved_by(t, moved, true);
+  return copy_of_moved(t, moved, true);
 }
 pitched_copy places::to_home(tensor_id t, const strip_use& moved) const {
-  return moved_by(t, moved, false);
+  return copy_of_moved(t, moved, false);
 }
 
 std::vector<movement> places::twin_moves(tensor_id t, const std::vector<std::uint32_t>& cells) const {
   std::vector<movement> all;
   for (const std::uint32_t cell : cells) {
     for (const range& r : runs_of(g_.tensors[t], region_of(table_.strips[t].cells, cell))) {
-      const byte_count here = managed_.offset_of(t) + r.offset, home = home_.pinned[t] + r.offset;
+      const byte_count here = managed_.offset_of(t) + r.offset, home = home_.pinned_offset[t] + r.offset;
       const bool goes_on = !all.empty() && all.back().device.offset + all.back().device.bytes == here &&
                            all.back().pinned_offset + all.back().device.bytes == home;
       if (goes_on) {

@@ -13,7 +13,7 @@ namespace um {
 // One operand of a compute: the region, and its address as a dense tensor of that shape.
 struct operand {
   access what;
-  address at;
+  address at;  // of its first byte
 };
 
 // What a prefetch, discard or advice does to a range of the managed arena; for twinned tensors also where it
@@ -23,7 +23,7 @@ struct movement {
   byte_count pinned_offset = 0;
 };
 
-// Who makes a copy: a copy engine by one cudaMemcpy3DAsync, or a kernel.
+// A copy is made by a copy engine (one cudaMemcpy3DAsync) or by a kernel.
 enum class copier : std::uint8_t { engine, kernel };
 
 // Rows of `width` bytes, `height` of them in a slice and `depth` slices. Pitches lie between the starts of
@@ -32,7 +32,7 @@ struct pitched_copy {
   address from, to;
   byte_count width = 0, height = 1, depth = 1;
   byte_count from_pitch = 0, to_pitch = 0, from_slice = 0, to_slice = 0;
-  copier by = copier::engine;
+  copier made_by = copier::engine;
 };
 constexpr byte_count bytes_of(const pitched_copy& c) {
   return c.width * c.height * c.depth;
@@ -51,10 +51,10 @@ class places {
  public:
   // Keeps references.
   places(const graph& g, const lifetime_table& table, const layout& at, const managed_map& managed,
-         const homes& home, const machine& on);
+         const home_addresses& home, const machine& on);
 
   // `workspace`: offset of the workspace of the compute.
-  address of(const access& a, const operand_use& u, byte_count workspace) const;
+  address address_of(const access& a, const operand_use& u, byte_count workspace) const;
   operand_copies copies_for(const operand& o, const operand_use& u) const;
   // Copies between a part of a staged tensor and its home; by a copy engine unless rows are short.
   pitched_copy from_home(tensor_id t, const strip_use& moved) const;
@@ -65,14 +65,14 @@ class places {
  private:
   region strip_region(tensor_id t, const strip_use& u) const { return table_.strips[t].strips[u.what.strip]; }
   address strip_base(tensor_id t, const strip_use& u) const;
-  pitched_copy moved_by(tensor_id t, const strip_use& moved, bool in) const;
+  pitched_copy copy_of_moved(tensor_id t, const strip_use& moved, bool in) const;
 
   const graph& g_;
   const lifetime_table& table_;
-  const layout& at_;
+  const layout& layout_;
   const managed_map& managed_;
-  const homes& home_;
-  const machine& on_;
+  const home_addresses& home_;
+  const machine& machine_;
 };
 
 }  // namespace um

@@ -8,7 +8,7 @@
 namespace um {
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c) {
-  if (is_whole(c.part) && c.workspace == as_profiled && !c.again) return costs.at(c.what);
+  if (is_whole(c.part) && c.workspace == as_profiled && !c.cheap_recompute) return costs.at(c.what);
   if (slices) return slices(c);
   op_cost cost = costs.at(c.what);
   const op& o = g.ops.at(c.what);
@@ -16,9 +16,9 @@ op_cost cost_of(const graph& g, const profile& costs, const machine& on, const s
   const auto rest = static_cast<std::uint64_t>(cost.time - fixed);
   cost.time = fixed + static_cast<nanoseconds>(share_of(rest, g, o, c.part));
   cost.workspace_bytes = std::min(cost.workspace_bytes, c.workspace);
-  if (c.again) {
-    cost.time =
-        fixed + static_cast<nanoseconds>(static_cast<double>(cost.time - fixed) * share_of_repetition(g, o));
+  if (c.cheap_recompute) {
+    cost.time = fixed + static_cast<nanoseconds>(static_cast<double>(cost.time - fixed) *
+                                                 cheap_recomputation_share(g, o));
     cost.workspace_bytes = 0;
   }
   return cost;
@@ -28,9 +28,10 @@ op_cost cost_of(const problem& p, const compute& c) {
   return cost_of(p.network, p.costs, p.on, p.cost_of_slice, c);
 }
 
-memory_way way_of(const strategy& s) {
-  constexpr std::array usual{memory_way::batch_parts, memory_way::swapping, memory_way::managed_hints};
-  return s.way.value_or(usual.at(static_cast<std::size_t>(s.kind)));
+memory_technique technique_of(const strategy& s) {
+  constexpr std::array usual{memory_technique::batch_parts, memory_technique::swapping,
+                             memory_technique::managed_hints};
+  return s.technique.value_or(usual.at(static_cast<std::size_t>(s.kind)));
 }
 
 const strategy* find(std::span<const strategy> table, std::string_view name) {
@@ -41,7 +42,7 @@ const strategy* find(std::span<const strategy> table, std::string_view name) {
 
 knob_values complete(const strategy& s, const knob_values& given) {
   knob_values all;
-  for (const knob& k : s.knobs) all[k.name] = k.standard;
+  for (const knob& k : s.knobs) all[k.name] = k.default_value;
   for (const auto& [name, value] : given) {
     const auto k =
         std::find_if(s.knobs.begin(), s.knobs.end(), [&](const knob& row) { return row.name == name; });

@@ -31,10 +31,10 @@ using profile = std::vector<op_cost>;  // one per operator
 // The cost of a part of an operator; memoised by the backend.
 using slice_costs = std::function<op_cost(const compute&)>;
 
-// What keeps managed memory within the budget.
-//   none    nothing: everything fits
-//   plan    the plan, by evicting at operator boundaries (mode `capped`)
-//   driver  the driver, by evicting on demand (modes `native` and `simulated`)
+// Memory pressure: who evicts managed memory to stay within the budget.
+//   none    nobody: everything fits
+//   plan    the plan, at operator boundaries (mode `capped`)
+//   driver  the driver, on demand (modes `native` and `simulated`)
 enum class pressure : std::uint8_t { none, plan, driver };
 
 using knob_values = std::map<std::string, std::int64_t>;
@@ -44,14 +44,14 @@ struct problem {
   const profile& costs;
   const machine& on;
   byte_count budget = std::numeric_limits<byte_count>::max();
-  pressure under = pressure::none;
-  knob_values knobs;               // every knob of the strategy, defaults filled in
-  slice_costs cost_of_slice = {};  // not set: as cost_of() says
+  pressure under = pressure::none;  // who evicts managed memory
+  knob_values knobs;                // every knob of the strategy, defaults filled in
+  slice_costs cost_of_slice = {};   // not set: as cost_of() says
 };
 
 // The cost of computing an operator, or a part of it. Without `slices` a part takes one launch and its share
 // of the rest of the whole operator's time by volume, and the whole one's workspace or what it may have of
-// it; a repetition (compute.again) its share by bytes, and no workspace.
+// it; a cheap recomputation takes its share by bytes, and no workspace.
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c);
 op_cost cost_of(const problem& p, const compute& c);
@@ -63,7 +63,7 @@ struct infeasible : std::runtime_error {
 
 struct knob {
   std::string name, summary;
-  std::int64_t standard = 0, least = 0, most = 0;
+  std::int64_t default_value = 0, least = 0, most = 0;
 };
 
 using planner = std::function<memory_plan(const problem&)>;
@@ -77,7 +77,7 @@ template <>
 inline constexpr std::array enum_names<family>{"device"sv, "explicit"sv, "managed"sv};
 
 // What a strategy asks of a program, from the least to the most.
-enum class memory_way : std::uint8_t {
+enum class memory_technique : std::uint8_t {
   in_core,
   batch_parts,
   recomputation,
@@ -89,7 +89,7 @@ enum class memory_way : std::uint8_t {
   search
 };
 template <>
-inline constexpr std::array enum_names<memory_way>{
+inline constexpr std::array enum_names<memory_technique>{
     "in-core"sv,        "parts of the batch"sv,        "recomputation"sv,
     "managed memory"sv, "managed memory with hints"sv, "host memory over the link"sv,
     "swapping"sv,       "managed memory, planned"sv,   "all of them, searched"sv};
@@ -100,16 +100,15 @@ struct strategy {
   planner plan = {};
   packer placed_by = packers::searched;
   std::vector<knob> knobs = {};
-  bool same_bits =
-      true;  // results have the bits of `device`; false: sums in another order, equal up to rounding
+  bool same_bits = true;  // results equal those of `device` to the bit; false: up to rounding
   family kind = family::explicit_;
   bool keeps_budget = true;  // throws infeasible where it cannot; false: lowering refuses its plan
   std::string source = {};   // the paper that it follows; "": none
-  std::optional<memory_way> way = {};  // nothing: the usual one of its family, see way_of()
-  bool advised = false;                // `umbench advise` tries it unasked
+  std::optional<memory_technique> technique = {};  // nothing: the usual one of its family
+  bool advised = false;                            // `umbench advise` tries it unasked
 };
 
-memory_way way_of(const strategy& s);
+memory_technique technique_of(const strategy& s);
 
 // nullptr if there is no such row.
 const strategy* find(std::span<const strategy> table, std::string_view name);

@@ -21,31 +21,31 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
       resident_(arena_bytes / managed_block, false),
       filled_(resident_),
       owner_(resident_.size(), no_owner),
-      begun_(g.tensors.size(), false) {
+      touched_(g.tensors.size(), false) {
   // The state that an iteration leaves.
   std::vector<tensor_id> order;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (is_managed(home[t]) && managed.is_touched(t)) order.push_back(t);
   }
   std::ranges::stable_sort(order, {}, [&](tensor_id t) { return managed.lifetime_of(t).begin; });
-  for (const tensor_id t : order) take_over(t);
+  for (const tensor_id t : order) take_ownership(t);
 }
 
-void block_ledger::take_over(tensor_id t) {
+void block_ledger::take_ownership(tensor_id t) {
   const auto [begin, end] = blocks_of(managed_.range_of(t, {}));
   for (std::size_t b = begin; b < end; ++b) owner_[b] = fills_blocks(g_.tensors[t]) ? t : no_owner;
 }
 
 // The runs of blocks of a range that change, as ranges. A block of which only small tensors were touched
 // still has to be filled up.
-std::vector<range> block_ledger::bring_in(const range& r, bool wholly) {
+std::vector<range> block_ledger::add_blocks(const range& r, bool wholly) {
   std::vector<range> changed;
   const auto [begin, end] = blocks_of(r);
   for (std::size_t b = begin; b < end; ++b) {
     const bool fills_up = wholly && !filled_[b];
     if (wholly) filled_[b] = true;
     if (resident_[b] && !fills_up) continue;
-    if (!resident_[b]) ++count_;
+    if (!resident_[b]) ++resident_count_;
     resident_[b] = true;
     const byte_count at = b * managed_block;
     if (!changed.empty() && changed.back().offset + changed.back().bytes == at) {
@@ -57,46 +57,47 @@ std::vector<range> block_ledger::bring_in(const range& r, bool wholly) {
   return changed;
 }
 
-void block_ledger::give_up(tensor_id t, const range& r) {
+void block_ledger::release_blocks(tensor_id t, const range& r) {
   const auto [begin, end] = blocks_of(r);
   for (std::size_t b = begin; b < end; ++b) {
     if (owner_[b] != t) continue;
     filled_[b] = false;
-    if (resident_[b]) --count_;
+    if (resident_[b]) --resident_count_;
     resident_[b] = false;
   }
 }
 
-void block_ledger::touch(const compute& x, room_change& c) {
+void block_ledger::touch_operands(const compute& x, residency_change& c) {
   for (const access& a : accesses_of(g_, x)) {
     if (!is_managed(home_[a.what])) continue;
-    if (!begun_[a.what]) take_over(a.what);
-    begun_[a.what] = true;
+    if (!touched_[a.what]) take_ownership(a.what);
+    touched_[a.what] = true;
     const tensor& t = g_.tensors[a.what];
     for (const range& r : runs_of(t, a.where)) {
       const range there{managed_.offset_of(a.what) + r.offset, r.bytes};
-      if (!bring_in(there, fills_blocks(t)).empty()) c.fresh.push_back(there);
+      if (!add_blocks(there, fills_blocks(t)).empty()) c.added.push_back(there);
     }
   }
 }
 
-room_change block_ledger::apply(const action& a) {
-  room_change c;
-  const std::uint64_t before = count_;
-  std::visit(overloaded{[](const advise&) {}, [&](const compute& x) { touch(x, c); },
+residency_change block_ledger::apply(const action& a) {
+  residency_change c;
+  const std::uint64_t before = resident_count_;
+  std::visit(overloaded{[](const advise&) {}, [&](const compute& x) { touch_operands(x, c); },
                         [&](const prefetch& x) {
                           if (is_managed(home_[x.what]))
-                            c.fresh = bring_in(managed_.range_of(x.what, x.part), true);
+                            c.added = add_blocks(managed_.range_of(x.what, x.part), true);
                         },
                         [&](const evict& x) {
-                          if (is_managed(home_[x.what])) give_up(x.what, managed_.range_of(x.what, x.part));
+                          if (is_managed(home_[x.what]))
+                            release_blocks(x.what, managed_.range_of(x.what, x.part));
                         },
                         [&](const discard& x) {
                           if (is_managed(home_[x.what]))
-                            give_up(x.what, managed_.range_alone(x.what, x.part));
+                            release_blocks(x.what, managed_.range_alone(x.what, x.part));
                         }},
              a);
-  c.freed = before > count_ ? before - count_ : 0;
+  c.released_blocks = before > resident_count_ ? before - resident_count_ : 0;
   return c;
 }
 
@@ -108,16 +109,16 @@ bool block_ledger::is_filled(const range& r) const {
   return true;
 }
 
-std::uint64_t residency::most_blocks() const {
+std::uint64_t residency::peak_blocks() const {
   return resident_blocks.empty() ? 0 : *std::ranges::max_element(resident_blocks);
 }
 
 std::int32_t residency::release_to_wait_for(std::size_t at, std::uint64_t capacity) const {
-  if (changes[at].fresh.empty() || resident_blocks[at] > capacity) return -1;
+  if (changes[at].added.empty() || resident_blocks[at] > capacity) return -1;
   std::uint64_t spare = capacity - resident_blocks[at];
   for (std::size_t k = at; k-- > 0;) {
-    if (changes[k].freed > spare) return static_cast<std::int32_t>(k);
-    spare -= changes[k].freed;
+    if (changes[k].released_blocks > spare) return static_cast<std::int32_t>(k);
+    spare -= changes[k].released_blocks;
   }
   return -1;
 }
@@ -125,7 +126,7 @@ std::int32_t residency::release_to_wait_for(std::size_t at, std::uint64_t capaci
 residency residency_of(const graph& g, const memory_plan& plan, const layout& at,
                        const managed_map& managed) {
   residency all;
-  all.live_device = at.live_device;
+  all.live_device_bytes = at.live_device_bytes;
   block_ledger blocks(g, plan.home, managed, at.managed_bytes);
   for (int iteration = 0; iteration < 2; ++iteration) {
     all.changes.clear();

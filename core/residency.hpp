@@ -19,11 +19,11 @@ constexpr block_range blocks_of(const range& r) {
           static_cast<std::size_t>((r.offset + r.bytes + managed_block - 1) / managed_block)};
 }
 
-// Of one action: ranges whose blocks become resident, or have to be filled because only small tensors in them
-// were; the number of blocks released.
-struct room_change {
-  std::vector<range> fresh;
-  std::uint64_t freed = 0;
+// Blocks that one action adds and releases. `added`: ranges whose blocks become resident, or of which only
+// small tensors were resident before.
+struct residency_change {
+  std::vector<range> added;
+  std::uint64_t released_blocks = 0;
 };
 
 // Tracks the blocks of a managed arena action by action; none is resident at first. A tensor owns its blocks
@@ -35,11 +35,11 @@ class block_ledger {
   block_ledger(const graph& g, const std::vector<residence>& home, const managed_map& managed,
                byte_count arena_bytes);
 
-  void begin_iteration() { begun_.assign(begun_.size(), false); }
-  room_change apply(const action& a);
+  void begin_iteration() { touched_.assign(touched_.size(), false); }
+  residency_change apply(const action& a);
 
-  bool has_begun(tensor_id t) const { return begun_[t]; }  // touched by a compute of this iteration
-  std::uint64_t count() const { return count_; }           // of resident blocks
+  bool was_touched(tensor_id t) const { return touched_[t]; }  // touched by a compute of this iteration
+  std::uint64_t count() const { return resident_count_; }      // of resident blocks
   std::size_t size() const { return resident_.size(); }
   bool is_resident(std::size_t block) const { return resident_[block]; }
   // Whether a prefetch of that range would move nothing.
@@ -49,34 +49,36 @@ class block_ledger {
   tensor_id owner(std::size_t block) const { return owner_[block]; }
 
  private:
-  std::vector<range> bring_in(const range& r, bool wholly);
-  void give_up(tensor_id t, const range& r);
-  void touch(const compute& x, room_change& c);
-  void take_over(tensor_id t);
+  std::vector<range> add_blocks(const range& r, bool wholly);
+  void release_blocks(tensor_id t, const range& r);
+  void touch_operands(const compute& x, residency_change& c);
+  void take_ownership(tensor_id t);
 
   const graph& g_;
   const std::vector<residence>& home_;
   const managed_map& managed_;
   std::vector<bool> resident_, filled_;  // per block; filled_: with more than small tensors
   std::vector<tensor_id> owner_;
-  std::vector<bool> begun_;  // per tensor: a compute of this iteration touched it
-  std::uint64_t count_ = 0;
+  std::vector<bool> touched_;  // per tensor: by a compute of this iteration
+  std::uint64_t resident_count_ = 0;
 };
 
 struct residency {
-  std::vector<byte_count> live_device;         // one per action, as all below
+  std::vector<byte_count> live_device_bytes;   // one per action, as all below
   std::vector<std::uint64_t> resident_blocks;  // how many of the managed arena, after the action
-  std::vector<room_change> changes;
+  std::vector<residency_change> changes;
 
   // Bytes in use after an action.
-  byte_count in_use(std::size_t at) const { return live_device[at] + resident_blocks[at] * managed_block; }
-  std::uint64_t most_blocks() const;
+  byte_count in_use(std::size_t at) const {
+    return live_device_bytes[at] + resident_blocks[at] * managed_block;
+  }
+  std::uint64_t peak_blocks() const;
   // The last action whose release action `at` has to wait for so that `capacity` blocks are never exceeded;
   // -1 if there is none.
   std::int32_t release_to_wait_for(std::size_t at, std::uint64_t capacity) const;
 };
 
-// In a later iteration. The first one starts with fewer resident blocks.
+// The residency during any iteration but the first, which starts with fewer resident blocks.
 residency residency_of(const graph& g, const memory_plan& plan, const layout& at, const managed_map& managed);
 
 }  // namespace um

@@ -1,5 +1,5 @@
-// The compute lane cut into stretches that can be launched at once: no step within one waits for another
-// lane, and no other lane waits for a step within, but the last.
+// Cuts the compute lane into stretches, each launched as one CUDA graph: only the first step of a stretch
+// waits for other lanes, and other lanes wait for its last step only.
 #pragma once
 
 #include <cstdint>

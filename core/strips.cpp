@@ -8,67 +8,67 @@
 namespace um {
 namespace {
 
-region section_along(const tensor& t, axis outer, region r) {
+region cross_section(const tensor& t, axis outer, region r) {
   range_along(r, outer) = range_along(whole_of(t.shape), outer);
   return r;
 }
 
 // The regions of one tensor that the actions of a plan use.
-struct takes {
-  std::vector<region> sections;  // of all accesses and moves
-  std::vector<region> named;     // of writes and moves
+struct used_regions {
+  std::vector<region> sections;          // of all accesses and moves
+  std::vector<region> moved_or_written;  // of writes and moves
   std::vector<std::int64_t> borders;
 };
 
-// Whether whole cross-sections, parts of them, or both are moved and written while a staged tensor is on the
-// device.
-class stays {
+// Records whether whole cross-sections of a staged tensor, parts of them, or both are moved and written while
+// it is on the device.
+class cross_section_use {
  public:
   // `whole`: all of the cross-section.
-  void take(const region& r, const region& section, bool whole) {
-    note(whole);
-    if (std::ranges::none_of(here_, [&](const held& x) { return contains(x.what, r); }))
-      here_.push_back({r, section});
+  void begin_stay(const region& r, const region& section, bool whole) {
+    record_whole(whole);
+    if (std::ranges::none_of(on_device_, [&](const resident_region& x) { return contains(x.what, r); }))
+      on_device_.push_back({r, section});
   }
-  void note(bool whole) {
+  void record_whole(bool whole) {
     (whole ? whole_ : part_) = true;
     mixed_ = mixed_ || (whole_ && part_);
   }
   // The regions in the strip of that cross-section.
-  void give_up(const region& r, const region& section) {
-    remove(r, [&](const held& x) { return x.section == section; });
+  void end_stay(const region& r, const region& section) {
+    remove_within(r, [&](const resident_region& x) { return x.section == section; });
   }
-  void forget(const region& r) {
-    remove(r, [](const held&) { return true; });
+  void end_stays(const region& r) {
+    remove_within(r, [](const resident_region&) { return true; });
   }
   bool mixed() const { return mixed_; }
 
  private:
-  struct held {
+  struct resident_region {
     region what, section;
   };
   template <class F>
-  void remove(const region& r, F&& concerns) {
-    std::erase_if(here_, [&](const held& x) { return concerns(x) && contains(r, x.what); });
-    mixed_ = mixed_ || std::ranges::any_of(here_, [&](const held& x) {
+  void remove_within(const region& r, F&& concerns) {
+    std::erase_if(on_device_, [&](const resident_region& x) { return concerns(x) && contains(r, x.what); });
+    mixed_ = mixed_ || std::ranges::any_of(on_device_, [&](const resident_region& x) {
                return concerns(x) && intersection(x.what, r).has_value();
              });
-    if (here_.empty()) whole_ = part_ = false;
+    if (on_device_.empty()) whole_ = part_ = false;
   }
 
-  std::vector<held> here_;
+  std::vector<resident_region> on_device_;
   bool whole_ = false, part_ = false, mixed_ = false;
 };
 
-void sort_out(auto& values) {
+void sort_and_remove_duplicates(auto& values) {
   std::ranges::sort(values);
   values.erase(std::ranges::unique(values).begin(), values.end());
 }
 
-class gathering {
+class strip_finder {
  public:
-  gathering(const graph& g, const memory_plan& plan)
-      : g_(g), plan_(plan), taken_(g.tensors.size()), stays_(g.tensors.size()) {
+  strip_finder(const graph& g, const memory_plan& plan)
+      : g_(g), plan_(plan), used_(g.tensors.size()), cross_sections_(g.tensors.size()) {
     for (const tensor& t : g.tensors) outer_.push_back(outer_axis(t));
     for (const action& a : plan.actions) std::visit([&](const auto& x) { add(x); }, a);
   }
@@ -76,17 +76,17 @@ class gathering {
   strip_layout layout_of(tensor_id t, residence home, cell_grid cells) {
     const tensor& what = g_.tensors[t];
     const region whole = whole_of(what.shape);
-    takes& taken = taken_[t];
-    sort_out(taken.sections);
-    sort_out(taken.named);
+    used_regions& used = used_[t];
+    sort_and_remove_duplicates(used.sections);
+    sort_and_remove_duplicates(used.moved_or_written);
     strip_layout layout{outer_[t], {whole}, {0, range_along(whole, outer_[t]).end}, std::move(cells)};
     const bool in_arena = home == residence::staged || (home == residence::device && !survives(what.use));
     if (!in_arena) return layout;
-    layout.segments.insert(layout.segments.end(), taken.borders.begin(), taken.borders.end());
-    sort_out(layout.segments);
-    const bool apart = home == residence::staged && !stays_[t].mixed();
-    if (!taken.named.empty() && (apart || !std::ranges::binary_search(taken.sections, whole)))
-      layout.strips = taken.named;
+    layout.segments.insert(layout.segments.end(), used.borders.begin(), used.borders.end());
+    sort_and_remove_duplicates(layout.segments);
+    const bool apart = home == residence::staged && !cross_sections_[t].mixed();
+    if (!used.moved_or_written.empty() && (apart || !std::ranges::binary_search(used.sections, whole)))
+      layout.strips = used.moved_or_written;
     return layout;
   }
 
@@ -99,30 +99,30 @@ class gathering {
       if (plan_.home[a.what] != residence::staged) continue;
       const region section = section_of(a.what, a.where);
       if (writes) {
-        stays_[a.what].take(a.where, section, is_whole(a.what, section));
+        cross_sections_[a.what].begin_stay(a.where, section, is_whole(a.what, section));
       } else if (is_whole(a.what, section)) {
-        stays_[a.what].note(true);
+        cross_sections_[a.what].record_whole(true);
       }
     }
   }
   void add(const discard& x) {
     const region r = region_of(g_.tensors[x.what].shape, x.part);
     add(x.what, r, false, false);
-    stays_[x.what].forget(r);
+    cross_sections_[x.what].end_stays(r);
   }
   void add(const prefetch& x) {
     const region r = region_of(g_.tensors[x.what].shape, x.part), section = section_of(x.what, r);
     add(x.what, r, true, true);
-    stays_[x.what].take(r, section, is_whole(x.what, section));
+    cross_sections_[x.what].begin_stay(r, section, is_whole(x.what, section));
   }
   void add(const evict& x) {
     const region r = region_of(g_.tensors[x.what].shape, x.part), section = section_of(x.what, r);
     add(x.what, r, true, true);
-    stays_[x.what].note(is_whole(x.what, section));
-    stays_[x.what].give_up(r, section);
+    cross_sections_[x.what].record_whole(is_whole(x.what, section));
+    cross_sections_[x.what].end_stay(r, section);
   }
 
-  region section_of(tensor_id t, const region& r) const { return section_along(g_.tensors[t], outer_[t], r); }
+  region section_of(tensor_id t, const region& r) const { return cross_section(g_.tensors[t], outer_[t], r); }
   bool is_whole(tensor_id t, const region& section) const { return section == whole_of(g_.tensors[t].shape); }
 
   void add(tensor_id t, const region& r, bool takes, bool names) {
@@ -130,17 +130,17 @@ class gathering {
     const auto once = [&](std::vector<region>& all) {
       if (all.empty() || all.back() != section) all.push_back(section);
     };
-    if (takes) once(taken_[t].sections);
-    if (names) once(taken_[t].named);
-    taken_[t].borders.push_back(range_along(r, outer_[t]).begin);
-    taken_[t].borders.push_back(range_along(r, outer_[t]).end);
+    if (takes) once(used_[t].sections);
+    if (names) once(used_[t].moved_or_written);
+    used_[t].borders.push_back(range_along(r, outer_[t]).begin);
+    used_[t].borders.push_back(range_along(r, outer_[t]).end);
   }
 
   const graph& g_;
   const memory_plan& plan_;
   std::vector<axis> outer_;
-  std::vector<takes> taken_;
-  std::vector<stays> stays_;
+  std::vector<used_regions> used_;
+  std::vector<cross_section_use> cross_sections_;
 };
 
 }  // namespace
@@ -184,7 +184,7 @@ std::uint32_t strip_layout::strip_of(const region& r) const {
 
 std::vector<strip_layout> strips_of(const graph& g, const memory_plan& plan) {
   std::vector<cell_grid> cells = cells_of(g, plan);
-  gathering taken(g, plan);
+  strip_finder taken(g, plan);
   std::vector<strip_layout> all;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     all.push_back(taken.layout_of(t, plan.home[t], std::move(cells[t])));

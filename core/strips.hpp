@@ -25,7 +25,9 @@ struct strip_layout {
   // The segments that a region meets: [first, second).
   std::pair<std::uint32_t, std::uint32_t> segments_in(const region& r) const;
   // The cells that a region covers.
-  std::vector<std::uint32_t> cells_of(const region& r) const { return numbers_of(cells, cells_in(cells, r)); }
+  std::vector<std::uint32_t> cells_of(const region& r) const {
+    return cell_indices_of(cells, cells_in(cells, r));
+  }
   // The part of a strip that is one segment.
   region segment_of(std::uint32_t strip, std::uint32_t segment) const;
   // The strip of exactly this region's cross-section, or the whole one where there is no other. Throws

@@ -44,13 +44,13 @@ expectation expect(const graph& g) {
 struct partial_sum {
   op_id of = 0;
   std::size_t output = 0;
-  std::vector<box> added;  // sorted; none meet
+  std::vector<box> added;  // sorted and disjoint
   friend auto operator<=>(const partial_sum&, const partial_sum&) = default;
 };
 
-bool meet(const box& a, const box& b) {
-  return meet(a.batch, b.batch) && meet(a.channel, b.channel) && meet(a.row, b.row) &&
-         meet(a.reduction, b.reduction);
+bool overlap(const box& a, const box& b) {
+  return overlap(a.batch, b.batch) && overlap(a.channel, b.channel) && overlap(a.row, b.row) &&
+         overlap(a.reduction, b.reduction);
 }
 
 __extension__ using wide = unsigned __int128;
@@ -60,13 +60,13 @@ wide volume_of(const box& b) {
 }
 
 // Do the boxes, which may overlap, cover `all`?
-bool cover(const std::vector<box>& boxes, const box& all) {
+bool covers(const std::vector<box>& boxes, const box& all) {
   if (std::ranges::find(boxes, all) != boxes.end()) return true;
   std::vector<box> rest{all};
   for (const box& b : boxes) {
     std::vector<box> left;
     for (box r : rest) {
-      if (!meet(r, b)) {
+      if (!overlap(r, b)) {
         left.push_back(r);
         continue;
       }
@@ -89,9 +89,9 @@ bool cover(const std::vector<box>& boxes, const box& all) {
 class symbolic_machine {
  public:
   symbolic_machine(const graph& g, const memory_plan& plan, const std::vector<strip_layout>& strips)
-      : g_(g), plan_(plan), copies_(g, plan, strips), e_(expect(g)) {
+      : g_(g), plan_(plan), copies_(g, plan, strips), expected_(expect(g)) {
     for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-      values_.emplace_back(strips[t].cells.count(), e_.initial[t]);
+      values_.emplace_back(strips[t].cells.count(), expected_.initial[t]);
     }
     computed_.resize(g.ops.size());
   }
@@ -102,11 +102,11 @@ class symbolic_machine {
         return to_text(g_, a) + ": " + *wrong;
       }
     }
-    return end_iteration();
+    return check_end_of_iteration();
   }
 
  private:
-  using finding = copies::finding;
+  using finding = copy_tracker::finding;
 
   finding apply(const advise& x) {
     if (is_managed(plan_.home[x.what])) return {};
@@ -132,7 +132,7 @@ class symbolic_machine {
     for (std::size_t i = 0; i < o.out.size(); ++i) {
       if (auto wrong = write(touched[o.in.size() + i], x, i)) return wrong;
     }
-    if (!x.again) computed_[x.what].push_back(resolved(g_, o, x.part));
+    if (!x.cheap_recompute) computed_[x.what].push_back(with_explicit_ranges(g_, o, x.part));
     return {};
   }
 
@@ -140,14 +140,14 @@ class symbolic_machine {
   token token_for(op_id o, tensor_id what) const {
     const op& first = g_.ops[o];
     const auto in = std::ranges::find(first.in, what);
-    if (in != first.in.end()) return e_.in[o][static_cast<std::size_t>(in - first.in.begin())];
+    if (in != first.in.end()) return expected_.in[o][static_cast<std::size_t>(in - first.in.begin())];
     const auto out = std::ranges::find(first.out, what);
-    return e_.out[o][static_cast<std::size_t>(out - first.out.begin())];
+    return expected_.out[o][static_cast<std::size_t>(out - first.out.begin())];
   }
 
   finding read(const access& a, token wanted) const {
     for (const std::uint32_t c : copies_.cells_in(a.what, a.where)) {
-      if (!copies_.is_in_reach(a.what, c)) {
+      if (!copies_.is_readable_by_kernels(a.what, c)) {
         const bool stale = copies_.is_stale(a.what, c);
         return copies_.describe(a.what, c) + (stale ? " holds a stale or unfinished value"
                                               : copies_.is_at_home(a.what, c)
@@ -165,69 +165,70 @@ class symbolic_machine {
 
   finding write(const access& a, const compute& x, std::size_t output) {
     const op& o = g_.ops[x.what];
-    const box part = summed_part(g_, o, output, x.part), all = domain_of(g_, o);
+    const box part = summed_part(g_, o, output, x.part), all = iteration_domain(g_, o);
     for (const std::uint32_t c : copies_.cells_in(a.what, a.where)) {
       token& value = values_[a.what][c];
       partial_sum sum{x.what, output, {}};
       if (a.mode == access_mode::accumulate) {
-        const partial_sum* const before = copies_.is_in_reach(a.what, c) ? sum_at(value) : nullptr;
+        const partial_sum* const before =
+            copies_.is_readable_by_kernels(a.what, c) ? find_partial_sum(value) : nullptr;
         if (before == nullptr || before->of != x.what || before->output != output) {
           return copies_.describe(a.what, c) + " does not hold the sum of parts before this one";
         }
         sum = *before;
-        if (std::ranges::any_of(sum.added, [&](const box& b) { return meet(b, part); })) {
+        if (std::ranges::any_of(sum.added, [&](const box& b) { return overlap(b, part); })) {
           return copies_.describe(a.what, c) + " holds the sum of parts that meet this one";
         }
       }
       sum.added.insert(std::ranges::upper_bound(sum.added, part), part);
-      value = token_of(std::move(sum), all);
+      value = token_for_sum(std::move(sum), all);
     }
     copies_.write(a.what, a.where);
     return {};
   }
 
-  const partial_sum* sum_at(token t) const {
+  const partial_sum* find_partial_sum(token t) const {
     return (t & is_partial) == 0 ? nullptr : sums_[t & ~is_partial];
   }
 
   // The operator's value, once disjoint parts cover all of it.
-  token token_of(partial_sum sum, const box& all) {
+  token token_for_sum(partial_sum sum, const box& all) {
     wide done = 0;
     for (const box& b : sum.added) done += volume_of(b);
-    if (done == volume_of(all)) return e_.out[sum.of][sum.output];
+    if (done == volume_of(all)) return expected_.out[sum.of][sum.output];
     const auto [at, is_new] = tokens_.emplace(std::move(sum), sums_.size());
     if (is_new) sums_.push_back(&at->first);
     return is_partial | at->second;
   }
 
-  finding end_iteration() const {
+  finding check_end_of_iteration() const {
     for (op_id o = 0; o < g_.ops.size(); ++o) {
-      if (!cover(computed_[o], domain_of(g_, g_.ops[o]))) {
+      if (!covers(computed_[o], iteration_domain(g_, g_.ops[o]))) {
         return "operator " + g_.ops[o].name + " is not computed, or not all of its parts are";
       }
     }
     for (tensor_id t = 0; t < g_.tensors.size(); ++t) {
       if (!survives(g_.tensors[t].use)) continue;
       for (std::uint32_t c = 0; c < values_[t].size(); ++c) {
-        if (auto wrong = end_cell(t, c)) return wrong;
+        if (auto wrong = check_cell_at_end(t, c)) return wrong;
       }
     }
     return {};
   }
 
   // The state at the end must allow the next iteration to start.
-  finding end_cell(tensor_id t, std::uint32_t c) const {
+  finding check_cell_at_end(tensor_id t, std::uint32_t c) const {
     const bool at_home = is_pinned(plan_.home[t]);
-    const bool there = at_home ? copies_.is_at_home(t, c) : copies_.is_in_reach(t, c);
-    if (there && values_[t][c] == e_.final[t]) return {};
+    const bool there = at_home ? copies_.is_at_home(t, c) : copies_.is_readable_by_kernels(t, c);
+    if (there && values_[t][c] == expected_.final[t]) return {};
     return "at the end of the iteration " + copies_.describe(t, c) + " does not hold its final value" +
            (at_home ? " at home" : "");
   }
 
   const graph& g_;
   const memory_plan& plan_;
-  copies copies_;
-  expectation e_;
+  copy_tracker copies_;
+  expectation expected_;
   std::vector<std::vector<token>> values_;  // per tensor, per cell
   std::vector<std::vector<box>> computed_;  // per operator
   std::map<partial_sum, std::size_t> tokens_;

@@ -153,20 +153,20 @@ class drafter {
     }
   }
 
-  bool is_by_cpu(position at) const {
-    return um::is_by_cpu(g_.ops[uses_.order[static_cast<std::size_t>(at)].what]);
+  bool runs_on_cpu(position at) const {
+    return um::runs_on_cpu(g_.ops[uses_.order[static_cast<std::size_t>(at)].what]);
   }
   // To where it is used: to the device from `at` on, but not while the CPU uses it; to the host when the
   // device is done with it.
   void bring(part_id x, position at, position target) {
     const tensor_id t = uses_.parts[x].what;
-    if (is_by_cpu(target)) {
+    if (runs_on_cpu(target)) {
       if (home_[t] == residence::managed)
         before_[static_cast<std::size_t>(target)].emplace_back(evict{t, box_of(x)});
       return;
     }
     for (const use& u : uses_.of_part[x]) {
-      if (u.at < target && is_by_cpu(u.at)) at = std::max(at, u.at + 1);
+      if (u.at < target && runs_on_cpu(u.at)) at = std::max(at, u.at + 1);
     }
     before_[static_cast<std::size_t>(at)].emplace_back(prefetch{t, box_of(x)});
   }
@@ -183,7 +183,7 @@ class drafter {
     for (std::size_t target = 0; target < wanted.size(); ++target) {
       const auto now = static_cast<std::int64_t>(target);
       for (const touched_part& u : uses_.of_position[target]) {
-        const bool by_cpu = is_by_cpu(static_cast<position>(target));
+        const bool by_cpu = runs_on_cpu(static_cast<position>(target));
         const bool recent = now - called[u.which] <= ahead + 1 && on_cpu[u.which] == by_cpu;
         called[u.which] = now;
         on_cpu[u.which] = by_cpu;

@@ -95,7 +95,7 @@ room_rules rules_of_room(const hint_strategy& s, const problem& p, const setting
 }
 
 byte_count bytes_of(const placement& at) {
-  return at.at.device_bytes + at.at.managed_bytes;
+  return at.addresses.device_bytes + at.addresses.managed_bytes;
 }
 
 // What rules say before anybody looks at the budget, and where it lies.
@@ -137,7 +137,7 @@ class planning {
     if (evicts_ == nullptr || !places_) return first;
     const placement& at = draft_with(first).at;
     first.on_device =
-        fits_ ? bytes_of(at) <= p_.budget : at.at.device_bytes <= p_.budget / 2 && exists(first);
+        fits_ ? bytes_of(at) <= p_.budget : at.addresses.device_bytes <= p_.budget / 2 && exists(first);
     return first;
   }
   bool exists(const setting& with) {
@@ -215,7 +215,7 @@ class planning {
   // Replaces the search: tries a few values of the numbers that matter most, each in the best setting so far.
   void time_few(const setting& first) {
     time_with(first);
-    const auto also = [&](auto setting::*member, auto value) {
+    const auto also = [&](auto setting::* member, auto value) {
       setting changed = best_ ? best_with_ : first;
       changed.*member = value;
       time_with(changed);
@@ -255,7 +255,7 @@ class planning {
   // Each by itself: whatever is better is taken at once.
   std::vector<neighbours<setting>> around(const setting& at) const {
     std::vector<neighbours<setting>> all;
-    const auto add = [&](auto setting::*member, auto value) {
+    const auto add = [&](auto setting::* member, auto value) {
       setting changed = at;
       changed.*member = value;
       all.push_back({"", {changed}});

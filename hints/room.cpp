@@ -130,7 +130,7 @@ class room_maker {
   bool is_of_twins(tensor_id t) const {
     const block_ledger& ledger = resident_.ledger();
     const auto is_twinned = [&](tensor_id x) { return draft_.home[x] == residence::twinned; };
-    if (ledger.has_begun(t) || persists(g_.tensors[t].use)) return false;
+    if (ledger.was_touched(t) || persists(g_.tensors[t].use)) return false;
     return is_twinned(t) || std::ranges::any_of(wanted_.members(), [&](std::size_t b) {
              return ledger.owner(b) != block_ledger::no_owner && is_twinned(ledger.owner(b));
            });
@@ -221,8 +221,8 @@ placement placement_of_draft(const problem& p, const memory_plan& draft, packer 
 
 memory_plan make_room(const problem& p, const memory_plan& draft, const placement& at,
                       const room_rules& rules) {
-  if (at.at.device_bytes > p.budget) {
-    throw infeasible("workspaces need " + to_text(at.at.device_bytes) + ", the budget is " +
+  if (at.addresses.device_bytes > p.budget) {
+    throw infeasible("workspaces need " + to_text(at.addresses.device_bytes) + ", the budget is " +
                      to_text(p.budget));
   }
   return room_maker(p, draft, at, rules).run();

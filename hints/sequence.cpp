@@ -40,7 +40,7 @@ std::uint32_t parts_for(const graph& g, const inner_loop& r, std::uint32_t least
 }
 
 std::int64_t images_of(const graph& g, op_id o) {
-  return domain_of(g, g.ops[o]).batch.end;
+  return iteration_domain(g, g.ops[o]).batch.end;
 }
 
 bool adds_up(const graph& g, const inner_loop& r) {

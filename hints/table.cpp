@@ -143,7 +143,7 @@ const hint_rows& rows_of_table() {
   return rows;
 }
 
-memory_way way_of(const hint_strategy& s) {
+memory_technique technique_of(const hint_strategy& s) {
   const auto any = [&](auto wanted) { return std::ranges::any_of(s.rules, wanted); };
   const auto advises = [&](advice hint) {
     return any([&](const hint_rule& r) {
@@ -151,12 +151,12 @@ memory_way way_of(const hint_strategy& s) {
       return rule != nullptr && rule->hint == hint;
     });
   };
-  if (s.rules.empty()) return memory_way::managed;
+  if (s.rules.empty()) return memory_technique::managed;
   if (any([](const hint_rule& r) { return std::holds_alternative<search_rule>(r.what); })) {
-    return memory_way::managed_plan;
+    return memory_technique::managed_plan;
   }
   const bool stays = advises(advice::preferred_host) && advises(advice::accessed_by_device);
-  return stays ? memory_way::host_access : memory_way::managed_hints;
+  return stays ? memory_technique::host_access : memory_technique::managed_hints;
 }
 
 }  // namespace
@@ -183,7 +183,7 @@ strategy strategy_of(hint_strategy s) {
                .knobs = knobs_of(s),
                .same_bits = !cuts,
                .kind = family::managed,
-               .way = way_of(s)};
+               .technique = technique_of(s)};
   row.plan = [rules = std::move(s)](const problem& p) { return plan_hints(rules, p); };
   return row;
 }

@@ -22,7 +22,7 @@ struct departure {
   block_range blocks;
   slot from = 0, to = 0;  // where it may be: behind its last use, and before the next
   nanoseconds turn = 0;   // start in the lane to the host
-  std::uint64_t freed = 0;
+  std::uint64_t released_blocks = 0;
 };
 
 bool copies(const departure& d) {
@@ -33,7 +33,7 @@ class timetable {
  public:
   timetable(const problem& p, const memory_plan& plan, const placement& at)
       : p_(p), g_(p.network), plan_(plan), at_(at), begun_(g_.tensors.size(), false) {
-    const std::size_t blocks = at.at.managed_bytes / managed_block;
+    const std::size_t blocks = at.addresses.managed_bytes / managed_block;
     find_earliest(blocks);
     find_latest(blocks);
   }
@@ -41,7 +41,7 @@ class timetable {
   memory_plan plan(departure_time when) {
     memory_plan early = in_order();
     if (when == departure_time::early) return early;
-    note_room(residency_of(g_, early, at_.at, at_.managed));
+    note_room(residency_of(g_, early, at_.addresses, at_.managed));
     take_turns();
     leave_later();
     return in_order();
@@ -156,7 +156,8 @@ class timetable {
     std::size_t i = 0;
     auto next = leaving_.begin();
     for (slot s = 0; s <= end(); ++s) {
-      for (; next != leaving_.end() && next->from == s; ++next) next->freed = found.changes[i++].freed;
+      for (; next != leaving_.end() && next->from == s; ++next)
+        next->released_blocks = found.changes[i++].released_blocks;
       if (s < end()) held_[s] = found.resident_blocks[i++];
     }
   }
@@ -193,8 +194,8 @@ class timetable {
     for (auto d = leaving_.rbegin(); d != leaving_.rend(); ++d) {
       if (!copies(*d)) continue;
       const slot last = std::min(before, d->to);
-      while (d->from < last && !is_due(*d) && held_[d->from] + d->freed <= capacity) {
-        held_[d->from++] += d->freed;
+      while (d->from < last && !is_due(*d) && held_[d->from] + d->released_blocks <= capacity) {
+        held_[d->from++] += d->released_blocks;
       }
       before = d->from;
     }
@@ -219,7 +220,8 @@ nanoseconds time_of_copies(const machine& on, const execution_plan& steps) {
   byte_count in = 0, out = 0;
   for (const step& s : steps.steps) {
     if (s.home != residence::twinned || std::holds_alternative<discard>(s.what)) continue;
-    for (const movement& m : s.moves) (std::holds_alternative<prefetch>(s.what) ? in : out) += m.device.bytes;
+    for (const movement& m : s.movements)
+      (std::holds_alternative<prefetch>(s.what) ? in : out) += m.device.bytes;
   }
   return (in == 0 ? 0 : time_at(in, rate_from_twin(on))) + (out == 0 ? 0 : time_at(out, rate_to_twin(on)));
 }

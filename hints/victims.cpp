@@ -70,7 +70,7 @@ resident_parts::resident_parts(const graph& g, const memory_plan& draft, const p
     : draft_(draft),
       at_(at),
       parts_(parts),
-      ledger_(g, draft.home, at.managed, at.at.managed_bytes),
+      ledger_(g, draft.home, at.managed, at.addresses.managed_bytes),
       order_(g, rules, static_cast<position>(parts.order.size())),
       came_in_(ledger_.size(), 0),
       may_be_here_(parts.all.size(), true) {}

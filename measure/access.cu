@@ -12,8 +12,8 @@ constexpr int block_threads = 256;
 constexpr int strided_threads = 32;  // few, so that the faults of few places come from many multiprocessors
 constexpr int copy_threads = 1024;
 
-// Reads count only if something depends on them; this never happens to come out.
-__device__ void use(int value) {
+// Keeps the compiler from removing reads whose result nothing uses.
+__device__ void keep_alive(int value) {
   if (value == 0x5eed1e55) __trap();
 }
 
@@ -25,7 +25,7 @@ __device__ std::int64_t thread_count() {
 }
 
 // Odd, so that multiplication modulo a power of two visits every place.
-__device__ std::int64_t place_of(std::int64_t i, std::int64_t places, bool shuffled) {
+__device__ std::int64_t visited_place(std::int64_t i, std::int64_t places, bool shuffled) {
   return shuffled ? (i * 0x9e3779b1LL + 7) & (places - 1) : i;
 }
 
@@ -36,7 +36,7 @@ __global__ void read_all(const int4* data, std::int64_t count) {
     const int4 v = data[i];
     sum += (v.x ^ v.y) & (v.z | v.w | 1);
   }
-  use(sum);
+  keep_alive(sum);
 }
 
 __global__ void write_all(int4* data, std::int64_t count) {
@@ -46,12 +46,13 @@ __global__ void write_all(int4* data, std::int64_t count) {
 
 __global__ void read_strided(const std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
   const std::int64_t i = thread_index();
-  if (i < places) use(*reinterpret_cast<const int*>(data + place_of(i, places, shuffled) * stride));
+  if (i < places)
+    keep_alive(*reinterpret_cast<const int*>(data + visited_place(i, places, shuffled) * stride));
 }
 
 __global__ void write_strided(std::byte* data, std::int64_t places, std::int64_t stride, bool shuffled) {
   const std::int64_t i = thread_index();
-  if (i < places) *reinterpret_cast<int*>(data + place_of(i, places, shuffled) * stride) = 0;
+  if (i < places) *reinterpret_cast<int*>(data + visited_place(i, places, shuffled) * stride) = 0;
 }
 
 __device__ std::uint64_t now() {
@@ -72,7 +73,7 @@ __global__ void chase_places(const std::byte* data, std::int64_t places, std::in
                              std::uint32_t* times) {
   for (std::int64_t i = 0; i < places; ++i) {
     std::uint32_t* const time = times != nullptr ? times + i : nullptr;
-    if (!read_zero(data + place_of(i, places, shuffled) * stride, time)) return;
+    if (!read_zero(data + visited_place(i, places, shuffled) * stride, time)) return;
   }
 }
 
@@ -87,7 +88,7 @@ constexpr std::int64_t vectors_of_page = 4096 / 16, vectors_of_granule = 65536 /
 constexpr std::int64_t vectors_of_block = 32 * vectors_of_granule;
 
 // Reads 16 bytes and keeps when they came, where a granule begins.
-__device__ int read_and_tell(const int4* data, std::int64_t i, std::uint64_t* times) {
+__device__ int read_and_note_time(const int4* data, std::int64_t i, std::uint64_t* times) {
   const int4 v = data[i];
   const int read = (v.x ^ v.y) & (v.z | v.w | 1);
   if (times != nullptr && i % vectors_of_granule == 0 && read != 0x5eed1e55) {
@@ -102,30 +103,32 @@ __global__ void walk_pieces(const int4* data, std::int64_t count, std::int64_t s
   const std::int64_t i = thread_index();
   if (i >= count / step) return;
   if (shuffled) {
-    const std::int64_t page = place_of(i / vectors_of_page, count / vectors_of_page, true);
-    use(read_and_tell(data, page * vectors_of_page + i % vectors_of_page, times));
+    const std::int64_t page = visited_place(i / vectors_of_page, count / vectors_of_page, true);
+    keep_alive(read_and_note_time(data, page * vectors_of_page + i % vectors_of_page, times));
   } else {
-    use(read_and_tell(data, i / vectors_of_block * step * vectors_of_block + i % vectors_of_block, times));
+    keep_alive(read_and_note_time(data, i / vectors_of_block * step * vectors_of_block + i % vectors_of_block,
+                                  times));
   }
 }
 
 __global__ void walk_side_by_side(const int4* data, std::int64_t count, std::uint64_t* times) {
   int sum = 0;
-  for (std::int64_t i = thread_index(); i < count; i += thread_count()) sum += read_and_tell(data, i, times);
-  use(sum);
+  for (std::int64_t i = thread_index(); i < count; i += thread_count())
+    sum += read_and_note_time(data, i, times);
+  keep_alive(sum);
 }
 
 __global__ void walk_chunks(const int4* data, std::int64_t count, std::uint64_t* times) {
   const std::int64_t begin = count * thread_index() / thread_count();
   const std::int64_t end = count * (thread_index() + 1) / thread_count();
   int sum = 0;
-  for (std::int64_t i = begin; i < end; ++i) sum += read_and_tell(data, i, times);
-  use(sum);
+  for (std::int64_t i = begin; i < end; ++i) sum += read_and_note_time(data, i, times);
+  keep_alive(sum);
 }
 
 __global__ void walk_granules(const int4* data, std::int64_t granules, std::uint64_t* times) {
   const std::int64_t i = thread_index();
-  if (i < granules) use(read_and_tell(data, i * vectors_of_granule, times));
+  if (i < granules) keep_alive(read_and_note_time(data, i * vectors_of_granule, times));
 }
 
 __global__ void copy_all(const int4* from, int4* to, std::int64_t count) {
@@ -154,9 +157,9 @@ void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, ac
 }
 
 void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
-                   access how, visiting order) {
+                   access how, visit_order order) {
   const auto places = static_cast<std::int64_t>(bytes / stride), step = static_cast<std::int64_t>(stride);
-  const bool shuffled = order == visiting::shuffled;
+  const bool shuffled = order == visit_order::shuffled;
   if (how == access::read) {
     read_strided<<<strided_grid(places), strided_threads, 0, where.stream>>>(data, places, step, shuffled);
   } else {
@@ -165,26 +168,26 @@ void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes
   check(cudaGetLastError());
 }
 
-void walk_through(kernels::launch_site where, const std::byte* data, byte_count bytes, walk how,
-                  std::uint64_t* times) {
+void read_in_order(kernels::launch_site where, const std::byte* data, byte_count bytes, read_order how,
+                   std::uint64_t* times) {
   const auto* const from = reinterpret_cast<const int4*>(data);
   const auto count = static_cast<std::int64_t>(bytes / sizeof(int4));
   const auto resident = static_cast<unsigned>(where.multiprocessors * 8);
-  const std::int64_t step = how == walk::block_strided ? 2 : 1;
+  const std::int64_t step = how == read_order::block_strided ? 2 : 1;
   switch (how) {
-    case walk::waves:
-    case walk::random:
-    case walk::block_strided:
+    case read_order::waves:
+    case read_order::random:
+    case read_order::block_strided:
       walk_pieces<<<static_cast<unsigned>(count / step / block_threads), block_threads, 0, where.stream>>>(
-          from, count, step, how == walk::random, times);
+          from, count, step, how == read_order::random, times);
       break;
-    case walk::grid_stride:
+    case read_order::grid_stride:
       walk_side_by_side<<<resident, block_threads, 0, where.stream>>>(from, count, times);
       break;
-    case walk::chunk_a_thread:
+    case read_order::chunk_a_thread:
       walk_chunks<<<resident, block_threads, 0, where.stream>>>(from, count, times);
       break;
-    case walk::sparse_pages:
+    case read_order::sparse_pages:
       walk_granules<<<strided_grid(count / vectors_of_granule), strided_threads, 0, where.stream>>>(
           from, count / vectors_of_granule, times);
       break;
@@ -193,9 +196,9 @@ void walk_through(kernels::launch_site where, const std::byte* data, byte_count 
 }
 
 void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,
-           visiting order, std::uint32_t* times) {
+           visit_order order, std::uint32_t* times) {
   chase_places<<<1, 1, 0, where.stream>>>(data, static_cast<std::int64_t>(bytes / stride),
-                                          static_cast<std::int64_t>(stride), order == visiting::shuffled,
+                                          static_cast<std::int64_t>(stride), order == visit_order::shuffled,
                                           times);
   check(cudaGetLastError());
 }

@@ -16,15 +16,15 @@ enum class access : std::uint8_t { read, write };
 // GPU holds.
 void touch_all(kernels::launch_site where, std::byte* data, byte_count bytes, access how, int blocks = 0);
 
-enum class visiting : std::uint8_t { ascending, shuffled };
+enum class visit_order : std::uint8_t { ascending, shuffled };
 
 // 4 bytes at every multiple of `stride`, each by a thread of its own. `shuffled` goes through a power of
 // two of places in a fixed order without a pattern.
 void touch_strided(kernels::launch_site where, std::byte* data, byte_count bytes, byte_count stride,
-                   access how, visiting order);
+                   access how, visit_order order);
 
-// In which order a kernel reads every byte, or what it is said to.
-enum class walk : std::uint8_t {
+// The order in which a kernel reads every byte, or the bytes that the value names.
+enum class read_order : std::uint8_t {
   waves,           // a thread for every 16 bytes, more blocks than the GPU holds
   grid_stride,     // as many blocks as the GPU holds, side by side
   chunk_a_thread,  // the same, each thread 16 bytes after 16 bytes of a chunk of its own
@@ -33,15 +33,16 @@ enum class walk : std::uint8_t {
   sparse_pages     // a thread for every granule of 64 KiB, which reads 16 bytes
 };
 
-// `bytes` are a power of two of at least 4 MiB. times[g], if not null, becomes when the first bytes of granule g of
-// 64 KiB had arrived, in nanoseconds by the GPU's clock; those of granules that are left out stay.
-void walk_through(kernels::launch_site where, const std::byte* data, byte_count bytes, walk how,
-                  std::uint64_t* times);
+// `bytes` are a power of two of at least 4 MiB. times[g], if not null, becomes when the first bytes of
+// granule g of 64 KiB had arrived, in nanoseconds by the GPU's clock; those of granules that are left out
+// stay.
+void read_in_order(kernels::launch_site where, const std::byte* data, byte_count bytes, read_order how,
+                   std::uint64_t* times);
 
 // One thread reads 4 bytes at every multiple of `stride`, each read waiting for the one before; what it
 // reads must be zeros. times[i], if not null, becomes the nanoseconds of read i by the GPU's clock.
 void chase(kernels::launch_site where, const std::byte* data, byte_count bytes, byte_count stride,
-           visiting order, std::uint32_t* times);
+           visit_order order, std::uint32_t* times);
 
 // The same through two pieces of memory in turn: place i of the first is read 2i of the chain, place i of
 // the second read 2i + 1. `places` counts both.

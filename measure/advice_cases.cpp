@@ -21,22 +21,22 @@ std::string name_of(const std::vector<advice>& hints) {
 class advised_data {
  public:
   advised_data(bench& on, std::vector<advice> hints, advised_step step, byte_count bytes)
-      : on_(on), hints_(std::move(hints)), step_(step), memory_(on.managed_memory(bytes)) {
+      : bench_(on), hints_(std::move(hints)), step_(step), memory_(on.managed_memory(bytes)) {
     fill_by_host(memory_.range());
     bring_to_device(on, memory_.range());
   }
 
-  void put_back() {
-    for (const advice hint : hints_) withdraw_advice(memory_.range(), hint, on_.device());
-    bring_to_host(on_, memory_.range());
+  void reset() {
+    for (const advice hint : hints_) withdraw_advice(memory_.range(), hint, bench_.device());
+    bring_to_host(bench_, memory_.range());
     if (step_ == advised_step::advise) return;
     advise();
     if (step_ == advised_step::read || step_ == advised_step::write) return;
     touch(access::read);
-    check(cudaStreamSynchronize(on_.stream()));
+    check(cudaStreamSynchronize(bench_.stream()));
   }
   repetition run() {
-    return timed([&] {
+    return timed_by_host([&] {
       if (step_ == advised_step::advise) return advise();
       if (step_ == advised_step::cpu_touch) return touch_by_cpu();
       const bool reads = step_ == advised_step::read || step_ == advised_step::read_again;
@@ -46,39 +46,39 @@ class advised_data {
 
  private:
   void advise() {
-    for (const advice hint : hints_) advise_range(memory_.range(), hint, on_.device());
+    for (const advice hint : hints_) advise_range(memory_.range(), hint, bench_.device());
   }
-  void touch(access how) { touch_all(on_.site(), memory_.data(), memory_.bytes(), how); }
+  void touch(access how) { touch_all(bench_.site(), memory_.data(), memory_.bytes(), how); }
   void touch_by_cpu() {
     for (byte_count at = 0; at < memory_.bytes(); at += 4 * KiB) {
       *reinterpret_cast<volatile int*>(memory_.data() + at) = 0;
     }
   }
 
-  bench& on_;
+  bench& bench_;
   std::vector<advice> hints_;
   advised_step step_;
-  grant memory_;
+  granted_memory memory_;
 };
 
-std::string put_back_of(advised_step step) {
+std::string reset_text(advised_step step) {
   constexpr const char* base = "advice withdrawn, prefetched to the CPU";
   if (step == advised_step::advise) return base;
   if (step == advised_step::read || step == advised_step::write) return std::string(base) + ", advised anew";
   return std::string(base) + ", advised anew, read by the GPU";
 }
 
-measurement pinned_access(access how, byte_count bytes) {
+measurement pinned_access_case(access how, byte_count bytes) {
   measurement m;
   m.name = std::string("advice/pinned_zero_copy/") + (how == access::read ? "read" : "write") +
-           "/size:" + in_name(bytes);
+           "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.over_link = how == access::read ? way::to_device : way::to_host;
-  m.put_back = "nothing to put back: pinned memory, reached over the link";
+  m.link_direction = how == access::read ? copy_direction::to_device : copy_direction::to_host;
+  m.reset = "nothing to put back: pinned memory, reached over the link";
   m.prepare = [how, bytes](bench& on) -> trial {
-    const auto memory = std::make_shared<grant>(on.pinned_memory(bytes));
+    const auto memory = std::make_shared<granted_memory>(on.pinned_memory(bytes));
     return {{}, [&on, how, memory] {
-              return timed([&] { touch_all(on.site(), memory->data(), memory->bytes(), how); });
+              return timed_by_host([&] { touch_all(on.site(), memory->data(), memory->bytes(), how); });
             }};
   };
   return m;
@@ -86,19 +86,19 @@ measurement pinned_access(access how, byte_count bytes) {
 
 }  // namespace
 
-measurement advised(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
+measurement advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes) {
   measurement m;
   m.name = "advice/" + name_of(hints) + '/' + step_names.at(static_cast<std::size_t>(step)) +
-           "/size:" + in_name(bytes);
+           "/size:" + bytes_text(bytes);
   if (step != advised_step::advise) m.bytes = bytes;
-  if (step == advised_step::read || step == advised_step::write) m.over_link = way::to_device;
+  if (step == advised_step::read || step == advised_step::write) m.link_direction = copy_direction::to_device;
   if (step == advised_step::cpu_touch) m.bytes = bytes / (4 * KiB) * sizeof(int);
-  m.put_back = put_back_of(step);
+  m.reset = reset_text(step);
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<advised_data>(on, hints, step, bytes);
-    return {[data] { data->put_back(); }, [data] { return data->run(); }};
+    return {[data] { data->reset(); }, [data] { return data->run(); }};
   };
   return m;
 }
@@ -114,10 +114,10 @@ std::vector<measurement> advice_cases(const device_facts&) {
   std::vector<measurement> all;
   for (const std::vector<advice>& given : hints) {
     for (std::size_t step = given.empty() ? 1 : 0; step < step_names.size(); ++step) {
-      all.push_back(advised(given, static_cast<advised_step>(step), bytes));
+      all.push_back(advice_case(given, static_cast<advised_step>(step), bytes));
     }
   }
-  for (const access how : {access::read, access::write}) all.push_back(pinned_access(how, 256 * MiB));
+  for (const access how : {access::read, access::write}) all.push_back(pinned_access_case(how, 256 * MiB));
   return all;
 }
 

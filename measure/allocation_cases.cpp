@@ -59,11 +59,11 @@ footprint footprint_of(memory_kind kind, byte_count bytes, bool pageable) {
   return {pageable ? bytes : 0, bytes};
 }
 
-// One allocation that comes and goes.
+// One allocation that is made and freed.
 class allocation_site {
  public:
   allocation_site(bench& on, memory_kind kind, byte_count bytes)
-      : on_(on),
+      : bench_(on),
         kind_(kind),
         bytes_(bytes),
         lease_(on.ledger().take(footprint_of(kind, bytes, on.facts().pageable_access))) {
@@ -91,7 +91,7 @@ class allocation_site {
         return check(cudaMallocHost(&data_, bytes_));
       case memory_kind::device_pool:
       case memory_kind::managed_pool:
-        return check(cudaMallocFromPoolAsync(&data_, bytes_, pool_.get(), on_.stream()));
+        return check(cudaMallocFromPoolAsync(&data_, bytes_, pool_.get(), bench_.stream()));
       case memory_kind::system:
         data_ = std::malloc(bytes_);
         if (data_ == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes_) + " of system memory");
@@ -108,17 +108,17 @@ class allocation_site {
         return check(cudaFreeHost(data));
       case memory_kind::device_pool:
       case memory_kind::managed_pool:
-        check(cudaFreeAsync(data, on_.stream()));
-        return check(cudaStreamSynchronize(on_.stream()));
+        check(cudaFreeAsync(data, bench_.stream()));
+        return check(cudaStreamSynchronize(bench_.stream()));
       case memory_kind::system:
         std::free(data);
     }
   }
   // By the GPU, or by the CPU where the GPU cannot reach it.
-  void use() {
+  void use_memory() {
     if (reached_by_gpu()) {
-      touch_all(on_.site(), static_cast<std::byte*>(data_), bytes_, access::write);
-      check(cudaStreamSynchronize(on_.stream()));
+      touch_all(bench_.site(), static_cast<std::byte*>(data_), bytes_, access::write);
+      check(cudaStreamSynchronize(bench_.stream()));
     } else {
       std::memset(data_, 0, bytes_);
     }
@@ -130,9 +130,9 @@ class allocation_site {
   }
 
  private:
-  bool reached_by_gpu() const { return kind_ != memory_kind::system || on_.facts().pageable_access; }
+  bool reached_by_gpu() const { return kind_ != memory_kind::system || bench_.facts().pageable_access; }
 
-  bench& on_;
+  bench& bench_;
   memory_kind kind_;
   byte_count bytes_;
   memory_ledger::lease lease_;
@@ -140,40 +140,40 @@ class allocation_site {
   void* data_ = nullptr;
 };
 
-trial prepared(bench& on, memory_kind kind, allocation_step step, byte_count bytes) {
+trial make_trial(bench& on, memory_kind kind, allocation_step step, byte_count bytes) {
   const auto at = std::make_shared<allocation_site>(on, kind, bytes);
   switch (step) {
     case allocation_step::allocate:
-      return {[at] { at->free(); }, [at] { return timed([&] { at->allocate(); }); }};
+      return {[at] { at->free(); }, [at] { return timed_by_host([&] { at->allocate(); }); }};
     case allocation_step::first_use:
       at->require_gpu_access();
       return {[at] {
                 at->free();
                 at->allocate();
               },
-              [at] { return timed([&] { at->use(); }); }};
+              [at] { return timed_by_host([&] { at->use_memory(); }); }};
     case allocation_step::free:
       break;
   }
   return {[at] {
             at->allocate();
-            at->use();
+            at->use_memory();
           },
-          [at] { return timed([&] { at->free(); }); }};
+          [at] { return timed_by_host([&] { at->free(); }); }};
 }
 
 }  // namespace
 
-measurement allocation(memory_kind kind, allocation_step step, byte_count bytes) {
+measurement allocation_case(memory_kind kind, allocation_step step, byte_count bytes) {
   measurement m;
   m.name = std::string("allocation/") + kind_names.at(static_cast<std::size_t>(kind)) + '/' +
-           step_names.at(static_cast<std::size_t>(step)) + "/size:" + in_name(bytes);
-  m.put_back = step == allocation_step::allocate    ? "freed before"
-               : step == allocation_step::first_use ? "freed and allocated before, written by the GPU"
-                                                    : "allocated and written before";
+           step_names.at(static_cast<std::size_t>(step)) + "/size:" + bytes_text(bytes);
+  m.reset = step == allocation_step::allocate    ? "freed before"
+            : step == allocation_step::first_use ? "freed and allocated before, written by the GPU"
+                                                 : "allocated and written before";
   if (step == allocation_step::first_use) m.bytes = bytes;
   m.repetitions = 3;
-  m.prepare = [=](bench& on) { return prepared(on, kind, step, bytes); };
+  m.prepare = [=](bench& on) { return make_trial(on, kind, step, bytes); };
   return m;
 }
 
@@ -182,7 +182,8 @@ std::vector<measurement> allocation_cases(const device_facts&) {
   for (std::size_t kind = 0; kind < kind_names.size(); ++kind) {
     for (std::size_t step = 0; step < step_names.size(); ++step) {
       for (const byte_count bytes : {64 * KiB, 16 * MiB, 512 * MiB}) {
-        all.push_back(allocation(static_cast<memory_kind>(kind), static_cast<allocation_step>(step), bytes));
+        all.push_back(
+            allocation_case(static_cast<memory_kind>(kind), static_cast<allocation_step>(step), bytes));
       }
     }
   }

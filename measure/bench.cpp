@@ -32,7 +32,7 @@ device_facts facts_of(int device) {
   return {properties.name, properties.multiProcessorCount, pageable != 0};
 }
 
-memory_limits limits_here() {
+memory_limits limits_of_this_machine() {
   std::size_t free = 0, total = 0;
   check(cudaMemGetInfo(&free, &total));
   // Without MemAvailable: assume the memory of a small machine.
@@ -52,13 +52,13 @@ void release_system(void* data) noexcept {
 // Kernels are loaded when first launched; that is not what a first repetition shows.
 void load_kernels(bench& on) {
   constexpr byte_count bytes = 64 * KiB;
-  const grant a = on.device_memory(bytes), b = on.device_memory(bytes);
+  const granted_memory a = on.device_memory(bytes), b = on.device_memory(bytes);
   const kernels::launch_site where = on.site();
   for (const access how : {access::write, access::read}) {
     touch_all(where, a.data(), bytes, how);
-    touch_strided(where, a.data(), bytes, 4096, how, visiting::shuffled);
+    touch_strided(where, a.data(), bytes, 4096, how, visit_order::shuffled);
   }
-  chase(where, a.data(), bytes, 4096, visiting::ascending, nullptr);
+  chase(where, a.data(), bytes, 4096, visit_order::ascending, nullptr);
   copy_by_kernel(where, a.data(), b.data(), bytes, 1);
   launch_nothing(where);
   check(cudaStreamSynchronize(where.stream));
@@ -70,45 +70,45 @@ bench::bench(int device)
     : device_(checked_device(device)),
       facts_(facts_of(device)),
       streams_(make_streams()),
-      ledger_(limits_here()) {
+      ledger_(limits_of_this_machine()) {
   load_kernels(*this);
 }
 
-grant bench::device_memory(byte_count bytes) {
+granted_memory bench::device_memory(byte_count bytes) {
   auto lease = ledger_.take({bytes, 0});
   return {std::move(lease), device_arena(bytes)};
 }
-grant bench::pinned_memory(byte_count bytes) {
+granted_memory bench::pinned_memory(byte_count bytes) {
   auto lease = ledger_.take({0, bytes});
   return {std::move(lease), pinned_arena(bytes)};
 }
-grant bench::managed_memory(byte_count bytes) {
+granted_memory bench::managed_memory(byte_count bytes) {
   auto lease = ledger_.take({bytes, bytes});
   return {std::move(lease), managed_arena(bytes)};
 }
 // Kernels may pull it to the GPU, so it counts on both sides.
-grant bench::system_memory(byte_count bytes) {
+granted_memory bench::system_memory(byte_count bytes) {
   auto lease = ledger_.take({facts_.pageable_access ? bytes : 0, bytes});
   void* const data = std::aligned_alloc(managed_block, round_up(bytes, managed_block));
   if (data == nullptr) throw out_of_memory("cannot allocate " + to_text(bytes) + " of system memory");
   return {std::move(lease), arena(data, bytes, &release_system)};
 }
 
-std::shared_ptr<const grant> bench::shared_pinned(byte_count bytes) {
+std::shared_ptr<const granted_memory> bench::shared_pinned(byte_count bytes) {
   if (!shared_pinned_ || shared_pinned_->bytes() < bytes) {
     shared_pinned_.reset();
-    shared_pinned_ = std::make_shared<grant>(pinned_memory(bytes));
+    shared_pinned_ = std::make_shared<granted_memory>(pinned_memory(bytes));
   }
   return shared_pinned_;
 }
-std::shared_ptr<const grant> bench::shared_device(byte_count bytes) {
+std::shared_ptr<const granted_memory> bench::shared_device(byte_count bytes) {
   if (!shared_device_ || shared_device_->bytes() < bytes) {
     shared_device_.reset();
-    shared_device_ = std::make_shared<grant>(device_memory(bytes));
+    shared_device_ = std::make_shared<granted_memory>(device_memory(bytes));
   }
   return shared_device_;
 }
-void bench::let_go() {
+void bench::release_shared_memory() {
   shared_pinned_.reset();
   shared_device_.reset();
 }
@@ -118,7 +118,7 @@ session& bench::libraries() {
   return *libraries_;
 }
 
-void occupy(bench& on, std::size_t stream) {
+void occupy_stream(bench& on, std::size_t stream) {
   constexpr byte_count bytes = 64 * MiB;  // by one block, which takes its time
   touch_all(on.site(stream), on.shared_device(bytes)->data(), bytes, access::write, 1);
 }

@@ -1,4 +1,4 @@
-// The place where microbenchmarks run: one GPU, its streams, and memory that a ledger grants.
+// What microbenchmarks run on: one GPU, its streams, and memory that a ledger grants.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace um::measure {
 
-// What the table of cases depends on.
+// Properties of the device that the table of cases depends on.
 struct device_facts {
   std::string name;
   int multiprocessors = 1;
@@ -23,14 +23,15 @@ struct device_facts {
 };
 
 // Memory granted by the ledger; freed on destruction.
-class grant {
+class granted_memory {
  public:
-  grant() = default;
-  grant(memory_ledger::lease lease, arena memory) : lease_(std::move(lease)), memory_(std::move(memory)) {}
+  granted_memory() = default;
+  granted_memory(memory_ledger::lease lease, arena memory)
+      : lease_(std::move(lease)), memory_(std::move(memory)) {}
   std::byte* data() const { return memory_.data(); }
   byte_count bytes() const { return memory_.bytes(); }
   managed_range range() const { return {data(), bytes()}; }
-  void release() { *this = grant(); }
+  void release() { *this = granted_memory(); }
 
  private:
   memory_ledger::lease lease_;  // given back after the memory is freed
@@ -53,16 +54,16 @@ class bench {
   kernels::launch_site site(std::size_t which = 0) const { return {stream(which), facts_.multiprocessors}; }
 
   // Each throws out_of_memory with the figures if a limit would be passed.
-  grant device_memory(byte_count bytes);
-  grant pinned_memory(byte_count bytes);
-  grant managed_memory(byte_count bytes);
-  grant system_memory(byte_count bytes);
+  granted_memory device_memory(byte_count bytes);
+  granted_memory pinned_memory(byte_count bytes);
+  granted_memory managed_memory(byte_count bytes);
+  granted_memory system_memory(byte_count bytes);
 
-  // Kept from case to case, since 1 GiB takes a third of a second to allocate: of at least `bytes`, with
-  // contents that others change. let_go() frees it unless a case still has it.
-  std::shared_ptr<const grant> shared_pinned(byte_count bytes);
-  std::shared_ptr<const grant> shared_device(byte_count bytes);
-  void let_go();
+  // Memory of at least `bytes` that cases share, since 1 GiB takes a third of a second to allocate. Its
+  // contents change. release_shared_memory() frees it unless a case still has it.
+  std::shared_ptr<const granted_memory> shared_pinned(byte_count bytes);
+  std::shared_ptr<const granted_memory> shared_device(byte_count bytes);
+  void release_shared_memory();
 
   // cuDNN and cuBLASLt, opened at the first call.
   session& libraries();
@@ -72,14 +73,14 @@ class bench {
   device_facts facts_;
   std::array<um::stream, streams> streams_;
   memory_ledger ledger_;
-  std::shared_ptr<const grant> shared_pinned_, shared_device_;
+  std::shared_ptr<const granted_memory> shared_pinned_, shared_device_;
   std::unique_ptr<session> libraries_;
 };
 
-// Keeps a stream at work for a few milliseconds.
-void occupy(bench& on, std::size_t stream);
+// Keeps a stream busy for a few milliseconds.
+void occupy_stream(bench& on, std::size_t stream);
 
-// --- what cases put back: each waits until it is done ---
+// --- moves data between repetitions; each function returns when the data is there ---
 // To the CPU, mapped there.
 void bring_to_host(const bench& on, managed_range what);
 void bring_to_device(const bench& on, managed_range what);

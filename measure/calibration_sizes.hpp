@@ -1,4 +1,4 @@
-// How much each measurement of a calibration moves: what takes it and what reads it agree on these.
+// The sizes of the calibration's measurements, for the code that measures and the code that evaluates.
 #pragma once
 
 #include "core/units.hpp"

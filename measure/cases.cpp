@@ -11,7 +11,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-nanoseconds since(clock::time_point begin) {
+nanoseconds time_since(clock::time_point begin) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
 }
 
@@ -21,33 +21,33 @@ nanoseconds median(const std::vector<repetition>& all, nanoseconds repetition::*
   return static_cast<nanoseconds>(median_of(std::move(values)));
 }
 
-repetition once(const trial& t) {
-  if (t.put_back) t.put_back();
+repetition run_once(const trial& t) {
+  if (t.reset) t.reset();
   return t.run();
 }
 
 }  // namespace
 
-samples take(bench& on, const measurement& what, int repetitions) {
+samples take_samples(bench& on, const measurement& what, int repetitions) {
   const trial t = what.prepare(on);
-  samples all{once(t), {}};
-  for (int i = 0; i < repetitions; ++i) all.later.push_back(once(t));
+  samples all{run_once(t), {}};
+  for (int i = 0; i < repetitions; ++i) all.later.push_back(run_once(t));
   return all;
 }
 
-samples take_for_a_while(bench& on, const measurement& what) {
+samples take_samples_for_a_while(bench& on, const measurement& what) {
   constexpr nanoseconds at_least = 80'000'000, at_most = 800'000'000;
   constexpr std::size_t most = 12;
   const trial t = what.prepare(on);
-  samples all{once(t), {}};
+  samples all{run_once(t), {}};
   const auto begin = clock::now();
   const auto asked = static_cast<std::size_t>(what.repetitions);
   const auto enough = [&] {
     const std::size_t have = all.later.size();
-    const nanoseconds took = since(begin);
+    const nanoseconds took = time_since(begin);
     return have >= most || (have >= asked && took > at_least) || (have > 0 && took > at_most);
   };
-  while (!enough()) all.later.push_back(once(t));
+  while (!enough()) all.later.push_back(run_once(t));
   return all;
 }
 
@@ -58,12 +58,12 @@ nanoseconds median_issue(const std::vector<repetition>& all) {
   return median(all, &repetition::issue);
 }
 
-repetition timed(const std::function<void()>& issue) {
+repetition timed_by_host(const std::function<void()>& issue) {
   const auto begin = clock::now();
   issue();
-  const nanoseconds issued = since(begin);
+  const nanoseconds issued = time_since(begin);
   check(cudaDeviceSynchronize());
-  return {since(begin), issued, {}};
+  return {time_since(begin), issued, {}};
 }
 
 repetition timed_on(cudaStream_t stream, const std::function<void()>& issue) {
@@ -72,14 +72,14 @@ repetition timed_on(cudaStream_t stream, const std::function<void()>& issue) {
   check(cudaEventRecord(first.get(), stream));
   issue();
   check(cudaEventRecord(last.get(), stream));
-  const nanoseconds issued = since(begin);
+  const nanoseconds issued = time_since(begin);
   check(cudaEventSynchronize(last.get()));
   float ms = 0;
   check(cudaEventElapsedTime(&ms, first.get(), last.get()));
   return {static_cast<nanoseconds>(static_cast<double>(ms) * 1e6), issued, {}};
 }
 
-std::string in_name(byte_count bytes) {
+std::string bytes_text(byte_count bytes) {
   constexpr std::array<std::pair<byte_count, const char*>, 3> units{
       {{GiB, "GiB"}, {MiB, "MiB"}, {KiB, "KiB"}}};
   for (const auto& [unit, suffix] : units) {

@@ -21,28 +21,28 @@ constexpr std::array<const char*, 6> put_back_texts{
 class discarded_data {
  public:
   discarded_data(bench& on, refill step, byte_count bytes, bool queued)
-      : on_(on), step_(step), queued_(queued), bytes_(bytes) {
-    renew();
+      : bench_(on), step_(step), queued_(queued), bytes_(bytes) {
+    allocate_again();
   }
 
-  void put_back() {
-    if (step_ == refill::write) renew();  // what has been mapped page by page stays so
-    bring_to_device(on_, memory_.range());
+  void reset() {
+    if (step_ == refill::write) allocate_again();  // what has been mapped page by page stays so
+    bring_to_device(bench_, memory_.range());
     write();
-    check(cudaStreamSynchronize(on_.stream()));
+    check(cudaStreamSynchronize(bench_.stream()));
     if (step_ == refill::prefetch || step_ == refill::write || step_ == refill::write_after_prefetch) {
-      if (queued_) occupy(on_, 0);
+      if (queued_) occupy_stream(bench_, 0);
       discard();
     }
-    check(cudaStreamSynchronize(on_.stream()));
-    if (step_ == refill::write_after_prefetch) bring_to_device(on_, memory_.range());
+    check(cudaStreamSynchronize(bench_.stream()));
+    if (step_ == refill::write_after_prefetch) bring_to_device(bench_, memory_.range());
   }
   void run() {
     switch (step_) {
       case refill::discard:
         return discard();
       case refill::discard_and_prefetch:
-        return discard_and_prefetch_to_device(memory_.range(), on_.device(), on_.stream());
+        return discard_and_prefetch_to_device(memory_.range(), bench_.device(), bench_.stream());
       case refill::discard_then_prefetch:
         discard();
         return prefetch();
@@ -55,37 +55,37 @@ class discarded_data {
   }
 
  private:
-  void renew() {
+  void allocate_again() {
     memory_.release();
-    memory_ = on_.managed_memory(bytes_);
+    memory_ = bench_.managed_memory(bytes_);
     fill_by_host(memory_.range());
   }
-  void discard() { discard_range(memory_.range(), on_.stream()); }
-  void write() { touch_all(on_.site(), memory_.data(), bytes_, access::write); }
-  void prefetch() { prefetch_to_device(memory_.range(), on_.device(), on_.stream()); }
+  void discard() { discard_range(memory_.range(), bench_.stream()); }
+  void write() { touch_all(bench_.site(), memory_.data(), bytes_, access::write); }
+  void prefetch() { prefetch_to_device(memory_.range(), bench_.device(), bench_.stream()); }
 
-  bench& on_;
+  bench& bench_;
   refill step_;
   bool queued_;
   byte_count bytes_;
-  grant memory_;
+  granted_memory memory_;
 };
 
 }  // namespace
 
-measurement discarding(refill step, byte_count bytes, bool queued) {
+measurement discard_case(refill step, byte_count bytes, bool queued) {
   const auto which = static_cast<std::size_t>(step);
   measurement m;
-  m.name =
-      std::string("discard/") + step_names.at(which) + (queued ? "_queued" : "") + "/size:" + in_name(bytes);
+  m.name = std::string("discard/") + step_names.at(which) + (queued ? "_queued" : "") +
+           "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.put_back = put_back_texts.at(which);
-  if (queued) m.put_back += " while its stream was at work";
+  m.reset = put_back_texts.at(which);
+  if (queued) m.reset += " while its stream was at work";
   m.migrates = true;
   m.repetitions = bytes <= 32 * MiB && step != refill::write ? 10 : 3;
   m.prepare = [=](bench& on) -> trial {
     const auto data = std::make_shared<discarded_data>(on, step, bytes, queued);
-    return {[data] { data->put_back(); }, [data] { return timed([&] { data->run(); }); }};
+    return {[data] { data->reset(); }, [data] { return timed_by_host([&] { data->run(); }); }};
   };
   return m;
 }
@@ -93,14 +93,14 @@ measurement discarding(refill step, byte_count bytes, bool queued) {
 measurement discarded_to_host(byte_count bytes, bool populated) {
   measurement m;
   m.name = std::string("discard/prefetch_to_host/pages:") + (populated ? "there" : "new") +
-           "/size:" + in_name(bytes);
+           "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.put_back = std::string("allocated anew, ") + (populated ? "written by the CPU, " : "") +
-               "written by the GPU and discarded";
+  m.reset = std::string("allocated anew, ") + (populated ? "written by the CPU, " : "") +
+            "written by the GPU and discarded";
   m.migrates = true;
   m.repetitions = 3;
   m.prepare = [=](bench& on) -> trial {
-    const auto memory = std::make_shared<grant>();
+    const auto memory = std::make_shared<granted_memory>();
     return {[&on, memory, bytes, populated] {
               memory->release();
               *memory = on.managed_memory(bytes);
@@ -113,7 +113,7 @@ measurement discarded_to_host(byte_count bytes, bool populated) {
               discard_range(memory->range(), on.stream());
               check(cudaStreamSynchronize(on.stream()));
             },
-            [&on, memory] { return timed([&] { prefetch_to_host(memory->range(), on.stream()); }); }};
+            [&on, memory] { return timed_by_host([&] { prefetch_to_host(memory->range(), on.stream()); }); }};
   };
   return m;
 }
@@ -124,11 +124,12 @@ std::vector<measurement> discard_cases(const device_facts&) {
     const auto what = static_cast<refill>(step);
     if (what == refill::write) {
       for (const byte_count bytes : {2 * MiB, 16 * MiB}) {
-        for (const bool queued : {false, true}) all.push_back(discarding(what, bytes, queued));
+        for (const bool queued : {false, true}) all.push_back(discard_case(what, bytes, queued));
       }
       continue;
     }
-    for (const byte_count bytes : {2 * MiB, 32 * MiB, 256 * MiB, GiB}) all.push_back(discarding(what, bytes));
+    for (const byte_count bytes : {2 * MiB, 32 * MiB, 256 * MiB, GiB})
+      all.push_back(discard_case(what, bytes));
   }
   for (const bool populated : {false, true}) all.push_back(discarded_to_host(256 * MiB, populated));
   return all;

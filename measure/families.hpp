@@ -13,7 +13,7 @@
 
 namespace um::measure {
 
-// Cases that are told and measured together.
+// Cases that are listed and measured together.
 struct family {
   std::string_view name, summary;
   std::vector<measurement> (*cases)(const device_facts&);
@@ -35,28 +35,28 @@ std::vector<measurement> convolution_cases(const device_facts& on);
 // --- allocation ---
 enum class memory_kind : std::uint8_t { device, managed, pinned, device_pool, managed_pool, system };
 enum class allocation_step : std::uint8_t { allocate, first_use, free };
-measurement allocation(memory_kind kind, allocation_step step, byte_count bytes);
+measurement allocation_case(memory_kind kind, allocation_step step, byte_count bytes);
 
 // --- link ---
-enum class mover : std::uint8_t { copy_engine, kernel };
+enum class copy_method : std::uint8_t { copy_engine, kernel };
 // `both`: half of the bytes each way at once.
-measurement pinned_copy(mover by, way direction, byte_count bytes);
+measurement pinned_copy(copy_method by, copy_direction direction, byte_count bytes);
 // `copies` of 64 KiB one after the other, for the fixed cost of a copy.
 measurement small_copies(int copies);
 
 // --- first touch, faults ---
-enum class state : std::uint8_t {
+enum class data_state : std::uint8_t {
   nowhere,   // allocated, never touched
   cold,      // written by the CPU, never seen by the GPU
   warm,      // on the CPU and mapped there, seen by the GPU before
   unmapped,  // on the CPU, seen by the GPU before, mapped by neither, as after an eviction
   device     // on the GPU: what the access takes by itself
 };
-enum class pattern : std::uint8_t { sequential, strided, shuffled, chase };
+enum class access_pattern : std::uint8_t { sequential, strided, shuffled, chase };
 struct gpu_access {
-  state data = state::warm;
+  data_state data = data_state::warm;
   access how = access::read;
-  pattern in = pattern::sequential;
+  access_pattern order = access_pattern::sequential;
   byte_count bytes = 128 * MiB;
   byte_count stride = 0;  // of all but sequential
   int blocks = 0;         // of sequential; 0: as many as the GPU holds
@@ -65,24 +65,24 @@ measurement gpu_touches(const gpu_access& what);
 // One thread, one place in every 2 MiB, so that every read is one isolated fault; the counter
 // `fault_ns` is the median of their times by the GPU's clock, but for the first, `idle_fault_ns`, which
 // finds the driver idle.
-measurement isolated_fault(state data);
+measurement isolated_fault(data_state data);
 // The CPU writes or reads data that is on the GPU, 4 bytes at every `stride`.
 measurement cpu_touches(byte_count bytes, byte_count stride, std::optional<advice> hint,
                         access how = access::write);
 measurement cpu_first_touch(byte_count bytes);
 
 // --- prefetch ---
-struct prefetching {
-  way direction = way::to_device;
+struct prefetch_settings {
+  copy_direction direction = copy_direction::to_device;
   byte_count bytes = GiB;
   byte_count call_bytes = GiB;  // of each call
   int streams = 1, threads = 1;
-  bool batch = false;     // one batch call for all ranges
-  bool there = false;     // the data is where the prefetch brings it
-  bool populated = true;  // false: never touched, or no pages on the CPU yet
-  bool queued = false;    // issued while the stream is at work
+  bool batch = false;          // one batch call for all ranges
+  bool already_there = false;  // the data is where the prefetch brings it
+  bool populated = true;       // false: never touched, or no pages on the CPU yet
+  bool queued = false;         // issued while the stream is at work
 };
-measurement prefetch_of(const prefetching& what);
+measurement prefetch_of(const prefetch_settings& what);
 // Both directions at once, half of the bytes each, from two threads.
 measurement prefetch_both_ways(byte_count bytes);
 // Two threads, one for each direction; the counters `to_device_ns` and `to_host_ns` are when each was over.
@@ -90,7 +90,7 @@ repetition prefetch_at_once(const bench& on, managed_range in, managed_range out
 
 // --- advice ---
 enum class advised_step : std::uint8_t { advise, read, read_again, write, write_after_read, cpu_touch };
-measurement advised(const std::vector<advice>& hints, advised_step step, byte_count bytes);
+measurement advice_case(const std::vector<advice>& hints, advised_step step, byte_count bytes);
 
 // --- discard ---
 enum class refill : std::uint8_t {
@@ -102,26 +102,27 @@ enum class refill : std::uint8_t {
   write                   // to data discarded before, with no prefetch between
 };
 // `queued`: the discard is issued while its stream is at work; else the stream is idle.
-measurement discarding(refill step, byte_count bytes, bool queued = false);
+measurement discard_case(refill step, byte_count bytes, bool queued = false);
 // Prefetch of discarded data to the CPU. `populated`: it has pages there.
 measurement discarded_to_host(byte_count bytes, bool populated);
 
 // --- eviction ---
-// Ways to give up device memory and have its contents again.
-enum class evicting : std::uint8_t {
+// Methods to evict device memory and bring its contents back.
+enum class eviction_method : std::uint8_t {
   prefetch,     // to the CPU and back
   pinned_twin,  // a copy to pinned memory, then discard; discard-and-prefetch, then a copy
   kernel_twin   // the same by a copy kernel, to managed memory that prefers the CPU
 };
-enum class company : std::uint8_t { none, convolution, product };  // what runs meanwhile
-measurement evicting_by(evicting how, way direction, company beside, byte_count bytes);
+enum class concurrent_work : std::uint8_t { none, convolution, product };  // what runs meanwhile
+measurement eviction_case(eviction_method how, copy_direction direction, concurrent_work beside,
+                          byte_count bytes);
 
 // --- order ---
 // A kernel reads data. The last percents of it are on the device, the rest is on the CPU. Counters:
 // `hits_ns` and `misses_ns`, when half of the granules that were there, or were not, had been read, since the
 // first of all; `hits_ahead_percent`, how many of those that were there had been read when half of the others
 // were.
-measurement partly_resident(walk how, byte_count bytes, int percent);
+measurement partly_resident(read_order how, byte_count bytes, int percent);
 // As partly_resident, read by one thread, one read a granule, each waiting for the one before; no counters.
 measurement partly_resident_chase(byte_count bytes, int percent);
 

@@ -13,25 +13,25 @@
 namespace um::measure {
 namespace {
 
-constexpr double of(byte_count n) {
+constexpr double as_double(byte_count n) {
   return static_cast<double>(n);
 }
 // The driver fetches at most 256 faults at a time [uvm_perf_fault_batch_count].
 constexpr double full_batch = 256, granules_in_block = 32;
 
 constexpr double blocks_in(byte_count bytes) {
-  return of(bytes / managed_block);
+  return as_double(bytes / managed_block);
 }
 
-// Sample `which` of the reading that has most, which has `of`; others have theirs as often as was needed.
-struct moment {
+// Sample `which` of the reading that has most samples, which has `of`. Other readings have fewer.
+struct sample_position {
   std::size_t which = 0, of = 1;
 };
 
-// Every reading at one moment, or what is typical of it. A reading that is not there is noted.
-class view {
+// Every reading at one sample, or its typical value. Throws std::out_of_range for a reading that is missing.
+class readings_view {
  public:
-  view(const readings& all, const uvm_costs& given, std::optional<moment> at)
+  readings_view(const readings& all, const uvm_costs& given, std::optional<sample_position> at)
       : all_(all), given_(given), at_(at) {}
 
   double faults_of_page() const { return static_cast<double>(given_.faults_of_page); }
@@ -41,12 +41,13 @@ class view {
   double operator()(std::string_view name) const { return value(name, &typical_of); }
   // For figures that vary by nature, such as rates under load and counts: the median, not the quickest
   // samples.
-  double middle(std::string_view name) const { return value(name, &median_of); }
-  // A difference of two readings taken together, which disturbances make larger or smaller: the middle of
-  // the calm half of them, that with the least sums of the two.
-  double calm(std::string_view difference, std::string_view one, std::string_view other) const {
+  double median_reading(std::string_view name) const { return value(name, &median_of); }
+  // A difference of two readings taken together, which disturbances make larger or smaller: the median over
+  // the half of the samples with the smallest sums of the two.
+  double median_of_calm_half(std::string_view difference, std::string_view one,
+                             std::string_view other) const {
     if (at_) return value(difference, &median_of);
-    const std::vector<double>&apart = found(difference), &a = found(one), &b = found(other);
+    const std::vector<double>&apart = readings_of(difference), &a = readings_of(one), &b = readings_of(other);
     std::vector<double> sums;
     for (std::size_t i = 0; i < apart.size(); ++i) sums.push_back(a.at(i) + b.at(i));
     const double most = median_of(sums);
@@ -58,119 +59,121 @@ class view {
   }
 
  private:
-  const std::vector<double>& found(std::string_view name) const {
+  const std::vector<double>& readings_of(std::string_view name) const {
     const auto at = all_.find(name);
     if (at == all_.end() || at->second.empty()) throw std::out_of_range(std::string(name));
     return at->second;
   }
   double value(std::string_view name, double (*of_all)(std::vector<double>)) const {
-    const std::vector<double>& values = found(name);
+    const std::vector<double>& values = readings_of(name);
     return at_ ? values[at_->which * values.size() / at_->of] : of_all(values);
   }
 
   const readings& all_;
   const uvm_costs& given_;
-  std::optional<moment> at_;
+  std::optional<sample_position> at_;
 };
 
 double rate(byte_count bytes, double ns) {
-  return of(bytes) * 1e9 / ns;
+  return as_double(bytes) * 1e9 / ns;
 }
-double link_in(const view& v) {
+double link_in(const readings_view& v) {
   return rate(link_bytes, v("link_to_device"));
 }
-double link_out(const view& v) {
+double link_out(const readings_view& v) {
   return rate(link_bytes, v("link_to_host"));
 }
-double at_rate(byte_count bytes, double bytes_per_s) {
-  return of(bytes) * 1e9 / bytes_per_s;
+double time_at_rate(byte_count bytes, double bytes_per_s) {
+  return as_double(bytes) * 1e9 / bytes_per_s;
 }
 
 // --- movements ---
-double migrate_copy(const view& v) {
-  return v("prefetch_in_1GiB") / blocks_in(GiB) - at_rate(managed_block, link_in(v));
+double migrate_copy(const readings_view& v) {
+  return v("prefetch_in_1GiB") / blocks_in(GiB) - time_at_rate(managed_block, link_in(v));
 }
-double moved_block(const view& v) {
-  return migrate_copy(v) + at_rate(managed_block, link_in(v));
+double moved_block(const readings_view& v) {
+  return migrate_copy(v) + time_at_rate(managed_block, link_in(v));
 }
-double prefetch_block(const view& v) {
+double prefetch_block(const readings_view& v) {
   return v("prefetch_there_1GiB") / (2 * blocks_in(GiB));
 }
-double populate(const view& v) {
+double populate(const readings_view& v) {
   return (v("prefetch_in_discarded") - v("prefetch_there_1GiB")) / blocks_in(GiB);
 }
-double chunk(const view& v) {
+double chunk(const readings_view& v) {
   return v("prefetch_in_new") / blocks_in(stream_bytes) - v("prefetch_in_discarded") / blocks_in(GiB);
 }
-double host_map_page(const view& v) {
-  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / of(managed_block / page);
+double host_map_page(const readings_view& v) {
+  return (v("prefetch_out_1GiB") / blocks_in(GiB) - 2 * prefetch_block(v)) / as_double(managed_block / page);
 }
-double host_populate(const view& v) {
-  return v.calm("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
+double host_populate(const readings_view& v) {
+  return v.median_of_calm_half("out_new_beyond_again", "prefetch_out_new", "prefetch_out_again") /
          blocks_in(populated_bytes);
 }
-double host_clear(const view& v) {
+double host_clear(const readings_view& v) {
   return (v("prefetch_out_cleared") - v("prefetch_out_new")) / blocks_in(populated_bytes);
 }
-double host_fault(const view& v) {
-  return v("cpu_touches") / blocks_in(touched_bytes) - at_rate(granule, link_out(v)) - migrate_copy(v) -
-         of(granule / page) * host_map_page(v);
+double host_fault(const readings_view& v) {
+  return v("cpu_touches") / blocks_in(touched_bytes) - time_at_rate(granule, link_out(v)) - migrate_copy(v) -
+         as_double(granule / page) * host_map_page(v);
 }
-double discard_block(const view& v) {
+double discard_block(const readings_view& v) {
   return v("discard_1GiB") / blocks_in(GiB);
 }
 
-double host_unmap(const view& v) {
+double host_unmap(const readings_view& v) {
   return (v("sparse_mapped") - v("sparse_unmapped")) / blocks_in(sparse_bytes) / (granules_in_block / 2.0);
 }
 
 // --- calls ---
 // What a prefetch of a piece of one block to the device takes beside its copy.
-double beside_moving(const view& v) {
-  return v("prefetch_in_64KiB") - at_rate(granule, link_in(v)) - migrate_copy(v);
+double prefetch_overhead(const readings_view& v) {
+  return v("prefetch_in_64KiB") - time_at_rate(granule, link_in(v)) - migrate_copy(v);
 }
-double prefetch_call(const view& v) {
-  return beside_moving(v) - prefetch_block(v) - chunk(v) - host_unmap(v);
+double prefetch_call(const readings_view& v) {
+  return prefetch_overhead(v) - prefetch_block(v) - chunk(v) - host_unmap(v);
 }
-double prefetch_queued(const view& v) {
+double prefetch_queued(const readings_view& v) {
   static_assert(queued_call == managed_block, "one walk a call");
-  return v("prefetch_in_calls") / of(stream_bytes / queued_call) - moved_block(v) - beside_moving(v);
+  return v("prefetch_in_calls") / as_double(stream_bytes / queued_call) - moved_block(v) -
+         prefetch_overhead(v);
 }
-double to_host_call(const view& v) {
-  return v("prefetch_out_64KiB") - at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
-         of(granule / page) * host_map_page(v);
+double to_host_call(const readings_view& v) {
+  return v("prefetch_out_64KiB") - time_at_rate(granule, link_out(v)) - migrate_copy(v) - prefetch_block(v) -
+         as_double(granule / page) * host_map_page(v);
 }
-// Of the speed alone, what is kept while both go on; what ends last has its full speed for the rest.
-double kept_percent(double alone, double beside, double other) {
+// The share of its speed that a transfer keeps while both run; the one that ends last runs at full speed
+// after.
+double kept_speed_percent(double alone, double beside, double other) {
   const double together = std::min(beside, other);
   return std::clamp(100 * (alone - beside + together) / together, 1.0, 100.0);
 }
-double beside_percent(const view& v) {
-  return kept_percent(v("out_alone"), v("both_out"), v("both_in"));
+double beside_percent(const readings_view& v) {
+  return kept_speed_percent(v("out_alone"), v("both_out"), v("both_in"));
 }
-double out_beside_faults_percent(const view& v) {
-  return kept_percent(v("evict_alone"), v("evict_beside_read"), v("read_beside_evict"));
+double out_beside_faults_percent(const readings_view& v) {
+  return kept_speed_percent(v("evict_alone"), v("evict_beside_read"), v("read_beside_evict"));
 }
-double faults_beside_percent(const view& v) {
-  return kept_percent(v("read_alone"), v("read_beside_evict"), v("evict_beside_read"));
+double faults_beside_percent(const readings_view& v) {
+  return kept_speed_percent(v("read_alone"), v("read_beside_evict"), v("evict_beside_read"));
 }
 
 // --- faults ---
-double batches_of_block(const view& v) {
-  return std::max(1.0, v.middle("batches_write") / blocks_in(stream_bytes));
+double batches_of_block(const readings_view& v) {
+  return std::max(1.0, v.median_reading("batches_write") / blocks_in(stream_bytes));
 }
-double read_batches_percent(const view& v) {
-  return std::max(100.0, 100 * v.middle("batches_read") / v.middle("batches_write"));
+double read_batches_percent(const readings_view& v) {
+  return std::max(100.0, 100 * v.median_reading("batches_read") / v.median_reading("batches_write"));
 }
 // Granules that a batch asks for, from the number of batches that fill a block. core/machine.hpp has the
 // table.
-double granules_of_batch(const view& v) {
+double granules_of_batch(const readings_view& v) {
   constexpr std::array<double, 6> by_batches{24, 12, 6, 3, 2, 1};
   const auto batches = static_cast<std::size_t>(std::lround(batches_of_block(v)));
   return by_batches[std::min(batches, by_batches.size()) - 1];
 }
 // The number of batches that fill a block, from the granules that a batch asks for.
-double batches_by_granules(const view& v) {
+double batches_by_granules(const readings_view& v) {
   return static_cast<double>(std::min(std::lround(batches_of_block(v)), 6L));
 }
 
@@ -181,7 +184,7 @@ double batches_by_granules(const view& v) {
 struct fault_parts {
   double batch = 0, fault = 0, service = 0, granule = 0;
 };
-fault_parts parts_of_fault(const view& v) {
+fault_parts parts_of_fault(const readings_view& v) {
   const double isolated = v("isolated_again");
   const double sparse = (v("many_again") - v("few_again")) / (many_blocks - few_blocks);
   const double dense = v("granules_nowhere") / blocks_in(sparse_bytes);
@@ -200,59 +203,59 @@ fault_parts parts_of_fault(const view& v) {
   }
   return p;
 }
-double issue_copy(const view& v) {
+double issue_copy(const readings_view& v) {
   const double copies = 2.0 * (v.most_asked_of_block() + granules_in_block / 2.0);
   return (v("granules_unmapped") + v("sparse_unmapped") - v("granules_nowhere") - v("sparse_nowhere")) /
          blocks_in(sparse_bytes) / copies;
 }
-double evict(const view& v) {
+double evict(const readings_view& v) {
   return std::max(0.0, to_host_call(v)) + std::max(0.0, parts_of_fault(v).service);
 }
 
-double interrupt(const view& v) {
+double interrupt(const readings_view& v) {
   return v("isolated_idle") - v("isolated_mapped");
 }
-double batch(const view& v) {
+double batch(const readings_view& v) {
   return parts_of_fault(v).batch;
 }
-double fault(const view& v) {
+double fault(const readings_view& v) {
   return parts_of_fault(v).fault;
 }
-double service(const view& v) {
+double service(const readings_view& v) {
   return parts_of_fault(v).service;
 }
-double granule_cost(const view& v) {
+double granule_cost(const readings_view& v) {
   return parts_of_fault(v).granule;
 }
-double first_visit(const view& v) {
-  return v.calm("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
+double first_visit(const readings_view& v) {
+  return v.median_of_calm_half("cold_beyond_mapped", "isolated_cold", "isolated_mapped");
 }
-double page_fault(const view& v) {
-  return v("refill") / of(refilled_bytes / page);
+double page_fault(const readings_view& v) {
+  return v("refill") / as_double(refilled_bytes / page);
 }
-double remote_read(const view& v) {
+double remote_read(const readings_view& v) {
   return rate(stream_bytes, v("remote_read"));
 }
-double remote_write(const view& v) {
+double remote_write(const readings_view& v) {
   return rate(stream_bytes, v("remote_write"));
 }
 
 // --- what the driver does at all ---
 // A copy by page takes the copy engine longer than this; a block of 512 such would show.
-double host_chunk(const view& v) {
+double host_chunk(const readings_view& v) {
   constexpr double fastest_page_copy = 30;
-  if (migrate_copy(v) / of(managed_block / page) >= fastest_page_copy)
+  if (migrate_copy(v) / as_double(managed_block / page) >= fastest_page_copy)
     throw std::out_of_range("prefetches at the link's rate");
-  return of(managed_block);
+  return as_double(managed_block);
 }
-double page_copy(const view& v) {
+double page_copy(const readings_view& v) {
   static_cast<void>(host_chunk(v));
   return 0;
 }
 // Data read over the link over and over that has stayed there: every granule was read at least 512 times
 // in each round.
-double access_counters(const view& v) {
-  const double there = at_rate(stream_bytes, 4 * link_in(v));  // several times the link's rate
+double access_counters(const readings_view& v) {
+  const double there = time_at_rate(stream_bytes, 4 * link_in(v));  // several times the link's rate
   if (v("remote_read_again") < there) throw std::out_of_range("data that stays where it is");
   return 0;
 }
@@ -263,22 +266,25 @@ double flops(double ns) {
 
 struct figure {
   const char* name;
-  double (*value)(const view&);
+  double (*value)(const readings_view&);
   double least = 0;  // rates cannot be 0
 };
 
 constexpr std::array machine_figures = std::to_array<figure>({
-    {"device_bytes", [](const view& v) { return v("free_device_bytes"); }, 1},
-    {"multiprocessors", [](const view& v) { return v("multiprocessors"); }, 1},
-    {"fp32_flops_per_s", [](const view& v) { return flops(v.middle("product_fp32")); }, 1},
-    {"tf32_flops_per_s", [](const view& v) { return flops(v.middle("product_tf32")); }, 1},
-    {"bf16_flops_per_s", [](const view& v) { return flops(v.middle("product_bf16")); }, 1},
-    {"device_bytes_per_s", [](const view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
+    {"device_bytes", [](const readings_view& v) { return v("free_device_bytes"); }, 1},
+    {"multiprocessors", [](const readings_view& v) { return v("multiprocessors"); }, 1},
+    {"fp32_flops_per_s", [](const readings_view& v) { return flops(v.median_reading("product_fp32")); }, 1},
+    {"tf32_flops_per_s", [](const readings_view& v) { return flops(v.median_reading("product_tf32")); }, 1},
+    {"bf16_flops_per_s", [](const readings_view& v) { return flops(v.median_reading("product_bf16")); }, 1},
+    {"device_bytes_per_s", [](const readings_view& v) { return rate(2 * GiB, v("device_copy")); }, 1},
     {"link_to_device_bytes_per_s", &link_in, 1},
     {"link_to_host_bytes_per_s", &link_out, 1},
-    {"link_both_bytes_per_s", [](const view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
-    {"launch_ns", [](const view& v) { return v("launches") / launches; }},
-    {"copy_ns", [](const view& v) { return v("small_copies") / copies - at_rate(small_copy, link_in(v)); }},
+    {"link_both_bytes_per_s", [](const readings_view& v) { return rate(2 * link_bytes, v("link_both")); }, 1},
+    {"launch_ns", [](const readings_view& v) { return v("launches") / launches; }},
+    {"copy_ns",
+     [](const readings_view& v) {
+       return v("small_copies") / copies - time_at_rate(small_copy, link_in(v));
+     }},
 });
 
 constexpr std::array driver_figures = std::to_array<figure>({
@@ -316,23 +322,23 @@ constexpr std::array driver_figures = std::to_array<figure>({
     {"uvm.access_counter_threshold", &access_counters},
 });
 
-// Not to be had without pressure on the device's memory, which nothing here makes.
+// Cannot be measured without oversubscription, which calibration avoids.
 constexpr std::string_view inferred_figure = "uvm.evict_ns";
 
 // Costs that are only known by their sums: with one missing, all are.
-constexpr std::array<std::string_view, 7> one_sum{
+constexpr std::array<std::string_view, 7> fault_parts_names{
     "uvm.read_batches_percent", "uvm.batch_ns",   "uvm.fault_ns", "uvm.batch_granules",
     "uvm.service_ns",           "uvm.granule_ns", "uvm.evict_ns"};
-bool is_of_one_sum(std::string_view name) {
-  return std::find(one_sum.begin(), one_sum.end(), name) != one_sum.end();
+bool is_part_of_fault(std::string_view name) {
+  return std::find(fault_parts_names.begin(), fault_parts_names.end(), name) != fault_parts_names.end();
 }
-void leave_out_one_sum(figures& from) {
-  for (const std::string_view name : one_sum) from.by_name.erase(std::string(name));
+void leave_out_parts_of_fault(figures& from) {
+  for (const std::string_view name : fault_parts_names) from.by_name.erase(std::string(name));
   from.notes.push_back(
       "the parts of a fault (batch, fault, granules, service, evict) could not be told apart");
 }
 
-// Between the two nearest.
+// Interpolates between the two nearest values.
 double quantile(const std::vector<double>& sorted, double share) {
   const double at = static_cast<double>(sorted.size() - 1) * share;
   const auto below = static_cast<std::size_t>(at);
@@ -348,11 +354,11 @@ std::size_t most_samples(const readings& all) {
 
 // Leaves out samples that lack a reading which the figure needs.
 spread spread_over_samples(const figure& f, const readings& all, const uvm_costs& given) {
-  std::vector<double> values{f.value(view(all, given, {}))};
+  std::vector<double> values{f.value(readings_view(all, given, {}))};
   const std::size_t most = most_samples(all);
   for (std::size_t i = 0; i < most; ++i) {
     try {
-      values.push_back(f.value(view(all, given, moment{i, most})));
+      values.push_back(f.value(readings_view(all, given, sample_position{i, most})));
     } catch (const std::out_of_range&) {
       continue;
     }
@@ -381,7 +387,7 @@ figures figures_from(const readings& all, const uvm_costs& given) {
   for (const figure& f : table) {
     try {
       spread s = spread_over_samples(f, all, given);
-      s.typical = f.value(view(all, given, {}));
+      s.typical = f.value(readings_view(all, given, {}));
       if (s.typical < f.least) {
         made.notes.push_back(std::string(f.name) + " came out as " + std::to_string(s.typical));
         if (f.least > 0) continue;
@@ -390,10 +396,10 @@ figures figures_from(const readings& all, const uvm_costs& given) {
       made.by_name[f.name] = s;
     } catch (const std::out_of_range& missing) {
       made.notes.push_back(std::string(f.name) + " needs " + missing.what());
-      whole = whole && !is_of_one_sum(f.name);
+      whole = whole && !is_part_of_fault(f.name);
     }
   }
-  if (!whole) leave_out_one_sum(made);
+  if (!whole) leave_out_parts_of_fault(made);
   if (made.by_name.count(std::string(inferred_figure)) > 0)
     made.inferred.insert(std::string(inferred_figure));
   return made;

@@ -1,5 +1,5 @@
-// What follows from the measurements of a calibration: arithmetic alone, no GPU. core/machine.hpp says
-// at each figure what it means and which measurement yields it.
+// Computes a machine's figures from the measurements of a calibration; no GPU needed. core/machine.hpp says
+// what each figure means and which measurement yields it.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace um::measure {
 
-// The lower decile, of at least one: what a time is while nothing disturbs it. Disturbances (in a virtual
-// machine those of its host) only ever add, last for seconds, and may take most of a minute.
+// The lower decile of at least one value: the time without disturbances. Disturbances (in a virtual machine
+// those of its host) only add time, last for seconds, and may take most of a minute.
 double typical_of(std::vector<double> all);
 
 struct spread {
@@ -24,19 +24,18 @@ struct spread {
 };
 spread spread_of(std::vector<double> values);  // of at least one
 
-// What was measured, by name: nanoseconds of repetitions, or counts.
+// Measured values by name: nanoseconds of repetitions, or counts.
 using readings = std::map<std::string, std::vector<double>, std::less<>>;
 
 struct figures {
   std::map<std::string, spread> by_name;  // as in the machine file: "uvm.fault_ns"
-  std::set<std::string> inferred;         // those of them that follow from others by reasoning alone
-  std::vector<std::string> notes;         // why others are missing, or were mended
+  std::set<std::string> inferred;         // figures that were not measured but derived from others
+  std::vector<std::string> notes;         // why figures are missing or were corrected
 };
-// A figure's value follows from what is typical of its readings; its spread from the first, second ...
-// sample of each, which were taken close to one another. A figure whose readings are missing, or which
-// would have to be positive and is not, is left out; a time below zero becomes zero. The parts of a
-// fault's cost are all left out if one of them is missing. All of this is noted.
-// `given`: what is fitted (core/figures.hpp), which no measurement here tells.
+// A figure's value is computed from the typical values of its readings, its spread from the first, second ...
+// sample of each, which were taken close to one another. A figure is left out if a reading is missing or if
+// it must be positive and is not; a negative time becomes zero. The parts of a fault's cost are all left out
+// if one is missing. Each case is noted. `given`: fitted figures (core/figures.hpp), which are not measured.
 figures figures_from(const readings& all, const uvm_costs& given);
 
 struct calibration {

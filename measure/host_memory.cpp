@@ -19,7 +19,7 @@ std::optional<byte_count> number_in(const fs::path& path) {
   return value;
 }
 
-void tighten(std::optional<byte_count>& least, const std::optional<byte_count>& value) {
+void lower_limit(std::optional<byte_count>& least, const std::optional<byte_count>& value) {
   if (value) least = std::min(least.value_or(*value), *value);
 }
 
@@ -51,8 +51,8 @@ cgroup_memory memory_from(const fs::path& group, const fs::path& top, const file
     const auto limit = number_in(folder / names.limit);
     if (limit && *limit < none_from) {
       const byte_count used = number_in(folder / names.used).value_or(0);
-      tighten(memory.limit, limit);
-      tighten(memory.left, *limit - std::min(*limit, used));
+      lower_limit(memory.limit, limit);
+      lower_limit(memory.available, *limit - std::min(*limit, used));
     }
     if (folder == top || folder == folder.root_path() || folder.empty()) return memory;
   }
@@ -89,8 +89,8 @@ cgroup_memory own_cgroup_memory(const fs::path& root) {
   };
   cgroup_memory memory = memory_from(below(top, group_of(root, "")), top, version_2);
   const cgroup_memory old = memory_from(below(top_1, group_of(root, "memory")), top_1, version_1);
-  tighten(memory.limit, old.limit);
-  tighten(memory.left, old.left);
+  lower_limit(memory.limit, old.limit);
+  lower_limit(memory.available, old.available);
   return memory;
 }
 

@@ -1,4 +1,4 @@
-// What memory the host has for this process: the kernel's own account, and that of the process's control
+// Host memory available to this process: by the kernel's own account, and by that of the process's control
 // group (version 2 or 1), which may have less. `root` is where /proc and /sys are looked up.
 #pragma once
 
@@ -17,8 +17,8 @@ std::optional<byte_count> meminfo(std::string_view name, const std::filesystem::
 std::optional<std::filesystem::path> own_cgroup();
 
 struct cgroup_memory {
-  std::optional<byte_count> limit;  // the tightest of the group and those above it; nothing: none
-  std::optional<byte_count> left;   // until the nearest limit
+  std::optional<byte_count> limit;      // the tightest of the group and those above it; nothing: none
+  std::optional<byte_count> available;  // until the nearest limit
 };
 cgroup_memory own_cgroup_memory(const std::filesystem::path& root = "/");
 // Of version 2; `top` is where the hierarchy begins, and `group` lies in it.

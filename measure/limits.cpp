@@ -23,20 +23,20 @@ memory_limits limits_of(byte_count free_device, byte_count available_host) {
 std::optional<byte_count> available_host_bytes(const std::filesystem::path& root) {
   const auto available = meminfo("MemAvailable", root);
   if (!available) return {};
-  return std::min(*available, own_cgroup_memory(root).left.value_or(*available));
+  return std::min(*available, own_cgroup_memory(root).available.value_or(*available));
 }
 
 memory_ledger::lease memory_ledger::take(footprint what) {
-  refuse("device", what.device, held_.device, limits_.device);
-  refuse("host", what.host, held_.host, limits_.host);
-  held_.device += what.device;
-  held_.host += what.host;
+  refuse("device", what.device, granted_.device, limits_.device);
+  refuse("host", what.host, granted_.host, limits_.host);
+  granted_.device += what.device;
+  granted_.host += what.host;
   return {*this, what};
 }
 
 void memory_ledger::give_back(footprint what) {
-  held_.device -= what.device;
-  held_.host -= what.host;
+  granted_.device -= what.device;
+  granted_.host -= what.host;
 }
 
 }  // namespace um::measure

@@ -30,24 +30,25 @@ struct footprint {
 
 class memory_ledger {
  public:
-  // What has been taken, given back on destruction; the ledger must live as long.
+  // Memory taken from the ledger; returned on destruction. The ledger must outlive it.
   class lease {
    public:
     lease() = default;
-    lease(memory_ledger& from, footprint what) : from_(&from), what_(what) {}
-    lease(lease&& other) noexcept : from_(std::exchange(other.from_, nullptr)), what_(other.what_) {}
+    lease(memory_ledger& from, footprint what) : ledger_(&from), footprint_(what) {}
+    lease(lease&& other) noexcept
+        : ledger_(std::exchange(other.ledger_, nullptr)), footprint_(other.footprint_) {}
     lease& operator=(lease&& other) noexcept {
-      std::swap(from_, other.from_);
-      std::swap(what_, other.what_);
+      std::swap(ledger_, other.ledger_);
+      std::swap(footprint_, other.footprint_);
       return *this;
     }
     ~lease() {
-      if (from_ != nullptr) from_->give_back(what_);
+      if (ledger_ != nullptr) ledger_->give_back(footprint_);
     }
 
    private:
-    memory_ledger* from_ = nullptr;
-    footprint what_;
+    memory_ledger* ledger_ = nullptr;
+    footprint footprint_;
   };
 
   explicit memory_ledger(memory_limits limits) : limits_(limits) {}
@@ -55,7 +56,7 @@ class memory_ledger {
   memory_ledger& operator=(const memory_ledger&) = delete;
 
   const memory_limits& limits() const { return limits_; }
-  footprint held() const { return held_; }
+  footprint granted() const { return granted_; }
   // Throws out_of_memory with the figures if a limit would be passed.
   [[nodiscard]] lease take(footprint what);
 
@@ -63,7 +64,7 @@ class memory_ledger {
   void give_back(footprint what);
 
   memory_limits limits_;
-  footprint held_;
+  footprint granted_;
 };
 
 }  // namespace um::measure

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kernel_blocks = 16;  // more than the few that fill a link
 
-const char* name_of(way direction) {
+const char* name_of(copy_direction direction) {
   constexpr std::array<const char*, 4> names{"none", "to_device", "to_host", "both"};
   return names.at(static_cast<std::size_t>(direction));
 }
@@ -20,28 +20,28 @@ struct one_way {
   std::size_t stream;
 };
 
-void issue(const bench& on, mover by, const one_way& what) {
-  if (by == mover::kernel) {
+void issue(const bench& on, copy_method by, const one_way& what) {
+  if (by == copy_method::kernel) {
     copy_by_kernel(on.site(what.stream), what.from, what.to, what.bytes, kernel_blocks);
   } else {
     check(cudaMemcpyAsync(what.to, what.from, what.bytes, cudaMemcpyDefault, on.stream(what.stream)));
   }
 }
 
-trial prepared(bench& on, mover by, way direction, byte_count bytes) {
+trial make_trial(bench& on, copy_method by, copy_direction direction, byte_count bytes) {
   const auto pinned = on.shared_pinned(bytes), resident = on.shared_device(bytes);
   std::byte *const host = pinned->data(), *const device = resident->data();
   std::vector<one_way> copies;
-  if (direction == way::both) {
+  if (direction == copy_direction::both) {
     const byte_count half = bytes / 2;
     copies = {{host, device, half, 0}, {device + half, host + half, half, 1}};
-  } else if (direction == way::to_device) {
+  } else if (direction == copy_direction::to_device) {
     copies = {{host, device, bytes, 0}};
   } else {
     copies = {{device, host, bytes, 0}};
   }
   return {{}, [&on, by, copies, pinned, resident] {
-            return timed([&] {
+            return timed_by_host([&] {
               for (const one_way& c : copies) issue(on, by, c);
             });
           }};
@@ -49,15 +49,15 @@ trial prepared(bench& on, mover by, way direction, byte_count bytes) {
 
 }  // namespace
 
-measurement pinned_copy(mover by, way direction, byte_count bytes) {
+measurement pinned_copy(copy_method by, copy_direction direction, byte_count bytes) {
   measurement m;
-  m.name = std::string("link/") + (by == mover::kernel ? "kernel/" : "copy_engine/") + name_of(direction) +
-           "/size:" + in_name(bytes);
+  m.name = std::string("link/") + (by == copy_method::kernel ? "kernel/" : "copy_engine/") +
+           name_of(direction) + "/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.over_link = direction;
-  m.put_back = "nothing to put back: pinned and device memory";
+  m.link_direction = direction;
+  m.reset = "nothing to put back: pinned and device memory";
   m.repetitions = bytes <= 16 * MiB ? 20 : 4;
-  m.prepare = [=](bench& on) { return prepared(on, by, direction, bytes); };
+  m.prepare = [=](bench& on) { return make_trial(on, by, direction, bytes); };
   return m;
 }
 
@@ -66,15 +66,15 @@ measurement small_copies(int copies) {
   measurement m;
   m.name = "link/small_copies/count:" + std::to_string(copies);
   m.bytes = each * static_cast<byte_count>(copies);
-  m.over_link = way::to_device;
-  m.put_back = "nothing to put back: pinned and device memory";
+  m.link_direction = copy_direction::to_device;
+  m.reset = "nothing to put back: pinned and device memory";
   m.repetitions = 10;
   m.prepare = [copies](bench& on) -> trial {
     const auto host = on.shared_pinned(each), device = on.shared_device(each);
     return {{}, [&on, copies, host, device] {
               const one_way copy{host->data(), device->data(), each, 0};
-              return timed([&] {
-                for (int i = 0; i < copies; ++i) issue(on, mover::copy_engine, copy);
+              return timed_by_host([&] {
+                for (int i = 0; i < copies; ++i) issue(on, copy_method::copy_engine, copy);
               });
             }};
   };
@@ -85,8 +85,9 @@ std::vector<measurement> link_cases(const device_facts&) {
   std::vector<measurement> all;
   // Sizes outermost, so that the shared memory grows a few times only.
   for (const byte_count bytes : {64 * KiB, 512 * KiB, 4 * MiB, 32 * MiB, 256 * MiB, 2 * GiB, 8 * GiB}) {
-    for (const mover by : {mover::copy_engine, mover::kernel}) {
-      for (const way direction : {way::to_device, way::to_host, way::both}) {
+    for (const copy_method by : {copy_method::copy_engine, copy_method::kernel}) {
+      for (const copy_direction direction :
+           {copy_direction::to_device, copy_direction::to_host, copy_direction::both}) {
         all.push_back(pinned_copy(by, direction, bytes));
       }
     }

@@ -17,30 +17,30 @@ constexpr std::array<const char*, 6> walk_names{"waves",  "grid_stride",   "chun
 constexpr const char* put_back_of_part = "prefetched to the CPU, the end of it to the GPU";
 
 // Managed data of zeros, the end of which is on the device, and the times at which granules were read.
-class part_there {
+class partly_resident_data {
  public:
-  part_there(bench& on, byte_count bytes, int percent)
-      : on_(on),
-        there_(round_down(bytes / 100 * static_cast<byte_count>(percent), managed_block)),
+  partly_resident_data(bench& on, byte_count bytes, int percent)
+      : bench_(on),
+        resident_bytes_(round_down(bytes / 100 * static_cast<byte_count>(percent), managed_block)),
         memory_(on.managed_memory(bytes)),
         times_(on.device_memory(bytes / granule * sizeof(std::uint64_t))) {
     fill_by_host(memory_.range());
     bring_to_device(on, memory_.range());
   }
 
-  void put_back() {
-    bring_to_host(on_, memory_.range());
-    bring_to_device(on_, {memory_.data() + memory_.bytes() - there_, there_});
+  void reset() {
+    bring_to_host(bench_, memory_.range());
+    bring_to_device(bench_, {memory_.data() + memory_.bytes() - resident_bytes_, resident_bytes_});
     check(cudaMemset(times_.data(), 0, times_.bytes()));
   }
   std::byte* data() const { return memory_.data(); }
   byte_count bytes() const { return memory_.bytes(); }
   std::uint64_t* times() const { return reinterpret_cast<std::uint64_t*>(times_.data()); }
 
-  void tell(repetition& r) const {
+  void add_counters(repetition& r) const {
     std::vector<std::uint64_t> all(memory_.bytes() / granule);
     check(cudaMemcpy(all.data(), times_.data(), times_.bytes(), cudaMemcpyDeviceToHost));
-    const std::size_t first_there = (memory_.bytes() - there_) / granule;
+    const std::size_t first_there = (memory_.bytes() - resident_bytes_) / granule;
     std::uint64_t begin = 0;
     for (const std::uint64_t t : all) {
       if (t != 0) begin = begin == 0 ? t : std::min(begin, t);
@@ -51,48 +51,50 @@ class part_there {
       (g >= first_there ? hits : misses).push_back(static_cast<double>(all[g] - begin));
     }
     if (hits.empty() || misses.empty()) return;
-    r.more["hits_ns"] = median_of(hits);
-    r.more["misses_ns"] = median_of(misses);
-    const auto ahead = std::ranges::count_if(hits, [&](double t) { return t < r.more["misses_ns"]; });
-    r.more["hits_ahead_percent"] = 100.0 * static_cast<double>(ahead) / static_cast<double>(hits.size());
+    r.counters["hits_ns"] = median_of(hits);
+    r.counters["misses_ns"] = median_of(misses);
+    const auto ahead = std::ranges::count_if(hits, [&](double t) { return t < r.counters["misses_ns"]; });
+    r.counters["hits_ahead_percent"] = 100.0 * static_cast<double>(ahead) / static_cast<double>(hits.size());
   }
 
  private:
-  bench& on_;
-  byte_count there_;
-  grant memory_, times_;
+  bench& bench_;
+  byte_count resident_bytes_;
+  granted_memory memory_, times_;
 };
 
-measurement of_part(std::string name, byte_count read, byte_count missing) {
+measurement partly_resident_case(std::string name, byte_count read, byte_count missing) {
   measurement m;
   m.name = std::move(name);
   m.bytes = read;
-  m.over_link = way::to_device;
-  m.put_back = put_back_of_part;
+  m.link_direction = copy_direction::to_device;
+  m.reset = put_back_of_part;
   m.migrates = true;
-  m.brings_in = missing;
+  m.expected_in_bytes = missing;
   m.repetitions = 5;
   return m;
 }
 
-std::string name_of(const char* walk, byte_count bytes, int percent) {
-  return std::string("order/") + walk + "/resident:" + std::to_string(percent) + "/size:" + in_name(bytes);
+std::string name_of(const char* read_order, byte_count bytes, int percent) {
+  return std::string("order/") + read_order + "/resident:" + std::to_string(percent) +
+         "/size:" + bytes_text(bytes);
 }
 
 }  // namespace
 
-measurement partly_resident(walk how, byte_count bytes, int percent) {
-  const byte_count read = how == walk::sparse_pages    ? bytes / granule * 16
-                          : how == walk::block_strided ? bytes / 2
-                                                       : bytes;
-  measurement m = of_part(name_of(walk_names.at(static_cast<std::size_t>(how)), bytes, percent), read, 0);
+measurement partly_resident(read_order how, byte_count bytes, int percent) {
+  const byte_count read = how == read_order::sparse_pages    ? bytes / granule * 16
+                          : how == read_order::block_strided ? bytes / 2
+                                                             : bytes;
+  measurement m =
+      partly_resident_case(name_of(walk_names.at(static_cast<std::size_t>(how)), bytes, percent), read, 0);
   m.prepare = [=](bench& on) -> trial {
-    const auto data = std::make_shared<part_there>(on, bytes, percent);
-    return {[data] { data->put_back(); },
+    const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
+    return {[data] { data->reset(); },
             [&on, data, how] {
-              repetition r =
-                  timed([&] { walk_through(on.site(), data->data(), data->bytes(), how, data->times()); });
-              data->tell(r);
+              repetition r = timed_by_host(
+                  [&] { read_in_order(on.site(), data->data(), data->bytes(), how, data->times()); });
+              data->add_counters(r);
               return r;
             }};
   };
@@ -100,13 +102,14 @@ measurement partly_resident(walk how, byte_count bytes, int percent) {
 }
 
 measurement partly_resident_chase(byte_count bytes, int percent) {
-  measurement m = of_part(name_of("pointer_chase", bytes, percent), bytes / granule * sizeof(int), 0);
+  measurement m =
+      partly_resident_case(name_of("pointer_chase", bytes, percent), bytes / granule * sizeof(int), 0);
   m.prepare = [=](bench& on) -> trial {
-    const auto data = std::make_shared<part_there>(on, bytes, percent);
-    return {[data] { data->put_back(); },
+    const auto data = std::make_shared<partly_resident_data>(on, bytes, percent);
+    return {[data] { data->reset(); },
             [&on, data] {
-              return timed([&] {
-                chase(on.site(), data->data(), data->bytes(), granule, visiting::ascending, nullptr);
+              return timed_by_host([&] {
+                chase(on.site(), data->data(), data->bytes(), granule, visit_order::ascending, nullptr);
               });
             }};
   };
@@ -117,8 +120,8 @@ std::vector<measurement> order_cases(const device_facts&) {
   constexpr byte_count bytes = 256 * MiB;  // a power of two
   std::vector<measurement> all;
   for (const int percent : {50, 67, 80, 90}) {
-    for (const walk how : {walk::waves, walk::grid_stride, walk::chunk_a_thread, walk::random,
-                           walk::block_strided, walk::sparse_pages}) {
+    for (const read_order how : {read_order::waves, read_order::grid_stride, read_order::chunk_a_thread,
+                                 read_order::random, read_order::block_strided, read_order::sparse_pages}) {
       all.push_back(partly_resident(how, bytes, percent));
     }
     all.push_back(partly_resident_chase(bytes, percent));

@@ -21,7 +21,7 @@ struct reading {
   const char* counter = nullptr;
 };
 struct source {
-  std::vector<reading> yields;
+  std::vector<reading> readings;
   measurement what;
   int every =
       1;  // how many rounds go by from one repetition to the next; more where it takes long or hardly varies
@@ -39,27 +39,28 @@ constexpr std::array<product_source, 3> product_sources{{{"product_fp32", precis
 
 // The largest first: they share their memory.
 std::vector<source> link_sources() {
-  return {{{{"device_copy"}}, device_copy(GiB)},
-          {{{"link_both"}}, pinned_copy(mover::copy_engine, way::both, 2 * link_bytes), 3},
-          {{{"link_to_device"}}, pinned_copy(mover::copy_engine, way::to_device, link_bytes), 3},
-          {{{"link_to_host"}}, pinned_copy(mover::copy_engine, way::to_host, link_bytes), 3},
-          {{{"small_copies"}}, small_copies(copies)},
-          {{{"launches"}}, empty_launches(launches)}};
+  return {
+      {{{"device_copy"}}, device_copy(GiB)},
+      {{{"link_both"}}, pinned_copy(copy_method::copy_engine, copy_direction::both, 2 * link_bytes), 3},
+      {{{"link_to_device"}}, pinned_copy(copy_method::copy_engine, copy_direction::to_device, link_bytes), 3},
+      {{{"link_to_host"}}, pinned_copy(copy_method::copy_engine, copy_direction::to_host, link_bytes), 3},
+      {{{"small_copies"}}, small_copies(copies)},
+      {{{"launches"}}, empty_launches(launches)}};
 }
 
 // One place in every stride; memory that lies nowhere is written, since a read need not populate it.
-measurement places(state data, byte_count stride) {
+measurement strided_touches(data_state data, byte_count stride) {
   return gpu_touches({.data = data,
-                      .how = data == state::nowhere ? access::write : access::read,
-                      .in = pattern::strided,
+                      .how = data == data_state::nowhere ? access::write : access::read,
+                      .order = access_pattern::strided,
                       .bytes = sparse_bytes,
                       .stride = stride});
 }
-measurement prefetching_whole(way direction, byte_count bytes, bool populated = true) {
+measurement one_prefetch(copy_direction direction, byte_count bytes, bool populated = true) {
   return prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = populated});
 }
 measurement streaming_first_touch(access how) {
-  return gpu_touches({.data = state::nowhere, .how = how, .bytes = stream_bytes});
+  return gpu_touches({.data = data_state::nowhere, .how = how, .bytes = stream_bytes});
 }
 
 std::vector<source> fault_sources() {
@@ -69,16 +70,16 @@ std::vector<source> fault_sources() {
       {{{"isolated_nowhere", "first_ns"}, {"isolated_again", "again_ns"}}, faults_again(chased_blocks)},
       {{{"few_blocks", "first_ns"}, {"few_again", "again_ns"}}, touches_again(few_blocks)},
       {{{"many_blocks", "first_ns"}, {"many_again", "again_ns"}}, touches_again(many_blocks)},
-      {{{"granules_nowhere"}}, places(state::nowhere, granule)},
-      {{{"granules_unmapped"}}, places(state::unmapped, granule)},
-      {{{"sparse_nowhere"}}, places(state::nowhere, sparse)},
-      {{{"sparse_unmapped"}}, places(state::unmapped, sparse)},
-      {{{"sparse_mapped"}}, places(state::warm, sparse)},
+      {{{"granules_nowhere"}}, strided_touches(data_state::nowhere, granule)},
+      {{{"granules_unmapped"}}, strided_touches(data_state::unmapped, granule)},
+      {{{"sparse_nowhere"}}, strided_touches(data_state::nowhere, sparse)},
+      {{{"sparse_unmapped"}}, strided_touches(data_state::unmapped, sparse)},
+      {{{"sparse_mapped"}}, strided_touches(data_state::warm, sparse)},
       {{{"isolated_cold", "cold_ns"}, {"isolated_mapped", "seen_ns"}, {"cold_beyond_mapped", "beyond_ns"}},
        first_visits(visited_blocks)},
       {{{"isolated_idle", "idle_fault_ns"}}, idle_faults(idle_blocks)},
       {{{"cpu_touches"}}, cpu_touches(touched_bytes, managed_block, {})},
-      {{{"refill"}}, discarding(refill::write, refilled_bytes)}};
+      {{{"refill"}}, discard_case(refill::write, refilled_bytes)}};
 }
 
 std::vector<source> call_sources() {
@@ -88,8 +89,9 @@ std::vector<source> call_sources() {
       {{{"prefetch_in_1GiB", "in_ns"}, {"prefetch_there_1GiB", "there_ns"}, {"prefetch_out_1GiB", "out_ns"}},
        round_trip(GiB)},
       {{{"prefetch_in_calls"}},
-       prefetch_of({.direction = way::to_device, .bytes = stream_bytes, .call_bytes = queued_call})},
-      {{{"prefetch_in_new"}}, prefetching_whole(way::to_device, stream_bytes, false)},
+       prefetch_of(
+           {.direction = copy_direction::to_device, .bytes = stream_bytes, .call_bytes = queued_call})},
+      {{{"prefetch_in_new"}}, one_prefetch(copy_direction::to_device, stream_bytes, false)},
       {{{"discard_1GiB", "discard_ns"}, {"prefetch_in_discarded", "back_ns"}}, discard_and_back(GiB)},
       {{{"prefetch_out_new", "new_ns"},
         {"prefetch_out_again", "again_ns"},
@@ -105,33 +107,34 @@ std::vector<source> call_sources() {
         {"read_beside_evict", "faults_ns"}},
        out_beside_faults(beside_faults),
        2},
-      {{{"remote_read"}}, advised(remote, advised_step::read, stream_bytes), 4},
-      {{{"remote_write"}}, advised(remote, advised_step::write, stream_bytes), 4},
+      {{{"remote_read"}}, advice_case(remote, advised_step::read, stream_bytes), 4},
+      {{{"remote_write"}}, advice_case(remote, advised_step::write, stream_bytes), 4},
       {{{"remote_read_again"}},
-       advised({advice::accessed_by_device}, advised_step::read_again, stream_bytes),
+       advice_case({advice::accessed_by_device}, advised_step::read_again, stream_bytes),
        8}};
 }
 
 class recorder {
  public:
-  recorder(bench& on, readings& all, std::vector<std::string>& notes) : on_(on), all_(all), notes_(notes) {}
+  recorder(bench& on, readings& all, std::vector<std::string>& notes)
+      : bench_(on), all_(all), notes_(notes) {}
 
   void take_in_a_row(const source& from, int repetitions) {
-    noting(from, [&] {
-      for (const repetition& r : take(on_, from.what, repetitions).later) keep(from, r);
+    note_failures(from, [&] {
+      for (const repetition& r : take_samples(bench_, from.what, repetitions).later) add_readings(from, r);
     });
   }
   // Everything on memory of its own, instead of what was prepared before. What does not fit beside the
   // others is left for later.
   void prepare(const std::vector<source>& sources) {
     trials_.clear();
-    late_.clear();
+    postponed_.clear();
     for (const source& from : sources) {
-      noting(from, [&] {
+      note_failures(from, [&] {
         try {
-          trials_.push_back({from, from.what.prepare(on_)});
+          trials_.push_back({from, from.what.prepare(bench_)});
         } catch (const out_of_memory&) {
-          late_.push_back(from);
+          postponed_.push_back(from);
         }
       });
     }
@@ -139,37 +142,37 @@ class recorder {
   // One repetition of everything prepared whose turn it is.
   void take_round(int which, bool counts) {
     for (std::size_t i = 0; i < trials_.size(); ++i) {
-      prepared& at = trials_[i];
+      prepared_trial& at = trials_[i];
       if (at.failed || (which + static_cast<int>(i)) % at.from.every != 0) continue;
       at.failed = true;
-      noting(at.from, [&] {
+      note_failures(at.from, [&] {
         try {
-          if (at.how.put_back) at.how.put_back();
+          if (at.how.reset) at.how.reset();
           const repetition r = at.how.run();
-          if (counts) keep(at.from, r);
+          if (counts) add_readings(at.from, r);
           at.failed = false;
         } catch (const out_of_memory&) {
-          late_.push_back(at.from);
+          postponed_.push_back(at.from);
         }
       });
     }
   }
-  void take_late(int repetitions) {
+  void take_postponed(int repetitions) {
     trials_.clear();
-    for (const source& from : late_) take_in_a_row(from, repetitions);
+    for (const source& from : postponed_) take_in_a_row(from, repetitions);
   }
 
  private:
-  struct prepared {
+  struct prepared_trial {
     source from;
     trial how;
     bool failed = false;
   };
 
   template <class Work>
-  void noting(const source& from, const Work& work) {
+  void note_failures(const source& from, const Work& work) {
     const auto note = [&](const std::exception& reason) {
-      for (const reading& r : from.yields) {
+      for (const reading& r : from.readings) {
         std::string text = std::string(r.name) + " was not measured: " + reason.what();
         if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
       }
@@ -182,27 +185,27 @@ class recorder {
       note(reason);
     }
   }
-  void keep(const source& from, const repetition& r) {
-    for (const reading& what : from.yields) {
-      all_[what.name].push_back(what.counter != nullptr ? r.more.at(what.counter)
+  void add_readings(const source& from, const repetition& r) {
+    for (const reading& what : from.readings) {
+      all_[what.name].push_back(what.counter != nullptr ? r.counters.at(what.counter)
                                                         : static_cast<double>(r.total));
     }
   }
 
-  bench& on_;
+  bench& bench_;
   readings& all_;
   std::vector<std::string>& notes_;
-  std::vector<prepared> trials_;
-  std::vector<source> late_;
+  std::vector<prepared_trial> trials_;
+  std::vector<source> postponed_;
 };
 
-// Host memory is slow to come by the first time, in a virtual machine above all; not what is measured.
+// Touches host memory once: the first allocation is slow, above all in a virtual machine.
 void warm_host_memory(bench& on) {
   constexpr byte_count most = 4 * GiB;
   const memory_limits& limits = on.ledger().limits();
   const byte_count bytes = round_down(std::min({most, limits.device, limits.host}), managed_block);
   if (bytes == 0) return;
-  const grant memory = on.managed_memory(bytes);
+  const granted_memory memory = on.managed_memory(bytes);
   fill_by_host(memory.range());
 }
 
@@ -226,7 +229,7 @@ void take_rounds(recorder& record, clock::time_point until,
       record.take_round(round, round > first + warm_up);
     }
   }
-  record.take_late(least_rounds * passes);
+  record.take_postponed(least_rounds * passes);
 }
 
 // Batches of faults of first touches, counted after everything has been timed: they move nothing, so
@@ -238,7 +241,7 @@ void read_counts(bench& on, readings& all) {
     const trial t = streaming_first_touch(how).prepare(on);
     std::vector<double> taken;
     for (int i = 0; i < counts_taken; ++i) {
-      t.put_back();
+      t.reset();
       counter.start();
       t.run();
       const unified_memory_counts counts = counter.stop();
@@ -272,7 +275,7 @@ calibration calibrate(bench& on, const uvm_costs& given,
     progress(one.what.name);
     record.take_in_a_row(one, from.repetitions);
   }
-  on.let_go();
+  on.release_shared_memory();
   progress("touching host memory");
   warm_host_memory(on);
   take_rounds(record, begin + rounds_end, progress);

@@ -10,8 +10,8 @@
 namespace um::measure {
 namespace {
 
-void prefetch(const bench& on, way direction, managed_range what, std::size_t stream) {
-  if (direction == way::to_device) {
+void prefetch(const bench& on, copy_direction direction, managed_range what, std::size_t stream) {
+  if (direction == copy_direction::to_device) {
     prefetch_to_device(what, on.device(), on.stream(stream));
   } else {
     prefetch_to_host(what, on.stream(stream));
@@ -27,9 +27,10 @@ std::vector<managed_range> cut(managed_range whole, byte_count each) {
 }
 
 // Thread t issues every threads-th call; calls go round the streams.
-void issue_all(const bench& on, const prefetching& what, const std::vector<managed_range>& parts) {
+void issue_all(const bench& on, const prefetch_settings& what, const std::vector<managed_range>& parts) {
   if (what.batch) {
-    if (what.direction == way::to_device) return prefetch_batch_to_device(parts, on.device(), on.stream());
+    if (what.direction == copy_direction::to_device)
+      return prefetch_batch_to_device(parts, on.device(), on.stream());
     return prefetch_batch_to_host(parts, on.stream());
   }
   const auto share = [&](std::size_t thread) {
@@ -48,51 +49,51 @@ void issue_all(const bench& on, const prefetching& what, const std::vector<manag
 // Managed memory where the prefetch finds it.
 class prefetch_site {
  public:
-  prefetch_site(bench& on, const prefetching& what) : on_(on), what_(what) {
+  prefetch_site(bench& on, const prefetch_settings& what) : bench_(on), what_(what) {
     if (!what.populated) return;
     memory_ = on.managed_memory(what.bytes);
     fill_by_host(memory_.range());
     bring_to_device(on, memory_.range());
   }
-  void put_back() {
+  void reset() {
     if (!what_.populated) {
       memory_.release();
-      memory_ = on_.managed_memory(what_.bytes);
-      if (what_.direction == way::to_device) return;
-      touch_all(on_.site(), memory_.data(), what_.bytes, access::write);
-      return check(cudaStreamSynchronize(on_.stream()));
+      memory_ = bench_.managed_memory(what_.bytes);
+      if (what_.direction == copy_direction::to_device) return;
+      touch_all(bench_.site(), memory_.data(), what_.bytes, access::write);
+      return check(cudaStreamSynchronize(bench_.stream()));
     }
-    if ((what_.direction == way::to_device) == what_.there) {
-      bring_to_device(on_, memory_.range());
+    if ((what_.direction == copy_direction::to_device) == what_.already_there) {
+      bring_to_device(bench_, memory_.range());
     } else {
-      bring_to_host(on_, memory_.range());
+      bring_to_host(bench_, memory_.range());
     }
   }
   repetition run() const {
     const std::vector<managed_range> parts = cut(memory_.range(), what_.call_bytes);
-    if (what_.queued) occupy(on_, 0);
-    repetition r = timed([&] { issue_all(on_, what_, parts); });
-    r.more["calls"] = what_.batch ? 1 : static_cast<double>(parts.size());
+    if (what_.queued) occupy_stream(bench_, 0);
+    repetition r = timed_by_host([&] { issue_all(bench_, what_, parts); });
+    r.counters["calls"] = what_.batch ? 1 : static_cast<double>(parts.size());
     return r;
   }
 
  private:
-  bench& on_;
-  prefetching what_;
-  grant memory_;
+  bench& bench_;
+  prefetch_settings what_;
+  granted_memory memory_;
 };
 
-std::string put_back_of(const prefetching& p) {
-  const bool to_device = p.direction == way::to_device;
+std::string reset_text(const prefetch_settings& p) {
+  const bool to_device = p.direction == copy_direction::to_device;
   if (!p.populated)
     return to_device ? "allocated anew, touched by nobody" : "allocated anew and written by the GPU";
-  return to_device == p.there ? "prefetched to the GPU" : "prefetched to the CPU, where it is mapped";
+  return to_device == p.already_there ? "prefetched to the GPU" : "prefetched to the CPU, where it is mapped";
 }
 
-std::string name_of(const prefetching& p) {
-  std::string name = p.direction == way::to_device ? "prefetch/to_device" : "prefetch/to_host";
-  name += p.there ? "/data:there" : p.populated ? "/data:moves" : "/data:new";
-  name += "/size:" + in_name(p.bytes) + "/call:" + in_name(p.call_bytes);
+std::string name_of(const prefetch_settings& p) {
+  std::string name = p.direction == copy_direction::to_device ? "prefetch/to_device" : "prefetch/to_host";
+  name += p.already_there ? "/data:there" : p.populated ? "/data:moves" : "/data:new";
+  name += "/size:" + bytes_text(p.bytes) + "/call:" + bytes_text(p.call_bytes);
   if (p.queued) name += "/queued";
   if (p.batch) return name + "/batch";
   return name + "/streams:" + std::to_string(p.streams) + "/threads:" + std::to_string(p.threads);
@@ -107,50 +108,54 @@ nanoseconds elapsed(std::chrono::steady_clock::time_point since) {
 
 repetition prefetch_at_once(const bench& on, managed_range in, managed_range out) {
   nanoseconds in_ns = 0, out_ns = 0;
-  repetition r = timed([&] {
+  repetition r = timed_by_host([&] {
     const auto begin = std::chrono::steady_clock::now();
-    const auto move = [&](way direction, managed_range what, std::size_t stream, nanoseconds& took) {
+    const auto move = [&](copy_direction direction, managed_range what, std::size_t stream,
+                          nanoseconds& took) {
       prefetch(on, direction, what, stream);
       check(cudaStreamSynchronize(on.stream(stream)));
       took = elapsed(begin);
     };
-    std::future<void> other = std::async(std::launch::async, [&] { move(way::to_host, out, 1, out_ns); });
-    move(way::to_device, in, 0, in_ns);
+    std::future<void> other =
+        std::async(std::launch::async, [&] { move(copy_direction::to_host, out, 1, out_ns); });
+    move(copy_direction::to_device, in, 0, in_ns);
     other.get();
   });
-  r.more["to_device_ns"] = static_cast<double>(in_ns);
-  r.more["to_host_ns"] = static_cast<double>(out_ns);
+  r.counters["to_device_ns"] = static_cast<double>(in_ns);
+  r.counters["to_host_ns"] = static_cast<double>(out_ns);
   return r;
 }
 
-measurement prefetch_of(const prefetching& what) {
+measurement prefetch_of(const prefetch_settings& what) {
   measurement m;
   m.name = name_of(what);
   m.bytes = what.bytes;
-  m.over_link =
-      what.there || (what.direction == way::to_device && !what.populated) ? way::none : what.direction;
-  m.put_back = put_back_of(what);
+  m.link_direction = what.already_there || (what.direction == copy_direction::to_device && !what.populated)
+                         ? copy_direction::none
+                         : what.direction;
+  m.reset = reset_text(what);
   m.migrates = true;
-  if (!what.there && what.direction == way::to_host) m.brings_out = what.bytes;
-  if (!what.there && what.direction == way::to_device && what.populated) m.brings_in = what.bytes;
+  if (!what.already_there && what.direction == copy_direction::to_host) m.expected_out_bytes = what.bytes;
+  if (!what.already_there && what.direction == copy_direction::to_device && what.populated)
+    m.expected_in_bytes = what.bytes;
   m.repetitions = what.bytes <= 32 * MiB ? 10 : 3;
   m.prepare = [what](bench& on) -> trial {
     const auto site = std::make_shared<prefetch_site>(on, what);
-    return {[site] { site->put_back(); }, [site] { return site->run(); }};
+    return {[site] { site->reset(); }, [site] { return site->run(); }};
   };
   return m;
 }
 
 measurement prefetch_both_ways(byte_count bytes) {
   measurement m;
-  m.name = "prefetch/both/size:" + in_name(bytes);
+  m.name = "prefetch/both/size:" + bytes_text(bytes);
   m.bytes = bytes;
-  m.over_link = way::both;
-  m.put_back = "one half prefetched to the CPU, the other to the GPU";
+  m.link_direction = copy_direction::both;
+  m.reset = "one half prefetched to the CPU, the other to the GPU";
   m.migrates = true;
   m.prepare = [half = bytes / 2](bench& on) -> trial {
-    const auto in = std::make_shared<grant>(on.managed_memory(half));
-    const auto out = std::make_shared<grant>(on.managed_memory(half));
+    const auto in = std::make_shared<granted_memory>(on.managed_memory(half));
+    const auto out = std::make_shared<granted_memory>(on.managed_memory(half));
     fill_by_host(in->range());
     fill_by_host(out->range());
     return {[&on, in, out] {
@@ -165,7 +170,7 @@ measurement prefetch_both_ways(byte_count bytes) {
 
 std::vector<measurement> prefetch_cases(const device_facts&) {
   std::vector<measurement> all;
-  for (const way direction : {way::to_device, way::to_host}) {
+  for (const copy_direction direction : {copy_direction::to_device, copy_direction::to_host}) {
     for (const byte_count bytes : {64 * KiB, 2 * MiB, 32 * MiB, 256 * MiB, GiB}) {
       all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes}));
     }
@@ -178,17 +183,18 @@ std::vector<measurement> prefetch_cases(const device_facts&) {
       }
       all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = call, .batch = true}));
     }
-    all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .there = true}));
     all.push_back(
-        prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = 2 * MiB, .there = true}));
+        prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .already_there = true}));
+    all.push_back(
+        prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = 2 * MiB, .already_there = true}));
     all.push_back(
         prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .populated = false}));
     all.push_back(prefetch_of({.direction = direction, .bytes = bytes, .call_bytes = bytes, .queued = true}));
   }
   all.push_back(prefetch_both_ways(GiB));
   // More than was just freed: the first repetition takes host pages as the first iteration of a run does.
-  all.push_back(
-      prefetch_of({.direction = way::to_host, .bytes = 4 * GiB, .call_bytes = 4 * GiB, .populated = false}));
+  all.push_back(prefetch_of(
+      {.direction = copy_direction::to_host, .bytes = 4 * GiB, .call_bytes = 4 * GiB, .populated = false}));
   return all;
 }
 

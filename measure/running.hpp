@@ -36,7 +36,7 @@ dtype operand_type(const matrix_problem& of);
 // An operator bound to operands in `data`; it owns its workspace.
 struct bound_operator {
   kernel_call call;
-  grant workspace;
+  granted_memory workspace;
   std::string engine;
 };
 template <class Problem>
@@ -54,7 +54,7 @@ bound_operator bind_operator(bench& on, const Problem& what, std::byte* data) {
 
 // The same with operands of its own in device memory.
 struct running_operator {
-  grant memory;
+  granted_memory memory;
   bound_operator work;
 };
 template <class Problem>

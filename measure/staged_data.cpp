@@ -6,7 +6,7 @@
 
 namespace um::measure {
 
-const char* put_back_of(state data) {
+const char* reset_text(data_state data) {
   constexpr std::array<const char*, 5> texts{
       "allocated anew, touched by nobody", "allocated anew and written by the CPU, never seen by the GPU",
       "prefetched to the CPU, where it is mapped; seen by the GPU before",
@@ -16,31 +16,31 @@ const char* put_back_of(state data) {
   return texts.at(static_cast<std::size_t>(data));
 }
 
-staged_data::staged_data(bench& on, state wanted, byte_count bytes)
-    : on_(on), wanted_(wanted), bytes_(round_up(bytes, managed_block)) {
+staged_data::staged_data(bench& on, data_state wanted, byte_count bytes)
+    : bench_(on), wanted_(wanted), bytes_(round_up(bytes, managed_block)) {
   if (!is_kept()) return;
   memory_ = on.managed_memory(bytes_);
   fill_by_host(memory_.range());
   bring_to_device(on, memory_.range());
 }
 
-void staged_data::put_back() {
-  if (wanted_ == state::warm) return bring_to_host(on_, memory_.range());
-  if (wanted_ == state::device) return bring_to_device(on_, memory_.range());
+void staged_data::reset() {
+  if (wanted_ == data_state::warm) return bring_to_host(bench_, memory_.range());
+  if (wanted_ == data_state::device) return bring_to_device(bench_, memory_.range());
   memory_.release();
-  memory_ = on_.managed_memory(bytes_);
-  if (wanted_ == state::cold) fill_by_host(memory_.range());
-  if (wanted_ == state::unmapped) populate_unmapped();
+  memory_ = bench_.managed_memory(bytes_);
+  if (wanted_ == data_state::cold) fill_by_host(memory_.range());
+  if (wanted_ == data_state::unmapped) populate_unmapped();
 }
 
 // Data that lies nowhere goes where it prefers to be. The CPU never touches it, so it has no mapping
 // there; a new preference takes the GPU's mapping of host memory away, and nothing moves.
 void staged_data::populate_unmapped() {
-  advise_range(memory_.range(), advice::preferred_host, on_.device());
-  touch_all(on_.site(), memory_.data(), bytes_, access::write);
-  check(cudaStreamSynchronize(on_.stream()));
-  advise_range(memory_.range(), advice::preferred_device, on_.device());
-  withdraw_advice(memory_.range(), advice::preferred_device, on_.device());
+  advise_range(memory_.range(), advice::preferred_host, bench_.device());
+  touch_all(bench_.site(), memory_.data(), bytes_, access::write);
+  check(cudaStreamSynchronize(bench_.stream()));
+  advise_range(memory_.range(), advice::preferred_device, bench_.device());
+  withdraw_advice(memory_.range(), advice::preferred_device, bench_.device());
 }
 
 }  // namespace um::measure

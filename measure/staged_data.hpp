@@ -6,26 +6,25 @@
 
 namespace um::measure {
 
-// How put_back() below does it, for labels.
-const char* put_back_of(state data);
+// What reset() below does, in words.
+const char* reset_text(data_state data);
 
-// In whole blocks. What may keep its pages from repetition to repetition is made at once, the rest anew
-// by every put_back().
+// In whole blocks. Data in states that keep their pages is allocated once, other data by every reset().
 class staged_data {
  public:
-  staged_data(bench& on, state wanted, byte_count bytes);
-  void put_back();
+  staged_data(bench& on, data_state wanted, byte_count bytes);
+  void reset();
   std::byte* data() const { return memory_.data(); }
   managed_range range() const { return memory_.range(); }
 
  private:
-  bool is_kept() const { return wanted_ == state::warm || wanted_ == state::device; }
+  bool is_kept() const { return wanted_ == data_state::warm || wanted_ == data_state::device; }
   void populate_unmapped();
 
-  bench& on_;
-  state wanted_;
+  bench& bench_;
+  data_state wanted_;
   byte_count bytes_;
-  grant memory_;
+  granted_memory memory_;
 };
 
 }  // namespace um::measure

@@ -20,17 +20,18 @@ graph build_alexnet(const network_spec& spec) {
   builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
   x = b.relu("relu1", b.convolution("conv1", x, {64, 11, 4, 2}));
-  x = b.max_pool("pool1", x, 3, 2, leftover::pooled);
+  x = b.max_pool("pool1", x, 3, 2, partial_windows::pooled);
   x = b.relu("relu2", b.convolution("conv2", x, {192, 5, 1, 2}));
-  x = b.max_pool("pool2", x, 3, 2, leftover::pooled);
+  x = b.max_pool("pool2", x, 3, 2, partial_windows::pooled);
   x = b.relu("relu3", b.convolution("conv3", x, {384, 3, 1, 1}));
   x = b.relu("relu4", b.convolution("conv4", x, {256, 3, 1, 1}));
   x = b.relu("relu5", b.convolution("conv5", x, {256, 3, 1, 1}));
-  x = b.max_pool("pool5", x, 3 * times, 2 * times, leftover::dropped);
+  x = b.max_pool("pool5", x, 3 * times, 2 * times, partial_windows::dropped);
   x = b.relu("relu6", b.linear("fc6", x, 4096));
   x = b.relu("relu7", b.linear("fc7", x, 4096));
   x = b.linear("fc8", x, 1000);
-  return spec.mode == pass::train ? b.training(x, spec.joined, spec.sgd) : b.inference(x, spec.joined);
+  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.sgd)
+                                  : b.inference(x, spec.fusion_mode);
 }
 
 }  // namespace um

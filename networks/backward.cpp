@@ -27,9 +27,9 @@ role gradient_role(role use) {
   }
 }
 
-// Walks the forward operators from the last to the first and appends what each contributes. A
-// tensor that is read several times gets as many parts of its gradient; they are added up as they
-// come, except for the last two where the operator that takes them adds them itself.
+// Walks the forward operators from the last to the first and appends their gradients. A tensor that
+// is read several times gets as many gradient parts. Each is added to the sum of the earlier ones,
+// except the last two where the operator that takes them adds them itself.
 class backward_pass {
  public:
   backward_pass(graph& g, std::span<const tensor_id> inputs, bool joined)
@@ -37,7 +37,7 @@ class backward_pass {
         joined_(joined),
         forward_ops_(g.ops.size()),
         wanted_(g.tensors.size()),
-        of_(g.tensors.size()) {
+        gradients_(g.tensors.size()) {
     for (const tensor_id id : inputs) wanted_.at(id) = true;
     for (std::size_t id = 0; id < g.tensors.size(); ++id) {
       if (g.tensors[id].use == role::parameter) wanted_[id] = true;
@@ -49,11 +49,11 @@ class backward_pass {
   }
 
   void run(tensor_id y, tensor_id dy) {
-    expect_parts(y);
-    of_.at(y).parts.assign(1, dy);
+    count_gradient_parts(y);
+    gradients_.at(y).parts.assign(1, dy);
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op forward = graph_.ops[i];  // a copy: appending moves the list
-      if (of_[forward.out[0]].parts.empty()) continue;
+      if (gradients_[forward.out[0]].parts.empty()) continue;
       std::visit([&](const auto& what) { differentiate(forward, what); }, forward.what);
     }
   }
@@ -66,17 +66,17 @@ class backward_pass {
   };
 
   // How many parts each gradient will have.
-  void expect_parts(tensor_id y) {
-    std::vector<bool> reached(of_.size());
+  void count_gradient_parts(tensor_id y) {
+    std::vector<bool> reached(gradients_.size());
     reached.at(y) = true;
     for (std::size_t i = forward_ops_; i-- > 0;) {
       const op& o = graph_.ops[i];
       if (!reached[o.out[0]]) continue;
-      if (joined_ && std::holds_alternative<batch_norm>(o.what)) of_[o.out[0]].room = 2;
+      if (joined_ && std::holds_alternative<batch_norm>(o.what)) gradients_[o.out[0]].room = 2;
       for (const tensor_id id : o.in) {
         if (!wanted_[id]) continue;
         reached[id] = true;
-        ++of_[id].expected;
+        ++gradients_[id].expected;
       }
     }
   }
@@ -84,7 +84,7 @@ class backward_pass {
   void differentiate(const op& o, const convolution& what) {
     const bool biased = o.in.size() > 2;
     tensor_id dy = gradient_of(o);
-    if (what.relu) dy = before_relu(o, dy);
+    if (what.relu) dy = gradient_before_relu(o, dy);
     um::convolution product = what;
     product.relu = false;
     append(o, ".backward_filter", convolution_backward_filter{product}, {o.in[0], dy}, {o.in[1]});
@@ -95,7 +95,7 @@ class backward_pass {
   void differentiate(const op& o, const linear& what) {
     const bool biased = o.in.size() > 2;
     tensor_id dy = gradient_of(o);
-    if (what.relu) dy = before_relu(o, dy);
+    if (what.relu) dy = gradient_before_relu(o, dy);
     const bool together = biased && joined_ && !what.relu;
     std::vector<tensor_id> of{o.in[1]};
     if (together) of.push_back(o.in[2]);
@@ -105,16 +105,16 @@ class backward_pass {
   }
 
   // The gradient before the ReLU that is fused into `o`, and the gradient of its bias if that is fused, too.
-  tensor_id before_relu(const op& o, tensor_id dy) {
+  tensor_id gradient_before_relu(const op& o, tensor_id dy) {
     const tensor_id y = o.out[0];
     const tensor_id dx = append_tensor(
         graph_, {o.name + ".dy", graph_.tensors[y].shape, dtype::f32, role::activation_gradient});
     if (joined_ && o.in.size() > 2) {
-      const tensor_id db = part_for(o.in[2]);
-      push(o, ".backward_relu", relu_bias_backward{}, {y, dy}, {dx, db}, may_alias{1, 0});
-      came(o.in[2], db);
+      const tensor_id db = new_gradient_part(o.in[2]);
+      append_op(o, ".backward_relu", relu_bias_backward{}, {y, dy}, {dx, db}, may_alias{1, 0});
+      add_gradient_part(o.in[2], db);
     } else {
-      push(o, ".backward_relu", relu_backward{}, {y, dy}, {dx}, may_alias{1, 0});
+      append_op(o, ".backward_relu", relu_backward{}, {y, dy}, {dx}, may_alias{1, 0});
     }
     return dx;
   }
@@ -133,8 +133,8 @@ class backward_pass {
   }
 
   void differentiate(const op& o, const batch_norm& what) {
-    const std::vector<tensor_id> dy = of_[o.out[0]].parts;
-    batch_norm_backward backward{what.relu, o.in.size() > 3, dy.size() > 1, what.capped};
+    const std::vector<tensor_id> dy = gradients_[o.out[0]].parts;
+    batch_norm_backward backward{what.relu, o.in.size() > 3, dy.size() > 1, what.relu6};
     // A gradient that passes unchanged needs no tensor of its own.
     const bool passed = backward.residual && !backward.relu && !backward.two_gradients;
     if (passed) backward.residual = false;
@@ -144,12 +144,12 @@ class backward_pass {
     std::vector<tensor_id> of{o.in[0], o.in[1], o.in[2]};
     if (backward.residual) of.push_back(o.in[3]);
     append(o, ".backward", backward, in, of, may_alias{5, backward.residual ? 3U : 0U});
-    if (passed) pass_on(o.in[3], dy[0]);
+    if (passed) pass_gradient_on(o.in[3], dy[0]);
   }
 
   void differentiate(const op& o, const um::add&) {
     const tensor_id dy = gradient_of(o);
-    for (const tensor_id id : o.in) pass_on(id, dy);
+    for (const tensor_id id : o.in) pass_gradient_on(id, dy);
   }
 
   void differentiate(const op& o, const global_average_pool&) {
@@ -170,54 +170,55 @@ class backward_pass {
                                 ") has no gradient");
   }
 
-  tensor_id gradient_of(const op& o) const { return of_[o.out[0]].parts.at(0); }
+  tensor_id gradient_of(const op& o) const { return gradients_[o.out[0]].parts.at(0); }
 
   // An operator that computes parts of the gradients of `of`, unless none of them is wanted.
   void append(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
               const std::vector<tensor_id>& of, std::optional<may_alias> alias = std::nullopt) {
     if (std::ranges::none_of(of, [&](tensor_id id) { return bool{wanted_[id]}; })) return;
     std::vector<tensor_id> out;
-    for (const tensor_id id : of) out.push_back(part_for(id));
-    push(forward, suffix, what, std::move(in), out, alias);
-    for (std::size_t i = 0; i < of.size(); ++i) came(of[i], out[i]);
+    for (const tensor_id id : of) out.push_back(new_gradient_part(id));
+    append_op(forward, suffix, what, std::move(in), out, alias);
+    for (std::size_t i = 0; i < of.size(); ++i) add_gradient_part(of[i], out[i]);
   }
 
-  void push(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
-            std::vector<tensor_id> out, std::optional<may_alias> alias) {
+  void append_op(const op& forward, const char* suffix, op_attributes what, std::vector<tensor_id> in,
+                 std::vector<tensor_id> out, std::optional<may_alias> alias) {
     graph_.ops.push_back({forward.name + suffix, what, std::move(in), std::move(out), true, alias});
   }
 
   // A tensor for the next part of a gradient: the gradient itself where there is one part.
-  tensor_id part_for(tensor_id id) {
-    gradient& d = of_[id];
-    if (!wanted_[id]) return tensor_for(id, "", role::activation_gradient);
-    if (d.expected <= 1) return tensor_for(id, "", gradient_role(graph_.tensors[id].use));
-    return tensor_for(id, "." + std::to_string(++d.made), role::activation_gradient);
+  tensor_id new_gradient_part(tensor_id id) {
+    gradient& d = gradients_[id];
+    if (!wanted_[id]) return new_gradient_tensor(id, "", role::activation_gradient);
+    if (d.expected <= 1) return new_gradient_tensor(id, "", gradient_role(graph_.tensors[id].use));
+    return new_gradient_tensor(id, "." + std::to_string(++d.made), role::activation_gradient);
   }
 
-  tensor_id tensor_for(tensor_id id, const std::string& suffix, role use) {
+  tensor_id new_gradient_tensor(tensor_id id, const std::string& suffix, role use) {
     const tensor& t = graph_.tensors[id];
     return append_tensor(graph_, {gradient_name(t.name) + suffix, t.shape, dtype::f32, use});
   }
 
-  void pass_on(tensor_id id, tensor_id part) {
+  void pass_gradient_on(tensor_id id, tensor_id part) {
     const tensor& t = graph_.tensors[id];
-    if (wanted_[id] && of_[id].expected == 1 && persists(t.use)) {
+    if (wanted_[id] && gradients_[id].expected == 1 && persists(t.use)) {
       throw std::invalid_argument("tensor " + t.name +
                                   " is added to another and read nowhere else: its gradient has no tensor");
     }
-    came(id, part);
+    add_gradient_part(id, part);
   }
 
-  void came(tensor_id id, tensor_id part) {
+  void add_gradient_part(tensor_id id, tensor_id part) {
     if (!wanted_[id]) return;
-    gradient& d = of_[id];
+    gradient& d = gradients_[id];
     ++d.come;
     d.parts.push_back(part);
     const bool last = d.come == d.expected;
     if (d.parts.size() < 2 || (last && d.parts.size() <= d.room)) return;
-    const tensor_id sum = last ? tensor_for(id, "", gradient_role(graph_.tensors[id].use))
-                               : tensor_for(id, "." + std::to_string(++d.made), role::activation_gradient);
+    const tensor_id sum =
+        last ? new_gradient_tensor(id, "", gradient_role(graph_.tensors[id].use))
+             : new_gradient_tensor(id, "." + std::to_string(++d.made), role::activation_gradient);
     graph_.ops.push_back(
         {graph_.tensors[sum].name, um::add{}, {d.parts[0], d.parts[1]}, {sum}, true, may_alias{0, 0}});
     d.parts.assign(1, sum);
@@ -227,7 +228,7 @@ class backward_pass {
   bool joined_;
   std::size_t forward_ops_;
   std::vector<bool> wanted_;
-  std::vector<gradient> of_;  // per tensor of the forward operators
+  std::vector<gradient> gradients_;  // per tensor of the forward operators
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-std::int32_t narrow(const std::string& layer, const char* what, std::int64_t value) {
+std::int32_t to_int32(const std::string& layer, const char* what, std::int64_t value) {
   if (value < 0 || value > std::numeric_limits<std::int32_t>::max()) {
     throw std::invalid_argument("layer " + layer + ": a " + what + " of " + std::to_string(value) +
                                 " is outside 0 to 2^31 - 1");
@@ -18,8 +18,8 @@ std::int32_t narrow(const std::string& layer, const char* what, std::int64_t val
   return static_cast<std::int32_t>(value);
 }
 
-std::int64_t windows_in(const std::string& layer, std::int64_t extent, std::int64_t window,
-                        std::int64_t stride, std::int64_t pad, leftover rest) {
+std::int64_t window_count(const std::string& layer, std::int64_t extent, std::int64_t window,
+                          std::int64_t stride, std::int64_t pad, partial_windows rest) {
   if (window < 1 || stride < 1) {
     throw std::invalid_argument("layer " + layer + ": window and stride must be at least 1");
   }
@@ -29,7 +29,7 @@ std::int64_t windows_in(const std::string& layer, std::int64_t extent, std::int6
                                 " is larger than its input of " + std::to_string(extent) + " padded by " +
                                 std::to_string(pad) + " on each side");
   }
-  return (rest == leftover::pooled ? room + stride - 1 : room) / stride + 1;
+  return (rest == partial_windows::pooled ? room + stride - 1 : room) / stride + 1;
 }
 
 // Appends the loss of `logits` and its gradient; returns the gradient.
@@ -86,8 +86,8 @@ tensor_id builder::input(const std::string& name, const dims& shape) {
   return append_tensor(graph_, {name, shape, dtype::f32, role::input});
 }
 
-tensor_id builder::layer(const std::string& name, op_attributes what, std::vector<tensor_id> in,
-                         const dims& y) {
+tensor_id builder::append_layer(const std::string& name, op_attributes what, std::vector<tensor_id> in,
+                                const dims& y) {
   const tensor_id out = append_tensor(graph_, {name + ".y", y, dtype::f32, role::activation});
   graph_.ops.push_back({name, what, std::move(in), {out}, true, std::nullopt});
   return out;
@@ -105,55 +105,55 @@ tensor_id builder::convolution(const std::string& name, tensor_id x, const filte
                                 std::to_string(f.groups) + " groups");
   }
   const dims y{shape.n, f.count,
-               windows_in(name, shape.h, f.kernel.h, f.stride.h, f.pad.h, leftover::dropped),
-               windows_in(name, shape.w, f.kernel.w, f.stride.w, f.pad.w, leftover::dropped)};
-  um::convolution what{narrow(name, "stride", f.stride.h), narrow(name, "stride", f.stride.w),
-                       narrow(name, "padding", f.pad.h), narrow(name, "padding", f.pad.w)};
-  what.groups = narrow(name, "number of groups", f.groups);
+               window_count(name, shape.h, f.kernel.h, f.stride.h, f.pad.h, partial_windows::dropped),
+               window_count(name, shape.w, f.kernel.w, f.stride.w, f.pad.w, partial_windows::dropped)};
+  um::convolution what{to_int32(name, "stride", f.stride.h), to_int32(name, "stride", f.stride.w),
+                       to_int32(name, "padding", f.pad.h), to_int32(name, "padding", f.pad.w)};
+  what.groups = to_int32(name, "number of groups", f.groups);
   std::vector<tensor_id> in{x, parameter(name + ".w", {f.count, shape.c / f.groups, f.kernel.h, f.kernel.w})};
   if (f.bias) in.push_back(parameter(name + ".b", {1, f.count, 1, 1}));
-  return layer(name, what, std::move(in), y);
+  return append_layer(name, what, std::move(in), y);
 }
 
-tensor_id builder::relu(const std::string& name, tensor_id x, bool capped) {
-  const tensor_id y = layer(name, um::relu{capped}, {x}, graph_.tensors[x].shape);
+tensor_id builder::relu(const std::string& name, tensor_id x, bool relu6) {
+  const tensor_id y = append_layer(name, um::relu{relu6}, {x}, graph_.tensors[x].shape);
   graph_.ops.back().alias = may_alias{0, 0};
   return y;
 }
 
 tensor_id builder::max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
-                            leftover rest, std::int64_t pad) {
+                            partial_windows rest, std::int64_t pad) {
   const dims shape = graph_.tensors[x].shape;
-  const dims pooled{shape.n, shape.c, windows_in(name, shape.h, window, stride, pad, rest),
-                    windows_in(name, shape.w, window, stride, pad, rest)};
-  const um::max_pool what{narrow(name, "window", window), narrow(name, "stride", stride),
-                          narrow(name, "padding", pad)};
-  const tensor_id y = layer(name, what, {x}, pooled);
+  const dims pooled{shape.n, shape.c, window_count(name, shape.h, window, stride, pad, rest),
+                    window_count(name, shape.w, window, stride, pad, rest)};
+  const um::max_pool what{to_int32(name, "window", window), to_int32(name, "stride", stride),
+                          to_int32(name, "padding", pad)};
+  const tensor_id y = append_layer(name, what, {x}, pooled);
   const dtype index_type = window <= 16 ? dtype::u8 : dtype::u16;
-  also_writes({name + ".index", pooled, index_type, role::activation});
+  append_output({name + ".index", pooled, index_type, role::activation});
   return y;
 }
 
 tensor_id builder::average_pool(const std::string& name, tensor_id x, extent window, extent stride,
-                                leftover rest, extent pad, bool count_include_pad) {
+                                partial_windows rest, extent pad, bool count_include_pad) {
   const dims shape = graph_.tensors[x].shape;
-  const dims pooled{shape.n, shape.c, windows_in(name, shape.h, window.h, stride.h, pad.h, rest),
-                    windows_in(name, shape.w, window.w, stride.w, pad.w, rest)};
-  const um::average_pool what{narrow(name, "window", window.h),
-                              narrow(name, "window", window.w),
-                              narrow(name, "stride", stride.h),
-                              narrow(name, "stride", stride.w),
-                              narrow(name, "padding", pad.h),
-                              narrow(name, "padding", pad.w),
+  const dims pooled{shape.n, shape.c, window_count(name, shape.h, window.h, stride.h, pad.h, rest),
+                    window_count(name, shape.w, window.w, stride.w, pad.w, rest)};
+  const um::average_pool what{to_int32(name, "window", window.h),
+                              to_int32(name, "window", window.w),
+                              to_int32(name, "stride", stride.h),
+                              to_int32(name, "stride", stride.w),
+                              to_int32(name, "padding", pad.h),
+                              to_int32(name, "padding", pad.w),
                               count_include_pad};
-  return layer(name, what, {x}, pooled);
+  return append_layer(name, what, {x}, pooled);
 }
 
 tensor_id builder::linear(const std::string& name, tensor_id x, std::int64_t outputs) {
   const dims shape = graph_.tensors[x].shape;
   const tensor_id w = parameter(name + ".w", {outputs, shape.c, shape.h, shape.w});
   const tensor_id b = parameter(name + ".b", {1, outputs, 1, 1});
-  return layer(name, um::linear{}, {x, w, b}, {shape.n, outputs, 1, 1});
+  return append_layer(name, um::linear{}, {x, w, b}, {shape.n, outputs, 1, 1});
 }
 
 tensor_id builder::batch_norm(const std::string& name, tensor_id x, float epsilon) {
@@ -164,11 +164,11 @@ tensor_id builder::batch_norm(const std::string& name, tensor_id x, float epsilo
     for (const char* statistic : {".mean", ".inverse_deviation"}) {
       in.push_back(parameter(name + statistic, vector));
     }
-    return layer(name, normalize{}, std::move(in), shape);
+    return append_layer(name, normalize{}, std::move(in), shape);
   }
-  const tensor_id y = layer(name, um::batch_norm{epsilon}, std::move(in), shape);
+  const tensor_id y = append_layer(name, um::batch_norm{epsilon}, std::move(in), shape);
   for (const char* statistic : {".mean", ".inverse_deviation"}) {
-    also_writes({name + statistic, vector, dtype::f32, role::activation});
+    append_output({name + statistic, vector, dtype::f32, role::activation});
   }
   return y;
 }
@@ -178,7 +178,7 @@ tensor_id builder::add(const std::string& name, tensor_id a, tensor_id b) {
   if (left != right) {
     throw std::invalid_argument("layer " + name + ": cannot add " + to_text(right) + " to " + to_text(left));
   }
-  const tensor_id y = layer(name, um::add{}, {a, b}, left);
+  const tensor_id y = append_layer(name, um::add{}, {a, b}, left);
   graph_.ops.back().alias = may_alias{0, 0};
   return y;
 }
@@ -194,32 +194,32 @@ tensor_id builder::concat(const std::string& name, const std::vector<tensor_id>&
     }
     joined.c += shape.c;
   }
-  return layer(name, um::concat{}, parts, joined);
+  return append_layer(name, um::concat{}, parts, joined);
 }
 
 tensor_id builder::global_average_pool(const std::string& name, tensor_id x) {
   const dims shape = graph_.tensors[x].shape;
-  return layer(name, um::global_average_pool{}, {x}, {shape.n, shape.c, 1, 1});
+  return append_layer(name, um::global_average_pool{}, {x}, {shape.n, shape.c, 1, 1});
 }
 
-void builder::also_writes(tensor t) {
+void builder::append_output(tensor t) {
   const tensor_id id = append_tensor(graph_, std::move(t));
   graph_.ops.back().out.push_back(id);
 }
 
-graph builder::inference(tensor_id y, fusion joined) const {
+graph builder::inference(tensor_id y, fusion fusion_mode) const {
   graph g = graph_;
   g.tensors.at(y).use = role::output;
-  return joined == fusion::none ? g : fuse(g);
+  return fusion_mode == fusion::none ? g : fuse(g);
 }
 
-graph builder::training(tensor_id logits, fusion joined, bool sgd) const {
-  graph g = inference(logits, joined);
+graph builder::training(tensor_id logits, fusion fusion_mode, bool sgd) const {
+  graph g = inference(logits, fusion_mode);
   const auto found = std::ranges::find(g.tensors, role::output, &tensor::use);
   found->use = role::activation;
   const auto y = static_cast<tensor_id>(found - g.tensors.begin());
-  const tensor_id dlogits = append_loss(g, y, joined != fusion::none);
-  append_backward(g, y, dlogits, {}, joined != fusion::none);
+  const tensor_id dlogits = append_loss(g, y, fusion_mode != fusion::none);
+  append_backward(g, y, dlogits, {}, fusion_mode != fusion::none);
   if (sgd) append_updates(g);
   return g;
 }

@@ -18,7 +18,7 @@
 namespace um {
 
 // How a pool treats input behind its last whole window.
-enum class leftover : std::uint8_t {
+enum class partial_windows : std::uint8_t {
   dropped,  // output extent rounded down
   pooled,   // rounded up: a clipped window covers it (Chainer's cover_all)
 };
@@ -43,13 +43,13 @@ class builder {
 
   tensor_id input(const std::string& name, const dims& shape);
   tensor_id convolution(const std::string& name, tensor_id x, const filters& f);
-  // Capped at 6 if asked for.
-  tensor_id relu(const std::string& name, tensor_id x, bool capped = false);
+  // ReLU6 if asked for.
+  tensor_id relu(const std::string& name, tensor_id x, bool relu6 = false);
   tensor_id max_pool(const std::string& name, tensor_id x, std::int64_t window, std::int64_t stride,
-                     leftover rest, std::int64_t pad = 0);
-  // Padding counts if asked for (core/operators.hpp).
-  tensor_id average_pool(const std::string& name, tensor_id x, extent window, extent stride, leftover rest,
-                         extent pad = 0, bool count_include_pad = false);
+                     partial_windows rest, std::int64_t pad = 0);
+  // core/operators.hpp explains `count_include_pad`.
+  tensor_id average_pool(const std::string& name, tensor_id x, extent window, extent stride,
+                         partial_windows rest, extent pad = 0, bool count_include_pad = false);
   tensor_id linear(const std::string& name, tensor_id x, std::int64_t outputs);
   // Owns `NAME.scale` and `NAME.shift`. For inference the statistics are parameters, too.
   tensor_id batch_norm(const std::string& name, tensor_id x, float epsilon = 1e-5F);
@@ -58,17 +58,18 @@ class builder {
   tensor_id concat(const std::string& name, const std::vector<tensor_id>& parts);
   tensor_id global_average_pool(const std::string& name, tensor_id x);
 
-  // The finished graph, operators joined unless `joined` is none. `y` becomes the output.
-  graph inference(tensor_id y, fusion joined) const;
+  // The finished graph, with fused operators unless `fusion_mode` is none. `y` becomes the output.
+  graph inference(tensor_id y, fusion fusion_mode) const;
   // The loss of `logits` against labels becomes the output; gradients of all parameters follow.
-  graph training(tensor_id logits, fusion joined, bool sgd) const;
+  graph training(tensor_id logits, fusion fusion_mode, bool sgd) const;
 
   const graph& so_far() const { return graph_; }
 
  private:
   tensor_id parameter(const std::string& name, const dims& shape);
-  tensor_id layer(const std::string& name, op_attributes what, std::vector<tensor_id> in, const dims& y);
-  void also_writes(tensor t);  // a further output of the last operator
+  tensor_id append_layer(const std::string& name, op_attributes what, std::vector<tensor_id> in,
+                         const dims& y);
+  void append_output(tensor t);  // a further output of the last operator
 
   graph graph_;
   pass mode_;

@@ -123,7 +123,7 @@ const network_family& family_of(const std::string& name) {
 }
 
 // Every knob of the family, given or standard.
-network_spec completed(const network_spec& spec, const network_family& family) {
+network_spec with_default_knobs(const network_spec& spec, const network_family& family) {
   network_spec result = spec;
   for (const auto& [name, value] : spec.knobs) {
     const auto knob = std::ranges::find(family.knobs, name, &network_knob::name);
@@ -137,7 +137,7 @@ network_spec completed(const network_spec& spec, const network_family& family) {
                                   std::to_string(knob->most));
     }
   }
-  for (const network_knob& knob : family.knobs) result.knobs.try_emplace(knob.name, knob.standard);
+  for (const network_knob& knob : family.knobs) result.knobs.try_emplace(knob.name, knob.default_value);
   if (spec.batch < 1) {
     throw std::invalid_argument("network " + spec.name + ": batch " + std::to_string(spec.batch) +
                                 " is below 1");
@@ -148,7 +148,7 @@ network_spec completed(const network_spec& spec, const network_family& family) {
   return result;
 }
 
-void keep_apart(graph& g) {
+void forbid_memory_sharing(graph& g) {
   g.shares_memory = false;
   for (op& o : g.ops) {
     const bool in_place =
@@ -164,16 +164,16 @@ std::span<const network_family> networks() {
 }
 
 graph build(const network_spec& spec) {
-  if (spec.given) return *spec.given;
+  if (spec.imported_graph) return *spec.imported_graph;
   const network_family& family = family_of(spec.name);
-  network_spec complete = completed(spec, family);
+  network_spec complete = with_default_knobs(spec, family);
   try {
     const memory_order order = complete.order.value_or(standard_order(complete.arithmetic));
-    const bool apart = complete.joined == fusion::framework;
-    if (apart) complete.joined = fusion::none;
-    graph g = stored(family.build(complete), complete.arithmetic, order, complete.masters);
-    if (apart) keep_apart(g);
-    if (complete.joined == fusion::lean && complete.mode == pass::train) g = recompute_cheap(g);
+    const bool apart = complete.fusion_mode == fusion::framework;
+    if (apart) complete.fusion_mode = fusion::none;
+    graph g = in_storage_format(family.build(complete), complete.arithmetic, order, complete.masters);
+    if (apart) forbid_memory_sharing(g);
+    if (complete.fusion_mode == fusion::lean && complete.mode == pass::train) g = recompute_cheap(g);
     if (complete.optimizer) g = stepped(g, *complete.optimizer);
     if (const auto defect = defect_of(g)) throw std::invalid_argument(*defect);
     for (const op& o : g.ops) work_of(g, o);

@@ -10,10 +10,10 @@ graph build_conv(const network_spec& spec) {
   builder b(spec.name, spec.mode);
   const tensor_id x = b.input("x", {spec.batch, knob("c"), knob("h"), knob("w")});
   const tensor_id y = b.convolution("conv", x, {knob("k"), knob("kernel"), knob("stride"), knob("pad")});
-  graph g = b.inference(y, spec.joined);
+  graph g = b.inference(y, spec.fusion_mode);
   if (spec.mode == pass::inference) return g;
   const tensor_id dy = append_tensor(g, {"conv.dy", g.tensors[y].shape, dtype::f32, role::input});
-  append_backward(g, y, dy, std::array{x}, spec.joined != fusion::none);
+  append_backward(g, y, dy, std::array{x}, spec.fusion_mode != fusion::none);
   if (spec.sgd) append_updates(g);
   return g;
 }

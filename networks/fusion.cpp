@@ -10,46 +10,46 @@ namespace um {
 namespace {
 
 // Works on a copy in which tensors and operators keep their index; removed ones are dropped at the end.
-class joining {
+class operator_fuser {
  public:
-  explicit joining(const graph& g)
-      : graph_(g), gone_(g.ops.size()), writer_(g.tensors.size()), reads_(g.tensors.size()) {
+  explicit operator_fuser(const graph& g)
+      : graph_(g), removed_(g.ops.size()), writer_(g.tensors.size()), readers_(g.tensors.size()) {
     for (std::size_t i = 0; i < g.ops.size(); ++i) {
-      for (const tensor_id id : g.ops[i].in) reads_[id].push_back(i);
+      for (const tensor_id id : g.ops[i].in) readers_[id].push_back(i);
       for (const tensor_id id : g.ops[i].out) writer_[id] = i;
     }
   }
 
   graph run() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (gone_[i]) continue;
+      if (removed_[i]) continue;
       op& o = graph_.ops[i];
       std::visit(overloaded{[&](convolution& what) {
-                              if (!join_pool(o, what)) join_relu(o, what);
+                              if (!fuse_pool(o, what)) fuse_relu(o, what);
                             },
-                            [&](linear& what) { join_relu(o, what); },
-                            [&](batch_norm& what) { join_residual(i, what); },
-                            [&](normalize& what) { join_residual(i, what); }, [](auto&) {}},
+                            [&](linear& what) { fuse_relu(o, what); },
+                            [&](batch_norm& what) { fuse_residual(i, what); },
+                            [&](normalize& what) { fuse_residual(i, what); }, [](auto&) {}},
                  o.what);
     }
-    return finished();
+    return without_removed();
   }
 
  private:
   // The operator of kind `Kind` that is the only reader of a tensor.
   template <class Kind>
   op* sole_reader(tensor_id what) {
-    if (reads_[what].size() != 1 || graph_.tensors[what].use != role::activation) return nullptr;
-    op& reader = graph_.ops[reads_[what][0]];
+    if (readers_[what].size() != 1 || graph_.tensors[what].use != role::activation) return nullptr;
+    op& reader = graph_.ops[readers_[what][0]];
     return std::holds_alternative<Kind>(reader.what) ? &reader : nullptr;
   }
 
-  void remove(const op& o) { gone_[static_cast<std::size_t>(&o - graph_.ops.data())] = true; }
+  void remove(const op& o) { removed_[static_cast<std::size_t>(&o - graph_.ops.data())] = true; }
 
-  bool join_pool(op& o, const convolution& what) {
+  bool fuse_pool(op& o, const convolution& what) {
     if (what.relu || o.in.size() < 3) return false;
     op* const rectifier = sole_reader<relu>(o.out[0]);
-    if (rectifier == nullptr || std::get<relu>(rectifier->what).capped) return false;
+    if (rectifier == nullptr || std::get<relu>(rectifier->what).relu6) return false;
     op* const pool = sole_reader<max_pool>(rectifier->out[0]);
     if (pool == nullptr || std::get<max_pool>(pool->what).relu) return false;
     std::get<max_pool>(pool->what).relu = true;
@@ -60,13 +60,13 @@ class joining {
   }
 
   template <class Kind>
-  void join_relu(op& o, Kind& what) {
+  void fuse_relu(op& o, Kind& what) {
     if (what.relu) return;
     op* const rectifier = sole_reader<relu>(o.out[0]);
     if (rectifier == nullptr) return;
-    if constexpr (requires { what.capped; }) {
-      what.capped = std::get<relu>(rectifier->what).capped;
-    } else if (std::get<relu>(rectifier->what).capped) {
+    if constexpr (requires { what.relu6; }) {
+      what.relu6 = std::get<relu>(rectifier->what).relu6;
+    } else if (std::get<relu>(rectifier->what).relu6) {
       return;
     }
     what.relu = true;
@@ -75,7 +75,7 @@ class joining {
   }
 
   template <class Kind>
-  void join_residual(std::size_t i, Kind& what) {
+  void fuse_residual(std::size_t i, Kind& what) {
     op& o = graph_.ops[i];
     if (what.relu) return;
     if (op* const sum = sole_reader<add>(o.out[0])) {
@@ -86,27 +86,27 @@ class joining {
       o.out[0] = sum->out[0];
       remove(*sum);
     }
-    join_relu(o, what);
+    fuse_relu(o, what);
   }
 
-  graph finished() const {
+  graph without_removed() const {
     graph result{graph_.name, graph_.tensors, {}, graph_.arithmetic};
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (!gone_[i]) result.ops.push_back(graph_.ops[i]);
+      if (!removed_[i]) result.ops.push_back(graph_.ops[i]);
     }
     return compacted(result);
   }
 
   graph graph_;
-  std::vector<bool> gone_;
+  std::vector<bool> removed_;
   std::vector<std::optional<std::size_t>> writer_;  // nothing: given
-  std::vector<std::vector<std::size_t>> reads_;     // per tensor, one entry an operand
+  std::vector<std::vector<std::size_t>> readers_;   // per tensor: operators, one entry an operand
 };
 
 }  // namespace
 
 graph fuse(const graph& g) {
-  return joining(g).run();
+  return operator_fuser(g).run();
 }
 
 }  // namespace um

@@ -15,9 +15,9 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t most_products = 32;  // an element of a convolution's output
+constexpr std::int64_t most_products = 32;  // multiplications per output element of a cheap convolution
 
-byte_count most_of(const std::vector<byte_count>& live) {
+byte_count largest(const std::vector<byte_count>& live) {
   return live.empty() ? 0 : *std::ranges::max_element(live);
 }
 
@@ -26,7 +26,7 @@ byte_count most_of(const std::vector<byte_count>& live) {
 // The operator that computes the output `what` of `o` again, or nothing if that is not cheap.
 std::optional<op> cheap_copy(const graph& g, const op& o, tensor_id what) {
   if (o.out[0] != what || g.tensors[what].use != role::activation) return std::nullopt;
-  if (std::optional<op> second = repetition_of(o)) return second;
+  if (std::optional<op> second = cheap_recomputation_of(o)) return second;
   op copy = o;
   copy.alias.reset();
   const bool cheap =
@@ -50,7 +50,7 @@ struct recomputation {
   byte_count traffic = 0;  // bytes that computing it again reads and writes
 };
 
-struct repetition {
+struct applied_recomputation {
   tensor_id first = 0, again = 0;
   byte_count traffic = 0;
 };
@@ -62,15 +62,15 @@ class peak_reducer {
 
   graph run(double most_traffic) {
     graph best = graph_;
-    std::vector<repetition> taken;
-    const byte_count first = most_of(live_bytes(graph_, size_));
+    std::vector<applied_recomputation> taken;
+    const byte_count first = largest(live_bytes(graph_, size_));
     byte_count least = first;
-    while (step()) {
-      const byte_count now = most_of(live_bytes(graph_, size_));
+    while (recompute_one_more()) {
+      const byte_count now = largest(live_bytes(graph_, size_));
       if (now >= least || traffic() > most_traffic * static_cast<double>(first - now)) continue;
       least = now;
       best = graph_;
-      taken = repetitions_;
+      taken = applied_;
     }
     graph_ = std::move(best);
     remove_unnecessary(std::move(taken), least);
@@ -78,31 +78,31 @@ class peak_reducer {
   }
 
  private:
-  struct height {
+  struct peak {
     byte_count most = 0;
     std::int64_t times = 0;
-    auto operator<=>(const height&) const = default;
+    auto operator<=>(const peak&) const = default;
   };
 
-  static height height_of(const std::vector<byte_count>& live) {
-    const byte_count most = most_of(live);
+  static peak peak_of(const std::vector<byte_count>& live) {
+    const byte_count most = largest(live);
     return {most, std::ranges::count(live, most)};
   }
 
   double traffic() const {
     double sum = 0;
-    for (const repetition& r : repetitions_) sum += static_cast<double>(r.traffic);
+    for (const applied_recomputation& r : applied_) sum += static_cast<double>(r.traffic);
     return sum;
   }
 
-  // Recomputes one more tensor; false if none lowers the peak or how often it is reached.
-  bool step() {
+  // Recomputes one more tensor; false if none lowers the peak or the number of operators that reach it.
+  bool recompute_one_more() {
     live_range_ = live_ranges(graph_);
     const std::vector<byte_count> live = live_bytes(graph_, size_);
-    const height now = height_of(live);
+    const peak now = peak_of(live);
     const auto at = static_cast<std::size_t>(std::ranges::find(live, now.most) - live.begin());
     for (const recomputation& a : candidates_across(at)) {
-      if (height_of(without(live, a)) >= now) continue;
+      if (peak_of(live_bytes_with(live, a)) >= now) continue;
       apply(a);
       return true;
     }
@@ -151,7 +151,7 @@ class peak_reducer {
   }
 
   // Live bytes after recomputation `a`; the last entry is that of the new operator.
-  std::vector<byte_count> without(std::vector<byte_count> live, const recomputation& a) const {
+  std::vector<byte_count> live_bytes_with(std::vector<byte_count> live, const recomputation& a) const {
     for (std::size_t i = a.before + 1; i < a.next; ++i) live[i] -= size_[a.what];
     byte_count longer = 0;  // inputs that were dead before `next` live until there
     for (const tensor_id in : a.again.in) {
@@ -198,22 +198,22 @@ class peak_reducer {
     o.name = o.name.substr(0, o.name.find(".again")) + suffix;
     o.out = {again};
     graph_.ops.insert(graph_.ops.begin() + static_cast<std::ptrdiff_t>(a.next), std::move(o));
-    repetitions_.push_back({a.what, again, a.traffic});
+    applied_.push_back({a.what, again, a.traffic});
   }
 
   // Removes recomputations that later ones made unnecessary.
-  void remove_unnecessary(std::vector<repetition> taken, byte_count least) {
-    std::ranges::stable_sort(taken, std::ranges::greater{}, &repetition::traffic);
+  void remove_unnecessary(std::vector<applied_recomputation> taken, byte_count least) {
+    std::ranges::stable_sort(taken, std::ranges::greater{}, &applied_recomputation::traffic);
     for (std::size_t k = 0; k < taken.size(); ++k) {
-      const repetition r = taken[k];
+      const applied_recomputation r = taken[k];
       std::vector<op> kept = graph_.ops;
       std::erase_if(graph_.ops, [&](const op& o) { return o.out[0] == r.again; });
       for (op& o : graph_.ops) std::ranges::replace(o.in, r.again, r.first);
-      if (most_of(live_bytes(graph_, size_)) > least) {
+      if (largest(live_bytes(graph_, size_)) > least) {
         graph_.ops = std::move(kept);
         continue;
       }
-      for (repetition& other : taken) {
+      for (applied_recomputation& other : taken) {
         if (other.first == r.again) other.first = r.first;
       }
     }
@@ -224,13 +224,13 @@ class peak_reducer {
   std::vector<byte_count> size_;
   std::vector<std::optional<index_range>> live_range_;
   std::map<std::string, int> times_;  // per original tensor: recomputations so far
-  std::vector<repetition> repetitions_;
+  std::vector<applied_recomputation> applied_;
 };
 
 }  // namespace
 
 byte_count peak_live_bytes(const graph& g) {
-  return most_of(live_bytes(g, arena_sizes(g)));
+  return largest(live_bytes(g, arena_sizes(g)));
 }
 
 graph recompute_cheap(const graph& g, double most_traffic) {

@@ -22,8 +22,8 @@ struct architecture {
 
 constexpr std::int64_t expansion = 4;
 
-tensor_id normalized(builder& b, const std::string& convolution, const std::string& norm, tensor_id x,
-                     std::int64_t count, std::int64_t kernel, std::int64_t stride) {
+tensor_id convolution_and_norm(builder& b, const std::string& convolution, const std::string& norm,
+                               tensor_id x, std::int64_t count, std::int64_t kernel, std::int64_t stride) {
   const filters f{count, kernel, stride, kernel / 2, false};
   return b.batch_norm(norm, b.convolution(convolution, x, f));
 }
@@ -32,7 +32,7 @@ tensor_id normalized(builder& b, const std::string& convolution, const std::stri
 tensor_id shortcut(builder& b, const std::string& block, tensor_id x, std::int64_t count,
                    std::int64_t stride) {
   if (stride == 1 && b.so_far().tensors[x].shape.c == count) return x;
-  return normalized(b, block + ".downsample.0", block + ".downsample.1", x, count, 1, stride);
+  return convolution_and_norm(b, block + ".downsample.0", block + ".downsample.1", x, count, 1, stride);
 }
 
 // The last normalisation comes after the shortcut, so that sum and ReLU can be fused into it.
@@ -42,9 +42,10 @@ tensor_id residual_block(builder& b, const std::string& name, tensor_id x, std::
   const std::int64_t count = bottleneck ? expansion * width : width;
   const int last = bottleneck ? 3 : 2;
   tensor_id y = x;
-  if (bottleneck) y = b.relu(part("relu", 1), normalized(b, part("conv", 1), part("bn", 1), y, width, 1, 1));
+  if (bottleneck)
+    y = b.relu(part("relu", 1), convolution_and_norm(b, part("conv", 1), part("bn", 1), y, width, 1, 1));
   y = b.relu(part("relu", last - 1),
-             normalized(b, part("conv", last - 1), part("bn", last - 1), y, width, 3, stride));
+             convolution_and_norm(b, part("conv", last - 1), part("bn", last - 1), y, width, 3, stride));
   y = b.convolution(part("conv", last), y, {count, bottleneck ? 1 : 3, 1, bottleneck ? 0 : 1, false});
   const tensor_id beside = shortcut(b, name, x, count, stride);
   y = b.add(name + ".add", b.batch_norm(part("bn", last), y), beside);
@@ -56,8 +57,8 @@ graph build_resnet(const network_spec& spec, const architecture& a) {
   builder b(spec.name, spec.mode);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
   const bool large = a.first == stem::imagenet;
-  x = b.relu("relu1", normalized(b, "conv1", "bn1", x, a.width, large ? 7 : 3, large ? 2 : 1));
-  if (large) x = b.max_pool("pool1", x, 3, 2, leftover::dropped, 1);
+  x = b.relu("relu1", convolution_and_norm(b, "conv1", "bn1", x, a.width, large ? 7 : 3, large ? 2 : 1));
+  if (large) x = b.max_pool("pool1", x, 3, 2, partial_windows::dropped, 1);
   std::int64_t width = a.width;
   for (std::size_t stage = 0; stage < a.blocks.size(); ++stage) {
     for (int i = 0; i < a.blocks[stage]; ++i) {
@@ -67,10 +68,11 @@ graph build_resnet(const network_spec& spec, const architecture& a) {
     width *= 2;
   }
   x = b.linear("fc", b.global_average_pool("average", x), a.classes);
-  return spec.mode == pass::train ? b.training(x, spec.joined, spec.sgd) : b.inference(x, spec.joined);
+  return spec.mode == pass::train ? b.training(x, spec.fusion_mode, spec.sgd)
+                                  : b.inference(x, spec.fusion_mode);
 }
 
-architecture on_cifar(int depth) {
+architecture cifar_architecture(int depth) {
   const int blocks = (depth - 2) / 6;
   return {stem::cifar, {blocks, blocks, blocks, 0}, false, 16, 10};
 }
@@ -107,19 +109,19 @@ graph build_resnet101_cifar(const network_spec& spec) {
 }
 
 graph build_resnet20_cifar(const network_spec& spec) {
-  return build_resnet(spec, on_cifar(20));
+  return build_resnet(spec, cifar_architecture(20));
 }
 graph build_resnet32_cifar(const network_spec& spec) {
-  return build_resnet(spec, on_cifar(32));
+  return build_resnet(spec, cifar_architecture(32));
 }
 graph build_resnet44_cifar(const network_spec& spec) {
-  return build_resnet(spec, on_cifar(44));
+  return build_resnet(spec, cifar_architecture(44));
 }
 graph build_resnet56_cifar(const network_spec& spec) {
-  return build_resnet(spec, on_cifar(56));
+  return build_resnet(spec, cifar_architecture(56));
 }
 graph build_resnet110_cifar(const network_spec& spec) {
-  return build_resnet(spec, on_cifar(110));
+  return build_resnet(spec, cifar_architecture(110));
 }
 
 }  // namespace um

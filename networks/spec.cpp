@@ -35,11 +35,11 @@ network_spec spec_of(graph g, const std::string& digest) {
       n.optimizer = all_values<optimizer_kind>().at(static_cast<std::size_t>(step->moments));
     }
   }
-  n.joined = fusion::none;
+  n.fusion_mode = fusion::none;
   n.arithmetic = g.arithmetic;
   const bool is_nhwc = std::ranges::find(g.tensors, memory_order::nhwc, &tensor::order) != none;
   n.order = is_nhwc ? memory_order::nhwc : memory_order::nchw;
-  n.given = std::make_shared<const graph>(std::move(g));
+  n.imported_graph = std::make_shared<const graph>(std::move(g));
   return n;
 }
 

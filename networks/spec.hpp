@@ -43,12 +43,12 @@ struct network_spec {
   bool sgd = false;                              // append an SGD update of every parameter, each an operator
   std::optional<optimizer_kind> optimizer = {};  // append its step and its states
   bool masters = false;  // filters and matrices in bf16, their fp32 masters among the states
-  fusion joined = fusion::fused;
+  fusion fusion_mode = fusion::fused;
   precision arithmetic = precision::fp32;
   std::optional<memory_order> order = {};  // nothing: standard_order(arithmetic)
   std::map<std::string, std::int64_t> knobs = {};
   // A network from a file: this graph, which the other fields describe as far as possible.
-  std::shared_ptr<const graph> given = {};
+  std::shared_ptr<const graph> imported_graph = {};
 };
 
 // Why the parameters cannot be updated as it says; nothing if they can.
@@ -63,7 +63,7 @@ memory_order standard_order(precision arithmetic);
 
 struct network_knob {
   std::string name, summary;
-  std::int64_t standard = 0, least = 1, most = 1;
+  std::int64_t default_value = 0, least = 1, most = 1;
 };
 
 }  // namespace um

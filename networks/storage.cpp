@@ -8,7 +8,7 @@ namespace um {
 namespace {
 
 // Operands that are f32 in every precision: vectors over channels, and sums over the batch.
-std::vector<bool> kept_whole(const graph& g) {
+std::vector<bool> stays_f32(const graph& g) {
   std::vector<bool> whole(g.tensors.size());
   const auto mark = [&](const std::vector<tensor_id>& operands, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end && i < operands.size(); ++i) whole[operands[i]] = true;
@@ -28,7 +28,7 @@ std::vector<bool> kept_whole(const graph& g) {
 }
 
 // Which operand of a product is a filter or a matrix.
-std::optional<std::size_t> weights_of(const op_attributes& what) {
+std::optional<std::size_t> weight_operand(const op_attributes& what) {
   return std::visit(overloaded{[](const convolution&) { return std::optional<std::size_t>(1); },
                                [](const linear&) { return std::optional<std::size_t>(1); },
                                [](const convolution_backward_data&) { return std::optional<std::size_t>(0); },
@@ -42,7 +42,7 @@ void cast_weights(graph& g) {
   std::vector<op> ops;
   std::vector<std::optional<tensor_id>> narrow(g.tensors.size());
   for (op& o : g.ops) {
-    const auto at = weights_of(o.what);
+    const auto at = weight_operand(o.what);
     if (at && g.tensors[o.in[*at]].type == dtype::f32) {
       std::optional<tensor_id>& cast_to = narrow[o.in[*at]];
       if (!cast_to) {
@@ -63,19 +63,19 @@ void cast_weights(graph& g) {
 
 }  // namespace
 
-graph stored(const graph& g, precision arithmetic, memory_order order, bool narrow_weights) {
+graph in_storage_format(const graph& g, precision arithmetic, memory_order order, bool narrow_weights) {
   graph result = g;
   result.arithmetic = arithmetic;
   for (tensor& t : result.tensors) t.order = order;
   if (arithmetic != precision::bf16) return result;
-  const std::vector<bool> whole = kept_whole(g);
+  const std::vector<bool> whole = stays_f32(g);
   for (std::size_t id = 0; id < whole.size(); ++id) {
     tensor& t = result.tensors[id];
     if (t.type == dtype::f32 && !whole[id]) t.type = dtype::bf16;
   }
   if (narrow_weights) {
     for (const op& o : g.ops) {
-      if (const auto at = weights_of(o.what)) result.tensors[o.in[*at]].type = dtype::bf16;
+      if (const auto at = weight_operand(o.what)) result.tensors[o.in[*at]].type = dtype::bf16;
     }
   }
   cast_weights(result);

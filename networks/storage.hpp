@@ -12,6 +12,7 @@ namespace um {
 //               bf16 once per iteration, just before its first use (`NAME.bf16`); with `narrow_weights`
 //               it is bf16 itself.
 // Index and label tensors keep their types.
-graph stored(const graph& g, precision arithmetic, memory_order order, bool narrow_weights = false);
+graph in_storage_format(const graph& g, precision arithmetic, memory_order order,
+                        bool narrow_weights = false);
 
 }  // namespace um

@@ -20,7 +20,7 @@ std::int64_t insize_of(const network_spec& spec) {
 }
 
 // Convolutions and pools; returns the output of the last pool.
-tensor_id features(builder& b, const network_spec& spec, const stages& depth, bool with_norms) {
+tensor_id convolution_layers(builder& b, const network_spec& spec, const stages& depth, bool with_norms) {
   const std::int64_t insize = insize_of(spec);
   tensor_id x = b.input("data", {spec.batch, 3, insize, insize});
   for (std::size_t stage = 0; stage < depth.size(); ++stage) {
@@ -31,29 +31,29 @@ tensor_id features(builder& b, const network_spec& spec, const stages& depth, bo
       if (with_norms) x = b.batch_norm("bn" + place, x);
       x = b.relu("relu" + place, x);
     }
-    x = b.max_pool("pool" + number, x, 2, 2, leftover::dropped);
+    x = b.max_pool("pool" + number, x, 2, 2, partial_windows::dropped);
   }
   return x;
 }
 
-graph finished(const builder& b, const network_spec& spec, tensor_id logits) {
-  return spec.mode == pass::train ? b.training(logits, spec.joined, spec.sgd)
-                                  : b.inference(logits, spec.joined);
+graph finish_network(const builder& b, const network_spec& spec, tensor_id logits) {
+  return spec.mode == pass::train ? b.training(logits, spec.fusion_mode, spec.sgd)
+                                  : b.inference(logits, spec.fusion_mode);
 }
 
 graph build_vgg(const network_spec& spec, const stages& depth) {
   builder b(spec.name, spec.mode);
-  tensor_id x = features(b, spec, depth, false);
+  tensor_id x = convolution_layers(b, spec, depth, false);
   x = b.relu("relu6", b.linear("fc6", x, 4096));
   x = b.relu("relu7", b.linear("fc7", x, 4096));
-  return finished(b, spec, b.linear("fc8", x, 1000));
+  return finish_network(b, spec, b.linear("fc8", x, 1000));
 }
 
 graph build_vgg_cifar(const network_spec& spec, const stages& depth) {
   builder b(spec.name, spec.mode);
-  tensor_id x = features(b, spec, depth, true);
+  tensor_id x = convolution_layers(b, spec, depth, true);
   x = b.relu("relu6", b.linear("fc6", x, 512));
-  return finished(b, spec, b.linear("fc7", x, 10));
+  return finish_network(b, spec, b.linear("fc7", x, 10));
 }
 
 constexpr stages vgg11{1, 1, 2, 2, 2}, vgg13{2, 2, 2, 2, 2}, vgg16{2, 2, 3, 3, 3}, vgg19{2, 2, 4, 4, 4};

@@ -50,7 +50,7 @@ memory_plan in_managed_memory(const graph& g, memory_plan plan, placement_scope 
 constexpr nanoseconds launched_alone = 3000;
 
 nanoseconds price_of_launches(const execution_plan& plan) {
-  const auto alone = [](const step& s) { return s.launch == launching::as_operator; };
+  const auto alone = [](const step& s) { return s.launch == launch_method::as_operator; };
   return launched_alone * std::ranges::count_if(plan.steps, alone);
 }
 

@@ -10,44 +10,45 @@ namespace {
 
 class choosing {
  public:
-  explicit choosing(const problem& p) : p_(p), on_(p), ends_{0} {
-    for (position at = 0; at < on_.uses().end(); ++at)
-      ends_.push_back(ends_.back() + on_.costs().time_of(at));
-    maker_.assign(on_.uses().parts.size(), none);
-    for (std::size_t m = 0; m < on_.maps().size(); ++m) maker_[on_.maps()[m].part] = m;
+  explicit choosing(const problem& p) : p_(p), labelling_(p), ends_{0} {
+    for (position at = 0; at < labelling_.uses().end(); ++at)
+      ends_.push_back(ends_.back() + labelling_.costs().time_of(at));
+    maker_.assign(labelling_.uses().parts.size(), none);
+    for (std::size_t m = 0; m < labelling_.maps().size(); ++m) maker_[labelling_.maps()[m].part] = m;
   }
 
   memory_plan plan(byte_count room) {
-    labels_.assign(on_.maps().size(), choice::keep);
+    labels_.assign(labelling_.maps().size(), choice::keep);
     for (room_found now = look(); now.peak > room; now = look()) {
       if (!swap_what_hides(now.at) && !take_the_cheaper(now.at))
         throw infeasible(too_small(p_, "capuchin", now.peak));
     }
-    return on_.plan(on_.place(labels_, arrival::late, room).decisions);
+    return labelling_.plan(labelling_.place(labels_, arrival::late, room).decisions);
   }
 
  private:
   static constexpr std::size_t none = ~std::size_t{0};
 
-  room_found look() { return on_.place(labels_, arrival::just_in_time, 0).room; }
-  const gap& gap_of(std::size_t m) const { return on_.gaps()[on_.maps()[m].gap]; }
+  room_found look() { return labelling_.place(labels_, arrival::just_in_time, 0).room; }
+  const gap& gap_of(std::size_t m) const { return labelling_.gaps()[labelling_.maps()[m].gap]; }
   bool open_at(std::size_t m, position at) const {
     return labels_[m] == choice::keep && gap_of(m).last < at && at < gap_of(m).next;
   }
 
   // Free time: what is left of the time between two accesses once both copies are made.
   nanoseconds free_time(std::size_t m) {
-    const byte_count bytes = on_.maps()[m].bytes;
+    const byte_count bytes = labelling_.maps()[m].bytes;
     const auto start = [&](position at) { return ends_[static_cast<std::size_t>(at)]; };
     return start(gap_of(m).next) - start(gap_of(m).last + 1) -
-           on_.costs().time_of_copy(bytes, lane::to_host) - on_.costs().time_of_copy(bytes, lane::to_device);
+           labelling_.costs().time_of_copy(bytes, lane::to_host) -
+           labelling_.costs().time_of_copy(bytes, lane::to_device);
   }
 
   // Of computing it again, and what that takes which will not be there either.
   nanoseconds time_again(std::size_t m) {
     const position by = gap_of(m).producer;
-    nanoseconds sum = on_.costs().time_again(by);
-    for (const touched_part& x : on_.uses().touched_again(by)) {
+    nanoseconds sum = labelling_.costs().time_again(by);
+    for (const touched_part& x : labelling_.uses().touched_again(by)) {
       const std::size_t from = maker_[x.which];
       if (x.mode == access_mode::read && from != none && from < m && labels_[from] == choice::again)
         sum += time_again(from);
@@ -57,7 +58,7 @@ class choosing {
 
   std::optional<std::size_t> most_free(position at) {
     std::optional<std::size_t> best;
-    for (std::size_t m = 0; m < labels_.size() && on_.can_move(); ++m) {
+    for (std::size_t m = 0; m < labels_.size() && labelling_.can_move(); ++m) {
       if (open_at(m, at) && (!best || free_time(m) > free_time(*best))) best = m;
     }
     return best;
@@ -75,10 +76,10 @@ class choosing {
     const std::optional<std::size_t> swapped = most_free(at);
     std::optional<std::size_t> again;
     const auto saves = [&](std::size_t m) {
-      return static_cast<double>(on_.maps()[m].bytes) / static_cast<double>(time_again(m) + 1);
+      return static_cast<double>(labelling_.maps()[m].bytes) / static_cast<double>(time_again(m) + 1);
     };
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (open_at(m, at) && on_.maps()[m].again && (!again || saves(m) > saves(*again))) again = m;
+      if (open_at(m, at) && labelling_.maps()[m].again && (!again || saves(m) > saves(*again))) again = m;
     }
     if (!swapped && !again) return false;
     const bool recomputes = again && (!swapped || time_again(*again) <= -free_time(*swapped));
@@ -87,7 +88,7 @@ class choosing {
   }
 
   const problem& p_;
-  labelling on_;
+  labelling labelling_;
   std::vector<nanoseconds> ends_;   // when each position starts, computes alone
   std::vector<std::size_t> maker_;  // per part: its map
   std::vector<choice> labels_;

@@ -15,19 +15,19 @@ class rematerializing {
  public:
   explicit rematerializing(const problem& p)
       : p_(p),
-        on_(p),
-        builder_(p.network, on_.uses(), on_.gaps()),
+        labelling_(p),
+        builder_(p.network, labelling_.uses(), labelling_.gaps()),
         nothing_staged_(p.network.tensors.size()) {}
 
   memory_plan plan(byte_count room) {
     room_ = room;
-    ways_.assign(on_.maps().size(), retention::keep);
+    ways_.assign(labelling_.maps().size(), retention::keep);
     now_ = evaluate(ways_);
     while (now_.over > 0) {
       if (!lower_peak()) throw infeasible(too_small(p_, "checkmate", now_.peak));
     }
     spare();
-    return on_.plan(decisions_for(ways_));
+    return labelling_.plan(decisions_for(ways_));
   }
 
  private:
@@ -39,11 +39,11 @@ class rematerializing {
   };
 
   std::vector<decision> decisions_for(const std::vector<retention>& ways) const {
-    std::vector<decision> all(on_.gaps().size());
+    std::vector<decision> all(labelling_.gaps().size());
     for (std::size_t m = 0; m < ways.size(); ++m) {
-      const gap& e = on_.gaps()[on_.maps()[m].gap];
+      const gap& e = labelling_.gaps()[labelling_.maps()[m].gap];
       if (ways[m] == retention::keep) continue;
-      all[on_.maps()[m].gap] = {choice::again, e.last, ways[m] == retention::held ? e.last : e.next};
+      all[labelling_.maps()[m].gap] = {choice::again, e.last, ways[m] == retention::held ? e.last : e.next};
     }
     return all;
   }
@@ -52,9 +52,10 @@ class rematerializing {
     const std::vector<decision> decisions = decisions_for(ways);
     const std::span<const event> events = builder_.build(decisions, nothing_staged_);
     evaluation e;
-    e.peak = on_.costs().memory_of(events, nothing_staged_).peak;
-    for (const event& x : events) e.time += x.what == verb::compute ? on_.costs().time_of(x) : 0;
-    const std::vector<byte_count> live = live_at_positions(on_.uses(), events, on_.costs().live());
+    e.peak = labelling_.costs().memory_of(events, nothing_staged_).peak;
+    for (const event& x : events) e.time += x.what == verb::compute ? labelling_.costs().time_of(x) : 0;
+    const std::vector<byte_count> live =
+        live_at_positions(labelling_.uses(), events, labelling_.costs().live());
     e.at = static_cast<position>(std::ranges::max_element(live) - live.begin());
     for (const byte_count l : live) e.over += l > room_ ? static_cast<double>(l - room_) : 0;
     return e;
@@ -70,11 +71,11 @@ class rematerializing {
   bool lower_peak() {
     std::vector<candidate> all;
     for (std::size_t m = 0; m < ways_.size(); ++m) {
-      const feature_map& f = on_.maps()[m];
-      const gap& e = on_.gaps()[f.gap];
+      const feature_map& f = labelling_.maps()[m];
+      const gap& e = labelling_.gaps()[f.gap];
       if (!f.again || e.last >= now_.at || now_.at >= e.next) continue;
-      const double worth =
-          static_cast<double>(f.bytes) / static_cast<double>(on_.costs().time_again(e.producer) + 1000);
+      const double worth = static_cast<double>(f.bytes) /
+                           static_cast<double>(labelling_.costs().time_again(e.producer) + 1000);
       for (const retention how : {retention::held, retention::dropped}) {
         if (how > ways_[m]) all.push_back({m, how, how == retention::held ? worth : worth * 0.9});
       }
@@ -106,7 +107,7 @@ class rematerializing {
       if (ways_[m] != retention::keep) given_up.push_back(m);
     }
     const auto time = [&](std::size_t m) {
-      return on_.costs().time_again(on_.gaps()[on_.maps()[m].gap].producer);
+      return labelling_.costs().time_again(labelling_.gaps()[labelling_.maps()[m].gap].producer);
     };
     std::ranges::stable_sort(given_up, std::ranges::greater{}, time);
     for (const std::size_t m : given_up) {
@@ -123,7 +124,7 @@ class rematerializing {
   }
 
   const problem& p_;
-  labelling on_;
+  labelling labelling_;
   event_builder builder_;
   std::vector<bool> nothing_staged_;  // per tensor
   byte_count room_ = 0;

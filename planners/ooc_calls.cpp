@@ -47,8 +47,8 @@ op_id backward_end(const graph& g, op_id begin) {
 
 // Which range of an operator's box each coordinate cuts; nullptr: none.
 struct ranges_cut {
-  interval box::*xc = nullptr;
-  interval box::*yc = &box::channel;
+  interval box::* xc = nullptr;
+  interval box::* yc = &box::channel;
 };
 ranges_cut ranges_of(const op& o) {
   if (is_one_of<convolution_backward_data>(o)) return {&box::channel, &box::reduction};
@@ -91,11 +91,11 @@ interval rows_of_gradient(const graph& g, const ooc_call& call, const division& 
 }
 
 interval rows_of(const graph& g, const ooc_call& call, const op& o, const division& d, const part_index& at) {
-  const std::int64_t extent = domain_of(g, o).row.end;
+  const std::int64_t extent = iteration_domain(g, o).row.end;
   const op* pool = pool_of(g, call);
   if (d.h > 1 && pool != nullptr && pool != &o) {
     const std::int64_t stride = std::get<max_pool>(pool->what).stride;
-    const interval windows = part_rows(domain_of(g, *pool).row.end, d, at);
+    const interval windows = part_rows(iteration_domain(g, *pool).row.end, d, at);
     return {windows.begin * stride, at.h + 1 == d.h ? extent : windows.end * stride};
   }
   if (d.h > 1 && call.what == kind::backward && !is_gradient_of_convolution(o))
@@ -104,7 +104,7 @@ interval rows_of(const graph& g, const ooc_call& call, const op& o, const divisi
 }
 
 box part_box(const graph& g, const ooc_call& call, const op& o, const division& d, const part_index& at) {
-  const box all = domain_of(g, o);
+  const box all = iteration_domain(g, o);
   const ranges_cut cut = ranges_of(o);
   box part;
   if (d.n > 1) part.batch = part_of(all.batch.end, at.n, d.n);
@@ -167,7 +167,7 @@ std::vector<ooc_call> split(const graph& g, const ooc_call& call) {
 
 division most_parts(const graph& g, const ooc_call& call) {
   const op& o = anchor(g, call);
-  const box all = domain_of(g, o);
+  const box all = iteration_domain(g, o);
   const ranges_cut cut = ranges_of(o);
   division most;
   const auto take = [&](coordinate along, std::int64_t extent) {
@@ -178,7 +178,8 @@ division most_parts(const graph& g, const ooc_call& call) {
   take(&division::n, all.batch.end);
   if (rows_can_be_cut(g, call)) {
     std::int64_t rows = all.row.end;
-    for (op_id i = call.begin; i < call.end; ++i) rows = std::min(rows, domain_of(g, g.ops[i]).row.end);
+    for (op_id i = call.begin; i < call.end; ++i)
+      rows = std::min(rows, iteration_domain(g, g.ops[i]).row.end);
     take(&division::h, rows);
   }
   if (cut.xc != nullptr) take(&division::xc, (all.*cut.xc).end);

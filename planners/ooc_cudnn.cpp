@@ -166,7 +166,7 @@ class dividing {
   // The time of a part of an operator, from that of the whole.
   nanoseconds time_of(const compute& c) const {
     const op& o = g_.ops[c.what];
-    const box all = domain_of(g_, o), part = resolved(g_, o, c.part);
+    const box all = iteration_domain(g_, o), part = with_explicit_ranges(g_, o, c.part);
     const bool of_convolution = call_.what != kind::other;
     const auto share = [](const interval& i, const interval& of) {
       return static_cast<double>(i.size()) / static_cast<double>(of.size());

@@ -12,16 +12,19 @@ namespace {
 class classifying {
  public:
   explicit classifying(const problem& p)
-      : p_(p), on_(p), beside_(p, on_.uses()), labels_(on_.maps().size(), choice::swap) {}
+      : p_(p),
+        labelling_(p),
+        beside_(p, labelling_.uses()),
+        labels_(labelling_.maps().size(), choice::swap) {}
 
   memory_plan plan(byte_count room) {
-    if (!on_.can_move()) return recompute_only(room);
+    if (!labelling_.can_move()) return recompute_only(room);
     labels_.assign(labels_.size(), choice::swap);
-    const byte_count least = on_.peak_of(labels_);
+    const byte_count least = labelling_.peak_of(labels_);
     if (least > room) throw infeasible(too_small(p_, "pooch", least));
     if (p_.knobs.at("keep") == 1) keep(room);
     if (p_.knobs.at("recompute") == 1) recompute(room);
-    return on_.plan(on_.place(labels_, when(), room).decisions);
+    return labelling_.plan(labelling_.place(labels_, when(), room).decisions);
   }
 
  private:
@@ -35,37 +38,38 @@ class classifying {
     labels_.assign(labels_.size(), choice::keep);
     std::vector<std::size_t> order;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (on_.maps()[m].again) order.push_back(m);
+      if (labelling_.maps()[m].again) order.push_back(m);
     }
     const auto time_of_a_byte = [&](std::size_t m) {
-      const feature_map& f = on_.maps()[m];
-      return static_cast<double>(on_.costs().time_again(on_.gaps()[f.gap].producer)) /
+      const feature_map& f = labelling_.maps()[m];
+      return static_cast<double>(labelling_.costs().time_again(labelling_.gaps()[f.gap].producer)) /
              static_cast<double>(f.bytes);
     };
     std::ranges::stable_sort(order, {}, time_of_a_byte);
-    byte_count need = on_.peak_of(labels_);
+    byte_count need = labelling_.peak_of(labels_);
     for (std::size_t i = 0; need > room && i < order.size(); ++i) {
       labels_[order[i]] = choice::again;
-      const byte_count with = on_.peak_of(labels_);
+      const byte_count with = labelling_.peak_of(labels_);
       if (with > need) labels_[order[i]] = choice::keep;
       need = std::min(need, with);
     }
     if (need > room) throw infeasible(too_small(p_, "pooch", need));
-    return on_.plan(on_.decisions_for(labels_, arrival::just_in_time));
+    return labelling_.plan(labelling_.decisions_for(labels_, arrival::just_in_time));
   }
 
   // Phase 1: what the forward pass waits for, the last first, until one does not fit; then whatever fits.
   void keep(byte_count room) {
-    const std::vector<std::uint32_t> stalled = on_.place(labels_, when(), room).room.stalled;
+    const std::vector<std::uint32_t> stalled = labelling_.place(labels_, when(), room).room.stalled;
     for (std::size_t i = stalled.size(); i-- > 0;) {
-      const auto m = std::ranges::find(on_.maps(), stalled[i], &feature_map::gap) - on_.maps().begin();
+      const auto m =
+          std::ranges::find(labelling_.maps(), stalled[i], &feature_map::gap) - labelling_.maps().begin();
       choice& label = labels_[static_cast<std::size_t>(m)];
       label = choice::keep;
-      if (on_.peak_of(labels_) <= room) continue;
+      if (labelling_.peak_of(labels_) <= room) continue;
       label = choice::swap;
       break;
     }
-    on_.keep_latest(labels_, room);
+    labelling_.keep_latest(labels_, room);
   }
 
   // Phase 2: the map whose computing costs least of what its copies cost is computed again, until none is
@@ -81,17 +85,19 @@ class classifying {
     };
     std::multimap<double, candidate> by_ratio;
     for (std::size_t m = 0; m < labels_.size(); ++m) {
-      if (labels_[m] != choice::swap || !on_.maps()[m].again) continue;
-      by_ratio.emplace(-1.0, candidate{m, on_.costs().time_again(on_.gaps()[on_.maps()[m].gap].producer)});
+      if (labels_[m] != choice::swap || !labelling_.maps()[m].again) continue;
+      by_ratio.emplace(
+          -1.0,
+          candidate{m, labelling_.costs().time_again(labelling_.gaps()[labelling_.maps()[m].gap].producer)});
     }
-    labelling::outcome now = on_.place(labels_, when(), room);
+    labelling::outcome now = labelling_.place(labels_, when(), room);
     look_at(now);
     for (int round = 0; !by_ratio.empty();) {
       candidate c = by_ratio.begin()->second;
       by_ratio.erase(by_ratio.begin());
       if (c.computed_in == round) {
         labels_[c.map] = choice::again;
-        now = on_.place(labels_, when(), room);
+        now = labelling_.place(labels_, when(), room);
         look_at(now);
         ++round;
         continue;
@@ -110,10 +116,11 @@ class classifying {
 
   // What copies of a map cost is asked of these events until the next call.
   void look_at(const labelling::outcome& now) {
-    memory_ = beside_.memory_of(now.events, staged_tensors(on_.uses(), on_.gaps(), now.decisions));
+    memory_ =
+        beside_.memory_of(now.events, staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));
   }
   nanoseconds price_of_copies(std::size_t m, const labelling::outcome& now) {
-    const part_id part = on_.maps()[m].part;
+    const part_id part = labelling_.maps()[m].part;
     prediction without = memory_;
     beside_.let_travel_free(part, true);
     beside_.add_time(now.events, without);
@@ -125,12 +132,12 @@ class classifying {
   nanoseconds time_of_computing(std::size_t m, const labelling::outcome& now, byte_count room) {
     std::vector<choice> changed = labels_;
     changed[m] = choice::again;
-    const room_found other = on_.least_of(changed);
+    const room_found other = labelling_.least_of(changed);
     return other.peak > room ? std::numeric_limits<nanoseconds>::max() : other.again - now.said.again;
   }
 
   const problem& p_;
-  labelling on_;
+  labelling labelling_;
   forecaster beside_;  // keeps what it knows of one outcome while on_ looks at others
   prediction memory_;
   std::vector<choice> labels_;

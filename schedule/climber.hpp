@@ -41,7 +41,7 @@ template <class Point, class Cost, class Same = std::equal_to<>>
 class climber {
  public:
   // Rates at most `most` points, and each point once.
-  climber(landscape<Point, Cost> on, std::size_t most) : on_(std::move(on)), most_(most) {}
+  climber(landscape<Point, Cost> on, std::size_t most) : landscape_(std::move(on)), most_(most) {}
 
   // Those that are not known yet, as far as there are trials left. False if the search is at its end.
   bool try_all(std::span<const Point> points, const std::string& what) {
@@ -52,7 +52,7 @@ class climber {
       if (!known && tried_.size() + fresh.size() < most_) fresh.push_back(x);
     }
     if (fresh.empty()) return may_go_on();
-    auto costs = on_.rate(fresh, what);
+    auto costs = landscape_.rate(fresh, what);
     if (!costs) {
       stopped_ = true;
       return false;
@@ -67,7 +67,7 @@ class climber {
     for (bool better = true; better;) {
       better = false;
       for (std::size_t kind = 0;; ++kind) {
-        const std::vector<neighbours<Point>> kinds = on_.around(at);
+        const std::vector<neighbours<Point>> kinds = landscape_.around(at);
         if (kind >= kinds.size()) break;
         const bool more = try_all(kinds[kind].all, kinds[kind].what);
         if (auto next = best_of(at, kinds[kind].all)) {
@@ -95,13 +95,13 @@ class climber {
     const rated<Point, Cost>* best = nullptr;
     for (const Point& x : all) {
       const auto* to = find(x);
-      if (to == nullptr || !to->cost || !on_.is_worth(*find(at), *to)) continue;
+      if (to == nullptr || !to->cost || !landscape_.is_worth(*find(at), *to)) continue;
       if (best == nullptr || *to->cost < *best->cost) best = to;
     }
     return best == nullptr ? std::nullopt : std::optional<Point>(best->what);
   }
 
-  landscape<Point, Cost> on_;
+  landscape<Point, Cost> landscape_;
   std::size_t most_;
   std::vector<rated<Point, Cost>> tried_;
   bool stopped_ = false;

@@ -276,7 +276,7 @@ memory_plan plan_of(const graph& g, const use_table& uses, std::span<const gap> 
   for (const event& e : events_of(g, uses, gaps, decisions)) {
     if (e.what == verb::compute) {
       const compute& c = uses.order[e.which];
-      plan.actions.emplace_back(e.again ? repeated(g, c) : c);
+      plan.actions.emplace_back(e.again ? as_cheap_recomputation(g, c) : c);
       continue;
     }
     const tensor_id t = uses.parts[e.which].what;

@@ -43,9 +43,9 @@ byte_count workspace_at(const graph& g, const use_table& uses, position at, byte
 }  // namespace
 
 nanoseconds time_again(const problem& p, op_id what) {
-  const auto second = repeated(p.network, {what, {}});
+  const auto second = as_cheap_recomputation(p.network, {what, {}});
   const nanoseconds first = p.costs[what].time;
-  return second.again ? std::min(first, cost_of(p, second).time) : first;
+  return second.cheap_recompute ? std::min(first, cost_of(p, second).time) : first;
 }
 
 event_costs tabulate(const problem& p, const use_table& uses) {
@@ -55,9 +55,9 @@ event_costs tabulate(const problem& p, const use_table& uses) {
     const op_cost cost = cost_of(p, uses.order[i]);
     all.time.push_back(cost.time);
     all.workspace.push_back(workspace_at(p.network, uses, at, cost.workspace_bytes));
-    const auto second = repeated(p.network, uses.order[i]);
-    all.time_again.push_back(second.again ? cost_of(p, second).time : cost.time);
-    all.workspace_again.push_back(second.again ? 0 : all.workspace.back());
+    const auto second = as_cheap_recomputation(p.network, uses.order[i]);
+    all.time_again.push_back(second.cheap_recompute ? cost_of(p, second).time : cost.time);
+    all.workspace_again.push_back(second.cheap_recompute ? 0 : all.workspace.back());
     all.in_place.push_back(in_place(p.network, uses, at));
     all.first_touch.push_back(static_cast<std::uint32_t>(all.touches.size()));
     const auto& here = uses.of_position[i];

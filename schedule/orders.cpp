@@ -11,7 +11,7 @@ namespace {
 
 // How many images an operator's batch has.
 std::int64_t images_of(const graph& g, const op& o) {
-  return domain_of(g, o).batch.end;
+  return iteration_domain(g, o).batch.end;
 }
 
 // The operators of a run of parts, in phases: even ones go through in parts, one part after the other; odd

@@ -148,9 +148,9 @@ use_table uses_of(const graph& g, std::vector<compute> order, borders_of cut) {
   for (position at = 0; at < table.end(); ++at) {
     table.of_position.push_back(parts_touched(touched[static_cast<std::size_t>(at)]));
     for (const touched_part& x : table.of_position.back()) table.of_part[x.which].push_back({at, x.mode});
-    const auto second = repeated(g, table.order[static_cast<std::size_t>(at)]);
-    table.of_repetition.push_back(second.again ? parts_touched(accesses_of(g, second))
-                                               : std::vector<touched_part>());
+    const auto second = as_cheap_recomputation(g, table.order[static_cast<std::size_t>(at)]);
+    table.of_repetition.push_back(second.cheap_recompute ? parts_touched(accesses_of(g, second))
+                                                         : std::vector<touched_part>());
     const op& o = g.ops[table.order[static_cast<std::size_t>(at)].what];
     if (table.loss == table.end() && writes_gradient(g, o)) table.loss = at;
   }

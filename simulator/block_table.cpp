@@ -10,39 +10,39 @@ namespace {
 
 constexpr std::array victim_lists{chunk_list::unused, chunk_list::discarded, chunk_list::used};
 
-constexpr std::uint8_t bit(advice hint) {
+constexpr std::uint8_t advice_bit(advice hint) {
   return static_cast<std::uint8_t>(1U << static_cast<unsigned>(hint));
 }
 
 }  // namespace
 
 bool is_advised(const block_entry& b, advice hint) {
-  return (b.advice_bits & bit(hint)) != 0;
+  return (b.advice_bits & advice_bit(hint)) != 0;
 }
 
-bool stays_on_host(const block_entry& b) {
+bool is_accessed_remotely(const block_entry& b) {
   if (b.advice_bits == 0) return false;
   if (is_advised(b, advice::read_mostly) || is_advised(b, advice::preferred_device)) return false;
   return is_advised(b, advice::preferred_host) || is_advised(b, advice::accessed_by_device);
 }
 
 void map_remotely(block_entry& b) {
-  if (stays_on_host(b)) b.remote = b.host;
+  if (is_accessed_remotely(b)) b.remote = b.host;
 }
 
-granule_set reachable(const block_entry& b, bool writes) {
+granule_set accessible_without_fault(const block_entry& b, bool writes) {
   if (writes && is_advised(b, advice::read_mostly)) return 0;
   const granule_set here = writes ? b.device & ~(b.host | b.discarded) : b.device;
   return here | b.remote;
 }
 
-granule_set served(const block_entry& b, granule_set asked, bool writes) {
+granule_set granules_made_resident(const block_entry& b, granule_set asked, bool writes) {
   const granule_set dead = writes ? asked & b.discarded : 0, rest = asked & ~dead;
-  return asked | (grown(b.device | dead, rest) & ~b.discarded);
+  return asked | (with_prefetched_granules(b.device | dead, rest) & ~b.discarded);
 }
 
-granule_set block_cover::of(std::uint32_t id) const {
-  return id == first ? in_first : id == last ? in_last : all_granules;
+granule_set block_cover::granules_of(std::uint32_t id) const {
+  return id == first ? first_granules : id == last ? last_granules : all_granules;
 }
 
 block_cover cover_of(range r) {
@@ -52,9 +52,9 @@ block_cover cover_of(range r) {
   };
   block_cover c{static_cast<std::uint32_t>(r.offset / managed_block),
                 static_cast<std::uint32_t>(last / managed_block)};
-  c.in_first = between(granule_of(r.offset), granules_per_block);
-  c.in_last = between(0, granule_of(last) + 1);
-  if (c.first == c.last) c.in_first = c.in_last = c.in_first & c.in_last;
+  c.first_granules = granules_between(granule_of(r.offset), granules_per_block);
+  c.last_granules = granules_between(0, granule_of(last) + 1);
+  if (c.first == c.last) c.first_granules = c.last_granules = c.first_granules & c.last_granules;
   return c;
 }
 
@@ -75,7 +75,7 @@ block_table::block_table(byte_count arena_bytes, std::uint64_t capacity_blocks) 
   }
 }
 
-void block_table::refuse_outside(range r) const {
+void block_table::require_inside(range r) const {
   const byte_count arena = count_ * managed_block;
   if (r.offset > arena || r.bytes > arena - r.offset) {
     throw std::out_of_range("bytes " + std::to_string(r.offset) + " + " + std::to_string(r.bytes) +
@@ -84,13 +84,13 @@ void block_table::refuse_outside(range r) const {
 }
 
 void block_table::advise(range r, advice hint) {
-  refuse_outside(r);
+  require_inside(r);
   if (r.bytes == 0) return;
   const block_cover c = cover_of(r);
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     block_entry& b = entries_[id];
-    b.advice_bits |= bit(hint);
-    if (!stays_on_host(b)) b.remote = 0;
+    b.advice_bits |= advice_bit(hint);
+    if (!is_accessed_remotely(b)) b.remote = 0;
     map_remotely(b);
   }
 }
@@ -100,7 +100,7 @@ std::optional<std::uint32_t> block_table::take_victim() {
     const std::uint32_t id = entries_[sentinel(l)].next;
     if (id == sentinel(l)) continue;
     unlink(id);
-    --held_;
+    --chunks_in_use_;
     ++evictions_;
     return id;
   }
@@ -111,7 +111,7 @@ void block_table::append(std::uint32_t id, chunk_list to) {
   unlink(id);
   const std::uint32_t s = sentinel(to);
   block_entry& b = entries_[id];
-  b.in = to;
+  b.list = to;
   b.next = s;
   b.previous = entries_[s].previous;
   entries_[b.previous].next = id;
@@ -119,15 +119,15 @@ void block_table::append(std::uint32_t id, chunk_list to) {
 }
 
 void block_table::release_if_empty(std::uint32_t id) {
-  if (entries_[id].device == 0 && entries_[id].in != chunk_list::none) append(id, chunk_list::unused);
+  if (entries_[id].device == 0 && entries_[id].list != chunk_list::none) append(id, chunk_list::unused);
 }
 
 void block_table::unlink(std::uint32_t id) {
   block_entry& b = entries_[id];
-  if (b.in == chunk_list::none) return;
+  if (b.list == chunk_list::none) return;
   entries_[b.previous].next = b.next;
   entries_[b.next].previous = b.previous;
-  b.in = chunk_list::none;
+  b.list = chunk_list::none;
 }
 
 }  // namespace um

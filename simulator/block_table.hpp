@@ -1,5 +1,5 @@
-// The state of a managed arena: where each granule of each block lives, which blocks hold device memory, and
-// in which order the driver takes it away. It knows no times (driver_operation.hpp charges them).
+// The state of a managed arena: where each granule of each block is, which blocks hold device memory, and in
+// which order the driver evicts them. Times are in driver_operation.hpp.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,35 @@ namespace um {
 enum class chunk_list : std::uint8_t { none, unused, discarded, used };
 
 struct block_entry {
-  granule_set device = 0, host = 0;  // both: read-mostly data
-  granule_set host_pages = 0;        // allocated
-  granule_set host_mapped = 0, remote = 0, discarded = 0;
+  granule_set device = 0, host = 0;  // where the data is; in both: read-mostly data
+  granule_set host_pages = 0;        // with allocated host pages
+  granule_set host_mapped = 0;       // mapped by the CPU
+  granule_set remote = 0;            // on the host, mapped by the device
+  granule_set discarded = 0;
   std::uint32_t previous = 0, next = 0;  // in its list
-  chunk_list in = chunk_list::none;
+  chunk_list list = chunk_list::none;
   std::uint8_t advice_bits = 0;
-  bool visited = false, clean_chunk = false;
+  bool visited = false;      // the GPU has touched it
+  bool clean_chunk = false;  // its device memory was free when it got it, so it needs no clearing
 };
 
 bool is_advised(const block_entry& b, advice hint);
-// Whether kernels reach its data over the link instead of migrating it. Read-mostly outranks the other
-// advice; a preferred device takes in what it touches.
-bool stays_on_host(const block_entry& b);
+// Whether kernels access its data over the link instead of migrating it. Read-mostly advice takes precedence;
+// data with a preferred device migrates.
+bool is_accessed_remotely(const block_entry& b);
 // Maps what lies on the host for the device, if it stays there.
 void map_remotely(block_entry& b);
 // The granules that a kernel reads or writes without a fault. A write to data that is mapped read-only
 // faults: read-mostly data, which is copied, and discarded data.
-granule_set reachable(const block_entry& b, bool writes);
-// What one service of these faults makes resident. Discarded data comes by itself when it is written, and the
-// prefetcher never takes it along.
-granule_set served(const block_entry& b, granule_set asked, bool writes);
+granule_set accessible_without_fault(const block_entry& b, bool writes);
+// The granules that one service of these faults makes resident. The prefetcher never adds discarded data.
+granule_set granules_made_resident(const block_entry& b, granule_set asked, bool writes);
 
 // Blocks [first, last] of a non-empty range, and the granules that it covers of each.
 struct block_cover {
   std::uint32_t first = 0, last = 0;
-  granule_set in_first = 0, in_last = 0;
-  granule_set of(std::uint32_t id) const;
+  granule_set first_granules = 0, last_granules = 0;
+  granule_set granules_of(std::uint32_t id) const;
 };
 block_cover cover_of(range r);
 
@@ -56,16 +58,16 @@ class block_table {
   std::uint64_t size() const { return count_; }
   std::uint64_t capacity() const { return capacity_; }
   // Chunks in use, also those with nothing resident in them.
-  std::uint64_t held() const { return held_; }
+  std::uint64_t chunks_in_use() const { return chunks_in_use_; }
   std::uint64_t evictions() const { return evictions_; }
-  bool is_full() const { return held_ >= capacity_; }
+  bool is_full() const { return chunks_in_use_ >= capacity_; }
 
   // Throws std::out_of_range.
-  void refuse_outside(range r) const;
+  void require_inside(range r) const;
   void advise(range r, advice hint);
 
   // Gives the block a free chunk; it belongs to no list until append().
-  void take_free_chunk() { ++held_; }
+  void take_free_chunk() { ++chunks_in_use_; }
   // Takes the chunk of the first victim: the head of the unused, else the discarded, else the used list.
   std::optional<std::uint32_t> take_victim();
   // Moves the block to the tail of a list, from wherever it was.
@@ -78,7 +80,7 @@ class block_table {
   void unlink(std::uint32_t id);
 
   std::uint32_t count_ = 0;
-  std::uint64_t capacity_ = 0, held_ = 0, evictions_ = 0;
+  std::uint64_t capacity_ = 0, chunks_in_use_ = 0, evictions_ = 0;
   std::vector<block_entry> entries_;  // the blocks, then the sentinels of the three lists
 };
 

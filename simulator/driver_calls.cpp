@@ -48,7 +48,7 @@ void fault_on_host(driver_operation& touch, std::uint32_t id, granule_set asked,
   block_entry& b = touch.blocks[id];
   const uvm_costs& costs = touch.costs();
   touch.clock.work(costs.host_fault_ns);
-  const granule_set want = grown(b.host & b.host_mapped, asked);
+  const granule_set want = with_prefetched_granules(b.host & b.host_mapped, asked);
   const granule_set leaves = want & b.device & ~b.host & ~b.discarded;
   touch.populate_host(b, want);
   if (leaves != 0) touch.clock.copy_to_host(leaves);
@@ -66,7 +66,7 @@ void fault_on_host(driver_operation& touch, std::uint32_t id, granule_set asked,
 }  // namespace
 
 managed_traffic prefetch_to_device(block_table& blocks, const driver_prices& prices, range r, bool queued) {
-  const uvm_costs& costs = prices.of();
+  const uvm_costs& costs = prices.costs();
   driver_operation call(blocks, prices, costs.prefetch_block_ns);
   call.traffic.prefetch_calls = 1;
   const block_cover c = cover_of(r);
@@ -75,10 +75,10 @@ managed_traffic prefetch_to_device(block_table& blocks, const driver_prices& pri
     for (std::uint32_t id = c.first; id <= c.last; ++id) {
       block_entry& b = blocks[id];
       call.clock.work(costs.prefetch_block_ns);
-      b.discarded &= ~c.of(id);
-      const granule_set appears = c.of(id) & ~(b.device | b.host);
+      b.discarded &= ~c.granules_of(id);
+      const granule_set appears = c.granules_of(id) & ~(b.device | b.host);
       call.clock.work(costs.populate_ns * count(appears) / granules_per_block);
-      call.make_resident(id, c.of(id), is_advised(b, advice::read_mostly),
+      call.make_resident(id, c.granules_of(id), is_advised(b, advice::read_mostly),
                          &managed_traffic::prefetched_in_bytes);
     }
   }
@@ -89,7 +89,7 @@ managed_traffic prefetch_to_device(block_table& blocks, const driver_prices& pri
 
 // The first walk issues the copies, the second waits for each block's and maps its pages.
 managed_traffic prefetch_to_host(block_table& blocks, const driver_prices& prices, range r) {
-  const uvm_costs& costs = prices.of();
+  const uvm_costs& costs = prices.costs();
   driver_operation call(blocks, prices, costs.service_ns);
   call.traffic.prefetch_calls = 1;
   const block_cover c = cover_of(r);
@@ -97,13 +97,13 @@ managed_traffic prefetch_to_host(block_table& blocks, const driver_prices& price
   std::vector<nanoseconds> copied;
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     call.clock.work(costs.prefetch_block_ns);
-    send_to_host(call, id, c.of(id));
+    send_to_host(call, id, c.granules_of(id));
     copied.push_back(call.clock.copied_to_host());
   }
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     block_entry& b = blocks[id];
     if (twice) call.clock.work(costs.prefetch_block_ns);
-    const granule_set fresh = c.of(id) & ~b.host_mapped;
+    const granule_set fresh = c.granules_of(id) & ~b.host_mapped;
     if (fresh == 0) continue;
     call.clock.wait_until(copied[id - c.first]);
     call.clock.work(costs.host_map_page_ns * pages_per_granule * count(fresh));
@@ -114,36 +114,36 @@ managed_traffic prefetch_to_host(block_table& blocks, const driver_prices& price
 }
 
 managed_traffic discard(block_table& blocks, const driver_prices& prices, range r) {
-  driver_operation call(blocks, prices, prices.of().service_ns);
+  driver_operation call(blocks, prices, prices.costs().service_ns);
   const byte_count first = round_up(r.offset, granule_bytes);
   const byte_count last = round_down(r.offset + r.bytes, granule_bytes);
   if (last <= first) return call.traffic;
   const block_cover c = cover_of({first, last - first});
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     block_entry& b = blocks[id];
-    const granule_set dead = c.of(id);
+    const granule_set dead = c.granules_of(id);
     b.device &= ~dead;
     b.host &= ~dead;
     b.host_mapped &= ~dead;
     b.remote &= ~dead;
     b.discarded |= dead;
     blocks.release_if_empty(id);
-    call.clock.work(prices.of().discard_block_ns);
+    call.clock.work(prices.costs().discard_block_ns);
     ++call.traffic.discarded_blocks;
   }
   return call.finish();
 }
 
 managed_traffic touch_by_host(block_table& blocks, const driver_prices& prices, range r, bool writes) {
-  driver_operation touch(blocks, prices, prices.of().service_ns);
+  driver_operation touch(blocks, prices, prices.costs().service_ns);
   const block_cover c = cover_of(r);
   for (std::uint32_t id = c.first; id <= c.last; ++id) {
     const block_entry& b = blocks[id];
     while (true) {
       const granule_set mine = b.host & b.host_mapped & (writes ? ~b.device : all_granules);
-      const granule_set missing = c.of(id) & ~mine;
+      const granule_set missing = c.granules_of(id) & ~mine;
       if (missing == 0) break;
-      const granule_set asked = first_of(missing, 1);
+      const granule_set asked = first_granules_of(missing, 1);
       if (is_advised(b, advice::preferred_device) && (b.device & asked) != 0 &&
           !is_advised(b, advice::read_mostly)) {
         fault_single_pages(touch, r, id);

@@ -1,4 +1,4 @@
-// The time of one operation of the driver: its own work on a CPU, while copies that it has issued run on one
+// The time of one operation of the driver. Its own work runs on a CPU; the copies that it issues run on one
 // copy engine per direction.
 #pragma once
 
@@ -18,13 +18,13 @@ class driver_prices {
   // the clock could overflow.
   explicit driver_prices(const machine& on);
 
-  const uvm_costs& of() const { return costs_; }
+  const uvm_costs& costs() const { return costs_; }
   // A copy of that many granules of a block, in however many runs: CUPTI shows two for each granule that
   // a fault asks for, which the copy engine takes as fast as one.
   nanoseconds to_device(unsigned granules) const { return to_device_[granules] + overhead(granules); }
   nanoseconds to_host(unsigned granules) const { return to_host_[granules] + overhead(granules); }
   nanoseconds zero(unsigned granules) const { return zero_[granules]; }
-  nanoseconds link_both(byte_count bytes) const;
+  nanoseconds copy_both_ways(byte_count bytes) const;
   nanoseconds remote_read(byte_count bytes) const;
   nanoseconds remote_write(byte_count bytes) const;
 
@@ -35,7 +35,7 @@ class driver_prices {
     return costs_.migrate_copy_ns + pages;
   }
 
-  machine on_;
+  machine machine_;
   uvm_costs costs_;
   std::array<nanoseconds, granules_per_block + 1> to_device_{}, to_host_{}, zero_{};
 };
@@ -44,34 +44,39 @@ class driver_clock {
  public:
   explicit driver_clock(const driver_prices& prices) : prices_(&prices) {}
 
-  void work(nanoseconds time) { cpu_ += time; }
+  void work(nanoseconds time) { cpu_busy_until_ += time; }
   // Waits for room in device memory that an eviction is still clearing.
   void copy_to_device(granule_set what) {
-    const nanoseconds begin = std::max({cpu_, in_, room_});
-    in_ = begin + prices_->to_device(count(what));
-    moved_in_ += count(what) * granule_bytes;
+    const nanoseconds begin = std::max({cpu_busy_until_, copy_in_until_, room_from_});
+    copy_in_until_ = begin + prices_->to_device(count(what));
+    moved_in_bytes_ += count(what) * granule_bytes;
   }
   void copy_to_host(granule_set what) {
-    out_ = std::max(cpu_, out_) + prices_->to_host(count(what));
-    moved_out_ += count(what) * granule_bytes;
+    copy_out_until_ = std::max(cpu_busy_until_, copy_out_until_) + prices_->to_host(count(what));
+    moved_out_bytes_ += count(what) * granule_bytes;
   }
-  void zero(granule_set what) { memory_ = std::max({cpu_, memory_, room_}) + prices_->zero(count(what)); }
-  void room_after_copies() { room_ = out_; }
+  void zero(granule_set what) {
+    clearing_until_ = std::max({cpu_busy_until_, clearing_until_, room_from_}) + prices_->zero(count(what));
+  }
+  void room_after_copies() { room_from_ = copy_out_until_; }
 
-  nanoseconds copied_to_host() const { return out_; }
-  void wait_until(nanoseconds time) { cpu_ = std::max(cpu_, time); }
-  void wait_for_copies() { cpu_ = std::max({cpu_, in_, out_, memory_}); }
+  nanoseconds copied_to_host() const { return copy_out_until_; }
+  void wait_until(nanoseconds time) { cpu_busy_until_ = std::max(cpu_busy_until_, time); }
+  void wait_for_copies() {
+    cpu_busy_until_ = std::max({cpu_busy_until_, copy_in_until_, copy_out_until_, clearing_until_});
+  }
 
   // The whole operation; copies both ways cannot beat what the link carries both ways at once.
   nanoseconds time() const {
-    if (moved_in_ == 0 || moved_out_ == 0) return cpu_;
-    return std::max(cpu_, prices_->link_both(moved_in_ + moved_out_));
+    if (moved_in_bytes_ == 0 || moved_out_bytes_ == 0) return cpu_busy_until_;
+    return std::max(cpu_busy_until_, prices_->copy_both_ways(moved_in_bytes_ + moved_out_bytes_));
   }
 
  private:
   const driver_prices* prices_;
-  nanoseconds cpu_ = 0, in_ = 0, out_ = 0, memory_ = 0, room_ = 0;
-  byte_count moved_in_ = 0, moved_out_ = 0;
+  nanoseconds cpu_busy_until_ = 0, copy_in_until_ = 0, copy_out_until_ = 0, clearing_until_ = 0;
+  nanoseconds room_from_ = 0;  // when the copies of the last eviction end
+  byte_count moved_in_bytes_ = 0, moved_out_bytes_ = 0;
 };
 
 }  // namespace um

@@ -25,10 +25,10 @@ managed_traffic& managed_traffic::operator+=(const managed_traffic& other) {
 
 void driver_operation::take_chunk(std::uint32_t id) {
   block_entry& b = blocks[id];
-  if (b.in == chunk_list::none) {
+  if (b.list == chunk_list::none) {
     b.clean_chunk = !blocks.is_full();
     if (!b.clean_chunk) {
-      if (const auto victim = blocks.take_victim()) empty_victim(blocks[*victim]);
+      if (const auto victim = blocks.take_victim()) evict_block(blocks[*victim]);
     }
     blocks.take_free_chunk();
     clock.work(costs().chunk_ns);
@@ -38,9 +38,9 @@ void driver_operation::take_chunk(std::uint32_t id) {
 }
 
 // Everything resident goes to the host, in one service. evict_ns contains the work that is done again.
-void driver_operation::empty_victim(block_entry& victim) {
+void driver_operation::evict_block(block_entry& victim) {
   if (victim.device == 0) {
-    clock.work(redone_);
+    clock.work(repeated_work_);
     return;
   }
   clock.work(costs().evict_ns);
@@ -57,14 +57,14 @@ void driver_operation::empty_victim(block_entry& victim) {
   map_remotely(victim);
 }
 
-granule_set host_chunk_around(const block_entry& b, granule_set want, const uvm_costs& costs) {
+granule_set host_pages_to_allocate(const block_entry& b, granule_set want, const uvm_costs& costs) {
   const granule_set fresh = want & ~b.host_pages;
   const bool whole = fresh != 0 && b.host_pages == 0 && costs.host_chunk_bytes == managed_block;
   return whole ? all_granules : fresh;
 }
 
 void driver_operation::populate_host(block_entry& b, granule_set want) {
-  const granule_set fresh = host_chunk_around(b, want, costs());
+  const granule_set fresh = host_pages_to_allocate(b, want, costs());
   if (fresh == 0) return;
   const granule_set nowhere = fresh & ~((b.device & ~b.discarded) | b.host);
   const bool whole = costs().host_chunk_bytes == managed_block && fresh == all_granules;

@@ -1,4 +1,4 @@
-// One operation of the driver in progress: it changes the blocks, and charges what each change takes.
+// One operation of the driver in progress: it changes the blocks and adds up the time of each change.
 #pragma once
 
 #include "simulator/block_table.hpp"
@@ -9,14 +9,14 @@ namespace um {
 
 class driver_operation {
  public:
-  // References are kept. `redone`: the work on a block that is done again if it has to wait for room.
-  driver_operation(block_table& table, const driver_prices& prices, nanoseconds redone)
-      : blocks(table), clock(prices), prices_(prices), redone_(redone) {}
+  // References are kept. `repeated_work`: time to repeat the work on a block after an eviction made room.
+  driver_operation(block_table& table, const driver_prices& prices, nanoseconds repeated_work)
+      : blocks(table), clock(prices), prices_(prices), repeated_work_(repeated_work) {}
 
-  const uvm_costs& costs() const { return prices_.of(); }
+  const uvm_costs& costs() const { return prices_.costs(); }
   const driver_prices& prices() const { return prices_; }
 
-  // Faults arrive in no order: the CPU's mapping of a block leaves in more runs than it has.
+  // Faults arrive in random order, so the CPU's mapping of a block is removed in more runs.
   void expect_scattered_faults() { scattered_faults_ = true; }
 
   // Brings granules to the device: takes a chunk if the block has none, unmaps, copies, clears. `keeps_host`:
@@ -34,15 +34,15 @@ class driver_operation {
 
  private:
   void take_chunk(std::uint32_t id);
-  void empty_victim(block_entry& victim);
+  void evict_block(block_entry& victim);
 
   const driver_prices& prices_;
-  nanoseconds redone_;
+  nanoseconds repeated_work_;
   bool scattered_faults_ = false;
 };
 
 // The granules whose host pages are allocated together with these.
-granule_set host_chunk_around(const block_entry& b, granule_set want, const uvm_costs& costs);
+granule_set host_pages_to_allocate(const block_entry& b, granule_set want, const uvm_costs& costs);
 
 // Calls of the driver, and the CPU's accesses.
 namespace driver {

@@ -10,7 +10,7 @@
 namespace um {
 namespace {
 
-constexpr std::int64_t full_pace = 1000;
+constexpr std::int64_t full_speed = 1000;
 
 struct active_step {
   std::int32_t index = no_step;
@@ -20,16 +20,16 @@ struct active_step {
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;
   std::int64_t faulting = 0;  // thousandths of the time
-  nanoseconds one_call = 0;
+  nanoseconds eviction_call_time = 0;
 };
 
-struct release {
+struct pending_release {
   std::int32_t index = no_step;
   byte_count bytes = 0;
 };
 
 // Thousandths of its own speed that a transfer keeps beside one the other way.
-std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, const machine& on) {
+std::int64_t speed_beside(std::uint64_t own, std::uint64_t other, const machine& on) {
   const std::uint64_t both = on.link_both_bytes_per_s;
   if (both == 0) {
     throw std::invalid_argument("machine " + on.name +
@@ -38,9 +38,9 @@ std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, const machine& 
   }
   const std::uint64_t half = both / 2;
   const std::uint64_t share = std::max(half, both - std::min(other, both));
-  if (share >= own) return full_pace;
-  const auto pace = static_cast<std::int64_t>(share / std::max<std::uint64_t>(own / full_pace, 1));
-  return std::clamp<std::int64_t>(pace, 1, full_pace);
+  if (share >= own) return full_speed;
+  const auto speed = static_cast<std::int64_t>(share / std::max<std::uint64_t>(own / full_speed, 1));
+  return std::clamp<std::int64_t>(speed, 1, full_speed);
 }
 
 bool is_driver_call(const step& s) {
@@ -56,36 +56,39 @@ bool is_driver_call(const step& s) {
 class memory_in_use {
  public:
   memory_in_use(const simulated_run& run, const managed_memory& memory)
-      : run_(run), memory_(memory), bytes_(after(static_cast<std::int32_t>(run.plan.steps.size()) - 1)) {
+      : run_(run),
+        memory_(memory),
+        bytes_(bytes_after(static_cast<std::int32_t>(run.plan.steps.size()) - 1)) {
     sample(0);
   }
 
-  void start(std::int32_t index, std::int32_t open_compute, nanoseconds now) {
-    const byte_count was = before(index), is = after(index);
+  void start(std::int32_t index, std::int32_t first_unfinished_compute, nanoseconds now) {
+    const byte_count was = bytes_before(index), is = bytes_after(index);
     if (is > was) bytes_ += is - was;
-    release_until(open_compute);
+    release_until(first_unfinished_compute);
     sample(now);
   }
-  // `open_compute`: the first compute in list order that has not ended.
-  void finish(std::int32_t index, std::int32_t open_compute, nanoseconds now) {
-    const byte_count was = before(index), is = after(index);
+  // `first_unfinished_compute`: in list order.
+  void finish(std::int32_t index, std::int32_t first_unfinished_compute, nanoseconds now) {
+    const byte_count was = bytes_before(index), is = bytes_after(index);
     if (is < was) released_.push_back({index, was - is});
-    release_until(open_compute);
+    release_until(first_unfinished_compute);
     sample(now);
   }
   std::vector<resident_sample> take() { return std::move(samples_); }
 
  private:
-  byte_count after(std::int32_t index) const {
+  byte_count bytes_after(std::int32_t index) const {
     return index < 0 ? 0 : run_.plan.steps[static_cast<std::size_t>(index)].resident_bytes;
   }
-  byte_count before(std::int32_t index) const {
-    return after(index == 0 ? static_cast<std::int32_t>(run_.plan.steps.size()) - 1 : index - 1);
+  byte_count bytes_before(std::int32_t index) const {
+    return bytes_after(index == 0 ? static_cast<std::int32_t>(run_.plan.steps.size()) - 1 : index - 1);
   }
 
-  void release_until(std::int32_t open_compute) {
-    const auto gone = std::partition(released_.begin(), released_.end(),
-                                     [&](const release& s) { return s.index > open_compute; });
+  void release_until(std::int32_t first_unfinished_compute) {
+    const auto gone = std::partition(released_.begin(), released_.end(), [&](const pending_release& s) {
+      return s.index > first_unfinished_compute;
+    });
     for (auto s = gone; s != released_.end(); ++s) bytes_ -= std::min(bytes_, s->bytes);
     released_.erase(gone, released_.end());
   }
@@ -105,7 +108,7 @@ class memory_in_use {
   const simulated_run& run_;
   const managed_memory& memory_;
   byte_count bytes_ = 0;
-  std::vector<release> released_;  // of steps that have ended; still used by earlier computes
+  std::vector<pending_release> released_;  // of steps that have ended; still used by earlier computes
   std::vector<resident_sample> samples_;
 };
 
@@ -127,7 +130,7 @@ class iteration {
       if (!advance()) break;
     }
     for (std::size_t l = 0; l < lane_count; ++l) {
-      if (next_[l] < queues_[l].size()) refuse_circle(queues_[l][next_[l]]);
+      if (next_[l] < queues_[l].size()) refuse_deadlock(queues_[l][next_[l]]);
     }
     trace_.duration = now_;
     if (in_use_) trace_.resident = in_use_->take();
@@ -159,7 +162,8 @@ class iteration {
 
   // A prefetch to the device waits for the eviction call in progress, of which half is left on average.
   nanoseconds wait_for_eviction_call(const step& next) const {
-    return next.where == lane::to_device && is_driver_call(next) ? in(lane::to_host).one_call / 2 : 0;
+    return next.where == lane::to_device && is_driver_call(next) ? in(lane::to_host).eviction_call_time / 2
+                                                                 : 0;
   }
 
   // Starts the first step in list order that can start now; false if there is none.
@@ -180,11 +184,17 @@ class iteration {
     ++next_[l];
     if (starts_) starts_(at(index), memory_);
     const step_cost cost = execute_step(run_, at(index), memory_, trace_.moved);
-    const std::int64_t faulting = cost.faults == 0 ? 0 : cost.faults * full_pace / cost.alone;
+    const std::int64_t faulting = cost.fault_time == 0 ? 0 : cost.fault_time * full_speed / cost.alone;
     const nanoseconds waiting = wait_for_eviction_call(at(index));
-    active_[l] = {index,          now_,     waiting,      cost.alone, cost.link_bytes_per_s,
-                  cost.by_driver, faulting, cost.one_call};
-    if (in_use_) in_use_->start(index, open_compute(), now_);
+    active_[l] = {index,
+                  now_,
+                  waiting,
+                  cost.alone,
+                  cost.link_bytes_per_s,
+                  cost.by_driver,
+                  faulting,
+                  cost.eviction_call_time};
+    if (in_use_) in_use_->start(index, first_unfinished_compute(), now_);
     if (waiting + cost.alone == 0) finish(l);
   }
 
@@ -197,44 +207,44 @@ class iteration {
       trace_.spans.push_back(
           {static_cast<std::uint32_t>(done.index), static_cast<lane>(l), done.begin, now_});
     }
-    in_use_->finish(done.index, open_compute(), now_);
+    in_use_->finish(done.index, first_unfinished_compute(), now_);
   }
 
   // Time left in the current phase: waiting or moving.
   static nanoseconds& left_of(active_step& s) { return s.waiting > 0 ? s.waiting : s.left; }
   static std::uint64_t rate_of(const active_step& s) { return s.waiting > 0 ? 0 : s.link_bytes_per_s; }
 
-  std::int64_t pace_of(std::size_t l) const {
-    if (active_[l].waiting > 0) return full_pace;
-    if (static_cast<lane>(l) == lane::compute) return pace_of_faults();
-    const std::int64_t pace = pace_on_link(l);
+  std::int64_t speed_of(std::size_t l) const {
+    if (active_[l].waiting > 0) return full_speed;
+    if (static_cast<lane>(l) == lane::compute) return speed_of_faults();
+    const std::int64_t speed = speed_on_link(l);
     return static_cast<lane>(l) == lane::to_host
-               ? std::max<std::int64_t>(1, pace_beside_faults() * pace / full_pace)
-               : pace;
+               ? std::max<std::int64_t>(1, speed_beside_faults() * speed / full_speed)
+               : speed;
   }
 
   // Faults and a prefetch to the host slow each other down, in this share (thousandths) of the kernel's time.
-  std::int64_t faulting_beside_eviction() const {
+  std::int64_t fault_share_during_eviction() const {
     return in(lane::to_host).by_driver ? in(lane::compute).faulting : 0;
   }
-  std::int64_t pace_of_faults() const {
+  std::int64_t speed_of_faults() const {
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.faults_beside_prefetch_percent);
-    return full_pace * full_pace / (full_pace + faulting_beside_eviction() * (100 - kept) / kept);
+    return full_speed * full_speed / (full_speed + fault_share_during_eviction() * (100 - kept) / kept);
   }
-  std::int64_t pace_beside_faults() const {
+  std::int64_t speed_beside_faults() const {
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_faults_percent);
-    return full_pace - faulting_beside_eviction() * (100 - kept) / 100;
+    return full_speed - fault_share_during_eviction() * (100 - kept) / 100;
   }
 
-  std::int64_t pace_on_link(std::size_t l) const {
+  std::int64_t speed_on_link(std::size_t l) const {
     const bool to_device = static_cast<lane>(l) == lane::to_device;
     const active_step& other = in(to_device ? lane::to_host : lane::to_device);
     const std::uint64_t own = active_[l].link_bytes_per_s, others = rate_of(other);
-    if (own == 0 || others == 0) return full_pace;
-    const std::int64_t pace = pace_beside(own, others, run_.on);
-    if (to_device || !active_[l].by_driver || !other.by_driver) return pace;
+    if (own == 0 || others == 0) return full_speed;
+    const std::int64_t speed = speed_beside(own, others, run_.on);
+    if (to_device || !active_[l].by_driver || !other.by_driver) return speed;
     const auto kept = static_cast<std::int64_t>(run_.on.uvm.prefetch_to_host_beside_percent);
-    return std::clamp<std::int64_t>(kept * full_pace / 100, 1, pace);
+    return std::clamp<std::int64_t>(kept * full_speed / 100, 1, speed);
   }
 
   void end_phase(std::size_t l) {
@@ -247,14 +257,14 @@ class iteration {
   // Advances to the end of the next phase of a step; false if no step is running.
   bool advance() {
     constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
-    std::array<std::int64_t, lane_count> pace{};
+    std::array<std::int64_t, lane_count> speed{};
     std::array<nanoseconds, lane_count> wait{};
     for (std::size_t l = 0; l < lane_count; ++l) {
-      pace[l] = pace_of(l);
+      speed[l] = speed_of(l);
       if (active_[l].index == no_step) {
         wait[l] = never;
       } else {
-        wait[l] = (left_of(active_[l]) * full_pace + pace[l] - 1) / pace[l];
+        wait[l] = (left_of(active_[l]) * full_speed + speed[l] - 1) / speed[l];
       }
     }
     const nanoseconds passed = *std::ranges::min_element(wait);
@@ -264,19 +274,19 @@ class iteration {
       if (wait[l] == passed) {
         end_phase(l);
       } else if (active_[l].index != no_step) {
-        left_of(active_[l]) -= passed * pace[l] / full_pace;
+        left_of(active_[l]) -= passed * speed[l] / full_speed;
       }
     }
     return true;
   }
 
-  [[noreturn]] void refuse_circle(std::int32_t index) const {
+  [[noreturn]] void refuse_deadlock(std::int32_t index) const {
     throw std::invalid_argument("step " + std::to_string(index) + " (" +
                                 to_text(run_.network, at(index).what) +
                                 ") waits for a step that never ends: lower the plan again");
   }
 
-  std::int32_t open_compute() const {
+  std::int32_t first_unfinished_compute() const {
     const auto l = static_cast<std::size_t>(lane::compute);
     if (active_[l].index != no_step) return active_[l].index;
     return next_[l] < queues_[l].size() ? queues_[l][next_[l]] : std::numeric_limits<std::int32_t>::max();

@@ -28,7 +28,7 @@ constexpr unsigned runs_in(granule_set s) {
 }
 
 // The first n of the set, by address.
-constexpr granule_set first_of(granule_set s, unsigned n) {
+constexpr granule_set first_granules_of(granule_set s, unsigned n) {
   granule_set taken = 0;
   for (; n > 0 && s != 0; --n) {
     taken |= s & (~s + 1);
@@ -38,7 +38,7 @@ constexpr granule_set first_of(granule_set s, unsigned n) {
 }
 
 // The granules [begin, end).
-constexpr granule_set between(unsigned begin, unsigned end) {
+constexpr granule_set granules_between(unsigned begin, unsigned end) {
   if (begin >= end) return 0;
   return (all_granules >> (granules_per_block - (end - begin))) << begin;
 }
@@ -46,7 +46,7 @@ constexpr granule_set between(unsigned begin, unsigned end) {
 // The granules that one service makes resident: each one asked for, with the largest aligned power-of-two
 // group around it of which more than 51 % are resident or asked for [uvm_perf_prefetch.c,
 // uvm_perf_prefetch_threshold].
-constexpr granule_set grown(granule_set resident, granule_set asked) {
+constexpr granule_set with_prefetched_granules(granule_set resident, granule_set asked) {
   const granule_set occupied = resident | asked;
   granule_set result = asked;
   for (unsigned size = 2; size <= granules_per_block; size *= 2) {

@@ -17,7 +17,8 @@ std::uint64_t next_random(std::uint64_t seed) {
 }
 
 // Of these granules of the block every stride-th, counted from where block `first` has byte `from`.
-granule_set strided(granule_set of, std::uint32_t id, std::uint32_t first, unsigned stride, byte_count from) {
+granule_set strided_granules(granule_set of, std::uint32_t id, std::uint32_t first, unsigned stride,
+                             byte_count from) {
   if (stride <= 1) return of;
   const byte_count origin = from % managed_block / granule_bytes;
   granule_set s = 0;
@@ -34,7 +35,7 @@ std::vector<std::pair<std::uint32_t, granule_set>> in_random_order(std::uint32_t
   std::vector<std::pair<std::uint32_t, granule_set>> order;
   for (std::uint32_t i = 0; i < of_block.size(); ++i) {
     for (granule_set rest = of_block[i]; rest != 0; rest &= rest - 1)
-      order.emplace_back(first + i, first_of(rest, 1));
+      order.emplace_back(first + i, first_granules_of(rest, 1));
   }
   std::uint64_t seed = 1;
   for (std::size_t i = order.size(); i > 1; --i) {
@@ -72,11 +73,11 @@ nanoseconds fetch_time(touch_pattern how, const uvm_costs& costs, unsigned granu
 }  // namespace
 
 access_counters::access_counters(std::uint64_t blocks, std::uint64_t threshold) : threshold_(threshold) {
-  if (counts()) seen_.resize(blocks * granules_per_block);
+  if (counts()) access_counts_.resize(blocks * granules_per_block);
 }
 
 bool access_counters::count(std::uint32_t block, unsigned granule, byte_count bytes) {
-  std::uint32_t& seen = seen_[std::size_t{block} * granules_per_block + granule];
+  std::uint32_t& seen = access_counts_[std::size_t{block} * granules_per_block + granule];
   if (seen >= threshold_) {
     seen = 0;
     return true;
@@ -89,20 +90,20 @@ kernel_faults::kernel_faults(block_table& blocks, access_counters& counters, con
                              range r, access_mode mode, touch_pattern how, bool busy)
     : blocks_(blocks),
       counters_(counters),
-      driver_(blocks, prices, prices.of().service_ns),
+      driver_(blocks, prices, prices.costs().service_ns),
       range_(r),
-      cover_(cover_of(r)),
+      touched_blocks_(cover_of(r)),
       mode_(mode),
       writes_(mode != access_mode::read),
-      how_(how),
-      busy_(busy),
-      batch_limit_(batch_limit_of(how, prices.of())) {
+      pattern_(how),
+      driver_is_busy_(busy),
+      batch_limit_(batch_limit_of(how, prices.costs())) {
   if (!how.one_by_one) driver_.expect_scattered_faults();
 }
 
 managed_traffic kernel_faults::run() {
-  if (how_.shuffled || (how_.sparse && !how_.in_turn)) find_left();
-  if (how_.shuffled) {
+  if (pattern_.shuffled || (pattern_.sparse && !pattern_.in_turn)) find_unused();
+  if (pattern_.shuffled) {
     touch_shuffled();
   } else {
     touch_by_address();
@@ -113,8 +114,8 @@ managed_traffic kernel_faults::run() {
 // --- the order of faults ---
 
 void kernel_faults::touch_by_address() {
-  for (std::uint32_t id = cover_.first; id <= cover_.last;) {
-    const granule_set needed = left_.empty() ? touched_in(id) : left_in(id);
+  for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last;) {
+    const granule_set needed = unused_.empty() ? touched_in(id) : unused_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
       service_batch();
       if (needed != 0) write_read_mostly({id, needed});
@@ -129,51 +130,52 @@ void kernel_faults::touch_by_address() {
 // Adds faults of the block to the batch. False: there is more to ask for once the batch is serviced.
 bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   const block_entry& b = blocks_[id];
-  const granule_set missing = needed & ~reachable(b, writes_);
+  const granule_set missing = needed & ~accessible_without_fault(b, writes_);
   if (missing == 0) {
     if ((b.remote & needed) != 0) access_remote(id, b.remote & needed);
     return true;
   }
   const unsigned of_block =
-      how_.sparse ? static_cast<unsigned>(driver_.costs().sparse_granules) : granules_per_block;
-  const granule_set asked = first_of(missing, std::min(batch_limit_ - collected_, of_block));
-  ask(id, asked);
+      pattern_.sparse ? static_cast<unsigned>(driver_.costs().sparse_granules) : granules_per_block;
+  const granule_set asked = first_granules_of(missing, std::min(batch_limit_ - batch_granules_, of_block));
+  add_to_batch(id, asked);
   // What stays on the host is accessed over the link as soon as it is mapped.
-  const bool is_full = collected_ == batch_limit_;
-  const bool lacks_more = is_full || stays_on_host(b) || (missing & ~served(b, asked, writes_)) != 0;
+  const bool is_full = batch_granules_ == batch_limit_;
+  const bool lacks_more =
+      is_full || is_accessed_remotely(b) || (missing & ~granules_made_resident(b, asked, writes_)) != 0;
   if (lacks_more) service_batch();
   return !lacks_more;
 }
 
 // All that is touched in turn; else what the threads cannot use from the beginning on.
-void kernel_faults::find_left() {
-  for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
+void kernel_faults::find_unused() {
+  for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
     const block_entry& b = blocks_[id];
-    const granule_set at_once = how_.in_turn ? 0 : reachable(b, writes_) & ~b.remote;
-    left_.push_back(touched_in(id) & ~at_once);
+    const granule_set at_once = pattern_.in_turn ? 0 : accessible_without_fault(b, writes_) & ~b.remote;
+    unused_.push_back(touched_in(id) & ~at_once);
   }
 }
 
 // A batch has random faults of all that is left.
 void kernel_faults::touch_shuffled() {
-  for (std::uint32_t id = cover_.first; id <= cover_.last; ++id) {
-    granule_set& left = left_in(id);
+  for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
+    granule_set& left = unused_in(id);
     if (writes_ && is_advised(blocks_[id], advice::read_mostly)) {
       if (left != 0) write_read_mostly({id, left});
       left = 0;
     }
-    if (!how_.in_turn) use_arrived(id, left);
+    if (!pattern_.in_turn) use_serviced(id, left);
   }
   std::map<std::uint32_t, granule_set> asked;  // a batch is serviced by address
   const auto serve = [&] {
-    for (const auto& [id, granules] : asked) ask(id, granules);
+    for (const auto& [id, granules] : asked) add_to_batch(id, granules);
     asked.clear();
     service_batch();
   };
   unsigned faults = 0;
-  for (const auto& [id, one] : in_random_order(cover_.first, left_)) {
-    if (how_.in_turn) use_arrived(id, one);
-    if ((left_in(id) & one) == 0) continue;
+  for (const auto& [id, one] : in_random_order(touched_blocks_.first, unused_)) {
+    if (pattern_.in_turn) use_serviced(id, one);
+    if ((unused_in(id) & one) == 0) continue;
     asked[id] |= one;
     if (++faults < batch_limit_) continue;
     serve();
@@ -183,50 +185,51 @@ void kernel_faults::touch_shuffled() {
 }
 
 // Threads that waited for these granules use what is on the device or over the link now.
-void kernel_faults::use_arrived(std::uint32_t id, granule_set granules) {
+void kernel_faults::use_serviced(std::uint32_t id, granule_set granules) {
   const block_entry& b = blocks_[id];
-  granule_set& left = left_in(id);
+  granule_set& left = unused_in(id);
   if (const granule_set remote = b.remote & left & granules; remote != 0) access_remote(id, remote);
-  left &= ~(reachable(b, writes_) & granules);
+  left &= ~(accessible_without_fault(b, writes_) & granules);
 }
 
-void kernel_faults::ask(std::uint32_t id, granule_set granules) {
+void kernel_faults::add_to_batch(std::uint32_t id, granule_set granules) {
   batch_.push_back({id, granules});
-  collected_ += count(granules);
+  batch_granules_ += count(granules);
 }
 
 granule_set kernel_faults::touched_in(std::uint32_t id) const {
-  return strided(cover_.of(id), id, cover_.first, how_.stride, range_.offset);
+  return strided_granules(touched_blocks_.granules_of(id), id, touched_blocks_.first, pattern_.stride,
+                          range_.offset);
 }
 
 // Of a sparse touch a page of each granule.
 byte_count kernel_faults::bytes_touched(std::uint32_t id, granule_set granules) const {
   const byte_count all = bytes_within(range_, id, granules);
-  return how_.sparse ? std::min(all, count(granules) * page_bytes) : all;
+  return pattern_.sparse ? std::min(all, count(granules) * page_bytes) : all;
 }
 
 // --- services ---
 
 // Services what has been collected, if anything.
 void kernel_faults::service_batch() {
-  if (collected_ == 0) return;
+  if (batch_granules_ == 0) return;
   const uvm_costs& costs = driver_.costs();
   driver_clock& clock = driver_.clock;
-  if (!busy_) clock.work(costs.interrupt_ns);
+  if (!driver_is_busy_) clock.work(costs.interrupt_ns);
   ++driver_.traffic.batches;
-  driver_.traffic.fault_groups += collected_;
-  const bool streams_reads = !writes_ && !how_.one_by_one && !how_.sparse && !how_.shuffled;
+  driver_.traffic.fault_groups += batch_granules_;
+  const bool streams_reads = !writes_ && !pattern_.one_by_one && !pattern_.sparse && !pattern_.shuffled;
   const auto percent = static_cast<nanoseconds>(streams_reads ? costs.read_batches_percent : 100);
-  clock.work(fetch_time(how_, costs, collected_) * percent / 100);
+  clock.work(fetch_time(pattern_, costs, batch_granules_) * percent / 100);
   for (const fault& f : batch_) {
     service(f);
-    if (!left_.empty()) use_arrived(f.block, how_.in_turn ? f.granules : all_granules);
+    if (!unused_.empty()) use_serviced(f.block, pattern_.in_turn ? f.granules : all_granules);
   }
   clock.wait_for_copies();
   clock.work(costs.batch_ns * percent / 100);
   batch_.clear();
-  collected_ = 0;
-  busy_ = true;
+  batch_granules_ = 0;
+  driver_is_busy_ = true;
 }
 
 void kernel_faults::service(const fault& f) {
@@ -238,15 +241,16 @@ void kernel_faults::service(const fault& f) {
     service_discarded({f.block, dead});
     rest &= ~dead;
   }
-  if (stays_on_host(b)) {
+  if (is_accessed_remotely(b)) {
     const granule_set stays = rest & (is_advised(b, advice::preferred_host) ? ~b.device : b.host);
     if (stays != 0) service_in_place({f.block, stays});
     rest &= ~stays;
   }
   if (rest == 0) return;
   const bool nowhere = (b.device | b.host) == 0;
-  granule_set want =
-      nowhere && is_advised(b, advice::preferred_device) ? all_granules : grown(b.device, rest);
+  granule_set want = nowhere && is_advised(b, advice::preferred_device)
+                         ? all_granules
+                         : with_prefetched_granules(b.device, rest);
   want &= ~b.discarded | rest;
   const granule_set arrives = want & ~b.device, copied = arrives & b.host;
   // What is asked for is copied apart from the rest.
@@ -288,7 +292,7 @@ void kernel_faults::write_read_mostly(const fault& f) {
   driver_.clock.work(driver_.costs().read_mostly_write_ns *
                      static_cast<nanoseconds>((bytes + page_bytes - 1) / page_bytes));
   driver_.clock.wait_for_copies();
-  busy_ = true;
+  driver_is_busy_ = true;
 }
 
 // --- over the link ---
@@ -298,7 +302,8 @@ void kernel_faults::write_read_mostly(const fault& f) {
 void kernel_faults::access_remote(std::uint32_t id, granule_set touched) {
   if (const granule_set often = often_accessed(id, touched); often != 0) {
     driver_.clock.work(driver_.costs().batch_ns + driver_.costs().service_ns);
-    driver_.make_resident(id, grown(blocks_[id].device, often), false, &managed_traffic::fault_bytes);
+    driver_.make_resident(id, with_prefetched_granules(blocks_[id].device, often), false,
+                          &managed_traffic::fault_bytes);
     driver_.clock.wait_for_copies();
   }
   const byte_count bytes = bytes_touched(id, touched & ~blocks_[id].device);

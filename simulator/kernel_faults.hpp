@@ -1,4 +1,4 @@
-// How the driver answers what a kernel touches of managed memory.
+// The faults that a kernel raises on managed memory, and how the driver services them.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,30 @@ namespace um {
 
 // How a kernel goes through a range.
 //
-// All threads of a sparse or shuffled touch live at once. What is on the device at the beginning is used
-// while the misses wait, and what a service brings is used at once. So each missing granule comes once,
-// whatever is evicted meanwhile, and only what is over the capacity has to come. That is the kindest order:
-// hits run ahead as far as they can. `in_turn` is the unkindest: nothing is used before its turn, and what is
-// evicted before it has to come again. Other touches go through the range by address, in turn.
+// All threads of a sparse or shuffled touch are resident at once. They use resident data while misses wait,
+// and migrated data as soon as it arrives. So each missing granule migrates once, whatever is evicted
+// meanwhile: the best case. `in_turn` is the worst case: no granule is used before its turn, and one that is
+// evicted before its turn migrates again. Other touches go through the range by address, in turn.
 struct touch_pattern {
   unsigned stride = 1;      // in granules, from the first one of the range
-  bool one_by_one = false;  // a single thread of dependent accesses: one granule a batch
+  bool one_by_one = false;  // a single thread makes dependent accesses: one granule a batch
   bool sparse = false;      // one page of each granule, by a thread of its own, by address; else every byte
   bool shuffled = false;    // granules of the whole range in random order
   bool in_turn = false;     // of a sparse or shuffled touch: hits do not run ahead
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 
-// The GPU's counters of accesses over the link, one a granule, where the machine counts them.
+// The GPU's access counters: accesses over the link, per granule.
 class access_counters {
  public:
   access_counters(std::uint64_t blocks, std::uint64_t threshold);
-  // Counts `bytes` of access to a granule. True, and counting starts anew, if its counter was full before.
+  // Counts `bytes` of access to a granule. Returns true and resets the counter if it was full before.
   bool count(std::uint32_t block, unsigned granule, byte_count bytes);
   bool counts() const { return threshold_ > 0; }
 
  private:
   std::uint64_t threshold_;
-  std::vector<std::uint32_t> seen_;
+  std::vector<std::uint32_t> access_counts_;
 };
 
 // One touch of one range by a kernel.
@@ -55,10 +54,10 @@ class kernel_faults {
   void touch_by_address();
   bool touch_block(std::uint32_t id, granule_set needed);
   void touch_shuffled();
-  granule_set& left_in(std::uint32_t id) { return left_[id - cover_.first]; }
-  void find_left();
-  void use_arrived(std::uint32_t id, granule_set granules);
-  void ask(std::uint32_t id, granule_set granules);
+  granule_set& unused_in(std::uint32_t id) { return unused_[id - touched_blocks_.first]; }
+  void find_unused();
+  void use_serviced(std::uint32_t id, granule_set granules);
+  void add_to_batch(std::uint32_t id, granule_set granules);
 
   granule_set touched_in(std::uint32_t id) const;
   byte_count bytes_touched(std::uint32_t id, granule_set granules) const;
@@ -75,15 +74,15 @@ class kernel_faults {
   access_counters& counters_;
   driver_operation driver_;
   range range_;
-  block_cover cover_;
+  block_cover touched_blocks_;
   access_mode mode_;
   bool writes_;
-  touch_pattern how_;
-  bool busy_;
-  unsigned batch_limit_;           // granules
-  std::vector<fault> batch_;       // collected, not serviced yet
-  unsigned collected_ = 0;         // granules of it
-  std::vector<granule_set> left_;  // per block: not used yet; of touches whose threads live at once
+  touch_pattern pattern_;
+  bool driver_is_busy_;
+  unsigned batch_limit_;             // granules
+  std::vector<fault> batch_;         // collected, not serviced yet
+  unsigned batch_granules_ = 0;      // granules in the batch
+  std::vector<granule_set> unused_;  // per block: not used yet; for sparse and shuffled touches
 };
 
 }  // namespace um

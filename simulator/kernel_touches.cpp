@@ -70,25 +70,25 @@ managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_me
   return traffic;
 }
 
-class kernel_walk {
+class kernel_simulation {
  public:
-  kernel_walk(const simulated_run& run, const step& s, managed_memory& memory)
+  kernel_simulation(const simulated_run& run, const step& s, managed_memory& memory)
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op o = operator_of(run.network, std::get<compute>(s.what));
     passes_ = extra_input_passes(o);
-    ahead_ = run.order == touch_orders::hits_first;
+    hits_run_ahead_ = run.order == touch_orders::hits_first;
   }
 
-  managed_traffic walk() {
-    if (all_hit()) return {};
+  managed_traffic run() {
+    if (all_resident()) return {};
     for (unsigned pass = 0; pass < passes_; ++pass) {
       begin_pass(true);
-      for (std::uint64_t w = 0; w < waves_; ++w) stream(w, true);
+      for (std::uint64_t w = 0; w < waves_; ++w) touch_streamed(w, true);
     }
     begin_pass(false);
     for (std::uint64_t w = 0; w < waves_; ++w) {
-      for (touched_operand& t : operands_) keep_throughout(t);
-      stream(w, false);
+      for (touched_operand& t : operands_) touch_in_every_wave(t);
+      touch_streamed(w, false);
     }
     for (touched_operand& t : operands_) {
       if (t.phase == touch_phase::at_end) touch(t, t.runs);
@@ -97,7 +97,7 @@ class kernel_walk {
   }
 
  private:
-  bool all_hit() const {
+  bool all_resident() const {
     return std::ranges::all_of(operands_, [&](const touched_operand& t) {
       return t.at.where == space::managed &&
              std::ranges::all_of(t.runs, [&](const range& r) { return memory_.hits(r, t.mode); });
@@ -109,8 +109,8 @@ class kernel_walk {
     waves_ = 1;
     for (touched_operand& t : operands_) {
       if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
-      const bool hits_first = ahead_ && t.at.where == space::managed;
-      t.left = hits_first ? memory_.missing(t.runs, inputs_only ? access_mode::read : t.mode) : t.runs;
+      const bool hits_first = hits_run_ahead_ && t.at.where == space::managed;
+      t.left = hits_first ? memory_.missing_ranges(t.runs, inputs_only ? access_mode::read : t.mode) : t.runs;
       byte_count bytes = 0;
       for (const range& r : t.left) bytes += r.bytes;
       waves_ = std::max(waves_, (bytes + wave - 1) / wave);
@@ -118,7 +118,7 @@ class kernel_walk {
   }
 
   // Data read over the link is not cached: every wave reads it again.
-  void keep_throughout(touched_operand& t) {
+  void touch_in_every_wave(touched_operand& t) {
     if (t.phase != touch_phase::throughout) return;
     if (t.touched && !t.over_the_link && t.seen == memory_.evictions()) return;
     touch(t, t.runs);
@@ -126,7 +126,7 @@ class kernel_walk {
     t.touched = true;
   }
 
-  void stream(std::uint64_t wave, bool inputs_only) {
+  void touch_streamed(std::uint64_t wave, bool inputs_only) {
     for (touched_operand& t : operands_) {
       if (t.phase != touch_phase::streamed || (inputs_only && !t.is_input)) continue;
       const access_mode whole = t.mode;
@@ -139,14 +139,14 @@ class kernel_walk {
   void touch(touched_operand& t, const std::vector<range>& runs) {
     for (const range& r : runs) {
       const managed_traffic done =
-          t.at.where == space::pinned ? zero_copy(r, t.mode) : memory_.touch(r, t.mode, {}, busy_);
+          t.at.where == space::pinned ? access_over_link(r, t.mode) : memory_.touch(r, t.mode, {}, busy_);
       if (done.remote_bytes > 0) t.over_the_link = true;
       busy_ = busy_ || done.batches > 0;
       traffic_ += done;
     }
   }
 
-  managed_traffic zero_copy(const range& r, access_mode mode) const {
+  managed_traffic access_over_link(const range& r, access_mode mode) const {
     const uvm_costs& costs = run_.on.uvm;
     managed_traffic t;
     const auto add = [&](std::uint64_t rate, const char* name) {
@@ -162,7 +162,7 @@ class kernel_walk {
   managed_memory& memory_;
   std::vector<touched_operand> operands_;
   unsigned passes_ = 0;
-  bool ahead_ = false;  // hits do not wait for misses
+  bool hits_run_ahead_ = false;  // hits do not wait for misses
   std::uint64_t waves_ = 1;
   bool busy_ = false;  // the driver has already serviced a fault of this kernel
   managed_traffic traffic_;
@@ -171,8 +171,8 @@ class kernel_walk {
 }  // namespace
 
 managed_traffic touch_operands(const simulated_run& run, const step& s, managed_memory& memory) {
-  if (is_by_cpu(run.network.ops[std::get<compute>(s.what).what])) return touch_by_cpu(run, s, memory);
-  return kernel_walk(run, s, memory).walk();
+  if (runs_on_cpu(run.network.ops[std::get<compute>(s.what).what])) return touch_by_cpu(run, s, memory);
+  return kernel_simulation(run, s, memory).run();
 }
 
 }  // namespace um

@@ -79,7 +79,7 @@ class managed_memory {
   bool hits(range r, access_mode mode) const;
   // The parts of the ranges that a touch would fault for or reach over the link: whole granules except at the
   // ends of ranges, by address.
-  std::vector<range> missing(const std::vector<range>& runs, access_mode mode) const;
+  std::vector<range> missing_ranges(const std::vector<range>& runs, access_mode mode) const;
   // `queued`: behind another call on its stream.
   managed_traffic prefetch_to_device(range r, bool queued = false);
   managed_traffic prefetch_to_host(range r);
@@ -94,7 +94,7 @@ class managed_memory {
   std::uint64_t block_count() const { return blocks_.size(); }
   std::uint64_t capacity() const { return blocks_.capacity(); }
   // Blocks of device memory held, also those with nothing resident in them.
-  std::uint64_t held_blocks() const { return blocks_.held(); }
+  std::uint64_t held_blocks() const { return blocks_.chunks_in_use(); }
   // Evictions so far.
   std::uint64_t evictions() const { return blocks_.evictions(); }
 

@@ -37,13 +37,13 @@ struct fresh_arena {
 // --- kernels ---
 
 template <state Data>
-pattern_result isolated(const machine& on) {
+pattern_result isolated_access(const machine& on) {
   fresh_arena b(on, managed_block, Data);
   return {0, b.memory.touch({0, 1}, reads, {.one_by_one = true}, true)};
 }
 
 template <state Data, access_mode Mode>
-pattern_result stream(const machine& on) {
+pattern_result stream_through(const machine& on) {
   fresh_arena b(on, GiB, Data);
   return {GiB, b.memory.touch(b.all, Mode)};
 }
@@ -56,21 +56,21 @@ pattern_result read_mostly(const machine& on) {
 
 // A single thread block: each fault waits for the one before.
 template <state Data>
-pattern_result one_by_one(const machine& on) {
+pattern_result dependent_accesses(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
   return {128 * MiB, b.memory.touch(b.all, writes, {.one_by_one = true})};
 }
 
 // One page of every stride-th granule, each by a thread of its own.
 template <state Data, unsigned Stride>
-pattern_result strided(const machine& on) {
+pattern_result strided_access(const machine& on) {
   fresh_arena b(on, 128 * MiB, Data);
   const access_mode how = Data == state::nowhere ? writes : reads;
   return {128 * MiB / Stride, b.memory.touch(b.all, how, {.stride = Stride, .sparse = true})};
 }
 
 template <access_mode Mode>
-pattern_result over_the_link(const machine& on) {
+pattern_result access_over_link(const machine& on) {
   fresh_arena b(on, GiB, state::mapped);
   b.memory.advise(b.all, advice::preferred_host);
   return {GiB, b.memory.touch(b.all, Mode)};
@@ -78,33 +78,41 @@ pattern_result over_the_link(const machine& on) {
 
 // --- kernels, where not all data is on the device ---
 
-enum class shape : std::uint8_t { waves, grid_stride, chunk_a_thread, random, block_strided, chase, sparse };
+enum class access_order : std::uint8_t {
+  waves,
+  grid_stride,
+  chunk_a_thread,
+  random,
+  block_strided,
+  chase,
+  sparse
+};
 
 constexpr byte_count ratio_bytes = 256 * MiB;
 
 // `in_turn`: threads in no order use nothing before its turn.
-pattern_result run_kernel(managed_memory& memory, shape how, bool in_turn) {
+pattern_result run_kernel(managed_memory& memory, access_order how, bool in_turn) {
   const range all{0, ratio_bytes};
   pattern_result done{ratio_bytes, {}};
   switch (how) {
-    case shape::waves:
-    case shape::grid_stride:  // a thread waits for what is missing before it goes on to what is there
+    case access_order::waves:
+    case access_order::grid_stride:  // a thread waits for what is missing before it goes on to what is there
       done.traffic = memory.touch(all, reads);
       break;
-    case shape::chunk_a_thread:
-    case shape::random:
+    case access_order::chunk_a_thread:
+    case access_order::random:
       done.traffic = memory.touch(all, reads, {.shuffled = true, .in_turn = in_turn});
       break;
-    case shape::block_strided:
+    case access_order::block_strided:
       done.bytes = ratio_bytes / 2;
       for (byte_count at = 0; at < ratio_bytes; at += 2 * managed_block) {
         done.traffic += memory.touch({at, managed_block}, reads, {}, at > 0);
       }
       break;
-    case shape::chase:
+    case access_order::chase:
       done.traffic = memory.touch(all, reads, {.one_by_one = true}, true);
       break;
-    case shape::sparse:
+    case access_order::sparse:
       done.bytes = ratio_bytes / pages_per_granule;
       done.traffic = memory.touch(all, reads, {.sparse = true});
       break;
@@ -113,9 +121,9 @@ pattern_result run_kernel(managed_memory& memory, shape how, bool in_turn) {
 }
 
 // The second time through data for which there is less room than it takes.
-template <shape How, bool InTurn = false>
-pattern_result under_pressure(const machine& on, double ratio) {
-  const byte_count touched = How == shape::block_strided ? ratio_bytes / 2 : ratio_bytes;
+template <access_order How, bool InTurn = false>
+pattern_result second_pass_oversubscribed(const machine& on, double ratio) {
+  const byte_count touched = How == access_order::block_strided ? ratio_bytes / 2 : ratio_bytes;
   const auto room = static_cast<std::uint64_t>(static_cast<double>(touched / managed_block) / ratio);
   managed_memory memory(ratio_bytes, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, ratio_bytes}, true);
@@ -124,7 +132,7 @@ pattern_result under_pressure(const machine& on, double ratio) {
 }
 
 // Room for all of it, and its end has been prefetched.
-template <shape How>
+template <access_order How>
 pattern_result partly_resident(const machine& on, double ratio) {
   managed_memory memory(ratio_bytes, ratio_bytes / managed_block, on);
   memory.place_on_host({0, ratio_bytes});
@@ -138,12 +146,12 @@ pattern_result partly_resident(const machine& on, double ratio) {
 
 // At the default ratio of a pattern.
 template <pattern_result (*AtRatio)(const machine&, double)>
-pattern_result at_two(const machine& on) {
+pattern_result at_ratio_two(const machine& on) {
   return AtRatio(on, 2);
 }
 
 // The first time through data that the device never saw and has no room for, and the second.
-pattern_result cold_under_pressure(const machine& on, double ratio) {
+pattern_result cold_oversubscribed(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
   memory.place_on_host({0, GiB});
@@ -151,14 +159,14 @@ pattern_result cold_under_pressure(const machine& on, double ratio) {
 }
 
 // Data that lies nowhere: what was written before it leaves.
-pattern_result new_under_pressure(const machine& on, double ratio) {
+pattern_result new_oversubscribed(const machine& on, double ratio) {
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, 1), on);
   return {GiB, memory.touch({0, GiB}, writes)};
 }
 
 // Prefetched in calls of 16 MiB, one behind the other, once before and once again.
-pattern_result prefetch_under_pressure(const machine& on, double ratio) {
+pattern_result prefetch_oversubscribed(const machine& on, double ratio) {
   constexpr byte_count call = 16 * MiB;
   const auto room = static_cast<std::uint64_t>(static_cast<double>(GiB / managed_block) / ratio);
   managed_memory memory(GiB, std::max<std::uint64_t>(room, call / managed_block), on);
@@ -181,7 +189,7 @@ pattern_result counted_over_the_link(const machine& on, double ratio) {
 }
 
 // The second sweep over twice what the device holds: every block comes in and another leaves.
-pattern_result sweep_under_pressure(const machine& on) {
+pattern_result sweep_oversubscribed(const machine& on) {
   managed_memory memory(GiB, GiB / 2 / managed_block, on);
   memory.place_on_host({0, GiB});
   memory.touch({0, GiB}, reads);
@@ -250,44 +258,46 @@ pattern_result touch_by_cpu(const machine& on) {
   return {Bytes, t};
 }
 
-template <shape How>
-constexpr pattern pressed(std::string_view name, std::string_view what) {
-  constexpr bool in_no_order = How == shape::chunk_a_thread || How == shape::random;
-  return {name, what, at_two<under_pressure<How>>, under_pressure<How>,
-          in_no_order ? under_pressure<How, true> : nullptr};
+template <access_order How>
+constexpr pattern oversubscribed_pattern(std::string_view name, std::string_view what) {
+  constexpr bool in_no_order = How == access_order::chunk_a_thread || How == access_order::random;
+  return {name, what, at_ratio_two<second_pass_oversubscribed<How>>, second_pass_oversubscribed<How>,
+          in_no_order ? second_pass_oversubscribed<How, true> : nullptr};
 }
-template <shape How>
-constexpr pattern partly(std::string_view name, std::string_view what) {
-  return {name, what, at_two<partly_resident<How>>, partly_resident<How>};
+template <access_order How>
+constexpr pattern partly_resident_pattern(std::string_view name, std::string_view what) {
+  return {name, what, at_ratio_two<partly_resident<How>>, partly_resident<How>};
 }
 
 using enum state;
 constexpr std::array table = std::to_array<pattern>({
     {"isolated_fault", "one thread reads a byte of a visited block that the CPU has mapped",
-     isolated<mapped>},
-    {"isolated_fault_unmapped", "the same, mapped by nobody", isolated<unmapped>},
-    {"isolated_fault_cold", "the same of a block never visited", isolated<cold>},
-    {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated<nowhere>},
-    {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream<nowhere, writes>},
-    {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited", stream<cold, reads>},
-    {"stream_read", "a full grid reads 1 GiB of host data, visited", stream<mapped, reads>},
-    {"stream_write", "a full grid writes 1 GiB of host data, visited", stream<mapped, writes>},
+     isolated_access<mapped>},
+    {"isolated_fault_unmapped", "the same, mapped by nobody", isolated_access<unmapped>},
+    {"isolated_fault_cold", "the same of a block never visited", isolated_access<cold>},
+    {"isolated_fault_nowhere", "the same of a block that lies nowhere", isolated_access<nowhere>},
+    {"stream_nowhere", "a full grid writes 1 GiB for the first time", stream_through<nowhere, writes>},
+    {"stream_cold", "a full grid reads 1 GiB of host data, blocks never visited",
+     stream_through<cold, reads>},
+    {"stream_read", "a full grid reads 1 GiB of host data, visited", stream_through<mapped, reads>},
+    {"stream_write", "a full grid writes 1 GiB of host data, visited", stream_through<mapped, writes>},
     {"stream_unmapped", "a full grid reads 1 GiB of host data that nobody has mapped",
-     stream<unmapped, reads>},
+     stream_through<unmapped, reads>},
     {"stream_read_mostly", "a full grid reads 1 GiB of host data, read-mostly", read_mostly},
-    {"one_by_one", "one thread block writes 128 MiB of host data", one_by_one<mapped>},
-    {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided<mapped, 1>},
-    {"stride_64KiB_unmapped", "the same, mapped by nobody", strided<unmapped, 1>},
-    {"stride_64KiB_cold", "the same of blocks never visited", strided<cold, 1>},
-    {"stride_64KiB_nowhere", "a write of the same memory that lies nowhere", strided<nowhere, 1>},
-    {"stride_128KiB", "a full grid reads one page of every second granule of 128 MiB", strided<mapped, 2>},
-    {"stride_128KiB_unmapped", "the same, mapped by nobody", strided<unmapped, 2>},
-    {"stride_128KiB_cold", "the same of blocks never visited", strided<cold, 2>},
-    {"stride_128KiB_nowhere", "a write of the same memory that lies nowhere", strided<nowhere, 2>},
-    {"stride_2MiB", "a full grid reads one page of every block of 128 MiB", strided<mapped, 32>},
-    {"stride_2MiB_unmapped", "the same, mapped by nobody", strided<unmapped, 32>},
-    {"stride_2MiB_cold", "the same of blocks never visited", strided<cold, 32>},
-    {"stride_2MiB_nowhere", "a write of the same memory that lies nowhere", strided<nowhere, 32>},
+    {"one_by_one", "one thread block writes 128 MiB of host data", dependent_accesses<mapped>},
+    {"stride_64KiB", "a full grid reads one page of every granule of 128 MiB", strided_access<mapped, 1>},
+    {"stride_64KiB_unmapped", "the same, mapped by nobody", strided_access<unmapped, 1>},
+    {"stride_64KiB_cold", "the same of blocks never visited", strided_access<cold, 1>},
+    {"stride_64KiB_nowhere", "a write of the same memory that lies nowhere", strided_access<nowhere, 1>},
+    {"stride_128KiB", "a full grid reads one page of every second granule of 128 MiB",
+     strided_access<mapped, 2>},
+    {"stride_128KiB_unmapped", "the same, mapped by nobody", strided_access<unmapped, 2>},
+    {"stride_128KiB_cold", "the same of blocks never visited", strided_access<cold, 2>},
+    {"stride_128KiB_nowhere", "a write of the same memory that lies nowhere", strided_access<nowhere, 2>},
+    {"stride_2MiB", "a full grid reads one page of every block of 128 MiB", strided_access<mapped, 32>},
+    {"stride_2MiB_unmapped", "the same, mapped by nobody", strided_access<unmapped, 32>},
+    {"stride_2MiB_cold", "the same of blocks never visited", strided_access<cold, 32>},
+    {"stride_2MiB_nowhere", "a write of the same memory that lies nowhere", strided_access<nowhere, 32>},
     {"prefetch_in_64KiB", "prefetch of 64 KiB to the device", prefetch_in<mapped, 64 * KiB>},
     {"prefetch_in_2MiB", "prefetch of 2 MiB to the device", prefetch_in<mapped, 2 * MiB>},
     {"prefetch_in_32MiB", "prefetch of 32 MiB to the device", prefetch_in<mapped, 32 * MiB>},
@@ -323,34 +333,47 @@ constexpr std::array table = std::to_array<pattern>({
     {"discard_then_prefetch", "prefetch of 1 GiB that was discarded", discard_then_prefetch<GiB>},
     {"discard_then_prefetch_32MiB", "prefetch of 32 MiB that were discarded",
      discard_then_prefetch<32 * MiB>},
-    {"remote_read", "a full grid reads 1 GiB over the link", over_the_link<reads>},
-    {"remote_write", "a full grid writes 1 GiB over the link", over_the_link<writes>},
+    {"remote_read", "a full grid reads 1 GiB over the link", access_over_link<reads>},
+    {"remote_write", "a full grid writes 1 GiB over the link", access_over_link<writes>},
     {"sweep_under_pressure", "a full grid reads 1 GiB for the second time with room for half of it",
-     sweep_under_pressure},
+     sweep_oversubscribed},
     {"cold_under_pressure", "a full grid reads 1 GiB for the first time with room for a part of it",
-     at_two<cold_under_pressure>, cold_under_pressure},
+     at_ratio_two<cold_oversubscribed>, cold_oversubscribed},
     {"new_under_pressure", "a full grid writes 1 GiB for the first time with room for a part of it",
-     at_two<new_under_pressure>, new_under_pressure},
+     at_ratio_two<new_oversubscribed>, new_oversubscribed},
     {"prefetch_under_pressure",
      "prefetch of 1 GiB in calls of 16 MiB for the second time, room for a part of it",
-     at_two<prefetch_under_pressure>, prefetch_under_pressure},
+     at_ratio_two<prefetch_oversubscribed>, prefetch_oversubscribed},
     {"counted_over_the_link", "a full grid reads 1 GiB that is accessed by the device, room for a part of it",
-     at_two<counted_over_the_link>, counted_over_the_link},
-    pressed<shape::waves>("waves_under_pressure", "a grid of many blocks reads 256 MiB for the second time"),
-    pressed<shape::grid_stride>("grid_stride_under_pressure", "the same, a resident grid that strides"),
-    pressed<shape::chunk_a_thread>("chunk_a_thread_under_pressure", "the same, a chunk for every thread"),
-    pressed<shape::random>("random_under_pressure", "the same in an order without a pattern"),
-    pressed<shape::block_strided>("block_strided_under_pressure", "the same of every second block of 2 MiB"),
-    pressed<shape::chase>("pointer_chase_under_pressure", "the same by one thread of dependent reads"),
-    pressed<shape::sparse>("sparse_pages_under_pressure", "the same of one page in every granule"),
-    partly<shape::waves>("waves_partly_resident",
-                         "a grid of many blocks reads 256 MiB, the end of it on the device"),
-    partly<shape::grid_stride>("grid_stride_partly_resident", "the same, a resident grid that strides"),
-    partly<shape::chunk_a_thread>("chunk_a_thread_partly_resident", "the same, a chunk for every thread"),
-    partly<shape::random>("random_partly_resident", "the same in an order without a pattern"),
-    partly<shape::block_strided>("block_strided_partly_resident", "the same of every second block of 2 MiB"),
-    partly<shape::chase>("pointer_chase_partly_resident", "the same by one thread of dependent reads"),
-    partly<shape::sparse>("sparse_pages_partly_resident", "the same of one page in every granule"),
+     at_ratio_two<counted_over_the_link>, counted_over_the_link},
+    oversubscribed_pattern<access_order::waves>("waves_under_pressure",
+                                                "a grid of many blocks reads 256 MiB for the second time"),
+    oversubscribed_pattern<access_order::grid_stride>("grid_stride_under_pressure",
+                                                      "the same, a resident grid that strides"),
+    oversubscribed_pattern<access_order::chunk_a_thread>("chunk_a_thread_under_pressure",
+                                                         "the same, a chunk for every thread"),
+    oversubscribed_pattern<access_order::random>("random_under_pressure",
+                                                 "the same in an order without a pattern"),
+    oversubscribed_pattern<access_order::block_strided>("block_strided_under_pressure",
+                                                        "the same of every second block of 2 MiB"),
+    oversubscribed_pattern<access_order::chase>("pointer_chase_under_pressure",
+                                                "the same by one thread of dependent reads"),
+    oversubscribed_pattern<access_order::sparse>("sparse_pages_under_pressure",
+                                                 "the same of one page in every granule"),
+    partly_resident_pattern<access_order::waves>(
+        "waves_partly_resident", "a grid of many blocks reads 256 MiB, the end of it on the device"),
+    partly_resident_pattern<access_order::grid_stride>("grid_stride_partly_resident",
+                                                       "the same, a resident grid that strides"),
+    partly_resident_pattern<access_order::chunk_a_thread>("chunk_a_thread_partly_resident",
+                                                          "the same, a chunk for every thread"),
+    partly_resident_pattern<access_order::random>("random_partly_resident",
+                                                  "the same in an order without a pattern"),
+    partly_resident_pattern<access_order::block_strided>("block_strided_partly_resident",
+                                                         "the same of every second block of 2 MiB"),
+    partly_resident_pattern<access_order::chase>("pointer_chase_partly_resident",
+                                                 "the same by one thread of dependent reads"),
+    partly_resident_pattern<access_order::sparse>("sparse_pages_partly_resident",
+                                                  "the same of one page in every granule"),
     {"cpu_2MiB", "the CPU writes one place in every block of 128 MiB on the device",
      touch_by_cpu<128 * MiB, 2 * MiB>},
     {"cpu_64KiB", "the CPU writes one place in every granule of 16 MiB on the device",

@@ -15,13 +15,13 @@
 namespace um {
 namespace {
 
-struct rate {
+struct named_rate {
   std::uint64_t per_second = 0;
   std::string_view name;
 };
 
-// At which rate a machine computes products of that precision.
-rate products_of(precision arithmetic, const machine& on) {
+// The rate at which a machine computes matrix products of that precision.
+named_rate matrix_rate_of(precision arithmetic, const machine& on) {
   switch (arithmetic) {
     case precision::fp32:
       return {on.fp32_flops_per_s, "fp32_flops_per_s"};
@@ -37,7 +37,7 @@ template <class T, class... Kinds>
 constexpr bool is_one_of = (std::is_same_v<T, Kinds> || ...);
 
 // Convolutions and fully connected layers, which run on matrix units where there are any.
-bool multiplies(const op& o) {
+bool is_matrix_product(const op& o) {
   return std::visit(
       []<class T>(const T&) {
         return is_one_of<T, convolution, convolution_backward_data, convolution_backward_filter, linear,
@@ -46,8 +46,8 @@ bool multiplies(const op& o) {
       o.what);
 }
 
-// Its height; 0 of what is no convolution.
-std::int64_t filter_of(const graph& g, const op& o) {
+// 0 if the operator is no convolution.
+std::int64_t filter_height_of(const graph& g, const op& o) {
   const auto height = [&](tensor_id w) { return g.tensors[w].shape.h; };
   return std::visit(overloaded{[&](const convolution&) { return height(o.in[1]); },
                                [&](const convolution_backward_data&) { return height(o.in[0]); },
@@ -56,11 +56,11 @@ std::int64_t filter_of(const graph& g, const op& o) {
                     o.what);
 }
 
-// Percent of the roofline's pace. Above 100 by an algorithm that saves products, such as Winograd's.
-nanoseconds pace_of(const graph& g, const op& o, const machine& on) {
-  for (const operator_pace& p : on.operators) {
+// Percent of the roofline rate. Above 100 for algorithms that save multiplications, such as Winograd's.
+nanoseconds speed_percent_of(const graph& g, const op& o, const machine& on) {
+  for (const operator_speed& p : on.operators) {
     if (p.kind != kind_of(o.what) || p.precision != to_text(g.arithmetic)) continue;
-    if (p.filter == 0 || p.filter == filter_of(g, o)) return static_cast<nanoseconds>(p.percent);
+    if (p.filter == 0 || p.filter == filter_height_of(g, o)) return static_cast<nanoseconds>(p.percent);
   }
   return 100;
 }
@@ -76,17 +76,17 @@ op_cost estimate(const graph& g, const machine& on, const compute& c, const opaq
     const auto rest = static_cast<std::uint64_t>(*a.duration - launch);
     return {launch + static_cast<nanoseconds>(share(rest)), a.workspace_bytes, "opaque"};
   }
-  const rate r = products_of(a.products ? g.arithmetic : precision::fp32, on);
+  const named_rate r = matrix_rate_of(a.products ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(share(a.flops), r.per_second, on, r.name);
   const nanoseconds memory = time_for(share(a.bytes), on.device_bytes_per_s, on, "device_bytes_per_s");
   return {std::max(arithmetic, memory) + on.launch_ns, a.workspace_bytes, "opaque"};
 }
 
-// Assumes the pace of the first run, but no less time than its memory traffic takes.
-op_cost estimate_again(const graph& g, const machine& on, compute c) {
+// Assumes the speed of the first run, but at least the time of its memory traffic.
+op_cost estimate_cheap_recomputation(const graph& g, const machine& on, compute c) {
   const work w = work_of(g, operator_of(g, c), c.part);
-  const double share = share_of_repetition(g, g.ops[c.what]);
-  c.again = false;
+  const double share = cheap_recomputation_share(g, g.ops[c.what]);
+  c.cheap_recompute = false;
   const nanoseconds first = estimate(g, on, c).time - on.launch_ns;
   const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
   return {std::max(static_cast<nanoseconds>(static_cast<double>(first) * share), memory) + on.launch_ns, 0,
@@ -94,21 +94,21 @@ op_cost estimate_again(const graph& g, const machine& on, compute c) {
 }
 
 op_cost estimate(const graph& g, const machine& on, const compute& c) {
-  if (c.again) return estimate_again(g, on, c);
+  if (c.cheap_recompute) return estimate_cheap_recomputation(g, on, c);
   const op& o = g.ops.at(c.what);
   if (const auto* a = std::get_if<opaque>(&o.what)) return estimate(g, on, c, *a);
   const work w = work_of(g, o, c.part);
-  const rate r = products_of(multiplies(o) ? g.arithmetic : precision::fp32, on);
+  const named_rate r = matrix_rate_of(is_matrix_product(o) ? g.arithmetic : precision::fp32, on);
   const nanoseconds arithmetic = time_for(w.flops, r.per_second, on, r.name);
   const nanoseconds memory = time_for(w.read + w.written, on.device_bytes_per_s, on, "device_bytes_per_s");
-  const nanoseconds paced = std::max(arithmetic, memory) * 100 / pace_of(g, o, on);
+  const nanoseconds paced = std::max(arithmetic, memory) * 100 / speed_percent_of(g, o, on);
   return {std::max(paced, memory) + on.launch_ns, 0, "roofline"};  // no pace saves bytes
 }
 
 }  // namespace
 
 profile estimate(const graph& g, const machine& on) {
-  const rate products = products_of(g.arithmetic, on);
+  const named_rate products = matrix_rate_of(g.arithmetic, on);
   if (g.arithmetic != precision::fp32 && products.per_second == 0) {
     throw unsupported("machine " + on.name + " does not compute in " + std::string(to_text(g.arithmetic)) +
                       " (" + std::string(products.name) + " is 0 in its file); use fp32 or another machine");
@@ -120,7 +120,7 @@ profile estimate(const graph& g, const machine& on) {
 }
 
 bool kernels_at_peak(const graph& g, const machine& on) {
-  const auto is_measured = [&](const operator_pace& p) { return p.precision == to_text(g.arithmetic); };
+  const auto is_measured = [&](const operator_speed& p) { return p.precision == to_text(g.arithmetic); };
   const auto names_its_time = [](const op& o) {
     const auto* a = std::get_if<opaque>(&o.what);
     return a != nullptr && a->duration.has_value();

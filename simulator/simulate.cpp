@@ -10,9 +10,9 @@ namespace um {
 namespace {
 
 constexpr std::uint32_t more_iterations = 24, longest_period = 8, iterations_of_band = 4;
-// Of convolutions on other machines, in percent of the arithmetic rate: the least and the most of the files
-// in results/machines that have paces (SINGA on a GTX 1080 Ti, PyTorch on a V100).
-constexpr nanoseconds slowest_pace = 30, quickest_pace = 138;
+// Lowest and highest speed of convolutions in the files of results/machines that have measured speeds, in
+// percent of the arithmetic rate (SINGA on a GTX 1080 Ti, PyTorch on a V100).
+constexpr nanoseconds slowest_speed_percent = 30, fastest_speed_percent = 138;
 
 nanoseconds median(std::vector<nanoseconds> all) {
   std::ranges::sort(all);
@@ -21,7 +21,7 @@ nanoseconds median(std::vector<nanoseconds> all) {
 }
 
 // The median of all iterations but the first; of a single iteration, its time.
-nanoseconds steady(const std::vector<trace>& all) {
+nanoseconds steady_time(const std::vector<trace>& all) {
   std::vector<nanoseconds> times;
   for (std::size_t i = all.size() > 1 ? 1 : 0; i < all.size(); ++i) times.push_back(all[i].duration);
   return median(std::move(times));
@@ -75,7 +75,7 @@ simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations,
   return done;
 }
 
-std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t iterations) {
+std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::uint32_t iterations) {
   std::vector<nanoseconds> times;
   const bool at_peak = kernels_at_peak(run.network, run.on);
   const auto add = [&](const machine& on, nanoseconds percent) {
@@ -83,18 +83,19 @@ std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t i
     for (op_cost& c : costs) c.time = c.time * 100 / percent;
     const slice_costs of_slice = percent == 100 ? run.cost_of_slice : slice_costs{};
     for (const touch_orders order : {touch_orders::in_turn, touch_orders::hits_first}) {
-      times.push_back(steady(simulate({run.network, run.plan, on, costs, of_slice, order}, iterations)));
+      times.push_back(steady_time(simulate({run.network, run.plan, on, costs, of_slice, order}, iterations)));
     }
   };
-  add(at_quickest(run.on), at_peak ? quickest_pace : 100);
-  if (at_peak || !run.on.widths.empty()) add(at_slowest(run.on), at_peak ? slowest_pace : 100);
+  add(with_fastest_figures(run.on), at_peak ? fastest_speed_percent : 100);
+  if (at_peak || !run.on.bounds.empty())
+    add(with_slowest_figures(run.on), at_peak ? slowest_speed_percent : 100);
   return times;
 }
 
 time_band band_of(const simulated_run& run, const std::vector<trace>& known) {
   std::vector<nanoseconds> times =
-      times_at_ends(run, std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band));
-  times.push_back(steady(known));
+      times_at_figure_bounds(run, std::min(static_cast<std::uint32_t>(known.size()), iterations_of_band));
+  times.push_back(steady_time(known));
   const auto [low, high] = std::ranges::minmax(times);
   return {low, high};
 }

@@ -9,7 +9,7 @@
 
 namespace um {
 
-// In a row, the first from the initial state; counters filled. Throw as managed_at_start() and
+// Simulates consecutive iterations, the first from the initial state. Throws as managed_at_start() and
 // run_iteration() do (simulator/execute.hpp).
 std::vector<trace> simulate(const simulated_run& run, std::uint32_t iterations, bool timeline = false,
                             const step_observer& starts = {});
@@ -19,8 +19,8 @@ struct simulation {
   std::vector<trace> iterations;
   std::optional<steady_cycle> cycle;
 };
-// The same. With `cycle`, if the last two iterations differ, at most 24 more are simulated to find a period
-// that occurs twice in a row.
+// As simulate(). With `cycle`, if the last two iterations differ, at most 24 more are simulated to find a
+// period that occurs twice in a row.
 simulation simulate_steadily(const simulated_run& run, std::uint32_t iterations, bool timeline, bool cycle);
 
 // Ratios at which the order of accesses and the cost of displacing a block decide.
@@ -31,14 +31,13 @@ inline bool has_band(const execution_plan& plan, double ratio) {
   return plan.managed_arena_bytes > 0 && is_just_above_one(ratio);
 }
 
-// The median time of a later iteration in both touch orders, the machine's figures at the quick end of their
-// widths and then, where it has widths, at the slow end. Where operators are taken to reach the roofline for
-// want of measured paces, they take what others' paces span as well.
-std::vector<nanoseconds> times_at_ends(const simulated_run& run, std::uint32_t iterations);
+// The median time of a later iteration in both touch orders, with the machine's figures at their fast bounds
+// and then, where it has bounds, at their slow ones. If no speed of operators was measured, the range of
+// speeds on other machines is applied as well.
+std::vector<nanoseconds> times_at_figure_bounds(const simulated_run& run, std::uint32_t iterations);
 
-// Minimum and maximum time of a later iteration: over both touch orders, the machine's figures at both ends
-// of their widths, and the simulated iterations `known`. Each is the median of as many iterations, at most
-// four.
+// Minimum and maximum time of a later iteration over both touch orders, both bounds of the machine's figures,
+// and the simulated iterations `known`. Each time is the median of as many iterations, at most four.
 time_band band_of(const simulated_run& run, const std::vector<trace>& known);
 
 }  // namespace um

@@ -15,7 +15,7 @@ void add(std::optional<T>& sum, T amount) {
   sum = sum.value_or(0) + amount;
 }
 
-void count(const managed_traffic& t, counters& moved) {
+void add_to_counters(const managed_traffic& t, counters& moved) {
   add(moved.faults, t.fault_groups);
   add(moved.fault_batches, t.batches);
   add(moved.fault_to_device_bytes, t.fault_bytes);
@@ -72,7 +72,7 @@ step_cost run_compute(const simulated_run& run, const step& s, managed_memory& m
   managed_traffic traffic = touch_operands(run, s, memory);
   const nanoseconds scattering = time_of_copies(run, s.scatters, memory, copied);
   traffic += copied;
-  count(traffic, moved);
+  add_to_counters(traffic, moved);
   return {time_of(run, std::get<compute>(s.what)) + gathering + scattering + traffic.time, 0, false,
           traffic.time, 0};
 }
@@ -85,7 +85,7 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
   nanoseconds fixed = 0;
   for (const pitched_copy& c : s.copies) {
     bytes += bytes_of(c);
-    fixed += c.by == copier::kernel ? on.launch_ns : on.copy_ns;
+    fixed += c.made_by == copier::kernel ? on.launch_ns : on.copy_ns;
   }
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
   return {fixed + time_for(bytes, rate, on, name), bytes > 0 ? rate : 0};
@@ -94,8 +94,8 @@ step_cost run_copy(const simulated_run& run, const step& s, bool to_device, coun
 // A kernel of few blocks copies between the managed range and its pinned twin, at its pace; room is given up
 // beside the next copy. Room is taken by discard-and-prefetch, which takes no longer than the prefetch alone
 // (results/microbenchmarks, "discard_and_prefetch").
-step_cost run_twin(const simulated_run& run, const step& s, bool to_device, managed_memory& memory,
-                   counters& moved) {
+step_cost run_twinned_copy(const simulated_run& run, const step& s, bool to_device, managed_memory& memory,
+                           counters& moved) {
   const machine& on = run.on;
   managed_traffic traffic;
   for (const range& r : s.room) {
@@ -104,7 +104,7 @@ step_cost run_twin(const simulated_run& run, const step& s, bool to_device, mana
     traffic += memory.prefetch_to_device(r);
   }
   byte_count bytes = 0;
-  for (const movement& m : s.moves) {
+  for (const movement& m : s.movements) {
     bytes += m.device.bytes;
     traffic += memory.touch(m.device, to_device ? access_mode::write : access_mode::read);
   }
@@ -113,11 +113,11 @@ step_cost run_twin(const simulated_run& run, const step& s, bool to_device, mana
     if (!to_device) given_up += memory.discard(r).time;
   }
   add(to_device ? moved.copy_to_device_bytes : moved.copy_to_host_bytes, bytes);
-  count(traffic, moved);
-  const std::uint64_t rate = s.pace_bytes_per_s;
+  add_to_counters(traffic, moved);
+  const std::uint64_t rate = s.copy_bytes_per_s;
   const char* name = to_device ? "uvm.remote_read_bytes_per_s" : "uvm.remote_write_bytes_per_s";
   const nanoseconds copying =
-      static_cast<nanoseconds>(s.moves.size()) * on.launch_ns + time_for(bytes, rate, on, name);
+      static_cast<nanoseconds>(s.movements.size()) * on.launch_ns + time_for(bytes, rate, on, name);
   return {std::max(copying, given_up) + traffic.time, bytes > 0 ? rate : 0};
 }
 
@@ -140,14 +140,14 @@ managed_traffic evict_in_calls(range what, byte_count call, managed_memory& memo
 
 step_cost run_managed(const step& s, managed_memory& memory, counters& moved) {
   managed_traffic traffic;
-  for (const movement& m : s.moves) {
+  for (const movement& m : s.movements) {
     std::visit(overloaded{[&](const prefetch&) { traffic += memory.prefetch_to_device(m.device, true); },
                           [&](const evict&) { traffic += evict_in_calls(m.device, s.call_bytes, memory); },
                           [&](const discard&) { traffic += memory.discard(m.device); },
                           [&](const advise& a) { memory.advise(m.device, a.hint); }, [](const compute&) {}},
                s.what);
   }
-  count(traffic, moved);
+  add_to_counters(traffic, moved);
   const std::uint64_t rate = average_rate(traffic);
   const auto calls = static_cast<nanoseconds>(std::max<std::uint64_t>(traffic.prefetch_calls, 1));
   const bool evicts = std::holds_alternative<evict>(s.what);
@@ -164,7 +164,7 @@ step_cost execute_step(const simulated_run& run, const step& s, managed_memory& 
   if (s.home == residence::twinned && std::holds_alternative<discard>(s.what))
     return run_managed(s, memory, moved);
   if (s.home == residence::twinned) {
-    return run_twin(run, s, std::holds_alternative<prefetch>(s.what), memory, moved);
+    return run_twinned_copy(run, s, std::holds_alternative<prefetch>(s.what), memory, moved);
   }
   if (s.home != residence::staged) return {};
   if (std::holds_alternative<prefetch>(s.what)) return run_copy(run, s, true, moved);

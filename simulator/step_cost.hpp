@@ -14,19 +14,18 @@ namespace um {
 struct step_cost {
   nanoseconds alone = 0;
   std::uint64_t link_bytes_per_s = 0;
-  bool by_driver = false;    // a prefetch of managed memory that moves something
-  nanoseconds faults = 0;    // the part of `alone` in which a kernel waits for the driver
-  nanoseconds one_call = 0;  // time of one call of an eviction
+  bool by_driver = false;              // a prefetch of managed memory that moves something
+  nanoseconds fault_time = 0;          // the part of `alone` in which a kernel waits for the driver
+  nanoseconds eviction_call_time = 0;  // time of one call of an eviction
 };
 
-// Applies the step to the managed memory, adds what it moved to `moved` and prices it.
+// Applies the step to the managed memory, adds the bytes that it moved to `moved` and returns its cost.
 //
-// A compute takes what cost_of() says, during which it stalls for the faults and evictions of its managed
-// operands, each touched once in the order of the operands, and for what it reads and writes over the link.
-// Of an operand only the bytes of its region are touched. Faults do not contend for the link with the
-// transfers of other lanes: they leave most of it idle. Managed memory is evicted in the calls that the step
-// names. Advice and discards of staged data cost nothing. A twinned tensor is copied by a kernel, at
-// the step's pace.
+// A compute takes the time of cost_of(), plus the faults and evictions of its managed operands, each touched
+// once in the order of the operands, plus its reads and writes over the link. Of an operand only the bytes of
+// its region are touched. Faults do not contend for the link with the transfers of other lanes: they leave
+// most of it idle. Managed memory is evicted in calls of the size that the step names. Advice and discards of
+// staged data cost nothing. A twinned tensor is copied by a kernel, at the step's rate.
 step_cost execute_step(const simulated_run& run, const step& s, managed_memory& memory, counters& moved);
 
 }  // namespace um

@@ -17,7 +17,7 @@ byte_count size_of(const graph& g, tensor_id t) {
 }
 
 // y = x w: the larger of x and w is streamed, and y with x.
-phases of_linear(const graph& g, const op& o) {
+phases linear_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.in[0]) > size_of(g, o.in[1]);
   phases p(o.in.size() + o.out.size(), throughout);
   p[by_rows ? 0 : 1] = streamed;
@@ -26,20 +26,20 @@ phases of_linear(const graph& g, const op& o) {
 }
 
 // dx = dy w, operands w, dy -> dx.
-phases of_linear_data(const graph& g, const op& o) {
+phases linear_data_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.out[0]) > size_of(g, o.in[0]);
   return by_rows ? phases{throughout, streamed, streamed} : phases{streamed, throughout, at_end};
 }
 
 // dw = x dy, operands x, dy -> dw [, db].
-phases of_linear_filter(const graph& g, const op& o) {
+phases linear_filter_phases(const graph& g, const op& o) {
   const bool by_rows = size_of(g, o.in[0]) > size_of(g, o.out[0]);
   phases p = by_rows ? phases{streamed, streamed, at_end} : phases{throughout, throughout, streamed};
   if (o.out.size() > 1) p.push_back(at_end);
   return p;
 }
 
-phases of_convolution(const op& o) {
+phases convolution_phases(const op& o) {
   phases p(o.in.size() + o.out.size(), throughout);
   p[0] = p[o.in.size()] = streamed;
   return p;
@@ -49,12 +49,12 @@ phases of_convolution(const op& o) {
 
 std::vector<touch_phase> phases_of(const graph& g, const op& o) {
   return std::visit(
-      overloaded{[&](const convolution&) { return of_convolution(o); },
+      overloaded{[&](const convolution&) { return convolution_phases(o); },
                  [](const convolution_backward_data&) { return phases{throughout, streamed, streamed}; },
                  [](const convolution_backward_filter&) { return phases{streamed, streamed, at_end}; },
-                 [&](const linear&) { return of_linear(g, o); },
-                 [&](const linear_backward_data&) { return of_linear_data(g, o); },
-                 [&](const linear_backward_filter&) { return of_linear_filter(g, o); },
+                 [&](const linear&) { return linear_phases(g, o); },
+                 [&](const linear_backward_data&) { return linear_data_phases(g, o); },
+                 [&](const linear_backward_filter&) { return linear_filter_phases(g, o); },
                  [&](const auto&) { return phases(o.in.size() + o.out.size(), streamed); }},
       o.what);
 }

@@ -18,15 +18,15 @@ bool is_bytes(quantity what) {
   return what <= quantity::in_peer;
 }
 
-struct run {
+struct block_run {
   std::uint64_t first = 0, blocks = 0, sum = 0;
   std::uint64_t each = 0;  // of the last block
   bool joins = false;      // whatever its neighbour's value is
 };
 
-void append(std::vector<run>& runs, std::uint64_t block, std::uint64_t value, bool joins) {
+void append(std::vector<block_run>& runs, std::uint64_t block, std::uint64_t value, bool joins) {
   if (!runs.empty()) {
-    run& last = runs.back();
+    block_run& last = runs.back();
     if (last.first + last.blocks == block && ((last.joins && joins) || last.each == value)) {
       ++last.blocks;
       last.sum += value;
@@ -38,11 +38,11 @@ void append(std::vector<run>& runs, std::uint64_t block, std::uint64_t value, bo
   runs.push_back({block, 1, value, value, joins});
 }
 
-void write(std::string& out, const char* name, const std::vector<run>& runs, bool as_sum) {
+void write(std::string& out, const char* name, const std::vector<block_run>& runs, bool as_sum) {
   out += ",\"";
   out += name;
   out += "\":[";
-  for (const run& r : runs) {
+  for (const block_run& r : runs) {
     if (out.back() == ']') out += ',';
     out += '[' + std::to_string(r.first) + ',' + std::to_string(r.blocks) + ',' +
            std::to_string(as_sum ? r.sum : r.each) + ']';
@@ -62,9 +62,9 @@ void bin::add(const event& e) {
   if (program_counter_ == 0) program_counter_ = e.program_counter;
   if (!is_gpu_fault(e.what)) return;
   // Events come by time; faults of one batch share the time of their replay.
-  if (e.end > served_until_) {
-    waiting_ += e.end - std::max(e.begin, served_until_);
-    served_until_ = e.end;
+  if (e.end > serviced_until_) {
+    waiting_ += e.end - std::max(e.begin, serviced_until_);
+    serviced_until_ = e.end;
     ++batches_;
   }
 }
@@ -82,7 +82,7 @@ std::string bin::fields() const {
   std::string out = field("waiting_ns", waiting_) + field("batches", batches_) + field("records", records_);
   for (auto at = sums_.begin(); at != sums_.end();) {
     const quantity what = at->first.first;
-    std::vector<run> runs;
+    std::vector<block_run> runs;
     for (; at != sums_.end() && at->first.first == what; ++at) {
       const std::uint64_t block = at->first.second;
       auto& moved = what <= quantity::in_counter ? came : left;
@@ -91,7 +91,7 @@ std::string bin::fields() const {
     }
     write(out, quantity_names.at(static_cast<std::size_t>(what)), runs, true);
   }
-  std::vector<run> masks;
+  std::vector<block_run> masks;
   for (const auto& [block, mask] : granules) {
     if (mask != 0 && mask != every_granule) append(masks, block, mask, false);
   }

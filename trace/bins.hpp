@@ -43,15 +43,15 @@ inline constexpr std::array<const char*, 20> quantity_names{
     "out_eviction",    "out_counter",      "in_peer",   "gpu_read_faults", "gpu_write_faults",
     "cpu_read_faults", "cpu_write_faults", "thrashing", "throttling",      "remote_maps"};
 
-// One thing that happened in one block.
+// A movement, fault or contention in one block.
 struct event {
   nanoseconds begin = 0, end = 0;
   std::uint64_t block = 0;
   std::uint64_t amount = 0;
   std::uint64_t program_counter = 0;  // of a CPU fault
-  std::uint32_t records = 0;          // of CUPTI, that it stands for
+  std::uint32_t records = 0;          // number of CUPTI's records that it combines
   std::uint32_t granules = 0;         // which 64 KiB of the block, a bit each
-  std::uint32_t device = host;        // the GPU that it belongs to; host for what the CPU asked for
+  std::uint32_t device = host;        // the GPU that it belongs to; host if the CPU caused it
   quantity what{};
 };
 
@@ -77,7 +77,7 @@ class bin {
     std::uint32_t granules = 0;
   };
   std::map<std::pair<quantity, std::uint64_t>, sum> sums_;
-  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0, served_until_ = 0;
+  nanoseconds begin_ = 0, end_ = 0, waiting_ = 0, serviced_until_ = 0;
   std::uint64_t batches_ = 0, records_ = 0, program_counter_ = 0;
 };
 

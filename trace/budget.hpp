@@ -7,9 +7,9 @@
 
 namespace um::tracing {
 
-// What counting takes may reach a share of the time since the start, and a second more, so that short
-// programs are counted whole. Beyond it counting pauses until there is enough for a while. One thread may
-// spend while another asks.
+// Counting may take a share of the time since the start, and a second more, so that short programs are
+// counted whole. Beyond that it pauses until the budget allows a quarter of a second. One thread may spend
+// while another asks.
 class counting_budget {
  public:
   counting_budget(nanoseconds start, double share) : start_(start), share_(share) {}

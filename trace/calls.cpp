@@ -26,20 +26,20 @@ const char* advice_name(CUmem_advise advice) {
   }
 }
 
-struct batch {
+struct call_batch {
   const CUdeviceptr* at = nullptr;
   const std::size_t* bytes = nullptr;
   std::size_t count = 0;
 };
 
-std::vector<hint> hints_of(const char* call, const batch& of, const CUmemLocation* locations,
+std::vector<hint> hints_of(const char* call, const call_batch& of, const CUmemLocation* locations,
                            const std::size_t* location_of, std::size_t location_count) {
   std::vector<hint> all;
   std::size_t location = 0;
   for (std::size_t i = 0; i < of.count; ++i) {
     while (location + 1 < location_count && location_of[location + 1] <= i) ++location;
     const std::uint32_t device = location_count > 0 ? device_of(locations[location]) : host;
-    all.push_back({.call = call, .address = of.at[i], .bytes = of.bytes[i], .device = device, .called = {}});
+    all.push_back({.call = call, .address = of.at[i], .bytes = of.bytes[i], .device = device, .callers = {}});
   }
   return all;
 }
@@ -74,7 +74,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
                .address = a.devPtr,
                .bytes = a.count,
                .device = static_cast<std::uint32_t>(a.dstDevice),
-               .called = {}}};  // the CPU is -1
+               .callers = {}}};  // the CPU is -1
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchAsync_v2_ptsz: {
@@ -83,7 +83,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
                .address = a.devPtr,
                .bytes = a.count,
                .device = device_of(a.location),
-               .called = {}}};
+               .callers = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise: {
       const auto& a = as<cuMemAdvise_params>(p);
@@ -91,7 +91,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
                .address = a.devPtr,
                .bytes = a.count,
                .device = static_cast<std::uint32_t>(a.device),
-               .called = {}}};
+               .callers = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemAdvise_v2: {
       const auto& a = as<cuMemAdvise_v2_params>(p);
@@ -99,7 +99,7 @@ std::vector<hint> hints_of(CUpti_CallbackId call, const void* p) {
                .address = a.devPtr,
                .bytes = a.count,
                .device = device_of(a.location),
-               .called = {}}};
+               .callers = {}}};
     }
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemPrefetchBatchAsync_ptsz: {

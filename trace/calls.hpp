@@ -13,8 +13,8 @@ namespace um::tracing {
 // cuMemAllocManaged, and every prefetch, advice and discard.
 std::span<const CUpti_CallbackId> watched_calls();
 
-// What such a call says, for each of its ranges, without times and callers; nothing for other calls.
-// `parameters` are CUPTI's (generated_cuda_meta.h).
+// The hints that such a call gives, one for each of its ranges, without times and callers; empty for other
+// calls. `parameters` are CUPTI's (generated_cuda_meta.h).
 std::vector<hint> hints_of(CUpti_CallbackId call, const void* parameters);
 
 }  // namespace um::tracing

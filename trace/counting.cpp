@@ -18,7 +18,7 @@ Function driver_function(const char* name) {
   return driver == nullptr ? nullptr : reinterpret_cast<Function>(dlsym(driver, name));
 }
 
-std::string gpu_line(std::uint32_t device) {
+std::string name_of_gpu(std::uint32_t device) {
   char name[256] = "";
   std::size_t bytes = 0;
   int concurrent = -1, pageable = -1;
@@ -36,7 +36,7 @@ std::string gpu_line(std::uint32_t device) {
          field("concurrent_managed_access", concurrent) + field("pageable_memory_access", pageable) + "}\n";
 }
 
-// What counting one thing takes, by programs with and without a trace on an H100 (driver 580).
+// Time that counting one event takes, from programs with and without a trace on an H100 (driver 580).
 nanoseconds cost_of(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
   constexpr nanoseconds of_bytes = 1'000, of_any_beside_faults = 5'000, of_cpu_fault = 26'000;
   if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_CPU_PAGE_FAULT_COUNT)
@@ -44,29 +44,29 @@ nanoseconds cost_of(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
   return running->with_faults ? of_any_beside_faults : of_bytes;
 }
 
-driver_sums told() {
-  return {.to_gpus = running->told_to_gpus, .to_host = running->told_to_host};
+driver_sums cupti_sums() {
+  return {.to_gpus = running->recorded_bytes_to_gpus, .to_host = running->recorded_bytes_to_host};
 }
 
-// --- with `switching` held ---
+// --- with counting_mutex held ---
 
 void begin_counting() {
   if (running->counts || !running->may_count || running->devices.empty()) return;
   try {
     for (const std::uint32_t device : running->devices) {
       configure_unified_memory_counters(device, running->with_faults);
-      if (!configure_peer_counter(device)) lack("bytes between GPUs");
+      if (!configure_peer_counter(device)) note_missing("bytes between GPUs");
     }
     require(cupti().enable(CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER));
   } catch (const unsupported& error) {
     running->may_count = false;
-    return lack(std::string("Unified Memory: ") + error.what());
+    return note_missing(std::string("Unified Memory: ") + error.what());
   }
   running->counts = true;
   const driver_sums sums = running->driver.read();
-  running->driver_before = running->driver_lately = sums;
-  running->told_before = told();
-  running->looked_at = now();
+  running->driver_sums_at_begin = running->driver_sums_at_last_look = sums;
+  running->cupti_sums_at_begin = cupti_sums();
+  running->last_look = now();
   running->writer.post([at = now(), sums] { running->record.resume(at, sums); });
 }
 
@@ -80,10 +80,12 @@ void stop_counting() {
 void leave_out_faults_if_lossy(const driver_sums& by_then) {
   constexpr std::uint64_t too_many = 5;
   if (!running->driver.counts() || !running->with_faults || running->followed) return;
-  const std::uint64_t lost = lost_percent(by_then - running->driver_before, told() - running->told_before);
+  const std::uint64_t lost =
+      lost_percent(by_then - running->driver_sums_at_begin, cupti_sums() - running->cupti_sums_at_begin);
   if (lost < too_many) return;
   running->with_faults = false;
-  lack("faults but for the first part: with them CUPTI lost " + std::to_string(lost) + " % of the bytes");
+  note_missing("faults but for the first part: with them CUPTI lost " + std::to_string(lost) +
+               " % of the bytes");
   if (!running->counts) return;
   stop_counting();
   begin_counting();
@@ -91,9 +93,9 @@ void leave_out_faults_if_lossy(const driver_sums& by_then) {
 
 void look_for_losses(nanoseconds time) {
   constexpr nanoseconds until_records_have_come = 500'000'000;
-  if (!running->counts || time - running->looked_at < until_records_have_come) return;
-  running->looked_at = time;
-  const driver_sums then = std::exchange(running->driver_lately, running->driver.read());
+  if (!running->counts || time - running->last_look < until_records_have_come) return;
+  running->last_look = time;
+  const driver_sums then = std::exchange(running->driver_sums_at_last_look, running->driver.read());
   leave_out_faults_if_lossy(then);
 }
 
@@ -110,16 +112,16 @@ void pause_counting() {
 }  // namespace
 
 void count_on(std::uint32_t device) {
-  const std::lock_guard lock(running->switching);
+  const std::lock_guard lock(running->counting_mutex);
   if (!running->devices.insert(device).second) return;
-  running->file.write(gpu_line(device));
-  if (!running->driver.begin()) lack("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
+  running->file.write(name_of_gpu(device));
+  if (!running->driver.begin()) note_missing("the driver's own sums of what moved (/dev/nvidia-uvm-tools)");
   begin_counting();  // nothing to do for a later GPU: counting covers it (two H100s, driver 580)
 }
 
 void follow_budget(nanoseconds time) {
   const bool wanted = running->budget.counts(time) || running->followed;
-  const std::lock_guard lock(running->switching);
+  const std::lock_guard lock(running->counting_mutex);
   if (!wanted) return pause_counting();
   begin_counting();
   look_for_losses(time);
@@ -128,7 +130,7 @@ void follow_budget(nanoseconds time) {
 void set_follower(follower each, bool with_faults) {
   running->followed = each != nullptr;
   if (each != nullptr) {
-    const std::lock_guard lock(running->switching);
+    const std::lock_guard lock(running->counting_mutex);
     if (running->with_faults.exchange(with_faults) != with_faults && running->counts) stop_counting();
     begin_counting();
   }
@@ -142,12 +144,12 @@ void set_follower(follower each, bool with_faults) {
 }
 
 void take_counter(const CUpti_ActivityUnifiedMemoryCounter3& counter) {
-  running->managed = true;
+  running->has_managed_memory = true;
   running->budget.spend(cost_of(counter));
   if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_HTOD)
-    running->told_to_gpus += counter.value;
+    running->recorded_bytes_to_gpus += counter.value;
   if (counter.counterKind == CUPTI_ACTIVITY_UNIFIED_MEMORY_COUNTER_KIND_BYTES_TRANSFER_DTOH)
-    running->told_to_host += counter.value;
+    running->recorded_bytes_to_host += counter.value;
   if (running->follow != nullptr) running->follow(&counter);
 }
 

@@ -13,8 +13,8 @@ namespace um::tracing {
 void count_on(std::uint32_t device);
 // Pauses and goes on as the budget says. By the fetcher.
 void follow_budget(nanoseconds time);
-// The program hears of each record itself, so that both count the same, with faults or without; nullptr ends
-// it. A range tells each stretch from one call to the next.
+// Also passes each record to `each`, so that the program counts the same, with faults or without; nullptr
+// ends it. The trace marks the time between two calls as a range.
 void set_follower(follower each, bool with_faults);
 // A record of kind UNIFIED_MEMORY_COUNTER has come. By the writer.
 void take_counter(const CUpti_ActivityUnifiedMemoryCounter3& counter);

@@ -40,7 +40,7 @@ void* open_library() {
 }
 
 template <class Function>
-void find(void* in, const char* name, Function& into) {
+void find_symbol(void* in, const char* name, Function& into) {
   into = reinterpret_cast<Function>(dlsym(in, name));
   if (into == nullptr) throw unsupported(std::string("this CUPTI lacks ") + name);
 }
@@ -48,18 +48,18 @@ void find(void* in, const char* name, Function& into) {
 cupti_functions load() {
   void* const in = open_library();
   cupti_functions all;
-  find(in, "cuptiActivityRegisterCallbacks", all.register_callbacks);
-  find(in, "cuptiActivityConfigureUnifiedMemoryCounter", all.configure);
-  find(in, "cuptiActivityEnable", all.enable);
-  find(in, "cuptiActivityDisable", all.disable);
-  find(in, "cuptiActivityFlushAll", all.flush);
-  find(in, "cuptiActivityGetNextRecord", all.next_record);
-  find(in, "cuptiActivityGetNumDroppedRecords", all.dropped);
-  find(in, "cuptiGetResultString", all.text_of);
-  find(in, "cuptiSubscribe", all.subscribe);
-  find(in, "cuptiEnableCallback", all.enable_callback);
-  find(in, "cuptiGetTimestamp", all.timestamp);
-  find(in, "cuptiGetDeviceId", all.device_of);
+  find_symbol(in, "cuptiActivityRegisterCallbacks", all.register_callbacks);
+  find_symbol(in, "cuptiActivityConfigureUnifiedMemoryCounter", all.configure);
+  find_symbol(in, "cuptiActivityEnable", all.enable);
+  find_symbol(in, "cuptiActivityDisable", all.disable);
+  find_symbol(in, "cuptiActivityFlushAll", all.flush);
+  find_symbol(in, "cuptiActivityGetNextRecord", all.next_record);
+  find_symbol(in, "cuptiActivityGetNumDroppedRecords", all.dropped);
+  find_symbol(in, "cuptiGetResultString", all.text_of);
+  find_symbol(in, "cuptiSubscribe", all.subscribe);
+  find_symbol(in, "cuptiEnableCallback", all.enable_callback);
+  find_symbol(in, "cuptiGetTimestamp", all.timestamp);
+  find_symbol(in, "cuptiGetDeviceId", all.device_of);
   return all;
 }
 

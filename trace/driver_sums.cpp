@@ -54,7 +54,7 @@ std::vector<int> uvm_files() {
   return found;
 }
 
-bool count(int tools, int uvm_file, std::uint32_t version, std::uint64_t* into) {
+bool enable_counter(int tools, int uvm_file, std::uint32_t version, std::uint64_t* into) {
   tracker_parameters tracker;
   tracker.counters = reinterpret_cast<std::uint64_t>(into);
   tracker.uvm_file = static_cast<std::uint32_t>(uvm_file);
@@ -99,7 +99,7 @@ bool driver_counters::begin() {
     for (const std::uint32_t version : {0U, 1U, 2U}) {
       const int tools = open("/dev/nvidia-uvm-tools", O_RDWR | O_CLOEXEC);
       if (tools < 0) return false;
-      if (count(tools, uvm_file, version, page_.get())) {
+      if (enable_counter(tools, uvm_file, version, page_.get())) {
         file_ = tools;
         return true;
       }

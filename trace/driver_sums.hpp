@@ -1,5 +1,4 @@
-// What the driver itself counts for this process: bytes moved and faults, without addresses and almost for
-// free.
+// The driver's own counters of this process: bytes moved and faults, without addresses, at almost no cost.
 #pragma once
 
 #include <cstdint>

@@ -26,11 +26,11 @@ nanoseconds now() {
 }
 
 bool is_ours() {
-  return running != nullptr && running->owner == getpid() && !running->over;
+  return running != nullptr && running->owner == getpid() && !running->ended;
 }
 
-void lack(const std::string& what) {
-  running->writer.post([what] { running->record.lack(what); });
+void note_missing(const std::string& what) {
+  running->writer.post([what] { running->record.note_missing(what); });
 }
 
 namespace {
@@ -53,7 +53,7 @@ void read_buffer(std::uint8_t* buffer, std::size_t valid) {
 
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   if (valid == 0) return std::free(buffer);
-  running->busy = true;
+  running->records_came = true;
   running->writer.post([buffer, valid] { read_buffer(buffer, valid); });
 }
 
@@ -66,8 +66,8 @@ const std::vector<std::string>& named(const call_stack& stack) {
 }
 
 void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
-  if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged && !running->managed.exchange(true))
-    running->wake.notify_one();
+  if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged && !running->has_managed_memory.exchange(true))
+    running->wake_fetcher.notify_one();
   if (data.callbackSite == CUPTI_API_ENTER) {
     *data.correlationData = static_cast<std::uint64_t>(now());
     return;
@@ -77,7 +77,7 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   if (failed) return;
   if (call == CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged) {
     const std::uint64_t at = *static_cast<const cuMemAllocManaged_params*>(data.functionParams)->dptr;
-    running->writer.post([at, stack = stack_here()] { running->translate.called_from(at, named(stack)); });
+    running->writer.post([at, stack = stack_here()] { running->translate.note_callers(at, named(stack)); });
     return;
   }
   std::vector<hint> hints = hints_of(call, data.functionParams);
@@ -87,7 +87,7 @@ void watch_call(CUpti_CallbackId call, const CUpti_CallbackData& data) {
   }
   running->writer.post([hints = std::move(hints), stack = stack_here()]() mutable {
     for (hint& h : hints) {
-      h.called = named(stack);
+      h.callers = named(stack);
       running->record.add(h);
     }
   });
@@ -112,7 +112,7 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 std::chrono::microseconds pause_after(int calm_rounds) {
   constexpr std::chrono::microseconds while_they_come(200), else_(2'000), while_none_can(20'000);
   constexpr int rounds_of_calm = 50;
-  if (!running->managed || !running->counts) return while_none_can;
+  if (!running->has_managed_memory || !running->counts) return while_none_can;
   return calm_rounds < rounds_of_calm ? while_they_come : else_;
 }
 
@@ -127,26 +127,26 @@ void drain_later(nanoseconds time) {
 void fetch() {
   constexpr nanoseconds between_writes = 50'000'000;
   nanoseconds written = now();
-  for (int calm = 0; !running->over;) {
-    running->busy = false;
+  for (int calm = 0; !running->ended;) {
+    running->records_came = false;
     static_cast<void>(
         cupti().flush(0));  // a forced one would hand out kernels that still run, without their times
-    calm = running->busy ? 0 : calm + 1;
+    calm = running->records_came ? 0 : calm + 1;
     const nanoseconds time = now();
     if (time - written > between_writes) {
       drain_later(time);
       written = time;
     }
     follow_budget(time);
-    std::unique_lock lock(running->sleep);
-    running->wake.wait_for(lock, pause_after(calm));
+    std::unique_lock lock(running->sleep_mutex);
+    running->wake_fetcher.wait_for(lock, pause_after(calm));
   }
 }
 
 // The driver hands its last records on some time after the work.
 void finish() {
   if (!is_ours()) return;
-  running->over = true;
+  running->ended = true;
   if (running->fetcher.joinable()) running->fetcher.join();
   constexpr int last_flushes = 10;
   constexpr auto pause = std::chrono::milliseconds(5);
@@ -154,7 +154,7 @@ void finish() {
     static_cast<void>(cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
     std::this_thread::sleep_for(pause);
   }
-  const std::lock_guard lock(running->switching);
+  const std::lock_guard lock(running->counting_mutex);
   running->writer.stop();
   const driver_sums sums = running->driver.read();
   running->record.finish(now(), running->driver.counts() ? &sums : nullptr);
@@ -166,7 +166,7 @@ void enable(CUpti_ActivityKind kind, const char* name) {
   try {
     require(cupti().enable(kind));
   } catch (const unsupported& error) {
-    lack(std::string(name) + ": " + error.what());
+    note_missing(std::string(name) + ": " + error.what());
   }
 }
 
@@ -180,7 +180,7 @@ void watch() {
       static_cast<void>(cupti().enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call));
     }
   } catch (const unsupported& error) {
-    lack(std::string("Unified Memory, prefetch and advice calls: ") + error.what());
+    note_missing(std::string("Unified Memory, prefetch and advice calls: ") + error.what());
   }
 }
 
@@ -206,7 +206,7 @@ void begin(const std::string& path) {
   try {
     require(cupti().register_callbacks(&give_activity_buffer, &take_buffer));
   } catch (const unsupported& error) {
-    running->record.lack(std::string("everything: ") + error.what());
+    running->record.note_missing(std::string("everything: ") + error.what());
     return running->record.finish(start);
   }
   enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels");

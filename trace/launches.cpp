@@ -20,29 +20,29 @@ void append(std::string& list, const std::string& entry) {
 
 // --- without a line of their own ---
 
-void quiet_lines::total::add(std::uint64_t more, nanoseconds time) {
+void summed_launches::total::add(std::uint64_t more, nanoseconds time) {
   ++count;
   bytes += more;
   busy += time;
 }
 
-void quiet_lines::add(const launch& l, bool counted) {
+void summed_launches::add(const launch& l, bool counted) {
   at({l.gpu, counted}, l.begin, l.end).kernels[l.name].add(0, l.end - l.begin);
 }
 
-void quiet_lines::add(const copy& c) {
-  at({c.gpu, true}, c.begin, c.end).copies[std::string(c.way)].add(c.bytes, c.end - c.begin);
+void summed_launches::add(const copy& c) {
+  at({c.gpu, true}, c.begin, c.end).copies[std::string(c.direction)].add(c.bytes, c.end - c.begin);
 }
 
-quiet_lines::stretch& quiet_lines::at(key of, nanoseconds begin, nanoseconds end) {
-  stretch& s = open_[of];
+summed_launches::time_slice& summed_launches::at(key of, nanoseconds begin, nanoseconds end) {
+  time_slice& s = slices_[of];
   if (s.begin != 0 && begin > s.begin + quiet_stretch) write(of, s);
   if (s.begin == 0 || begin < s.begin) s.begin = begin;
   s.end = std::max(s.end, end);
   return s;
 }
 
-void quiet_lines::write(key of, stretch& s) {
+void summed_launches::write(key of, time_slice& s) {
   if (s.begin == 0) return;
   std::string kernels, copies;
   for (const auto& [name, sum] : s.kernels)
@@ -51,34 +51,35 @@ void quiet_lines::write(key of, stretch& s) {
   for (const auto& [way, sum] : s.copies)
     append(copies, quoted(way) + ":[" + std::to_string(sum.count) + ',' + std::to_string(sum.bytes) + ',' +
                        std::to_string(sum.busy) + ']');
-  to_.line(kind(of.second ? "quiet" : "unseen") + field("gpu", of.first) + to_.time("begin_ns", s.begin) +
-           to_.time("end_ns", s.end) + ",\"kernels\":[" + kernels + "],\"copies\":{" + copies + '}');
+  writer_.line(kind(of.second ? "quiet" : "unseen") + field("gpu", of.first) +
+               writer_.time("begin_ns", s.begin) + writer_.time("end_ns", s.end) + ",\"kernels\":[" +
+               kernels + "],\"copies\":{" + copies + '}');
   s = {};
 }
 
-void quiet_lines::finish() {
-  for (auto& [of, s] : open_) write(of, s);
+void summed_launches::finish() {
+  for (auto& [of, s] : slices_) write(of, s);
 }
 
 // --- all of them ---
 
 void launch_table::add(const kernel& k) {
   launch l{.begin = k.begin, .end = k.end, .gpu = k.gpu, .stream = k.stream, .moved = {}};
-  l.name = to_.name_of(k.name);
+  l.name = writer_.name_of(k.name);
   l.number = next_number(l.gpu, l.name);
   by_gpu_[k.gpu].push_back(std::move(l));
 }
 
-void launch_table::miss(nanoseconds from) {
-  missed_.emplace_back(from, 0);
+void launch_table::counting_paused(nanoseconds from) {
+  uncounted_.emplace_back(from, 0);
 }
 
-void launch_table::count(nanoseconds from) {
-  if (!missed_.empty()) missed_.back().second = from;
+void launch_table::counting_resumed(nanoseconds from) {
+  if (!uncounted_.empty()) uncounted_.back().second = from;
 }
 
 bool launch_table::was_counted(const launch& l) const {
-  return std::none_of(missed_.begin(), missed_.end(), [&](const auto& of) {
+  return std::none_of(uncounted_.begin(), uncounted_.end(), [&](const auto& of) {
     return of.first < l.end && (of.second == 0 || l.begin < of.second);
   });
 }
@@ -87,7 +88,7 @@ void launch_table::sort() {
   for (auto& [gpu, all] : by_gpu_)
     std::stable_sort(all.begin(), all.end(),
                      [](const launch& a, const launch& b) { return a.begin < b.begin; });
-  std::sort(busy_.begin(), busy_.end());
+  std::sort(moving_begins_.begin(), moving_begins_.end());
 }
 
 launch* launch_table::find(const event& e) {
@@ -110,14 +111,14 @@ launch* launch_table::find(const event& e) {
 bool launch_table::take(const event& e) {
   launch* const l = find(e);
   if (l == nullptr) return false;
-  if (l->moved.empty()) busy_.push_back(l->begin);
+  if (l->moved.empty()) moving_begins_.push_back(l->begin);
   l->moved.add(e);
   return true;
 }
 
 bool launch_table::began_between(nanoseconds after, nanoseconds until) const {
-  const auto next = std::upper_bound(busy_.begin(), busy_.end(), after);
-  return next != busy_.end() && *next <= until;
+  const auto next = std::upper_bound(moving_begins_.begin(), moving_begins_.end(), after);
+  return next != moving_begins_.end() && *next <= until;
 }
 
 void launch_table::write(nanoseconds before) {
@@ -126,20 +127,21 @@ void launch_table::write(nanoseconds before) {
         std::stable_partition(all.begin(), all.end(), [&](const launch& l) { return l.end < before; });
     for (auto l = all.begin(); l != kept; ++l) {
       if (l->moved.empty()) {
-        quiet_.add(*l, was_counted(*l));
+        summed_.add(*l, was_counted(*l));
         continue;
       }
-      to_.block_line(kind("kernel") + field("name", l->name) + field("launch", l->number) +
-                     field("gpu", gpu) + field("stream", l->stream) + to_.time("begin_ns", l->begin) +
-                     to_.time("end_ns", l->end) + l->moved.fields());
+      writer_.block_line(kind("kernel") + field("name", l->name) + field("launch", l->number) +
+                         field("gpu", gpu) + field("stream", l->stream) + writer_.time("begin_ns", l->begin) +
+                         writer_.time("end_ns", l->end) + l->moved.fields());
     }
     all.erase(all.begin(), kept);
   }
-  busy_.erase(busy_.begin(), std::lower_bound(busy_.begin(), busy_.end(), before - longest_memory));
+  moving_begins_.erase(moving_begins_.begin(), std::lower_bound(moving_begins_.begin(), moving_begins_.end(),
+                                                                before - longest_memory));
 }
 
 void launch_table::finish() {
-  quiet_.finish();
+  summed_.finish();
 }
 
 }  // namespace um::tracing

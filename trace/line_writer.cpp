@@ -10,7 +10,7 @@ constexpr std::uint64_t most_lines = 100'000;  // of one kind that has a limit
 
 }  // namespace
 
-line_writer::line_writer(sinks to, nanoseconds start) : to_(std::move(to)), start_(start) {}
+line_writer::line_writer(sinks to, nanoseconds start) : sinks_(std::move(to)), start_(start) {}
 
 void line_writer::line(const std::string& fields) {
   text_ += '{';
@@ -20,8 +20,9 @@ void line_writer::line(const std::string& fields) {
 
 void line_writer::block_line(const std::string& fields) {
   block_bytes_ += fields.size();
-  if (block_bytes_ > to_.most_bytes)
-    return lack("what moved after the first " + std::to_string(to_.most_bytes / 1'000'000) + " MB of lines");
+  if (block_bytes_ > sinks_.most_bytes)
+    return note_missing("what moved after the first " + std::to_string(sinks_.most_bytes / 1'000'000) +
+                        " MB of lines");
   line(fields);
 }
 
@@ -31,7 +32,7 @@ std::uint32_t line_writer::name_of(std::string_view text) {
   return at->second;
 }
 
-std::string line_writer::called(const std::vector<std::string>& places) {
+std::string line_writer::callers_field(const std::vector<std::string>& places) {
   std::string out;
   for (const std::string& place : places) {
     if (!out.empty()) out += ',';
@@ -41,24 +42,24 @@ std::string line_writer::called(const std::vector<std::string>& places) {
 }
 
 std::string line_writer::place(std::uint64_t program_counter) {
-  if (program_counter == 0 || !to_.place) return {};
-  return field("place", name_of(to_.place(program_counter)));
+  if (program_counter == 0 || !sinks_.place) return {};
+  return field("place", name_of(sinks_.place(program_counter)));
 }
 
-void line_writer::lack(const std::string& what) {
-  if (std::find(lacking_.begin(), lacking_.end(), what) != lacking_.end()) return;
-  lacking_.push_back(what);
+void line_writer::note_missing(const std::string& what) {
+  if (std::find(missing_.begin(), missing_.end(), what) != missing_.end()) return;
+  missing_.push_back(what);
   line(kind("lacking") + field("what", what));
 }
 
 bool line_writer::below_limit(std::uint64_t& lines, const char* what) {
   if (++lines <= most_lines) return true;
-  lack(std::string(what) + " after the first " + std::to_string(most_lines));
+  note_missing(std::string(what) + " after the first " + std::to_string(most_lines));
   return false;
 }
 
 void line_writer::flush() {
-  if (!text_.empty()) to_.write(text_);
+  if (!text_.empty()) sinks_.write(text_);
   text_.clear();
 }
 

@@ -30,20 +30,20 @@ class line_writer {
   std::string time(const char* name, nanoseconds at) const { return field(name, at - start_); }
   // The number that stands for a text; the line that says so is written before.
   std::uint32_t name_of(std::string_view text);
-  std::string called(const std::vector<std::string>& places);
+  std::string callers_field(const std::vector<std::string>& places);
   std::string place(std::uint64_t program_counter);
-  // A sentence on what this trace does not have; each is written once.
-  void lack(const std::string& what);
+  // Writes once that this trace lacks `what`.
+  void note_missing(const std::string& what);
   // Counts a line of its kind; false once there are too many.
   bool below_limit(std::uint64_t& lines, const char* what);
   void flush();
 
  private:
-  sinks to_;
+  sinks sinks_;
   nanoseconds start_;
   std::string text_;
   std::unordered_map<std::string, std::uint32_t> names_;
-  std::vector<std::string> lacking_;
+  std::vector<std::string> missing_;
   std::uint64_t block_bytes_ = 0;
 };
 

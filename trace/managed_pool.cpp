@@ -17,28 +17,28 @@ struct pool {
   std::size_t most = 0, used = 0, peak = 0;
 };
 
-pool& own() {
+pool& the_pool() {
   static pool one;
   return one;
 }
 
 constexpr std::string_view policies[] = {"none", "prefetch", "advise_host", "advise_device", "read_mostly"};
 
-bool take(std::size_t bytes) {
-  const std::lock_guard lock(own().guard);
-  if (bytes > own().most - own().used) return false;
-  own().used += bytes;
-  if (own().used > own().peak) own().peak = own().used;
+bool reserve(std::size_t bytes) {
+  const std::lock_guard lock(the_pool().guard);
+  if (bytes > the_pool().most - the_pool().used) return false;
+  the_pool().used += bytes;
+  if (the_pool().used > the_pool().peak) the_pool().peak = the_pool().used;
   return true;
 }
 
 void give_back(std::size_t bytes) {
-  const std::lock_guard lock(own().guard);
-  own().used -= bytes;
+  const std::lock_guard lock(the_pool().guard);
+  the_pool().used -= bytes;
 }
 
 cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t stream) {
-  const std::string_view policy = own().policy;
+  const std::string_view policy = the_pool().policy;
   const cudaMemLocation gpu{cudaMemLocationTypeDevice, device}, host{cudaMemLocationTypeHost, 0};
   if (policy == "prefetch") return cudaMemPrefetchAsync(at, bytes, gpu, 0, stream);
   if (policy == "advise_device") return cudaMemAdvise(at, bytes, cudaMemAdviseSetPreferredLocation, gpu);
@@ -55,27 +55,27 @@ cudaError_t follow_policy(void* at, std::size_t bytes, int device, cudaStream_t 
 UM_EXPORT int um_pool_configure(const char* policy, std::size_t most) {
   for (const std::string_view known : policies) {
     if (known != policy) continue;
-    const std::lock_guard lock(own().guard);
-    own().policy = known;
-    own().most = most;
+    const std::lock_guard lock(the_pool().guard);
+    the_pool().policy = known;
+    the_pool().most = most;
     return 0;
   }
   return 1;
 }
 
 UM_EXPORT std::size_t um_pool_used() {
-  const std::lock_guard lock(own().guard);
-  return own().used;
+  const std::lock_guard lock(the_pool().guard);
+  return the_pool().used;
 }
 
 UM_EXPORT std::size_t um_pool_peak() {
-  const std::lock_guard lock(own().guard);
-  return own().peak;
+  const std::lock_guard lock(the_pool().guard);
+  return the_pool().peak;
 }
 
 // nullptr where the pool is full, or CUDA refuses.
 UM_EXPORT void* um_pool_alloc(std::size_t bytes, int device, cudaStream_t stream) {
-  if (!take(bytes)) return nullptr;
+  if (!reserve(bytes)) return nullptr;
   int before = 0;
   void* at = nullptr;
   static_cast<void>(cudaGetDevice(&before));

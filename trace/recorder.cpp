@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t most_waiting_events = 200'000;
 constexpr nanoseconds longest_pause = 10'000'000;  // within one line of the host or of prefetches
 
-quantity moved_by(cause why, bool to_host) {
+quantity quantity_moved(cause why, bool to_host) {
   const auto first = static_cast<std::size_t>(to_host ? quantity::out_unknown : quantity::in_unknown);
   return static_cast<quantity>(first + static_cast<std::size_t>(why));
 }
@@ -68,7 +68,7 @@ void recorder::split(event e, std::uint64_t address, std::uint64_t bytes) {
 void recorder::add(const migration& m) {
   event e{.begin = m.begin, .end = m.end};
   e.device = m.destination == host ? m.source : m.destination;
-  e.what = moved_by(m.why, m.destination == host);
+  e.what = quantity_moved(m.why, m.destination == host);
   if (m.source != host && m.destination != host && m.source != m.destination) e.what = quantity::in_peer;
   split(e, m.address, m.bytes);
 }
@@ -98,14 +98,14 @@ void recorder::add(const contended& c) {
 }
 
 void recorder::add_timed(const kernel& k) {
-  if (!lines_.below_limit(timed_, "times of launches")) return;
+  if (!lines_.below_limit(timed_lines_, "times of launches")) return;
   const std::uint32_t name = lines_.name_of(k.name);
   lines_.line(kind("timed") + field("name", name) + field("launch", launches_.next_number(k.gpu, name)) +
               field("gpu", k.gpu) + lines_.time("begin_ns", k.begin) + lines_.time("end_ns", k.end));
 }
 
 void recorder::add(const allocation& a) {
-  const std::string called = lines_.called(a.called);
+  const std::string called = lines_.callers_field(a.callers);
   lines_.line(kind("allocation") + lines_.time("at_ns", a.at) + field("address", a.address) +
               field("bytes", a.bytes) + device_field(a.device) + field("memory", a.memory) + called);
 }
@@ -116,7 +116,7 @@ void recorder::add(const release& r) {
 
 void recorder::add(const hint& h) {
   if (!lines_.below_limit(hints_, "prefetch and advice calls")) return;
-  const std::string called = lines_.called(h.called);
+  const std::string called = lines_.callers_field(h.callers);
   lines_.line(kind("hint") + lines_.time("at_ns", h.at) + lines_.time("until_ns", h.until) +
               field("call", h.call) + field("address", h.address) + field("bytes", h.bytes) +
               device_field(h.device) + called);
@@ -132,7 +132,7 @@ void recorder::add(const range& r) {
 void recorder::pause(nanoseconds at, const driver_sums& sums) {
   paused_ = at;
   sums_at_pause_ = sums;
-  launches_.miss(at);
+  launches_.counting_paused(at);
 }
 
 void recorder::resume(nanoseconds at, const driver_sums& sums) {
@@ -140,12 +140,12 @@ void recorder::resume(nanoseconds at, const driver_sums& sums) {
   lines_.line(kind("uncounted") + lines_.time("begin_ns", paused_) + lines_.time("end_ns", at) +
               fields_of(sums - sums_at_pause_));
   paused_ = 0;
-  launches_.count(at);
+  launches_.counting_resumed(at);
 }
 
 // --- who did it ---
 
-void recorder::close(elsewhere& of) {
+void recorder::write_line(other_line& of) {
   if (of.moved.empty()) return;
   const std::string place = lines_.place(of.moved.program_counter());
   lines_.block_line(kind(of.kind) + lines_.time("begin_ns", of.moved.begin()) +
@@ -155,15 +155,15 @@ void recorder::close(elsewhere& of) {
 
 // A line ends where a launch began that moved something, so that reading the lines by time gives the order of
 // accesses.
-void recorder::add_elsewhere(const event& e) {
-  elsewhere& into = by_user(e.what) ? user_ : by_host(e.what) ? host_ : other_;
+void recorder::add_to_other_line(const event& e) {
+  other_line& into = by_user(e.what) ? user_ : by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() &&
       (launches_.began_between(into.moved.begin(), e.begin) || e.begin > into.moved.end() + longest_pause))
-    close(into);
+    write_line(into);
   into.moved.add(e);
 }
 
-void recorder::settle(nanoseconds before, bool all) {
+void recorder::assign_events(nanoseconds before, bool all) {
   std::stable_sort(events_.begin(), events_.end(),
                    [](const event& a, const event& b) { return a.begin < b.begin; });
   launches_.sort();
@@ -178,14 +178,14 @@ void recorder::settle(nanoseconds before, bool all) {
     }
   }
   launches_.sort();
-  for (const event& e : no_launch) add_elsewhere(e);
+  for (const event& e : no_launch) add_to_other_line(e);
   events_ = std::move(kept);
-  if (events_.size() > most_waiting_events) compress();
+  if (events_.size() > most_waiting_events) merge_old_events();
 }
 
 // What a kernel that still runs did to a block so far becomes one event of each kind. Times of service are
 // lost.
-void recorder::compress() {
+void recorder::merge_old_events() {
   std::map<std::tuple<std::uint32_t, quantity, std::uint64_t>, event> sums;
   for (const event& e : events_) {
     const auto [at, is_new] = sums.try_emplace({e.device, e.what, e.block}, e);
@@ -197,18 +197,18 @@ void recorder::compress() {
   }
   events_.clear();
   for (const auto& [key, e] : sums) events_.push_back(e);
-  lack("part of the time that kernels waited for faults: one ran long with many of them");
+  note_missing("part of the time that kernels waited for faults: one ran long with many of them");
 }
 
 void recorder::drain(nanoseconds now) {
-  settle(now - grace, false);
+  assign_events(now - grace, false);
   launches_.write(now - 2 * grace);
   lines_.flush();
 }
 
 void recorder::finish(nanoseconds now, const driver_sums* sums) {
-  settle(now + grace, true);
-  for (elsewhere* of : {&user_, &host_, &other_}) close(*of);
+  assign_events(now + grace, true);
+  for (other_line* of : {&user_, &host_, &other_}) write_line(*of);
   launches_.write(now + grace);
   launches_.finish();
   resume(now, sums != nullptr ? *sums : sums_at_pause_);

@@ -35,8 +35,8 @@ class recorder {
   void add(const release& r);
   void add(const hint& h);
   void add(const range& r);
-  // A sentence on what this trace does not have; each is written once.
-  void lack(const std::string& what) { lines_.lack(what); }
+  // Writes once that this trace lacks `what`.
+  void note_missing(const std::string& what) { lines_.note_missing(what); }
   void lose(std::uint64_t records) { lost_ += records; }
   // Unified Memory is not counted between the two; `sums`: what the driver counted until then.
   void pause(nanoseconds at, const driver_sums& sums);
@@ -48,25 +48,25 @@ class recorder {
   void finish(nanoseconds now, const driver_sums* sums = nullptr);
 
  private:
-  // What one line tells that is no launch's.
-  struct elsewhere {
+  // Sums of events that belong to no launch; they get a line of their own.
+  struct other_line {
     const char* kind;
     bin moved;
   };
 
   void split(event e, std::uint64_t address, std::uint64_t bytes);
-  void settle(nanoseconds before, bool all);
-  void add_elsewhere(const event& e);
-  void close(elsewhere& of);
-  void compress();
+  void assign_events(nanoseconds before, bool all);
+  void add_to_other_line(const event& e);
+  void write_line(other_line& of);
+  void merge_old_events();
 
   line_writer lines_;
   launch_table launches_;
-  std::vector<event> events_;  // not yet given to anybody
-  elsewhere host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
+  std::vector<event> events_;  // not yet assigned to a launch or another line
+  other_line host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
   nanoseconds paused_ = 0;  // when counting paused; 0 while it goes on
   driver_sums sums_at_pause_;
-  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_ = 0;
+  std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
 };
 
 }  // namespace um::tracing

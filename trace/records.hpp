@@ -1,5 +1,5 @@
-// What a traced program did, free of CUPTI's types: whoever watches the program hands these to a recorder.
-// Times are in nanoseconds on one clock. A device is a GPU's number or `host`.
+// What a traced program did, without CUPTI's types; input of a recorder. Times are in nanoseconds on one
+// clock. A device is a GPU's number or `host`.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct cpu_fault {
 };
 
 enum class contention : std::uint8_t { thrashing, throttling, remote_map };
-// Processors that want the same memory, or a GPU that got a mapping of memory elsewhere.
+// Several processors access the same memory, or a GPU got a mapping of memory elsewhere.
 struct contended {
   nanoseconds at = 0;
   std::uint64_t address = 0, bytes = 0;
@@ -65,15 +65,15 @@ struct copy {
   nanoseconds begin = 0, end = 0;
   std::uint64_t bytes = 0;
   std::uint32_t gpu = 0;
-  std::string_view way;  // "host_to_device" ...
+  std::string_view direction;  // "host_to_device" ...
 };
 
 struct allocation {
   nanoseconds at = 0;
   std::uint64_t address = 0, bytes = 0;
   std::uint32_t device = host;
-  std::string_view memory;          // "managed", "device", "pinned" ...
-  std::vector<std::string> called;  // innermost first: module+0xoffset
+  std::string_view memory;           // "managed", "device", "pinned" ...
+  std::vector<std::string> callers;  // innermost first: module+0xoffset
 };
 
 struct release {
@@ -87,10 +87,10 @@ struct hint {
   std::string_view call;  // "prefetch", "read_mostly", "preferred_location" ...
   std::uint64_t address = 0, bytes = 0;
   std::uint32_t device = host;
-  std::vector<std::string> called;
+  std::vector<std::string> callers;
 };
 
-// What the program itself names a stretch of time (NVTX).
+// A range of time that the program names (NVTX).
 struct range {
   nanoseconds begin = 0, end = 0;
   std::string_view name;

@@ -1,4 +1,4 @@
-// All that the injected library has while the program runs.
+// The state of the injected library while the program runs.
 //
 // Threads:
 //   the program's own   call back when CUDA is called; they hand work to the writer and never wait for it
@@ -49,24 +49,25 @@ struct session {
   follower follow = nullptr;
   nanoseconds followed_since = 0;
 
-  std::mutex switching;  // of all until the next mutex
+  std::mutex counting_mutex;  // guards the members up to the next mutex
   std::set<std::uint32_t> devices;
   driver_counters driver;
   bool may_count = true;
-  driver_sums driver_before, told_before;  // when counting last began
-  driver_sums driver_lately;               // when it was last looked for losses
-  nanoseconds looked_at = 0;
+  driver_sums driver_sums_at_begin, cupti_sums_at_begin;  // when counting last began
+  driver_sums driver_sums_at_last_look;                   // at the last check for lost records
+  nanoseconds last_look = 0;
 
-  std::mutex sleep;
-  std::condition_variable wake;
+  std::mutex sleep_mutex;
+  std::condition_variable wake_fetcher;
   std::thread fetcher;
 
-  std::atomic<bool> over = false, counts = false, with_faults = true;
+  std::atomic<bool> ended = false, counts = false, with_faults = true;
   std::atomic<bool> followed = false;
-  std::atomic<bool> busy = false;     // records came with the last flush
-  std::atomic<bool> managed = false;  // the program has managed memory
+  std::atomic<bool> records_came = false;        // records came with the last flush
+  std::atomic<bool> has_managed_memory = false;  // the program has managed memory
   std::atomic<bool> draining = false;
-  std::atomic<std::uint64_t> told_to_gpus = 0, told_to_host = 0;  // bytes of CUPTI's records
+  std::atomic<std::uint64_t> recorded_bytes_to_gpus = 0,
+                             recorded_bytes_to_host = 0;  // bytes of CUPTI's records
   pid_t owner = getpid();
 };
 
@@ -74,8 +75,9 @@ struct session {
 extern session* running;
 
 nanoseconds now();
-// Of this process, not of one that it was forked from.
+// Whether the session belongs to this process, not to one that it was forked from.
 bool is_ours();
-void lack(const std::string& what);
+// Writes that the trace lacks something.
+void note_missing(const std::string& what);
 
 }  // namespace um::tracing

@@ -25,7 +25,7 @@ std::string readable(const char* name) {
   return text;
 }
 
-const char* way_of(std::uint8_t kind) {
+const char* direction_of(std::uint8_t kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
       return "host_to_device";
@@ -97,54 +97,54 @@ void add_counter(recorder& to, const CUpti_ActivityUnifiedMemoryCounter3& c) {
 }
 
 void translator::add_kernel(const CUpti_ActivityKernel10& k) {
-  if (k.start == 0 || k.end == 0) return to_.lack("some kernels: CUPTI gave no times of them");
+  if (k.start == 0 || k.end == 0) return recorder_.note_missing("some kernels: CUPTI gave no times of them");
   auto known = names_.find(k.name);
   if (known == names_.end()) known = names_.emplace(k.name, readable(k.name)).first;
   const kernel launch{at(k.start), at(k.end), k.deviceId, k.streamId, known->second};
-  if (times_only_) return to_.add_timed(launch);
-  to_.add(launch);
+  if (times_only_) return recorder_.add_timed(launch);
+  recorder_.add(launch);
 }
 
 void translator::add_memory(const CUpti_ActivityMemory4& m) {
   if (m.memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE)
-    return to_.add(release{at(m.timestamp), m.address});
-  std::vector<std::string> called;
-  if (const auto known = called_.find(m.address); known != called_.end()) {
+    return recorder_.add(release{at(m.timestamp), m.address});
+  std::vector<std::string> callers;
+  if (const auto known = callers_.find(m.address); known != callers_.end()) {
     called = std::move(known->second);
-    called_.erase(known);
+    callers_.erase(known);
   }
-  to_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind),
-                     std::move(called)});
+  recorder_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind),
+                           std::move(called)});
 }
 
-void translator::called_from(std::uint64_t address, std::vector<std::string> called) {
-  called_[address] = std::move(called);
+void translator::note_callers(std::uint64_t address, std::vector<std::string> called) {
+  callers_[address] = std::move(called);
 }
 
 void translator::add_marker(const CUpti_ActivityMarker2& m) {
   if ((m.flags & CUPTI_ACTIVITY_FLAG_MARKER_START) != 0) {
-    open_[m.id] = {at(m.timestamp), m.name != nullptr ? m.name : ""};
+    open_ranges_[m.id] = {at(m.timestamp), m.name != nullptr ? m.name : ""};
   } else if ((m.flags & CUPTI_ACTIVITY_FLAG_MARKER_END) != 0) {
-    const auto begun = open_.find(m.id);
-    if (begun == open_.end()) return;
-    to_.add(range{begun->second.begin, at(m.timestamp), begun->second.name});
-    open_.erase(begun);
+    const auto begun = open_ranges_.find(m.id);
+    if (begun == open_ranges_.end()) return;
+    recorder_.add(range{begun->second.begin, at(m.timestamp), begun->second.name});
+    open_ranges_.erase(begun);
   }
 }
 
 void translator::add(const CUpti_Activity& record) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
-      return add_counter(to_, as_record<CUpti_ActivityUnifiedMemoryCounter3>(record));
+      return add_counter(recorder_, as_record<CUpti_ActivityUnifiedMemoryCounter3>(record));
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       return add_kernel(as_record<CUpti_ActivityKernel10>(record));
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& c = as_record<CUpti_ActivityMemcpy6>(record);
-      return to_.add(copy{at(c.start), at(c.end), c.bytes, c.deviceId, way_of(c.copyKind)});
+      return recorder_.add(copy{at(c.start), at(c.end), c.bytes, c.deviceId, direction_of(c.copyKind)});
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& s = as_record<CUpti_ActivityMemset4>(record);
-      return to_.add(copy{at(s.start), at(s.end), s.bytes, s.deviceId, "memset"});
+      return recorder_.add(copy{at(s.start), at(s.end), s.bytes, s.deviceId, "memset"});
     }
     case CUPTI_ACTIVITY_KIND_MEMORY2:
       return add_memory(as_record<CUpti_ActivityMemory4>(record));

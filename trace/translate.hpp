@@ -14,12 +14,12 @@ namespace um::tracing {
 class translator {
  public:
   // `times_only`: launches get lines of their times, nothing else is looked at.
-  explicit translator(recorder& to, bool times_only = false) : to_(to), times_only_(times_only) {}
+  explicit translator(recorder& to, bool times_only = false) : recorder_(to), times_only_(times_only) {}
 
   // Activity kinds that are not wanted are passed over.
   void add(const CUpti_Activity& record);
   // Where a managed allocation at this address was made, known before CUPTI's record of it comes.
-  void called_from(std::uint64_t address, std::vector<std::string> called);
+  void note_callers(std::uint64_t address, std::vector<std::string> called);
 
  private:
   void add_kernel(const CUpti_ActivityKernel10& k);
@@ -30,11 +30,11 @@ class translator {
     nanoseconds begin = 0;
     std::string name;
   };
-  recorder& to_;
+  recorder& recorder_;
   bool times_only_;
-  std::unordered_map<const char*, std::string> names_;  // of kernels, as the source spells them
-  std::unordered_map<std::uint32_t, open_range> open_;  // by marker
-  std::unordered_map<std::uint64_t, std::vector<std::string>> called_;
+  std::unordered_map<const char*, std::string> names_;         // of kernels, as the source spells them
+  std::unordered_map<std::uint32_t, open_range> open_ranges_;  // by marker
+  std::unordered_map<std::uint64_t, std::vector<std::string>> callers_;
 };
 
 // A record of kind UNIFIED_MEMORY_COUNTER.

@@ -18,35 +18,35 @@ void worker::start() {
 
 void worker::post(task work) {
   {
-    const std::lock_guard lock(guard_);
-    waiting_.push_back(std::move(work));
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
     ++posted_;
   }
   changed_.notify_all();
 }
 
 void worker::wait() {
-  std::unique_lock lock(guard_);
+  std::unique_lock lock(mutex_);
   const std::size_t until = posted_;
   changed_.wait(lock, [&] { return done_ >= until; });
 }
 
 void worker::stop() {
   {
-    const std::lock_guard lock(guard_);
-    over_ = true;
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
 void worker::run() {
-  std::unique_lock lock(guard_);
+  std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return over_ || !waiting_.empty(); });
-    if (waiting_.empty()) return;
-    const task next = std::move(waiting_.front());
-    waiting_.pop_front();
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const task next = std::move(queue_.front());
+    queue_.pop_front();
     lock.unlock();
     try {
       next();
@@ -54,7 +54,7 @@ void worker::run() {
     }
     lock.lock();
     ++done_;
-    if (waiting_.empty()) changed_.notify_all();
+    if (queue_.empty()) changed_.notify_all();
   }
 }
 

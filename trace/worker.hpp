@@ -1,4 +1,4 @@
-// One thread that does what others hand it, in their order, so that they never wait for it.
+// One thread that runs tasks of others in order; they do not wait for it.
 #pragma once
 
 #include <condition_variable>
@@ -17,19 +17,19 @@ class worker {
   // At a lower priority than the threads of the program.
   void start();
   void post(task work);
-  // Until all that was posted before is done. Not from a task.
+  // Waits until all tasks posted before are done. Must not be called by a task.
   void wait();
-  // After all that was posted.
+  // Ends the thread after all posted tasks.
   void stop();
 
  private:
   void run();
 
-  std::mutex guard_;  // of all but the thread
+  std::mutex mutex_;  // of all but the thread
   std::condition_variable changed_;
-  std::deque<task> waiting_;
+  std::deque<task> queue_;
   std::size_t posted_ = 0, done_ = 0;
-  bool over_ = false;
+  bool stopping_ = false;
   std::thread thread_;
 };
 

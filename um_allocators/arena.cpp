@@ -23,7 +23,7 @@ byte_count free_device_bytes() {
   return free;
 }
 
-std::string asked(byte_count bytes, const char* kind) {
+std::string request_text(byte_count bytes, const char* kind) {
   return "cannot allocate " + to_text(bytes) + " of " + kind + " memory";
 }
 
@@ -44,7 +44,7 @@ arena device_arena(byte_count bytes) {
   const cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
     static_cast<void>(cudaGetLastError());
-    throw out_of_memory(asked(bytes, "device") + ": " + to_text(free_device_bytes()) + " are free");
+    throw out_of_memory(request_text(bytes, "device") + ": " + to_text(free_device_bytes()) + " are free");
   }
   check(status);
   return {data, bytes, &release_device};
@@ -53,7 +53,7 @@ arena device_arena(byte_count bytes) {
 arena pinned_arena(byte_count bytes) {
   if (bytes == 0) return {};
   void* data = nullptr;
-  check_allocation(cudaMallocHost(&data, bytes), asked(bytes, "pinned host"));
+  check_allocation(cudaMallocHost(&data, bytes), request_text(bytes, "pinned host"));
   return {data, bytes, &release_pinned};
 }
 
@@ -61,11 +61,11 @@ arena managed_arena(byte_count bytes, managed_limit limit) {
   if (bytes == 0) return {};
   const byte_count free = free_device_bytes();
   if (limit == managed_limit::guarded && bytes > guarded_share(free)) {
-    throw out_of_memory(asked(bytes, "managed") + ": the limit is 80 % of the " + to_text(free) +
+    throw out_of_memory(request_text(bytes, "managed") + ": the limit is 80 % of the " + to_text(free) +
                         " of device memory that are free, " + to_text(guarded_share(free)));
   }
   void* data = nullptr;
-  check_allocation(cudaMallocManaged(&data, bytes), asked(bytes, "managed"));
+  check_allocation(cudaMallocManaged(&data, bytes), request_text(bytes, "managed"));
   return {data, bytes, &release_device};
 }
 

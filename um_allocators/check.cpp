@@ -2,7 +2,7 @@
 
 namespace um {
 
-std::string located(std::source_location where, std::string_view library, std::string_view meaning) {
+std::string error_text(std::source_location where, std::string_view library, std::string_view meaning) {
   std::string_view file = where.file_name();
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
   std::string text{file};
@@ -17,8 +17,8 @@ void check(cudaError_t status, std::source_location where) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
   const std::string meaning = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status);
-  if (status == cudaErrorMemoryAllocation) throw out_of_memory(located(where, "CUDA", meaning));
-  throw cuda_error(located(where, "CUDA", meaning));
+  if (status == cudaErrorMemoryAllocation) throw out_of_memory(error_text(where, "CUDA", meaning));
+  throw cuda_error(error_text(where, "CUDA", meaning));
 }
 
 }  // namespace um

@@ -33,7 +33,8 @@ description describe(const batched_product& p) {
 
 }  // namespace
 
-std::vector<batched_algorithm> proposals(session& on, const batched_product& problem, byte_count cap) {
+std::vector<batched_algorithm> proposed_algorithms(session& on, const batched_product& problem,
+                                                   byte_count cap) {
   const description made = describe(problem);
   const matmul_preference preference = make_preference(cap, 16);
   std::array<cublasLtMatmulHeuristicResult_t, 16> found{};

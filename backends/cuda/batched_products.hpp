@@ -22,7 +22,8 @@ struct batched_algorithm {
 
 // cuBLASLt's proposals within the cap, the likeliest first. Every process on one machine gets the same
 // ones.
-std::vector<batched_algorithm> proposals(session& on, const batched_product& problem, byte_count cap);
+std::vector<batched_algorithm> proposed_algorithms(session& on, const batched_product& problem,
+                                                   byte_count cap);
 
 // Data in the order a, b, d.
 kernel_call bind(session& on, const batched_product& problem, const batched_algorithm& how,

@@ -31,10 +31,13 @@ kernels::sampled_convolution samples_of(const convolution_problem& p) {
 }
 
 // Pseudo-random operands in scratch memory, room for the largest workspace, and the expected result.
-class trial_site {
+class trial_data {
  public:
-  trial_site(session& on, const convolution_problem& p, byte_count workspace_cap)
-      : on_(on), samples_(samples_of(p)), accuracy_(accuracy_of(p.arithmetic)), accumulates_(p.accumulate) {
+  trial_data(session& on, const convolution_problem& p, byte_count workspace_cap)
+      : session_(on),
+        samples_(samples_of(p)),
+        accuracy_(accuracy_of(p.arithmetic)),
+        accumulates_(p.accumulate) {
     const std::array<byte_count, 4> bytes{room_for(p.x, operand_type(p)), room_for(p.w, dtype::f32),
                                           room_for(p.y, operand_type(p)),
                                           room_for({1, p.y.c, 1, 1}, dtype::f32)};
@@ -57,10 +60,11 @@ class trial_site {
   nanoseconds time(const convolution_recipe& recipe, nanoseconds to_beat) const {
     try {
       const kernel_call call = recipe.bind(operands_);
-      if (on_.options().brief_search) return checked_time(call);
-      return trial_time({[&] { return checked_time(call); },
-                         [&](int before, int counted) { return median_time(on_, call, before, counted); }},
-                        to_beat);
+      if (session_.options().brief_search) return checked_time(call);
+      return trial_time(
+          {[&] { return checked_time(call); },
+           [&](int before, int counted) { return median_time(session_, call, before, counted); }},
+          to_beat);
     } catch (const std::runtime_error&) {  // the library failed, or memory is short
       return never;
     }
@@ -83,13 +87,14 @@ class trial_site {
     std::byte* const result = operands_.data.at(which);
     const std::array<const dims*, 3> shapes{&samples_.x, &samples_.w, &samples_.y};
     const byte_count bytes = static_cast<byte_count>(elements(*shapes.at(which))) * size_of(samples_.result);
-    check(cudaMemsetAsync(result, accumulates_ ? byte_of_some_number : 0xff, bytes, on_.compute().stream));
-    const nanoseconds time = median_time(on_, call, 0, 1);
-    const double difference = kernels::sampled_difference(on_.compute(), samples_, result, expected_);
+    check(
+        cudaMemsetAsync(result, accumulates_ ? byte_of_some_number : 0xff, bytes, session_.compute().stream));
+    const nanoseconds time = median_time(session_, call, 0, 1);
+    const double difference = kernels::sampled_difference(session_.compute(), samples_, result, expected_);
     return difference <= accuracy_ ? time : never;
   }
 
-  session& on_;
+  session& session_;
   kernels::sampled_convolution samples_;
   double accuracy_;
   bool accumulates_;
@@ -106,10 +111,10 @@ nanoseconds now() {
 // engine is known that won for another batch, only the likeliest engines of its method are tried, with its
 // family among them. (Of 384 parts of VGG-16 in bf16 on an H100 that family won 376. Six of seven of all
 // chosen engines were among the first three of their lists.)
-class contest {
+class engine_search {
  public:
-  contest(session& on, const convolution_problem& p, byte_count cap)
-      : on_(on), problem_(p), cap_(cap), site_(on, p, cap) {}
+  engine_search(session& on, const convolution_problem& p, byte_count cap)
+      : session_(on), problem_(p), cap_(cap), site_(on, p, cap) {}
 
   std::optional<convolution_recipe> winner(nanoseconds& time, const std::string& precedent) {
     if (!precedent.empty() && !is_brief() && try_like(precedent)) {
@@ -130,7 +135,7 @@ class contest {
 
  private:
   // The first accurate recipe; cuDNN's engines come first, since they are more exact.
-  bool is_brief() const { return on_.options().brief_search; }
+  bool is_brief() const { return session_.options().brief_search; }
 
   std::vector<convolution_method> methods() const {
     std::vector<convolution_method> all = methods_of(problem_);
@@ -141,7 +146,7 @@ class contest {
     return all;
   }
 
-  nanoseconds enter(const convolution_recipe& recipe) {
+  nanoseconds try_recipe(const convolution_recipe& recipe) {
     const nanoseconds time = site_.time(recipe, best_time_);
     if (time < best_time_) {
       best_time_ = time;
@@ -159,12 +164,12 @@ class contest {
       return best_.has_value();
     }
     for (const std::int64_t parts : parts_of(problem_)) {
-      if (scratch_of(problem_, method, parts) > cap_) continue;
+      if (method_workspace(problem_, method, parts) > cap_) continue;
       int tried = 0, idle = 0;
       bool ran = false;
-      visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
+      visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
         const nanoseconds before = best_time_;
-        const nanoseconds time = recipe.workspace_bytes > cap_ ? never : enter(recipe);
+        const nanoseconds time = recipe.workspace_bytes > cap_ ? never : try_recipe(recipe);
         ran = ran || (time != never && family_of(recipe.name) == family_of(precedent));
         idle = best_time_ < before ? 0 : idle + 1;
         return ++tried < most && !(ran && idle >= most_idle);
@@ -181,10 +186,10 @@ class contest {
     for (const std::int64_t parts : parts_of(problem_)) {
       nanoseconds here = never;
       bool fits = false;
-      visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
+      visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
         if (recipe.workspace_bytes > cap_) return true;
         fits = true;
-        here = std::min(here, enter(recipe));
+        here = std::min(here, try_recipe(recipe));
         return here == never || !is_brief();
       });
       if (fits && (here >= before || is_brief())) return;
@@ -198,7 +203,7 @@ class contest {
     bool is_first = true;
     for (const std::int64_t parts : parts_of(problem_)) {
       if (best_ && (parts > most_parts || (!is_first && open.empty()))) return;
-      if (scratch_of(problem_, method, parts) > cap_) continue;
+      if (method_workspace(problem_, method, parts) > cap_) continue;
       for (const std::string& family : try_engines(method, parts, is_first, open)) open.erase(family);
       is_first = false;
     }
@@ -211,29 +216,29 @@ class contest {
   std::set<std::string> try_engines(convolution_method method, std::int64_t parts, bool is_first,
                                     std::set<std::string>& open) {
     constexpr nanoseconds far = 3;
-    patience left(now());
+    search_patience left(now());
     std::set<std::string> ran, behind;
-    visit_recipes(on_, problem_, method, parts, [&](const convolution_recipe& recipe) {
+    visit_recipes(session_, problem_, method, parts, [&](const convolution_recipe& recipe) {
       if (best_ && !is_first && open.count(recipe.family) == 0) return true;
       if (behind.count(recipe.family) != 0) return true;
       const nanoseconds before = best_time_;
-      const nanoseconds time = recipe.workspace_bytes > cap_ ? never : enter(recipe);
+      const nanoseconds time = recipe.workspace_bytes > cap_ ? never : try_recipe(recipe);
       if (time == never) {
         if (is_first) open.insert(recipe.family);
         return !best_ || left.lasts(now());
       }
       ran.insert(recipe.family);
       if (time / far > best_time_) behind.insert(recipe.family);
-      best_time_ < before ? left.gained(now()) : left.in_vain();
+      best_time_ < before ? left.gained(now()) : left.failed_to_gain();
       return !is_brief() && left.lasts(now());
     });
     return ran;
   }
 
-  session& on_;
+  session& session_;
   const convolution_problem& problem_;
   byte_count cap_;
-  trial_site site_;
+  trial_data site_;
   std::optional<convolution_recipe> best_;
   nanoseconds best_time_ = never;
 };
@@ -249,7 +254,7 @@ convolution_recipe fastest(session& on, const convolution_problem& problem, byte
                            nanoseconds& time) {
   const auto known = on.precedents().find(kind_of(problem, cap));
   const std::string precedent = known == on.precedents().end() ? "" : known->second;
-  auto best = contest(on, problem, cap).winner(time, precedent);
+  auto best = engine_search(on, problem, cap).winner(time, precedent);
   if (!best) {
     throw unsupported("no deterministic engine for " + signature_of(problem) + " within " + to_text(cap) +
                       " of workspace");

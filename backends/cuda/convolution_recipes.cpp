@@ -40,7 +40,7 @@ bool has_epilogue(const convolution_problem& p) {
   return p.bias || p.how.relu;
 }
 // Filter gradients are added up by the kernel that converts them.
-bool adds_up(const convolution_problem& p) {
+bool has_accumulation(const convolution_problem& p) {
   return p.accumulate && !is_filter_gradient(p);
 }
 
@@ -108,7 +108,7 @@ bool results_are_aligned(const convolution_problem& p, std::int64_t parts) {
 
 // A method for one part, before cuDNN's engine is known. Workspace in order: packed or padded x, packed w or
 // a gradient that is not dw itself, the engine's own.
-struct stage {
+struct scratch_layout {
   cudnn_convolution product;
   bool packs = false, pads = false;
   packed_operands packing;
@@ -117,8 +117,9 @@ struct stage {
   byte_count packed_x = 0, packed_w = 0;
 };
 
-stage stage_of(const convolution_problem& p, convolution_method method, std::int64_t parts) {
-  stage s;
+scratch_layout scratch_layout_of(const convolution_problem& p, convolution_method method,
+                                 std::int64_t parts) {
+  scratch_layout s;
   s.product = {p.kind, part_of(p.x, parts), p.w, part_of(p.y, parts), p.how};
   s.product.how.relu = p.how.relu && is_fused(method);
   s.product.bias = p.bias && is_fused(method);
@@ -153,8 +154,9 @@ stage stage_of(const convolution_problem& p, convolution_method method, std::int
 }
 
 // The calls after the product of a part.
-kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method, const stage& s,
-                       std::byte* y, std::byte* b, std::byte* apart, std::byte* dw, bool add) {
+kernel_call bind_after(session& on, const convolution_problem& p, convolution_method method,
+                       const scratch_layout& s, std::byte* y, std::byte* b, std::byte* apart, std::byte* dw,
+                       bool add) {
   if (s.adds_from_workspace && add && !s.packs && operand_type(p) == dtype::f32) {
     return [where = on.compute(), apart, dw, count = elements(p.w)] {
       kernels::add(where, dw, apart, dw, count, dtype::f32);
@@ -167,13 +169,13 @@ kernel_call bind_after(session& on, const convolution_problem& p, convolution_me
   }
   if (!has_epilogue(p) || is_fused(method)) return {};
   return [where = on.compute(), y, b = reinterpret_cast<const float*>(b), relu = p.how.relu,
-          of = kernels::form{s.product.y, operand_type(p), p.order}] {
+          of = kernels::tensor_form{s.product.y, operand_type(p), p.order}] {
     kernels::bias_relu(where, y, b, relu, of);
   };
 }
 
 // The calls before the first part.
-kernel_call bind_before(session& on, const convolution_problem& p, const stage& s, std::byte* w,
+kernel_call bind_before(session& on, const convolution_problem& p, const scratch_layout& s, std::byte* w,
                         std::byte* packed_w) {
   if (!s.packs || is_filter_gradient(p)) return {};
   return [where = on.compute(), w, packed_w, how = s.packing.w] {
@@ -228,7 +230,7 @@ kernel_call bind_padding(session& on, const convolution_problem& p, const dims& 
 
 kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_method method,
                         std::int64_t parts, const product_engine& engine, const bound_operands& operands) {
-  const stage s = stage_of(p, method, parts);
+  const scratch_layout s = scratch_layout_of(p, method, parts);
   const byte_count x_step = bytes_of(part_of(p.x, parts), operand_type(p));
   const byte_count y_step = bytes_of(part_of(p.y, parts), operand_type(p));
   std::byte *const packed_x = operands.workspace, *const packed_w = packed_x + s.packed_x;
@@ -262,7 +264,7 @@ kernel_call bind_recipe(session& on, const convolution_problem& p, convolution_m
 
 convolution_recipe recipe_of(session& on, const convolution_problem& p, convolution_method method,
                              std::int64_t parts, const product_engine& engine, std::size_t position) {
-  const stage s = stage_of(p, method, parts);
+  const scratch_layout s = scratch_layout_of(p, method, parts);
   return {engine.name,
           engine.family,
           static_cast<std::int64_t>(position),
@@ -276,7 +278,7 @@ convolution_recipe recipe_of(session& on, const convolution_problem& p, convolut
 // umbench's own kernels on packed operands; on other operands they are a method of their own.
 bool visit_direct_product(session& on, const convolution_problem& p, convolution_method method,
                           std::int64_t parts, const std::function<bool(const convolution_recipe&)>& visit) {
-  const stage s = stage_of(p, method, parts);
+  const scratch_layout s = scratch_layout_of(p, method, parts);
   convolution_problem product = p;
   product.x = s.product.x;
   product.w = s.product.w;
@@ -298,7 +300,7 @@ void visit_cudnn(session& on, const convolution_problem& p, convolution_method m
   const bool aligned =
       parts_are_aligned(p, parts) || (method == convolution_method::padded && results_are_aligned(p, parts));
   if (!aligned || !visit_direct_product(on, p, method, parts, visit)) return;
-  const cudnn_candidates candidates(on, stage_of(p, method, parts).product);
+  const cudnn_candidates candidates(on, scratch_layout_of(p, method, parts).product);
   std::vector<std::string> seen;
   for (auto i = static_cast<std::size_t>(first); i < candidates.size(); ++i) {
     const auto plan = candidates.build(i);
@@ -385,13 +387,13 @@ std::vector<convolution_method> methods_of(const convolution_problem& p) {
   if (packs) all.push_back(convolution_method::packed);
   all.push_back(even ? convolution_method::plain : convolution_method::padded);
   if (even && has_epilogue(p)) all.push_back(convolution_method::fused);
-  if (even && adds_up(p)) all.push_back(convolution_method::adding);
+  if (even && has_accumulation(p)) all.push_back(convolution_method::adding);
   return all;
 }
 
-byte_count scratch_of(const convolution_problem& p, convolution_method method, std::int64_t parts) {
+byte_count method_workspace(const convolution_problem& p, convolution_method method, std::int64_t parts) {
   if (method == convolution_method::winograd_4x4 || method == convolution_method::direct) return 0;
-  const stage s = stage_of(p, method, parts);
+  const scratch_layout s = scratch_layout_of(p, method, parts);
   return s.packed_x + s.packed_w;
 }
 
@@ -412,7 +414,7 @@ void visit_recipes(session& on, const convolution_problem& p, convolution_method
     recipe.family = name_of(method, 1, recipe.family);
     return visit(recipe);
   };
-  if (adds_up(p) && method != convolution_method::adding) {
+  if (has_accumulation(p) && method != convolution_method::adding) {
     visit_adding_recipes(on, p, method, parts, visit, first);
   } else if (method == convolution_method::winograd_4x4) {
     visit_winograd(on, p, parts, named);

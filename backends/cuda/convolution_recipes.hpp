@@ -31,7 +31,8 @@ std::string family_of(const std::string& engine);
 std::vector<convolution_method> methods_of(const convolution_problem& problem);
 
 // Bytes that a method needs beside the engine's workspace when the batch goes through in `parts` parts.
-byte_count scratch_of(const convolution_problem& problem, convolution_method method, std::int64_t parts);
+byte_count method_workspace(const convolution_problem& problem, convolution_method method,
+                            std::int64_t parts);
 
 // Numbers of equal parts that the batch can be cut into, ascending.
 std::vector<std::int64_t> parts_of(const convolution_problem& problem);

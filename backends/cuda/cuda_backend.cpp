@@ -92,9 +92,9 @@ kernel_call bind_for_timing(session& on, const engine& chosen, const std::vector
 
 class cuda_backend final : public backend {
  public:
-  cuda_backend(int device, const cuda_options& options) : on_(device, options) {}
+  cuda_backend(int device, const cuda_options& options) : session_(device, options) {}
 
-  machine describe() override { return machine_of(on_.device()); }
+  machine describe() override { return machine_of(session_.device()); }
 
   profile measure(const graph& g) override {
     profile costs;
@@ -103,33 +103,34 @@ class cuda_backend final : public backend {
       while (before < o && !same_work(g, g.ops[before], g.ops[o])) ++before;
       costs.push_back(before < o ? costs[before] : measure(g, g.ops[o]));
     }
-    on_.release_scratch();
+    session_.release_scratch();
     return costs;
   }
 
   std::vector<op_cost> measure(const graph& g, std::span<const compute> what) override {
     std::vector<op_cost> costs;
     for (const compute& c : what) costs.push_back(cost_of(g, c));
-    on_.release_scratch();
+    session_.release_scratch();
     return costs;
   }
 
   execution execute(const graph& g, const execution_plan& plan, const execution_request& how) override {
-    on_.release_scratch();
-    return executor(on_, g, plan).run(how);
+    session_.release_scratch();
+    return executor(session_, g, plan).run(how);
   }
 
  private:
   op_cost measure(const graph& g, const op& o) {
-    const engine chosen = choose_engine(on_, g, o, {}, 16, on_.options().workspace_cap);
-    return cost_of(chosen.choice, time_of(on_, bind_for_timing(on_, chosen, dense_operands(g, o, {}))));
+    const engine chosen = choose_engine(session_, g, o, {}, 16, session_.options().workspace_cap);
+    return cost_of(chosen.choice,
+                   time_of(session_, bind_for_timing(session_, chosen, dense_operands(g, o, {}))));
   }
 
   // The time from when the engine was chosen, by this or another process.
   op_cost cost_of(const graph& g, const compute& c) {
     const op o = operator_of(g, c);
     const engine chosen =
-        choose_engine(on_, g, o, c.part, 16, std::min(c.workspace, on_.options().workspace_cap));
+        choose_engine(session_, g, o, c.part, 16, std::min(c.workspace, session_.options().workspace_cap));
     const bool is_own = chosen.choice.time == 0;
     return cost_of(chosen.choice, is_own ? time_of_own(g, o, c.part, chosen) : chosen.choice.time);
   }
@@ -140,15 +141,16 @@ class cuda_backend final : public backend {
 
   // umbench's own kernels are not chosen among others, but timed and cached like engines.
   nanoseconds time_of_own(const graph& g, const op& o, const box& part, const engine& chosen) {
-    const std::string key = on_.engine_key(signature_of(g, o, part));
-    if (const auto known = on_.engines().find(key)) return known->time;
+    const std::string key = session_.engine_key(signature_of(g, o, part));
+    if (const auto known = session_.engines().find(key)) return known->time;
     constexpr int before = 1, counted = 5;
     engine_choice timed = chosen.choice;
-    timed.time = median_time(on_, bind_for_timing(on_, chosen, dense_operands(g, o, part)), before, counted);
-    return on_.engines().store(key, timed).time;
+    timed.time =
+        median_time(session_, bind_for_timing(session_, chosen, dense_operands(g, o, part)), before, counted);
+    return session_.engines().store(key, timed).time;
   }
 
-  session on_;
+  session session_;
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ struct unified_memory_counts {
   std::uint64_t thrashing = 0, throttling = 0, remote_maps = 0;
   std::uint64_t records = 0;
   std::uint64_t dropped = 0;                       // records lost: the counts are incomplete
-  byte_count lost_bytes = 0;                       // that the driver moved and no record tells
+  byte_count lost_bytes = 0;                       // moved by the driver, but missing from the records
   std::map<std::uint64_t, std::uint64_t> batches;  // fault groups that were replayed together, by time
 };
 

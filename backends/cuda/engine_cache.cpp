@@ -15,7 +15,7 @@ namespace {
 constexpr int schema = 1;
 constexpr const char* cap_text = " workspace ";
 
-std::map<std::string, engine_choice> read(const std::filesystem::path& file) {
+std::map<std::string, engine_choice> read_engines(const std::filesystem::path& file) {
   std::ifstream in(file);
   const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   std::map<std::string, engine_choice> engines;
@@ -40,7 +40,7 @@ std::map<std::string, engine_choice> read(const std::filesystem::path& file) {
                               " (XDG_CACHE_HOME can name a folder that may be written)");
 }
 
-void write(const std::filesystem::path& file, const std::map<std::string, engine_choice>& engines) {
+void write_engines(const std::filesystem::path& file, const std::map<std::string, engine_choice>& engines) {
   nlohmann::json json = {{"schema", schema}, {"engines", nlohmann::json::object()}};
   for (const auto& [key, e] : engines) {
     json["engines"][key] = {{"engine", e.engine},
@@ -92,7 +92,8 @@ std::filesystem::path standard_engine_cache() {
   return folder / "umbench" / "engines.json";
 }
 
-engine_cache::engine_cache(std::filesystem::path file) : file_(std::move(file)), engines_(read(file_)) {}
+engine_cache::engine_cache(std::filesystem::path file)
+    : file_(std::move(file)), engines_(read_engines(file_)) {}
 
 std::optional<engine_choice> engine_cache::find(const std::string& key) const {
   const auto found = engines_.find(key);
@@ -123,10 +124,10 @@ engine_choice engine_cache::store(const std::string& key, const engine_choice& c
   std::error_code ignored;  // the lock tells if the folder is missing
   std::filesystem::create_directories(file_.parent_path(), ignored);
   const file_lock lock(file_.string() + ".lock");
-  engines_ = read(file_);
+  engines_ = read_engines(file_);
   const auto [at, inserted] = engines_.try_emplace(key, choice);
   if (!inserted && stale && at->second == *stale) at->second = choice;
-  write(file_, engines_);
+  write_engines(file_, engines_);
   return at->second;
 }
 

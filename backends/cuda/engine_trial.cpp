@@ -24,15 +24,15 @@ nanoseconds trial_time(const candidate& of, nanoseconds to_beat) {
   return of.median(0, static_cast<int>(std::clamp<nanoseconds>(span / once, 3, 10)));
 }
 
-void patience::gained(nanoseconds now) {
-  idle_ = 0;
-  gained_ = now;
+void search_patience::gained(nanoseconds now) {
+  tries_without_gain_ = 0;
+  last_gain_ = now;
 }
 
-bool patience::lasts(nanoseconds now) const {
+bool search_patience::lasts(nanoseconds now) const {
   constexpr int most_idle = 12;
   constexpr nanoseconds longest = 1'500'000'000;
-  return idle_ < most_idle && now - gained_ < longest;
+  return tries_without_gain_ < most_idle && now - last_gain_ < longest;
 }
 
 }  // namespace um

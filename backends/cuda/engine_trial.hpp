@@ -12,9 +12,10 @@ namespace um {
 constexpr nanoseconds never = std::numeric_limits<nanoseconds>::max();
 
 struct candidate {
-  std::function<nanoseconds()>
-      first;  // of the first call, loading included; `never` if the candidate is useless
-  std::function<nanoseconds(int before, int counted)> median;  // of counted calls, after some that are not
+  // Time of the first call, loading included; `never` if the candidate is useless.
+  std::function<nanoseconds()> first;
+  // Median time of `counted` calls after `before` calls that are not counted.
+  std::function<nanoseconds(int before, int counted)> median;
 };
 
 // Time of one call, by as few calls as decide whether the candidate beats `to_beat`: one call if it is
@@ -22,18 +23,18 @@ struct candidate {
 // bound); two if that holds for the second call, or if calls are long (four below 1 ms); else up to 14.
 nanoseconds trial_time(const candidate& of, nanoseconds to_beat);
 
-// For a list with the likely candidates first: the search leaves it once a dozen candidates, or a second
-// and a half, have brought no gain.
-class patience {
+// Ends the search of a list, likely candidates first, once a dozen candidates, or a second and a half, have
+// brought no gain.
+class search_patience {
  public:
-  explicit patience(nanoseconds now) : gained_(now) {}
+  explicit search_patience(nanoseconds now) : last_gain_(now) {}
   void gained(nanoseconds now);
-  void in_vain() { ++idle_; }
+  void failed_to_gain() { ++tries_without_gain_; }
   bool lasts(nanoseconds now) const;
 
  private:
-  int idle_ = 0;
-  nanoseconds gained_;
+  int tries_without_gain_ = 0;
+  nanoseconds last_gain_;
 };
 
 }  // namespace um

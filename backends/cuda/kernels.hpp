@@ -21,17 +21,17 @@ struct launch_site {
 };
 
 // The properties of a tensor that a kernel needs.
-struct form {
+struct tensor_form {
   dims shape;
   dtype type = dtype::f32;
   memory_order order = memory_order::nchw;
 };
 
 // --- elementwise.cu --- outputs may take the place of inputs of the same type.
-// Capped: at 6.
-void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool capped = false);
+// relu6: min(max(x, 0), 6).
+void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool relu6 = false);
 void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count, dtype type,
-                   bool capped = false);
+                   bool relu6 = false);
 void add(launch_site where, const void* a, const void* b, void* y, std::int64_t count, dtype type);
 // Rounds to nearest even; not in place.
 void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count);
@@ -72,14 +72,14 @@ void replay(launch_site where, const replayed_operator& what, std::int64_t bytes
 
 // --- bias.cu ---
 // y = y + b[c] where b is given, then max(y, 0) where relu is asked for; in place.
-void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of);
+void bias_relu(launch_site where, void* y, const float* b, bool relu, const tensor_form& of);
 // db[c] = sum of dy over all but c; added to db if `accumulate`.
-std::size_t bias_backward_workspace(const form& of);
-void bias_backward(launch_site where, const void* dy, float* db, const form& of, bool accumulate,
+std::size_t bias_backward_workspace(const tensor_form& of);
+void bias_backward(launch_site where, const void* dy, float* db, const tensor_form& of, bool accumulate,
                    float* workspace);
 // dx = dy where y > 0, else 0, and db = sum of dx; dx may be dy. Workspace as for bias_backward.
-void relu_bias_backward(launch_site where, const void* y, const void* dy, void* dx, float* db, const form& of,
-                        bool accumulate, float* workspace);
+void relu_bias_backward(launch_site where, const void* y, const void* dy, void* dx, float* db,
+                        const tensor_form& of, bool accumulate, float* workspace);
 
 // --- max_pool.cu, max_pool_backward.cu --- `index` is 1 or 2 bytes wide.
 struct pool_problem {
@@ -100,17 +100,17 @@ void max_pool_backward(launch_site where, const void* dy, const void* index, con
 
 // --- batch_norm.cu, batch_norm_backward.cu ---
 // Mean and 1 / sqrt(biased variance + epsilon) of every channel.
-std::size_t batch_statistics_workspace(const form& of);
+std::size_t batch_statistics_workspace(const tensor_form& of);
 void batch_statistics(launch_site where, const void* x, float epsilon, float* mean, float* inverse_deviation,
-                      const form& of, float* workspace);
+                      const tensor_form& of, float* workspace);
 struct normalization {
   const void* x = nullptr;
   const float *scale = nullptr, *shift = nullptr, *mean = nullptr, *inverse_deviation = nullptr;
   const void* residual = nullptr;  // or null
   void* y = nullptr;
-  bool relu = false, capped = false;
+  bool relu = false, relu6 = false;
 };
-void normalize(launch_site where, const normalization& what, const form& of);
+void normalize(launch_site where, const normalization& what, const tensor_form& of);
 // Operands as in core/operators.hpp; optional ones may be null.
 struct normalization_gradient {
   const void* x = nullptr;
@@ -119,15 +119,15 @@ struct normalization_gradient {
   void* dx = nullptr;
   float *dscale = nullptr, *dshift = nullptr;
   void* dresidual = nullptr;
-  bool relu = false, capped = false;
+  bool relu = false, relu6 = false;
 };
-std::size_t batch_norm_backward_workspace(const form& of);
-void batch_norm_backward(launch_site where, const normalization_gradient& what, const form& of,
+std::size_t batch_norm_backward_workspace(const tensor_form& of);
+void batch_norm_backward(launch_site where, const normalization_gradient& what, const tensor_form& of,
                          float* workspace);
 
 // --- global_average_pool.cu --- `of` is x's.
-void global_average_pool(launch_site where, const void* x, void* y, const form& of);
-void global_average_pool_backward(launch_site where, const void* dy, void* dx, const form& of);
+void global_average_pool(launch_site where, const void* x, void* y, const tensor_form& of);
+void global_average_pool_backward(launch_site where, const void* dy, void* dx, const tensor_form& of);
 
 // --- average_pool.cu ---
 // A part of an average pool or of its gradient: it begins with rows x_row of x and y_row of y; the whole

@@ -5,15 +5,15 @@ namespace um {
 void check(cudnnStatus_t status, std::source_location where) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   const std::string meaning = cudnnGetErrorString(status);
-  if (status == CUDNN_STATUS_ALLOC_FAILED) throw out_of_memory(located(where, "cuDNN", meaning));
-  throw cuda_error(located(where, "cuDNN", meaning));
+  if (status == CUDNN_STATUS_ALLOC_FAILED) throw out_of_memory(error_text(where, "cuDNN", meaning));
+  throw cuda_error(error_text(where, "cuDNN", meaning));
 }
 
 void check(cublasStatus_t status, std::source_location where) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const std::string meaning = cublasLtGetStatusString(status);
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw out_of_memory(located(where, "cuBLASLt", meaning));
-  throw cuda_error(located(where, "cuBLASLt", meaning));
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) throw out_of_memory(error_text(where, "cuBLASLt", meaning));
+  throw cuda_error(error_text(where, "cuBLASLt", meaning));
 }
 
 }  // namespace um

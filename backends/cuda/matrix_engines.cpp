@@ -117,7 +117,7 @@ byte_count pass_workspace(const matrix_problem& p) {
 }
 
 kernel_call bind_pass(session& on, const matrix_problem& p, const bound_operands& operands) {
-  const kernels::form of{{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw};
+  const kernels::tensor_form of{{p.n, p.out, 1, 1}, operand_type(p), memory_order::nchw};
   auto* const b = p.bias ? reinterpret_cast<float*>(operands.data.at(3)) : nullptr;
   if (p.kind == matrix_kind::backward_filter) {
     return [where = on.compute(), dy = operands.data.at(2), b, of, adds = p.accumulate,
@@ -200,7 +200,7 @@ void append_proposals(session& on, const matrix_problem& p, byte_count cap, bool
 }
 
 // Algorithms with a joined epilogue come first.
-std::vector<proposal> proposals(session& on, const matrix_problem& p, byte_count cap) {
+std::vector<proposal> proposed_algorithms(session& on, const matrix_problem& p, byte_count cap) {
   std::vector<proposal> all;
   if (epilogue_may_be_joined(p)) append_proposals(on, p, cap, true, all);
   append_proposals(on, p, cap, false, all);
@@ -209,7 +209,7 @@ std::vector<proposal> proposals(session& on, const matrix_problem& p, byte_count
 }
 
 engine_choice fastest(session& on, const matrix_problem& problem, byte_count cap) {
-  const auto proposed = proposals(on, problem, cap);
+  const auto proposed = proposed_algorithms(on, problem, cap);
   byte_count workspace = 0;
   for (const proposal& one : proposed) workspace = std::max(workspace, one.workspace_bytes);
   const bound_operands operands = scratch_operands(on, problem, workspace);

@@ -15,10 +15,10 @@
 namespace um {
 namespace {
 
-float* floats(std::byte* at) {
+float* as_floats(std::byte* at) {
   return reinterpret_cast<float*>(at);
 }
-const std::int32_t* integers(std::byte* at) {
+const std::int32_t* as_integers(std::byte* at) {
   return reinterpret_cast<const std::int32_t*>(at);
 }
 
@@ -31,7 +31,7 @@ engine own_kernel(byte_count workspace, Launch launch) {
 }
 
 // The operands of a part of an operator, for the choosers of each kind.
-struct site {
+struct bound_site {
   session& on;
   const graph& g;
   const op& o;
@@ -44,7 +44,7 @@ struct site {
   dims shape(std::size_t operand) const { return shape_of(touched[operand].where, whole(operand).shape.w); }
   // Rows of padding above the part of x. Negative: the part begins with rows above its first window.
   std::int32_t padding_above() const { return static_cast<std::int32_t>(padding_of(g, o, part).above); }
-  kernels::form form_of(std::size_t operand) const {
+  kernels::tensor_form tensor_form_of(std::size_t operand) const {
     return {shape(operand), whole(operand).type, whole(operand).order};
   }
   byte_count bytes(std::size_t operand) const { return bytes_of(whole(operand), touched[operand].where); }
@@ -55,7 +55,7 @@ struct site {
 };
 
 // Elements of each input.
-std::vector<std::int64_t> counts_of(const site& at) {
+std::vector<std::int64_t> counts_of(const bound_site& at) {
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < at.inputs(); ++i) counts.push_back(at.count(i));
   return counts;
@@ -66,8 +66,8 @@ memory_order order_of(const tensor& a, const tensor& b) {
   return a.shape.h * a.shape.w > 1 && a.shape.c > 1 ? a.order : b.order;
 }
 
-convolution_problem problem_of(const site& at, convolution_kind kind, const convolution& how, std::size_t x,
-                               std::size_t w, std::size_t y) {
+convolution_problem problem_of(const bound_site& at, convolution_kind kind, const convolution& how,
+                               std::size_t x, std::size_t w, std::size_t y) {
   convolution_problem problem;
   problem.kind = kind;
   problem.x = at.shape(x);
@@ -80,7 +80,7 @@ convolution_problem problem_of(const site& at, convolution_kind kind, const conv
   return problem;
 }
 
-matrix_problem problem_of(const site& at, matrix_kind kind, std::size_t x, std::size_t w) {
+matrix_problem problem_of(const bound_site& at, matrix_kind kind, std::size_t x, std::size_t w) {
   const dims input = at.shape(x);
   matrix_problem problem;
   problem.kind = kind;
@@ -92,7 +92,7 @@ matrix_problem problem_of(const site& at, matrix_kind kind, std::size_t x, std::
   return problem;
 }
 
-kernels::pool_problem problem_of(const site& at, const max_pool& how, std::size_t x, std::size_t y,
+kernels::pool_problem problem_of(const bound_site& at, const max_pool& how, std::size_t x, std::size_t y,
                                  std::size_t index) {
   return {at.shape(x),
           at.shape(y),
@@ -103,7 +103,8 @@ kernels::pool_problem problem_of(const site& at, const max_pool& how, std::size_
           at.padding_above()};
 }
 
-kernels::average_problem problem_of(const site& at, const average_pool& how, std::size_t x, std::size_t y) {
+kernels::average_problem problem_of(const bound_site& at, const average_pool& how, std::size_t x,
+                                    std::size_t y) {
   return {at.shape(x),
           at.shape(y),
           how,
@@ -133,8 +134,8 @@ engine reordered(engine inner, std::vector<std::size_t> order) {
 
 // Replays an operator that is not computed: its kernel touches the operands of the part and takes the
 // part's share of the time.
-engine replayed(const site& at, const opaque& how) {
-  if (is_by_cpu(at.o))
+engine replayed(const bound_site& at, const opaque& how) {
+  if (runs_on_cpu(at.o))
     throw unsupported("operator " + at.o.name + " is work of the CPU, which can be simulated only");
   if (!how.duration) {
     throw unsupported("operator " + at.o.name + " (opaque " + how.label +
@@ -163,7 +164,7 @@ engine replayed(const site& at, const opaque& how) {
 }
 
 // Copies between `whole` and the other operands, which lie in it one after the other.
-engine joined(const site& at, std::size_t whole, bool together) {
+engine joined(const bound_site& at, std::size_t whole, bool together) {
   const bool last = at.whole(whole).order == memory_order::nhwc;
   const dims shape = at.shape(whole);
   const auto runs = static_cast<byte_count>(last ? shape.n * shape.h * shape.w : shape.n);
@@ -189,7 +190,7 @@ engine joined(const site& at, std::size_t whole, bool together) {
 
 // Convolutions and matrix products: engines of libraries and of umbench.
 struct product_chooser {
-  const site& at;
+  const bound_site& at;
 
   engine choose_aligned(const convolution_problem& problem) const {
     if (at.alignment % operand_alignment(at.o) != 0) {
@@ -246,41 +247,41 @@ struct product_chooser {
 
 // umbench's own kernels.
 struct kernel_chooser {
-  const site& at;
+  const bound_site& at;
 
   engine operator()(const bias_backward&) const {
-    const kernels::form of = at.form_of(0);
+    const kernels::tensor_form of = at.tensor_form_of(0);
     return own_kernel(kernels::bias_backward_workspace(of),
                       [where = at.on.compute(), of, adds = at.accumulates(1)](const bound_operands& to) {
-                        kernels::bias_backward(where, to.data[0], floats(to.data[1]), of, adds,
-                                               floats(to.workspace));
+                        kernels::bias_backward(where, to.data[0], as_floats(to.data[1]), of, adds,
+                                               as_floats(to.workspace));
                       });
   }
   engine operator()(const relu& how) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0), how](const bound_operands& to) {
-      kernels::relu(where, to.data[0], to.data[1], elements(of.shape), of.type, how.capped);
+    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0), how](const bound_operands& to) {
+      kernels::relu(where, to.data[0], to.data[1], elements(of.shape), of.type, how.relu6);
     });
   }
   engine operator()(const relu_backward& how) const {
     return own_kernel(
-        0, [where = at.on.compute(), of = at.form_of(0), how = how.forward](const bound_operands& to) {
+        0, [where = at.on.compute(), of = at.tensor_form_of(0), how = how.forward](const bound_operands& to) {
           kernels::relu_backward(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type,
-                                 how.capped);
+                                 how.relu6);
         });
   }
   engine operator()(const relu_bias_backward&) const {  // y, dy -> dx, db
-    const kernels::form of = at.form_of(0);
+    const kernels::tensor_form of = at.tensor_form_of(0);
     return own_kernel(kernels::bias_backward_workspace(of),
                       [where = at.on.compute(), of, adds = at.accumulates(3)](const bound_operands& to) {
                         kernels::relu_bias_backward(where, to.data[0], to.data[1], to.data[2],
-                                                    floats(to.data[3]), of, adds, floats(to.workspace));
+                                                    as_floats(to.data[3]), of, adds, as_floats(to.workspace));
                       });
   }
   engine operator()(const max_pool& how) const {  // x [, b] -> y, index
     const std::size_t y = at.inputs();
     const auto problem = problem_of(at, how, 0, y, y + 1);
     return own_kernel(0, [where = at.on.compute(), problem, y](const bound_operands& to) {
-      const float* const b = y > 1 ? floats(to.data[1]) : nullptr;
+      const float* const b = y > 1 ? as_floats(to.data[1]) : nullptr;
       kernels::max_pool_forward(where, to.data[0], b, to.data[y], to.data[y + 1], problem);
     });
   }
@@ -292,58 +293,61 @@ struct kernel_chooser {
     return own_kernel(workspace, [where = at.on.compute(), problem, dx, sums,
                                   adds = sums && at.accumulates(dx + 1)](const bound_operands& to) {
       const void* const y = dx > 2 ? to.data[2] : nullptr;
-      float* const db = sums ? floats(to.data[dx + 1]) : nullptr;
+      float* const db = sums ? as_floats(to.data[dx + 1]) : nullptr;
       kernels::max_pool_backward(where, to.data[0], to.data[1], y, to.data[dx], db, problem, adds,
-                                 floats(to.workspace));
+                                 as_floats(to.workspace));
     });
   }
   // x, scale, shift [, residual] -> y, mean, inverse_deviation
   engine operator()(const batch_norm& how) const {
-    const kernels::form of = at.form_of(0);
+    const kernels::tensor_form of = at.tensor_form_of(0);
     return own_kernel(kernels::batch_statistics_workspace(of), [where = at.on.compute(), of, how,
                                                                 y = at.inputs()](const bound_operands& to) {
-      float *const mean = floats(to.data[y + 1]), *const inverse_deviation = floats(to.data[y + 2]);
+      float *const mean = as_floats(to.data[y + 1]), *const inverse_deviation = as_floats(to.data[y + 2]);
       kernels::batch_statistics(where, to.data[0], how.epsilon, mean, inverse_deviation, of,
-                                floats(to.workspace));
+                                as_floats(to.workspace));
       const void* const residual = y > 3 ? to.data[3] : nullptr;
       kernels::normalize(where,
-                         {to.data[0], floats(to.data[1]), floats(to.data[2]), mean, inverse_deviation,
-                          residual, to.data[y], how.relu, how.capped},
+                         {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), mean, inverse_deviation,
+                          residual, to.data[y], how.relu, how.relu6},
                          of);
     });
   }
   // x, scale, shift, mean, inverse_deviation [, residual] -> y
   engine operator()(const normalize& how) const {
-    return own_kernel(
-        0, [where = at.on.compute(), of = at.form_of(0), how, y = at.inputs()](const bound_operands& to) {
-          const void* const residual = y > 5 ? to.data[5] : nullptr;
-          kernels::normalize(where,
-                             {to.data[0], floats(to.data[1]), floats(to.data[2]), floats(to.data[3]),
-                              floats(to.data[4]), residual, to.data[y], how.relu, how.capped},
-                             of);
-        });
+    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0), how,
+                          y = at.inputs()](const bound_operands& to) {
+      const void* const residual = y > 5 ? to.data[5] : nullptr;
+      kernels::normalize(where,
+                         {to.data[0], as_floats(to.data[1]), as_floats(to.data[2]), as_floats(to.data[3]),
+                          as_floats(to.data[4]), residual, to.data[y], how.relu, how.relu6},
+                         of);
+    });
   }
   // x, scale, shift, mean, inverse_deviation, dy [, dy2] [, y] -> dx, dscale, dshift [, dresidual]
   engine operator()(const batch_norm_backward& how) const {
-    const kernels::form of = at.form_of(0);
+    const kernels::tensor_form of = at.tensor_form_of(0);
     return own_kernel(kernels::batch_norm_backward_workspace(of),
                       [where = at.on.compute(), of, how, dx = at.inputs()](const bound_operands& to) {
-                        kernels::normalization_gradient what{to.data[0],         floats(to.data[1]),
-                                                             floats(to.data[2]), floats(to.data[3]),
-                                                             floats(to.data[4]), to.data[5]};
+                        kernels::normalization_gradient what{to.data[0],
+                                                             as_floats(to.data[1]),
+                                                             as_floats(to.data[2]),
+                                                             as_floats(to.data[3]),
+                                                             as_floats(to.data[4]),
+                                                             to.data[5]};
                         if (how.two_gradients) what.dy2 = to.data[6];
                         if (how.relu && how.residual) what.y = to.data[how.two_gradients ? 7 : 6];
                         what.dx = to.data[dx];
-                        what.dscale = floats(to.data[dx + 1]);
-                        what.dshift = floats(to.data[dx + 2]);
+                        what.dscale = as_floats(to.data[dx + 1]);
+                        what.dshift = as_floats(to.data[dx + 2]);
                         if (how.residual) what.dresidual = to.data[dx + 3];
                         what.relu = how.relu;
-                        what.capped = how.capped;
-                        kernels::batch_norm_backward(where, what, of, floats(to.workspace));
+                        what.relu6 = how.relu6;
+                        kernels::batch_norm_backward(where, what, of, as_floats(to.workspace));
                       });
   }
   engine operator()(const add&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
+    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
       kernels::add(where, to.data[0], to.data[1], to.data[2], elements(of.shape), of.type);
     });
   }
@@ -363,12 +367,12 @@ struct kernel_chooser {
   engine operator()(const concat_backward&) const { return joined(at, 0, false); }
 
   engine operator()(const global_average_pool&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.form_of(0)](const bound_operands& to) {
+    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(0)](const bound_operands& to) {
       kernels::global_average_pool(where, to.data[0], to.data[1], of);
     });
   }
   engine operator()(const global_average_pool_backward&) const {
-    return own_kernel(0, [where = at.on.compute(), of = at.form_of(1)](const bound_operands& to) {
+    return own_kernel(0, [where = at.on.compute(), of = at.tensor_form_of(1)](const bound_operands& to) {
       kernels::global_average_pool_backward(where, to.data[0], to.data[1], of);
     });
   }
@@ -379,30 +383,31 @@ struct kernel_chooser {
     });
   }
   engine operator()(const softmax_cross_entropy&) const {  // logits, labels -> loss, probabilities
-    const kernels::softmax_problem rows = rows_of(0);
+    const kernels::softmax_problem rows = softmax_problem_of(0);
     return own_kernel(kernels::softmax_workspace(rows), [where = at.on.compute(), rows,
                                                          adds = at.accumulates(2)](const bound_operands& to) {
-      kernels::softmax_cross_entropy(where, to.data[0], integers(to.data[1]), floats(to.data[2]), to.data[3],
-                                     rows, adds, floats(to.workspace));
+      kernels::softmax_cross_entropy(where, to.data[0], as_integers(to.data[1]), as_floats(to.data[2]),
+                                     to.data[3], rows, adds, as_floats(to.workspace));
     });
   }
   engine operator()(const softmax_cross_entropy_backward&) const {  // probabilities, labels -> dlogits
-    return own_kernel(0, [where = at.on.compute(), rows = rows_of(0)](const bound_operands& to) {
-      kernels::softmax_cross_entropy_backward(where, to.data[0], integers(to.data[1]), to.data[2], rows);
+    return own_kernel(0, [where = at.on.compute(), rows = softmax_problem_of(0)](const bound_operands& to) {
+      kernels::softmax_cross_entropy_backward(where, to.data[0], as_integers(to.data[1]), to.data[2], rows);
     });
   }
   engine operator()(const softmax_cross_entropy_gradient&) const {  // logits, labels -> loss, dlogits
-    const kernels::softmax_problem rows = rows_of(0);
-    return own_kernel(kernels::softmax_workspace(rows), [where = at.on.compute(), rows,
-                                                         adds = at.accumulates(2)](const bound_operands& to) {
-      kernels::softmax_cross_entropy_gradient(where, to.data[0], integers(to.data[1]), floats(to.data[2]),
-                                              to.data[3], rows, adds, floats(to.workspace));
-    });
+    const kernels::softmax_problem rows = softmax_problem_of(0);
+    return own_kernel(kernels::softmax_workspace(rows),
+                      [where = at.on.compute(), rows, adds = at.accumulates(2)](const bound_operands& to) {
+                        kernels::softmax_cross_entropy_gradient(where, to.data[0], as_integers(to.data[1]),
+                                                                as_floats(to.data[2]), to.data[3], rows, adds,
+                                                                as_floats(to.workspace));
+                      });
   }
   engine operator()(const sgd_update& how) const {  // w, dw -> w
     return own_kernel(0, [where = at.on.compute(), count = at.count(0),
                           rate = how.learning_rate](const bound_operands& to) {
-      kernels::sgd_update(where, floats(to.data[0]), floats(to.data[1]), rate, count);
+      kernels::sgd_update(where, as_floats(to.data[0]), as_floats(to.data[1]), rate, count);
     });
   }
   engine operator()(const optimizer_step& how) const {
@@ -411,9 +416,9 @@ struct kernel_chooser {
       std::vector<kernels::stepped_tensor> tensors;
       for (const stepped_parameter& p : places) {
         const auto state = [&](std::int32_t which) {
-          return floats(to.data[p.w + 2 + static_cast<std::size_t>(which)]);
+          return as_floats(to.data[p.w + 2 + static_cast<std::size_t>(which)]);
         };
-        tensors.push_back({to.data[p.w], floats(to.data[p.w + 1]), how.moments > 0 ? state(0) : nullptr,
+        tensors.push_back({to.data[p.w], as_floats(to.data[p.w + 1]), how.moments > 0 ? state(0) : nullptr,
                            how.moments > 1 ? state(1) : nullptr, p.has_master ? state(how.moments) : nullptr,
                            counts[p.w]});
       }
@@ -423,7 +428,7 @@ struct kernel_chooser {
     });
   }
   engine operator()(const opaque& how) const { return replayed(at, how); }
-  kernels::softmax_problem rows_of(std::size_t operand) const {
+  kernels::softmax_problem softmax_problem_of(std::size_t operand) const {
     const dims part = at.shape(operand);
     return {part.n, part.c * part.h * part.w, at.whole(operand).shape.n, at.whole(operand).type};
   }
@@ -433,7 +438,7 @@ struct kernel_chooser {
 
 engine choose_engine(session& on, const graph& g, const op& o, const box& part, std::uint32_t alignment,
                      byte_count workspace_cap) {
-  const site at{on, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
+  const bound_site at{on, g, o, part, accesses_of(g, o, part), alignment, workspace_cap};
   return std::visit(overloaded{product_chooser{at}, kernel_chooser{at}}, o.what);
 }
 

@@ -16,7 +16,7 @@ constexpr std::int64_t taps = kernels::winograd_elements;
 constexpr byte_count product_workspace_cap = 32 * MiB;
 
 // One part of a convolution as transforms and a batch of products.
-struct stage {
+struct winograd_sizes {
   convolution_kind kind = convolution_kind::forward;
   dims filter;
   memory_order order = memory_order::nchw;
@@ -48,11 +48,11 @@ batched_product product_of_tiles(std::int64_t in, std::int64_t out, std::int64_t
   return {out, tiles, in, taps, true, false};
 }
 
-stage stage_of(const convolution_problem& p, std::int64_t parts) {
+winograd_sizes winograd_sizes_of(const convolution_problem& p, std::int64_t parts) {
   dims x = p.x, y = p.y;
   x.n /= parts;
   y.n /= parts;
-  stage made{p.kind, p.w, p.order, {}, {}, {}};
+  winograd_sizes made{p.kind, p.w, p.order, {}, {}, {}};
   switch (p.kind) {
     case convolution_kind::forward:
       made.first = tiles_of(x, y, p.how.pad_h, p.how.pad_w, p.order);
@@ -86,7 +86,7 @@ struct layout {
   byte_count second = 0, result = 0, own = 0, end = 0;
 };
 
-layout layout_of(const stage& s, byte_count own) {
+layout layout_of(const winograd_sizes& s, byte_count own) {
   const batched_product& g = s.product;
   layout made;
   if (s.kind == convolution_kind::backward_filter) {
@@ -101,34 +101,34 @@ layout layout_of(const stage& s, byte_count own) {
   return made;
 }
 
-float* floats(std::byte* at) {
+float* as_floats(std::byte* at) {
   return reinterpret_cast<float*>(at);
 }
 
 // Filter and tiles, products, results; `in` and `out` are one part's.
-kernel_call bind_tiles(session& on, const stage& s, const batched_algorithm& how, std::byte* workspace,
-                       const float* in, float* out, const float* b, bool relu) {
+kernel_call bind_tiles(session& on, const winograd_sizes& s, const batched_algorithm& how,
+                       std::byte* workspace, const float* in, float* out, const float* b, bool relu) {
   const layout at = layout_of(s, how.workspace_bytes);
   std::byte *const filter = workspace, *const tiles = workspace + at.second,
                    *const result = workspace + at.result;
   const bool nchw = s.order == memory_order::nchw;
   const bound_operands operands{{nchw ? tiles : filter, nchw ? filter : tiles, result}, workspace + at.own};
-  return [where = on.compute(), product = bind(on, s.product, how, operands), s, tiles = floats(tiles),
-          result = floats(result), in, out, b, relu] {
+  return [where = on.compute(), product = bind(on, s.product, how, operands), s, tiles = as_floats(tiles),
+          result = as_floats(result), in, out, b, relu] {
     kernels::winograd_input(where, in, tiles, s.first);
     product();
     kernels::winograd_output(where, result, out, b, relu, s.second);
   };
 }
 
-kernel_call bind_gradient(session& on, const stage& s, const batched_algorithm& how, std::byte* workspace,
-                          const float* x, const float* dy, float* dw, bool add) {
+kernel_call bind_gradient(session& on, const winograd_sizes& s, const batched_algorithm& how,
+                          std::byte* workspace, const float* x, const float* dy, float* dw, bool add) {
   const layout at = layout_of(s, how.workspace_bytes);
   std::byte *const inputs = workspace, *const gradients = workspace + at.second,
                    *const result = workspace + at.result;
   const bound_operands operands{{inputs, gradients, result}, workspace + at.own};
-  return [where = on.compute(), product = bind(on, s.product, how, operands), s, inputs = floats(inputs),
-          gradients = floats(gradients), result = floats(result), x, dy, dw, add] {
+  return [where = on.compute(), product = bind(on, s.product, how, operands), s, inputs = as_floats(inputs),
+          gradients = as_floats(gradients), result = as_floats(result), x, dy, dw, add] {
     kernels::winograd_input(where, x, inputs, s.first);
     kernels::winograd_output_gradient(where, dy, gradients, s.second);
     product();
@@ -138,11 +138,11 @@ kernel_call bind_gradient(session& on, const stage& s, const batched_algorithm& 
 
 kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t parts,
                        const batched_algorithm& how, const bound_operands& operands) {
-  const stage s = stage_of(p, parts);
+  const winograd_sizes s = winograd_sizes_of(p, parts);
   const std::int64_t x_step = elements(p.x) / parts, y_step = elements(p.y) / parts;
-  float *const x = floats(operands.data.at(0)), *const w = floats(operands.data.at(1)),
-               *const y = floats(operands.data.at(2));
-  const float* const b = p.bias ? floats(operands.data.at(3)) : nullptr;
+  float *const x = as_floats(operands.data.at(0)), *const w = as_floats(operands.data.at(1)),
+               *const y = as_floats(operands.data.at(2));
+  const float* const b = p.bias ? as_floats(operands.data.at(3)) : nullptr;
   std::vector<kernel_call> calls;
   for (std::int64_t i = 0; i < parts; ++i) {
     float *const xi = x + i * x_step, *const yi = y + i * y_step;
@@ -158,7 +158,7 @@ kernel_call bind_parts(session& on, const convolution_problem& p, std::int64_t p
         break;
     }
   }
-  return [where = on.compute(), calls = std::move(calls), p, w, filter = floats(operands.workspace)] {
+  return [where = on.compute(), calls = std::move(calls), p, w, filter = as_floats(operands.workspace)] {
     if (p.kind != convolution_kind::backward_filter) {
       kernels::winograd_filter(where, w, filter, p.w, p.order, p.kind == convolution_kind::backward_data);
     }
@@ -178,10 +178,10 @@ bool winograd_applies(const convolution_problem& p) {
 void visit_winograd(session& on, const convolution_problem& p, std::int64_t parts,
                     const std::function<bool(const convolution_recipe&)>& visit) {
   constexpr std::size_t most = 4;
-  const stage s = stage_of(p, parts);
+  const winograd_sizes s = winograd_sizes_of(p, parts);
   const std::int64_t pairs = std::max(s.first.count() * s.first.shape.c, s.second.count() * s.second.shape.c);
   if (pairs >= std::int64_t{1} << 31) return;
-  const auto proposed = proposals(on, s.product, product_workspace_cap);
+  const auto proposed = proposed_algorithms(on, s.product, product_workspace_cap);
   for (std::size_t i = 0; i < std::min(proposed.size(), most); ++i) {
     const convolution_recipe recipe{"product" + std::to_string(i),
                                     "product",

@@ -18,11 +18,11 @@ namespace {
 cell setting_of(const ablate_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) what.strategy = "managed";
-  return on_machine(asked_for(what), machines);
+  return on_machine(cell_asked_for(what), machines);
 }
 
 // The set from which rules are left out, if the user names one.
-std::optional<hint_strategy> given_set(const ablate_options& o, const cell& c) {
+std::optional<hint_strategy> rules_asked_for(const ablate_options& o, const cell& c) {
   if (o.what.strategy.empty()) return std::nullopt;
   const auto& rules = c.how->rules;
   if (!rules || rules->rules.empty()) {
@@ -33,13 +33,13 @@ std::optional<hint_strategy> given_set(const ablate_options& o, const cell& c) {
   return set == *rules ? set : with_digest(std::move(set));
 }
 
-std::vector<cell> named_ones(const cell& setting) {
+std::vector<cell> cells_of_named_strategies(const cell& setting) {
   std::vector<cell> all;
   for (const hint_strategy& s : hint_table()) all.push_back(with_strategy(setting, strategy_named(s.name)));
   return all;
 }
 
-const hint_strategy* fastest_of(const std::vector<record>& records) {
+const hint_strategy* fastest_rules(const std::vector<record>& records) {
   const record* best = nullptr;
   for (const record& r : records) {
     if (steady_ns(r) && !r.rules.value().rules.empty() && (!best || *steady_ns(r) < *steady_ns(*best)))
@@ -53,7 +53,7 @@ const hint_strategy* fastest_of(const std::vector<record>& records) {
 int ablate_command(const ablate_options& options) {
   const auto machines = machines_in(options.what.machines);
   cell setting = setting_of(options, machines);
-  std::optional<hint_strategy> set = given_set(options, setting);
+  std::optional<hint_strategy> set = rules_asked_for(options, setting);
   const std::size_t jobs = jobs_of(options.jobs, true);
   signal_watch signals;
   const environment here = environment_for(std::span(&setting, 1), machines, options.what.like, signals);
@@ -66,17 +66,18 @@ int ablate_command(const ablate_options& options) {
     return 128 + stop;
   };
 
-  const auto named = runs.run(named_ones(setting), "every named strategy");
+  const auto named = runs.run(cells_of_named_strategies(setting), "every named strategy");
   if (!named) return stopped();
   if (!set) {
-    const hint_strategy* best = fastest_of(*named);
+    const hint_strategy* best = fastest_rules(*named);
     if (best == nullptr && runs.exit_code() != 0) return 1;
     if (best == nullptr) throw input_error("no hint works within that budget; give a larger one");
     set = *best;
   }
   const ablation_plan plan = ablation_of(*set);
   std::vector<cell> what;
-  for (const hint_strategy& s : strategies_of(plan)) what.push_back(with_strategy(setting, chosen(s)));
+  for (const hint_strategy& s : strategies_of(plan))
+    what.push_back(with_strategy(setting, strategy_from_rules(s)));
   const auto records = runs.run(what, "the rules of " + set->name);
   if (!records) return stopped();
   fmt::print("{}: {}", setting_text(setting), ablation_text(*named, plan, *records));

@@ -67,12 +67,12 @@ std::string row(std::string_view name, const record& r, const std::string& said)
                      f.to_device, f.to_host, f.remote, f.faults, said);
 }
 
-std::string head(std::string_view title) {
+std::string table_head(std::string_view title) {
   return fmt::format("\n  {:<38} {:>9} {:>9} {:>9} {:>9} {:>9}\n", title, "time", "to device", "to host",
                      "remote", "faults");
 }
 
-const record& managed_of(std::span<const record> named) {
+const record& managed_record(std::span<const record> named) {
   const auto at = std::ranges::find(named, "managed", &record::strategy);
   if (at == named.end()) throw std::invalid_argument("no record of managed among the named strategies");
   return *at;
@@ -88,7 +88,7 @@ std::string named_rows(std::span<const record> named, const record& managed, boo
   return text;
 }
 
-// Left out: the verdict is about the rule, so the set is what comes after.
+// Verdict on a rule that was left out: without it first, with it after.
 std::string left_out_text(const record& r, const record& whole, const hint_strategy& set,
                           const std::string& rule) {
   const auto added = std::ranges::find(set.rules, rule, &hint_rule::name);
@@ -115,8 +115,8 @@ ablation_plan ablation_of(const hint_strategy& set) {
 
 std::vector<hint_strategy> strategies_of(const ablation_plan& plan) {
   std::vector<hint_strategy> all{plan.set};
-  for (const ablated& a : plan.alone) all.push_back(a.rules);
-  for (const ablated& a : plan.without) all.push_back(a.rules);
+  for (const rule_subset& a : plan.alone) all.push_back(a.rules);
+  for (const rule_subset& a : plan.without) all.push_back(a.rules);
   return all;
 }
 
@@ -133,19 +133,19 @@ std::string verdict(double before_ns, double after_ns, std::span<const hint_rule
 
 std::string ablation_text(std::span<const record> named, const ablation_plan& plan,
                           std::span<const record> of_plan) {
-  const record &managed = managed_of(named), &whole = of_plan.front();
+  const record &managed = managed_record(named), &whole = of_plan.front();
   std::string text = fmt::format("{}\n  bytes in GiB, of the last iteration\n", provenance(managed));
-  text += head("no hint") + row("managed", managed, outcome_text(managed));
-  text += head("each hint alone, against managed") + named_rows(named, managed, true);
+  text += table_head("no hint") + row("managed", managed, outcome_text(managed));
+  text += table_head("each hint alone, against managed") + named_rows(named, managed, true);
   std::size_t next = 1;
-  for (const ablated& a : plan.alone) {
+  for (const rule_subset& a : plan.alone) {
     const record& r = of_plan[next++];
     text += row(fmt::format("{} of {}", a.rule, plan.set.name), r, rate_text(r, managed, a.rules.rules));
   }
-  text += head("several hints, against managed") + named_rows(named, managed, false);
-  text += head(plan.set.name + ", and each rule left out") +
+  text += table_head("several hints, against managed") + named_rows(named, managed, false);
+  text += table_head(plan.set.name + ", and each rule left out") +
           row("all rules", whole, rate_text(whole, managed, {}));
-  for (const ablated& a : plan.without) {
+  for (const rule_subset& a : plan.without) {
     const record& r = of_plan[next++];
     text += row("without " + a.rule, r, "rule " + left_out_text(r, whole, plan.set, a.rule));
   }

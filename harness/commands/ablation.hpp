@@ -10,15 +10,15 @@
 
 namespace um {
 
-struct ablated {
+struct rule_subset {
   std::string rule;
   hint_strategy rules;
 };
 
 struct ablation_plan {
   hint_strategy set;
-  std::vector<ablated> alone;    // rules that mean something by themselves
-  std::vector<ablated> without;  // each rule left out, if the others still make a strategy
+  std::vector<rule_subset> alone;    // rules that mean something by themselves
+  std::vector<rule_subset> without;  // each rule left out, if the others still make a strategy
 };
 ablation_plan ablation_of(const hint_strategy& set);
 

@@ -49,10 +49,10 @@ cell setting_of(const advise_options& o, const std::vector<machine>& machines, s
   what.strategy = baseline_strategy;
   if (what.backend.empty()) {
     what.backend = std::string("sim:") + standard_machine;
-    asked_for(what);  // refuses what is wrong before a GPU is looked for
+    cell_asked_for(what);  // refuses what is wrong before a GPU is looked for
     what.backend = backend_here(signals);
   }
-  cell work = on_machine(asked_for(what), machines);
+  cell work = on_machine(cell_asked_for(what), machines);
   if (work.where.simulated && what.iterations.empty()) work.what.iterations = simulated_iterations;
   work.times_only = !work.where.simulated;
   return work;
@@ -66,7 +66,7 @@ std::vector<tried_way> ways_to_try(std::vector<std::string> names) {
   }
   std::vector<tried_way> all;
   for (std::string& name : names) {
-    all.push_back({way_of(strategy_named(name)->row), {}});
+    all.push_back({technique_of(strategy_named(name)->row), {}});
     all.back().r.strategy = std::move(name);
   }
   return all;
@@ -92,7 +92,7 @@ bool leaves_too_little(const cell& setting, const record& in_core) {
   return footprint && budget && footprint->total > *budget;
 }
 
-// What cannot be is not run.
+// Gives the record of a strategy that cannot work here, without running it; nothing for others.
 record ruled_out(const cell& c, const record& in_core, const managed_support& managed) {
   record r = blank_record(c);
   r.result = outcome::unsupported;
@@ -101,7 +101,7 @@ record ruled_out(const cell& c, const record& in_core, const managed_support& ma
   return r;
 }
 
-// Says which cell has ended, once all have taken a while.
+// Reports each cell that ends, once the cells together have taken a while.
 std::function<void(std::size_t)> progress_of(const std::vector<cell>& cells) {
   static constexpr std::chrono::seconds a_while{2};
   return [&cells, done = std::size_t{0}, begin = std::chrono::steady_clock::now()](std::size_t i) mutable {
@@ -126,7 +126,7 @@ std::string setting_words(const cell& setting, const record& in_core, const std:
 // What the plan of the strategy named does, by module. "" of a network whose names tell none, of a strategy
 // that leaves moving data to the driver, and where a GPU was asked.
 std::string modules_text(const cell& setting, const advice_given& given) {
-  const tried_way* named = named_by(given);
+  const tried_way* named = recommended_by(given);
   const bool is_of_file = setting.network.family == nullptr;
   if (named == nullptr || !setting.where.simulated || !is_of_file) return "";
   const cell work = with_name(setting, named->r.strategy);
@@ -176,7 +176,7 @@ int advise_command(const advise_options& options) {
   fmt::print("{}", options.json ? to_json(given) + "\n"
                                 : text_of(given, setting_words(setting, resident, given.tried)) +
                                       setting_rows(setting) + modules_text(setting, given));
-  return named_by(given) != nullptr ? 0 : 1;
+  return recommended_by(given) != nullptr ? 0 : 1;
 }
 
 }  // namespace um

@@ -24,7 +24,7 @@ int device_of(const std::string& backend) {
   throw input_error(fmt::format("--backend {}: only a GPU can be measured; use cuda:N", backend));
 }
 
-// Told before the measuring, not after.
+// Checked before the measurements, not after.
 void require_folder(const char* option, const std::string& file) {
   if (file.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
@@ -64,12 +64,12 @@ void print_figures(const measure::figures& found) {
   for (const std::string& note : found.notes) fmt::print("note: {}\n", note);
 }
 
-machine named(machine m, std::string name) {
+machine with_machine_name(machine m, std::string name) {
   m.name = std::move(name);
   return m;
 }
 
-// Whose figures stand for those that are not measured.
+// The machine that supplies the figures that are not measured.
 const machine& base_for(const std::string& gpu, const std::vector<machine>& machines,
                         const std::string& like) {
   if (!like.empty()) return machine_named(machines, like);
@@ -86,7 +86,8 @@ int calibrate_command(const calibrate_options& o) {
   const auto machines = machines_in(o.machines);
   machine made = machine_named(machines, o.like.empty() ? standard_machine : o.like);
   const std::string name = o.name.empty() ? std::filesystem::path(o.out).stem().string() : o.name;
-  machine_from_json(to_json(named(made, name)), "--name " + name);  // refuses what cannot be a machine's name
+  machine_from_json(to_json(with_machine_name(made, name)),
+                    "--name " + name);  // refuses what cannot be a machine's name
   require_folder("--out", o.out);
   require_folder("--samples", o.samples);
   check_output("--out", o.out);
@@ -99,7 +100,7 @@ int calibrate_command(const calibrate_options& o) {
       const auto bytes = static_cast<double>(*here.host.memory_bytes);
       found.found.by_name["host_bytes"] = {1, bytes, bytes, bytes};
     }
-    made = with_figures(named(base, name), found.found);
+    made = with_figures(with_machine_name(base, name), found.found);
     made.calibrated = true;
     made.source = source_of(here, base.name);
     write_file(o.out, to_json(made, found));

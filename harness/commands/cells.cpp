@@ -53,11 +53,11 @@ std::int64_t effort_of(const std::string& text) {
   return at - known.begin();
 }
 
-void require(const char* option, const std::string& value, const char* mend) {
+void require_value(const char* option, const std::string& value, const char* mend) {
   if (value.empty()) throw input_error(fmt::format("{} is missing; {}", option, mend));
 }
 
-// What a graph file says of batch, pass and so on cannot be said otherwise.
+// A graph file fixes batch, pass and so on, so options must not change them.
 network_spec network_from_file_alone(const experiment_options& o) {
   for (const auto& [option, is_given] :
        {std::pair("--batch", !o.batch.empty()), std::pair("--pass", !o.pass.empty()),
@@ -74,7 +74,7 @@ network_spec network_from_file_alone(const experiment_options& o) {
 }
 
 network_spec network_of(const experiment_options& o) {
-  require("--network", o.network, "see `umbench list networks`");
+  require_value("--network", o.network, "see `umbench list networks`");
   if (is_network_file(o.network)) return network_from_file_alone(o);
   network_spec n;
   n.name = o.network;
@@ -86,7 +86,7 @@ network_spec network_of(const experiment_options& o) {
   }
   n.masters = o.masters;
   if (!o.fusion.empty()) {
-    n.joined = choice_of<fusion>("--fusion", o.fusion);
+    n.fusion_mode = choice_of<fusion>("--fusion", o.fusion);
   }
   if (!o.precision.empty()) {
     n.arithmetic = choice_of<precision>("--precision", o.precision);
@@ -109,8 +109,8 @@ const machine& figures_for(const std::string& gpu, const std::vector<machine>& m
   return akin != nullptr ? *akin : machine_named(machines, standard_machine);
 }
 
-void say_whose_figures(const std::string& gpu, const std::vector<machine>& machines,
-                       const std::string& like) {
+void say_which_figures_are_used(const std::string& gpu, const std::vector<machine>& machines,
+                                const std::string& like) {
   if (!like.empty() || machine_like(machines, gpu) != nullptr) return;
   say("umbench: there is no machine file of {}: plans go by the figures of {}; name another by --like, or "
       "make its own by `umbench calibrate` and give its folder by --machines\n",
@@ -122,8 +122,8 @@ void say_whose_figures(const std::string& gpu, const std::vector<machine>& machi
 experiment experiment_of(const experiment_options& o) {
   experiment e;
   e.network = network_of(o);
-  require("--strategy", o.strategy, "see `umbench list strategies`");
-  require("--backend", o.backend, "give sim:NAME (see `umbench list machines`) or cuda:N");
+  require_value("--strategy", o.strategy, "see `umbench list strategies`");
+  require_value("--backend", o.backend, "give sim:NAME (see `umbench list machines`) or cuda:N");
   e.strategy = o.strategy;
   if (is_rules_file(o.strategy)) {
     e.rules = without_rules(rules_from_file(o.strategy), o.without);
@@ -159,8 +159,8 @@ experiment experiment_of(const experiment_options& o) {
   return e;
 }
 
-cell asked_for(const experiment_options& o) {
-  const limits within(is_rules_file(o.strategy) ? o.strategy : "what is asked for", limits::to_read);
+cell cell_asked_for(const experiment_options& o) {
+  const limits within(is_rules_file(o.strategy) ? o.strategy : "what is asked for", limits::reading_time);
   return completed(experiment_of(o));
 }
 
@@ -172,7 +172,7 @@ std::vector<std::string> files_of(const experiment_options& o) {
 }
 
 std::vector<machine> machines_in(const std::string& folder) {
-  const limits within(folder, limits::to_read);
+  const limits within(folder, limits::reading_time);
   return load_machines(folder.empty() ? std::nullopt : std::optional<std::filesystem::path>(folder));
 }
 
@@ -189,7 +189,7 @@ environment environment_for(std::span<cell> cells, const std::vector<machine>& m
     const int device = c.where.device;
     if (!gpus.contains(device)) {
       gpus.emplace(device, ask_for_gpu(signals, device));
-      say_whose_figures(gpus.at(device).name, machines, like);
+      say_which_figures_are_used(gpus.at(device).name, machines, like);
     }
     c.on = figures_for(gpus.at(device).name, machines, like);
   }

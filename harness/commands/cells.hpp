@@ -15,7 +15,7 @@ namespace um {
 // As the user gave it. Throws input_error naming the option.
 experiment experiment_of(const experiment_options& options);
 // The same, complete; files that it names are read within limits.
-cell asked_for(const experiment_options& options);
+cell cell_asked_for(const experiment_options& options);
 // Those files: of rules, of a network.
 std::vector<std::string> files_of(const experiment_options& options);
 
@@ -31,7 +31,7 @@ cell on_machine(cell work, const std::vector<machine>& machines);
 environment environment_for(std::span<cell> cells, const std::vector<machine>& machines,
                             const std::string& like, signal_watch& signals);
 
-// What of the setting decides times and is easily overlooked: rows for people, "" where there is nothing.
+// Parts of the setting that decide times and are easily overlooked, as rows of text; "" if there are none.
 std::string setting_rows(const cell& work);
 
 bool all_simulated(std::span<const cell> cells);

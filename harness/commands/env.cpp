@@ -72,7 +72,7 @@ constexpr std::array<pinned_way, 3> pinned_ways{{
 struct managed_way {
   const char* what;
   const char* pattern;
-  std::uint64_t machine::* link;  // what the pinned copy of that direction gives
+  std::uint64_t machine::* link;  // rate of pinned copies in that direction
 };
 constexpr std::array<managed_way, 5> managed_ways{{
     {"prefetch to the device", "prefetch_in_1GiB", &machine::link_to_device_bytes_per_s},
@@ -86,7 +86,7 @@ void print_way(const char* what, double rate, double link) {
   fmt::print("  {:<34}{:>7.1f} GB/s {:>4.0f} %\n", what, rate / 1e9, 100 * rate / link);
 }
 
-// What each way of moving data makes of the link; managed memory as simulated with the file's figures.
+// The share of the link's rate that each way of moving data reaches; managed memory is simulated.
 void print_link(const machine& on) {
   fmt::print("\nlink of machine file {}, {}\n", on.name, provenance(on));
   for (const pinned_way& w : pinned_ways) {

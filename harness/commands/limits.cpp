@@ -43,7 +43,7 @@ limits::limits(const std::string& what, std::chrono::seconds processor, bool mem
   rlimit now{};
   std::size_t pages = 0;
   if (!memory || getrlimit(RLIMIT_AS, &now) != 0 || !(std::ifstream("/proc/self/statm") >> pages)) return;
-  before_ = now;
+  previous_memory_limit_ = now;
   now.rlim_cur =
       std::min<rlim_t>(now.rlim_cur, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + most_memory);
   setrlimit(RLIMIT_AS, &now);
@@ -51,7 +51,7 @@ limits::limits(const std::string& what, std::chrono::seconds processor, bool mem
 
 limits::~limits() {
   alarm_after(std::chrono::seconds{0});
-  if (before_) setrlimit(RLIMIT_AS, &*before_);
+  if (previous_memory_limit_) setrlimit(RLIMIT_AS, &*previous_memory_limit_);
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// What a command may take in its own process, before or without cells in processes of their own.
+// Limits on processor time and memory while a command reads files in its own process.
 #pragma once
 
 #include <sys/resource.h>
@@ -13,7 +13,7 @@ namespace um {
 // code 2. One at a time.
 class limits {
  public:
-  static constexpr std::chrono::seconds to_read{60};
+  static constexpr std::chrono::seconds reading_time{60};
 
   // Of processor time, as a slow machine or others on it must not matter. With `memory`, at most 4 GiB more
   // than there is now, beyond which std::bad_alloc is thrown; not for processes that open a GPU, which
@@ -24,7 +24,7 @@ class limits {
   limits& operator=(const limits&) = delete;
 
  private:
-  std::optional<rlimit> before_;
+  std::optional<rlimit> previous_memory_limit_;
 };
 
 }  // namespace um

@@ -29,7 +29,7 @@ void print_knobs(const std::vector<Knob>& knobs, const char* option) {
   constexpr std::size_t indent = 6, deeper = 10;
   for (const Knob& k : knobs) {
     const std::string text =
-        fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.standard, k.summary, k.least, k.most);
+        fmt::format("{} {}={}  {} ({} to {})", option, k.name, k.default_value, k.summary, k.least, k.most);
     fmt::print("{:{}}{}\n", "", indent, wrapped(text, deeper, page_width));
   }
 }
@@ -50,7 +50,7 @@ struct level {
   std::string_view option, value, meaning;
 };
 
-// What every network can be built with; the first value of an option is its default.
+// Options that every network has; the first value is the default.
 void list_levels() {
   const std::array<level, 9> levels{{
       {"--fusion", to_text(fusion::fused),
@@ -84,15 +84,15 @@ void list_networks() {
   list_levels();
 }
 
-// Names alone, by what they ask of a program: fits a screen.
+// Names only, grouped by the changes that they need in a program; fits a screen.
 void list_strategies_by_way() {
   fmt::print("strategies (--strategy) by what they ask of a program; --all has summaries and knobs\n");
-  for (const memory_way way : all_values<memory_way>()) {
+  for (const memory_technique way : all_values<memory_technique>()) {
     std::vector<std::string> names;
     for (const strategy& s : strategies()) {
-      if (way_of(s) == way && single_advice(s) == nullptr) names.push_back(s.name);
+      if (technique_of(s) == way && single_advice(s) == nullptr) names.push_back(s.name);
     }
-    if (way == memory_way::managed_hints) names.emplace_back("ADVICE_TENSORS");
+    if (way == memory_technique::managed_hints) names.emplace_back("ADVICE_TENSORS");
     constexpr std::size_t indent = 31;
     const std::string text = fmt::format("{}", fmt::join(names, " "));
     if (!names.empty()) fmt::print("  {:<{}}{}\n", to_text(way), indent - 2, wrapped(text, indent));
@@ -126,7 +126,7 @@ void list_machines(const std::vector<machine>& machines) {
   }
 }
 
-// What a machine file says, and where it comes from.
+// Figures of a machine file and their source.
 void list_figures() {
   fmt::print("figures of a machine (core/machine.hpp)\n");
   for (const figure& f : figures()) {

@@ -39,7 +39,7 @@ void require_all(const std::string& name, const std::vector<figure_setting>& set
       one_line(name), missing.size(), fmt::join(missing, ", ")));
 }
 
-// What the fitted figures are where a file has none of them.
+// Where fitted figures come from that the file lacks.
 machine with_borrowed_figures() {
   machine m;
   for (const figure& f : figures()) {

@@ -156,7 +156,7 @@ machine derived_machine(machine base, const std::vector<figure_setting>& set,
     followed.emplace_back(name);
   }
   std::erase_if(base.borrowed, is_set);
-  std::erase_if(base.widths, [&](const figure_width& w) { return is_set(w.name); });
+  std::erase_if(base.bounds, [&](const figure_bounds& w) { return is_set(w.name); });
   base.calibrated = false;
   base.estimated.clear();
   for (const figure& f : figures()) {

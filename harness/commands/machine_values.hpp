@@ -17,7 +17,7 @@ struct figure_setting {
 };
 
 // Of options --set FIGURE=VALUE. A value without a unit is in the figure's own. Throws input_error for an
-// unknown figure, one that is set twice, and a value that is none of the figure.
+// unknown figure, one that is set twice, and a value that the figure cannot have.
 std::vector<figure_setting> figure_settings(const std::vector<std::string>& options);
 
 // "24.0 GiB", "1008 GB/s", "82.6 TFLOPS", "4000 ns", "3 %".

@@ -15,7 +15,7 @@
 namespace um {
 namespace {
 
-// What help says of a value: its type, what it means with its range, what stands without it.
+// Help on a value: its type, its meaning and range, its default.
 struct value_help {
   const char* type;
   std::string summary;
@@ -194,7 +194,7 @@ void add_sweep(CLI::App& app, sweep_options& o) {
                  "Allow mode native, in which driver defects can hang the GPU");
 }
 
-// What tune and ablate share.
+// Options that tune and ablate share.
 void add_trials(CLI::App& command, experiment_options& o, std::string& jobs, bool& resume) {
   add_iterations(command, o, "Iterations of every trial");
   add_deadline(command, o, "Until a trial is killed");

@@ -23,7 +23,7 @@ std::vector<packer> packers_of(const std::string& name) {
   throw input_error("--packer: " + unknown_name("packer", name, known));
 }
 
-std::string against(byte_count bytes, std::optional<byte_count> limit) {
+std::string verdict_for_limit(byte_count bytes, std::optional<byte_count> limit) {
   if (!limit) return "";
   return bytes <= *limit ? "  fits" : fmt::format("  {} too much", bytes - *limit);
 }
@@ -50,11 +50,12 @@ void print(std::string_view name, const row& r, std::string_view verdict) {
              r.ms, verdict);
 }
 
-// Of what swapping may come to, the first that packs into the limit, else the smallest. Whether it does.
+// Prints the first choice of swapped tensors that packs into the limit, else the smallest. Returns whether it
+// fits.
 bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetimes, byte_count limit) {
   std::optional<row> best;
   swapped_lifetimes chosen;
-  // Packing may need more than what lives, so aim lower and lower.
+  // Packing may need more than the live bytes, so lower and lower limits are tried.
   for (byte_count aim = limit; aim > limit / 2 && !(best && best->packed.bytes <= limit); aim -= limit / 50) {
     for (swapped_lifetimes& s : swapped_within(lifetimes, aim)) {
       row r = packed_by(p, s.all);
@@ -66,8 +67,8 @@ bool print_swapped(const packer& p, const std::vector<traced_lifetime>& lifetime
   }
   if (!best) return false;
   print("  swapped", *best,
-        fmt::format("{}; {} leave, {} bytes each way", against(best->packed.bytes, limit), chosen.leave,
-                    chosen.bytes));
+        fmt::format("{}; {} leave, {} bytes each way", verdict_for_limit(best->packed.bytes, limit),
+                    chosen.leave, chosen.bytes));
   return best->packed.bytes <= limit;
 }
 
@@ -84,7 +85,7 @@ int pack_command(const pack_options& options) {
              "ratio", "ms");
   for (const packer& p : by) {
     const row r = packed_by(p, lifetimes);
-    print(p.name, r, against(r.packed.bytes, limit));
+    print(p.name, r, verdict_for_limit(r.packed.bytes, limit));
     const bool enough = r.packed.bytes <= limit.value_or(r.packed.bytes);
     fits = enough || print_swapped(p, lifetimes, *limit) || fits;
   }

@@ -33,7 +33,7 @@ int plan_command(const plan_options& options) {
   taken.push_back(options.out);
   check_output("--graph", options.graph_out, taken);
   const auto machines = machines_in(options.what.machines);
-  cell work = on_machine(asked_for(options.what), machines);
+  cell work = on_machine(cell_asked_for(options.what), machines);
   if (!work.where.simulated) {
     // Where the GPU is missing, a child says so; only then does this process open it.
     signal_watch signals;

@@ -80,8 +80,8 @@ cell cell_from_plan(const run_options& options) {
 }
 
 cell cell_for(const run_options& options, const std::vector<machine>& machines) {
-  if (options.plan.empty()) return on_machine(asked_for(options.what), machines);
-  const limits within(options.plan, limits::to_read);
+  if (options.plan.empty()) return on_machine(cell_asked_for(options.what), machines);
+  const limits within(options.plan, limits::reading_time);
   return on_machine(cell_from_plan(options), machines);
 }
 
@@ -104,8 +104,8 @@ std::string folder_for_values(const std::string& folder, const cell& work) {
   return folder;
 }
 
-// Others may have added records to the file since it was looked at.
-void keep(record& r, const cell& work, const environment& here, record_file& file) {
+// Another process may have added records to the file since it was read.
+void append_record(record& r, const cell& work, const environment& here, record_file& file) {
   const record_file::write_lock lock(file);
   check_settings(std::span(&work, 1), file);
   digest_book digests;
@@ -144,7 +144,7 @@ int run_command(const run_options& options) {
     return 128 + stop;
   }
   record r = record_of(work, *report);
-  if (file) keep(r, work, here, *file);
+  if (file) append_record(r, work, here, *file);
   fmt::print("{}{}", summary(r), setting_rows(work));
   if (r.result == outcome::ok) return 0;
   say("umbench: {}: {}\n", r.key, outcome_text(r));

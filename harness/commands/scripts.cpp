@@ -35,7 +35,7 @@ constexpr std::array commands{
 // Starts a module of the Python package umbench, which lies beside it.
 constexpr const char* starter = "python/start.py";
 
-// "" is not set.
+// The value of an environment variable; "" counts as not set.
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";

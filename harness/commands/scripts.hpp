@@ -25,7 +25,7 @@ const script_command* script_named(const std::string& command);
 // Makes a network of a trace: FILE.graph.json beside FILE.jsonl, whose path it returns. Throws script_failed.
 std::string graph_of_trace(const std::string& trace);
 
-// The script has said why.
+// Thrown if a script failed; the script has reported why.
 struct script_failed {
   int exit_code;
 };

@@ -46,7 +46,7 @@ std::size_t cores() {
   return jobs_of("", true);
 }
 
-// What is expected of the cells, on standard output; the exit code.
+// Prints what the cells are expected to need; returns the exit code.
 int rehearse(std::vector<cell> cells, const machine& stand_in, std::size_t jobs) {
   for (cell& c : cells) {
     if (!c.where.simulated) c.on = stand_in;
@@ -65,7 +65,7 @@ bool preflight(std::vector<cell> cells, const gpu_facts& gpu, signal_watch& sign
   }
   const auto all = estimates_of(cells, cores(), signals);
   if (!all) return false;
-  const room here{host_memory_now(), gpu.free_bytes};
+  const available_memory here{host_memory_now(), gpu.free_bytes};
   const std::string warning = preflight_warning(*all, here);
   if (!any_fits(*all, here)) {
     throw input_error(warning + "; make room, or run it all the same with --no-preflight");
@@ -122,10 +122,10 @@ int finish(const sweep_result& result, const sweep_options& options, std::size_t
   return 1;
 }
 
-// The sweep's name, and what of it is to run.
+// The sweep's name and the cells of this shard.
 std::pair<std::string, std::vector<cell>> read_cells(const sweep_options& options,
                                                      const std::vector<machine>& machines) {
-  const limits within(options.spec, limits::to_read);
+  const limits within(options.spec, limits::reading_time);
   const sweep_spec spec = sweep_from_json(read_file(options.spec), options.spec, graph_of_trace);
   std::vector<cell> cells;
   for (cell& c : shard_of(expand(spec, options.spec, options.allow_native), options.shard)) {

@@ -24,7 +24,7 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
   std::vector<cell> cells;
   std::set<std::string> asked;
   for (const cell& c : what) {
-    if (!known_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
+    if (!earlier_records_.contains(c.key) && asked.insert(c.key).second) cells.push_back(c);
   }
   if (!cells.empty()) {
     say("{}\n", why);
@@ -32,10 +32,10 @@ std::optional<std::vector<record>> trials::run(const std::vector<cell>& what, co
     sweep_result done = run_sweep(cells, {simulated ? jobs_ : 1, true}, file_, here_, signals_, stderr);
     if (done.stopped_by) return std::nullopt;
     if (done.hung) throw append_error(fmt::format("{} hangs in the kernel; reboot the machine", *done.hung));
-    for (record& r : done.records) known_.insert_or_assign(r.key, std::move(r));
+    for (record& r : done.records) earlier_records_.insert_or_assign(r.key, std::move(r));
   }
   std::vector<record> all;
-  for (const cell& c : what) all.push_back(known_.at(c.key));
+  for (const cell& c : what) all.push_back(earlier_records_.at(c.key));
   return all;
 }
 
@@ -45,11 +45,11 @@ int trials::exit_code() const {
     const bool never_ran = r.second.result == outcome::wrong_result && r.second.samples.empty();
     return !is_result(r.second.result) && r.second.result != outcome::unsupported && !never_ran;
   };
-  const auto all = std::ranges::count_if(known_, failed);
+  const auto all = std::ranges::count_if(earlier_records_, failed);
   if (all == 0) return 0;
-  const auto& first = *std::ranges::find_if(known_, failed);
-  say("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all, known_.size(),
-      first.first, outcome_text(first.second), file_.path().string());
+  const auto& first = *std::ranges::find_if(earlier_records_, failed);
+  say("umbench: {} of {} trials failed, such as {}: {}; their records in {} say why\n", all,
+      earlier_records_.size(), first.first, outcome_text(first.second), file_.path().string());
   return 1;
 }
 

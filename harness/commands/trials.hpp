@@ -34,7 +34,7 @@ class trials {
   environment here_;
   signal_watch& signals_;
   std::size_t jobs_;
-  std::map<std::string, record> known_;
+  std::map<std::string, record> earlier_records_;
 };
 
 }  // namespace um

@@ -35,7 +35,7 @@ std::size_t measured_ones_of(const tune_options& o) {
   return count_of("--best", o.best, standard_best);
 }
 
-std::string out_of(const tune_options& o) {
+std::string output_file_of(const tune_options& o) {
   const std::string out = o.out.empty() ? "tuned.json" : o.out;
   if (!out.ends_with(".json")) {
     throw input_error(fmt::format("--out {}: --strategy takes rules from files named *.json; end it in .json",
@@ -44,7 +44,7 @@ std::string out_of(const tune_options& o) {
   return out;
 }
 
-// What is to be fast in the end.
+// The cell whose time the search minimises.
 cell target_of(const tune_options& o, const std::vector<machine>& machines) {
   experiment_options what = o.what;
   if (what.strategy.empty()) {
@@ -54,7 +54,7 @@ cell target_of(const tune_options& o, const std::vector<machine>& machines) {
     }
     what.strategy = "managed";
   }
-  return on_machine(asked_for(what), machines);
+  return on_machine(cell_asked_for(what), machines);
 }
 
 std::vector<hint_strategy> starts_of(const tune_options& o, const cell& target) {
@@ -67,7 +67,7 @@ std::vector<hint_strategy> starts_of(const tune_options& o, const cell& target) 
   return {with_knobs(*rules, target.what.strategy_knobs)};
 }
 
-// Throws for what would be refused only once the search has begun.
+// Throws early for input that would be refused only after the search has begun.
 void check(const tune_options& o, const cell& target) {
   starts_of(o, target);
   trials_of(o);
@@ -142,10 +142,11 @@ class tuning {
     return s;
   }
   cell trial_of(const cell& where, const hint_strategy& s) const {
-    return with_strategy(where, is_a_row(s) ? strategy_named(s.name) : chosen(with_digest(plain(s))));
+    return with_strategy(where,
+                         is_a_row(s) ? strategy_named(s.name) : strategy_from_rules(with_digest(plain(s))));
   }
 
-  // The few best where they are to be fast, and what they are held against.
+  // Times the few best strategies on the target, and those that they are compared with.
   bool time_best() {
     std::vector<timed_strategy> few = tried_;
     std::erase_if(few, [](const timed_strategy& t) { return !t.cost; });
@@ -172,7 +173,7 @@ class tuning {
     return true;
   }
 
-  // Of the whole search, should it try as many as it may.
+  // Progress, and the time that the whole search takes if it uses all of its trials.
   std::string so_far(std::optional<double> fastest, std::size_t done,
                      std::chrono::steady_clock::duration elapsed) const {
     if (done == 0) return "";
@@ -234,7 +235,7 @@ class tuning {
 }  // namespace
 
 int tune_command(const tune_options& options) {
-  const std::string out = out_of(options);
+  const std::string out = output_file_of(options);
   const std::string kept = std::filesystem::path(out).replace_extension(".jsonl").string();
   check_output("--out", out, files_of(options.what));
   const auto machines = machines_in(options.what.machines);

@@ -17,7 +17,7 @@ constexpr double worth_it = 0.999;  // of the time before, for a step that does 
 
 // --- what a rule can be instead ---
 
-std::vector<policy> others(const prefetch_rule& r) {
+std::vector<policy> alternatives_for(const prefetch_rule& r) {
   std::vector<policy> all;
   const auto add = [&](look_ahead unit, std::int64_t ahead) {
     prefetch_rule x = r;
@@ -43,7 +43,7 @@ std::vector<policy> others(const prefetch_rule& r) {
   return all;
 }
 
-std::vector<policy> others(const evict_rule& r) {
+std::vector<policy> alternatives_for(const evict_rule& r) {
   std::vector<policy> all;
   for (const evict_means by : {evict_means::prefetch_to_host, evict_means::twin}) {
     for (const evict_order order : {evict_order::driver, evict_order::furthest_use}) {
@@ -57,21 +57,21 @@ std::vector<policy> others(const evict_rule& r) {
   return all;
 }
 
-std::vector<policy> others(const discard_rule& r) {
+std::vector<policy> alternatives_for(const discard_rule& r) {
   return {discard_rule{!r.prefetch}};
 }
-std::vector<policy> others(const search_rule&) {
+std::vector<policy> alternatives_for(const search_rule&) {
   return {search_rule{12}, search_rule{24}, search_rule{48}, search_rule{96}};
 }
-std::vector<policy> others(const residence_rule&) {
+std::vector<policy> alternatives_for(const residence_rule&) {
   return {residence_rule{residence::managed}, residence_rule{residence::device},
           residence_rule{residence::host}};
 }
-std::vector<policy> others(const advice_rule&) {
+std::vector<policy> alternatives_for(const advice_rule&) {
   return {advice_rule{advice::read_mostly}, advice_rule{advice::preferred_device},
           advice_rule{advice::preferred_host}, advice_rule{advice::accessed_by_device}};
 }
-std::vector<policy> others(const cut_rule&) {
+std::vector<policy> alternatives_for(const cut_rule&) {
   return {};
 }
 
@@ -153,7 +153,7 @@ alternatives other_numbers(const hint_strategy& s, std::size_t rule) {
   alternatives found{"other numbers of rule " + s.rules[rule].name, {}};
   std::visit(
       [&](const auto& r) {
-        for (policy& x : others(r)) {
+        for (policy& x : alternatives_for(r)) {
           hint_strategy changed = s;
           changed.rules[rule].what = std::move(x);
           add_if_sound(found.all, s, std::move(changed));

@@ -48,7 +48,7 @@ std::string deviation_text(const comparison& c) {
   return d == 0 ? "in range" : fmt::format("{:+.0f} %", 100 * d);
 }
 
-// What did not run is none of those within.
+// Cells that did not run do not count as within.
 void print_summary(const std::string& what, const std::vector<comparison>& all) {
   if (all.empty()) return;
   std::vector<double> off;
@@ -65,7 +65,7 @@ void print_summary(const std::string& what, const std::vector<comparison>& all) 
 }
 
 std::vector<known_figure> figures_in(const std::string& file) {
-  const limits within(file, limits::to_read);
+  const limits within(file, limits::reading_time);
   return known_figures_from_json(read_file(file), file);
 }
 
@@ -75,7 +75,7 @@ constexpr double near_enough = 1.5;
 std::string band_text(const comparison& c) {
   if (!c.band) return "";
   return fmt::format("{} to {}, {}", quantity(c.band->low, c.unit), quantity(c.band->high, c.unit),
-                     meets_band(c) ? "inside" : "outside");
+                     is_within_band(c) ? "inside" : "outside");
 }
 
 // Of figures of managed memory just above ratio 1: how many the band holds, and how wide it is.
@@ -85,7 +85,7 @@ void print_bands(const std::vector<comparison>& all) {
   for (const comparison& c : all) {
     if (!c.band) continue;
     ++figures;
-    inside += meets_band(c) ? 1 : 0;
+    inside += is_within_band(c) ? 1 : 0;
     widest = std::max(widest, c.band->high / c.band->low);
   }
   if (figures == 0) return;

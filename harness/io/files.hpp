@@ -9,8 +9,8 @@
 
 namespace um {
 
-// All that a regular file or a pipe holds. Refused: folders, devices, an error or an early end while reading,
-// and what does not fit into memory.
+// The contents of a regular file or a pipe. Throws for folders, devices, errors or an early end while
+// reading, and contents that do not fit into memory.
 std::string read_file(const std::filesystem::path& path);
 // The same of an open descriptor, of a file from that byte on; `path` is for the messages.
 std::string read_descriptor(int descriptor, const std::filesystem::path& path, std::size_t from_byte = 0);
@@ -26,7 +26,7 @@ void write_file(const std::string& path, const std::string& text);
 // Whether both are there and are one file, by whatever path.
 bool same_file(const std::string& a, const std::string& b);
 
-// Calls again what a signal interrupted.
+// Repeats a system call that a signal interrupted.
 template <class Call>
 auto uninterrupted(Call call) {
   auto result = call();

@@ -11,7 +11,7 @@ class progress {
  public:
   // "planning": says "umbench: planning, 5 s so far".
   explicit progress(std::string what);
-  // Says the line if one is due. Costs next to nothing otherwise.
+  // Prints the line if it is due; cheap otherwise.
   void tick();
 
  private:
@@ -20,7 +20,7 @@ class progress {
   std::chrono::seconds next_{2};
 };
 
-// Ticks beside what this thread does, until it is destroyed. For processes that start no other ones.
+// A thread that reports progress until it is destroyed. Only for processes that start no others.
 std::jthread ticking(std::string what);
 
 }  // namespace um

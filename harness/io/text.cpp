@@ -33,7 +33,7 @@ std::string in_lower_case(std::string_view text) {
 }  // namespace
 
 std::string nearest(std::string_view given, std::span<const std::string> known) {
-  constexpr std::size_t longest = 64;         // names are short; do not spend time on a pasted novel
+  constexpr std::size_t longest = 64;         // longer texts are no misspelt names
   constexpr std::size_t least_beginning = 3;  // "p100" of p100-pcie3-16g
   constexpr std::size_t least_begun = 5;      // "--batch" of --batchsize
   if (given.size() > longest) return {};

@@ -10,8 +10,8 @@ namespace {
 json json_of(const advice_given& a, const tried_way& t) {
   const std::optional<double> time = steady_ns(t.r);
   const bool known = time && a.in_core_ns;
-  return {{"way", to_text(t.way)},
-          {"asks", asks_of(t.way)},
+  return {{"way", to_text(t.technique)},
+          {"asks", program_changes_for(t.technique)},
           {"strategy", t.r.strategy},
           {"strategy_knobs", t.r.strategy_knobs},
           {"key", t.r.key},
@@ -29,7 +29,7 @@ json json_of(const advice_given& a, const tried_way& t) {
 
 std::string to_json(const advice_given& a) {
   const record& any = a.tried.front().r;
-  const tried_way* named = named_by(a);
+  const tried_way* named = recommended_by(a);
   json ways = json::array();
   for (const tried_way& t : a.tried) ways.push_back(json_of(a, t));
   const auto footprint = any.memory.footprint;

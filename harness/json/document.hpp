@@ -113,7 +113,7 @@ class field_writer {
       field(name, *member, format);
     }
   }
-  // Follows from others: written, and not kept when it is read.
+  // A field that follows from others: written, ignored when read.
   template <class T>
   void derived(const char* name, const std::optional<T>& value) {
     out[name] = or_null(value);
@@ -151,7 +151,7 @@ class field_reader {
       from_.schema();
     }
   }
-  // Refuses the document unless it is so.
+  // Refuses the document unless `is_so`.
   void require(bool is_so, const char* what) {
     if (!is_so) refuse(from_.where(), what);
   }
@@ -232,7 +232,7 @@ void describe_network(Visitor& v, network_spec& n, const char* name, const char*
   v.if_any("optimizer", n.optimizer);
   v.if_any("masters", n.masters);
   v.field(knobs, n.knobs);
-  v.field("fusion", n.joined);
+  v.field("fusion", n.fusion_mode);
   v.field("precision", n.arithmetic);
   memory_order order = n.order.value_or(standard_order(n.arithmetic));
   v.field("memory_order", order);

@@ -73,7 +73,7 @@ void describe(Visitor& v, environment& e) {
 
 namespace {
 
-// What the process that asks for the GPU tells.
+// The answer of the process that asks for a GPU's facts.
 struct gpu_answer {
   gpu_facts gpu;
   std::optional<byte_count> free_bytes;

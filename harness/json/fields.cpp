@@ -166,7 +166,7 @@ fields::fields(const json& object, place at) : object_(&object), at_(std::move(a
 }
 
 bool fields::has(std::string_view name) {
-  asked_.emplace_back(name);
+  names_read_.emplace_back(name);
   return object_->contains(name);
 }
 
@@ -187,11 +187,11 @@ void fields::schema() {
 }
 
 void fields::finish() {
-  std::sort(asked_.begin(), asked_.end());
-  asked_.erase(std::unique(asked_.begin(), asked_.end()), asked_.end());
+  std::sort(names_read_.begin(), names_read_.end());
+  names_read_.erase(std::unique(names_read_.begin(), names_read_.end()), names_read_.end());
   for (const auto& [name, value] : object_->items()) {
-    if (!std::binary_search(asked_.begin(), asked_.end(), name)) {
-      refuse(at_, unknown_name("field", name, asked_));
+    if (!std::binary_search(names_read_.begin(), names_read_.end(), name)) {
+      refuse(at_, unknown_name("field", name, names_read_));
     }
   }
 }

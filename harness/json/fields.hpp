@@ -96,7 +96,7 @@ class fields {
  private:
   const json* object_;
   place at_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> names_read_;
 };
 
 }  // namespace um

@@ -34,7 +34,7 @@ machine machine_from_json(std::string_view text, const std::string& source);
 // quartiles of their samples; all others are noted as estimated and keep their width. Inferred ones are
 // noted, too, and have either width.
 machine with_figures(machine base, const measure::figures& found);
-// A machine file that also keeps how far the samples of each figure lay apart.
+// A machine file that also keeps the spread of the samples of each figure.
 std::string to_json(const machine& of, const measure::calibration& from);
 std::string to_json(const measure::readings& all);
 
@@ -48,7 +48,7 @@ plan_file plan_from_json(std::string_view text, const std::string& source);
 std::string to_json(const hint_strategy& s);
 hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
 
-// What scripts ask about strategies (docs/records.md).
+// The table of strategies, for scripts (docs/records.md).
 std::string to_json(std::span<const strategy> rows);
 // What `umbench advise --json` prints; at least one way was tried.
 std::string to_json(const advice_given& a);

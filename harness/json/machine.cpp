@@ -59,7 +59,7 @@ void read_figures(fields& object, bool of_driver, machine& to) {
   }
 }
 
-// Names all that a file lacks, so that it is asked for at once.
+// Lists all missing figures in one message.
 void require_all(const json& document, const std::string& source) {
   if (!document.is_object()) return;
   std::vector<std::string> missing;
@@ -104,7 +104,7 @@ void clamp_estimates_to_link(machine& m) {
   hold("uvm.remote_write_bytes_per_s", m.uvm.remote_write_bytes_per_s, out);
 }
 
-// Within what measurements of two figures may differ.
+// The tolerance for measured figures that contradict each other.
 constexpr double slack = 1.1;
 
 // A link is no faster both ways than the sum of its ways, nor slower than one of them, and what reaches over
@@ -126,8 +126,8 @@ void check_link(const machine& on, const fields& f) {
   }
 }
 
-// A figure is what it comes to while nothing disturbs it: at the edge of its samples.
-void widen_by_samples(figure_width& width, const figure& of, const measure::spread& samples) {
+// A figure is measured without disturbances, so it lies at the edge of its samples.
+void widen_by_samples(figure_bounds& width, const figure& of, const measure::spread& samples) {
   const bool is_cost = of.unit == "ns" || of.unit == "bytes/s";
   if (!is_cost || samples.lower >= samples.upper) return;
   const auto held = [&](double value) {
@@ -150,7 +150,7 @@ struct one_of {
 }  // namespace
 
 template <class Visitor>
-void describe(Visitor& v, operator_pace& p) {
+void describe(Visitor& v, operator_speed& p) {
   v.field("kind", p.kind, one_of{operator_kinds()});
   v.field("precision", p.precision, one_of{{enum_names<precision>.begin(), enum_names<precision>.end()}});
   std::optional<std::int64_t> filter;
@@ -161,7 +161,7 @@ void describe(Visitor& v, operator_pace& p) {
 }
 
 template <class Visitor>
-void describe(Visitor& v, figure_width& w) {
+void describe(Visitor& v, figure_bounds& w) {
   v.field("figure", w.name, one_of{names_of_figures()});
   const figure& of = *std::ranges::find(figures(), w.name, &figure::name);
   v.field("least", w.least, plain{of.least, of.most});
@@ -176,7 +176,7 @@ json json_of(const machine& from) {
   }
   out["estimated"] = from.estimated;
   if (!from.operators.empty()) out["operators"] = write_value(from.operators, plain{});
-  if (!from.widths.empty()) out["widths"] = write_value(from.widths, plain{});
+  if (!from.bounds.empty()) out["widths"] = write_value(from.bounds, plain{});
   return out;
 }
 
@@ -202,9 +202,9 @@ machine machine_from_json(std::string_view text, const std::string& source) {
     to.estimated.push_back(known[as_one_of(*figure, where, known)]);
   }
   if (f.has("operators"))
-    to.operators = read_value<std::vector<operator_pace>>(f.at("operators"), f.where("operators"), plain{});
+    to.operators = read_value<std::vector<operator_speed>>(f.at("operators"), f.where("operators"), plain{});
   if (f.has("widths"))
-    to.widths = read_value<std::vector<figure_width>>(f.at("widths"), f.where("widths"), plain{});
+    to.bounds = read_value<std::vector<figure_bounds>>(f.at("widths"), f.where("widths"), plain{});
   if (f.has("calibration")) check_calibration(f.object("calibration"));
   f.finish();
   return to;
@@ -214,20 +214,20 @@ machine with_figures(machine base, const measure::figures& found) {
   base.estimated.clear();
   base.borrowed.clear();
   base.operators.clear();
-  const std::vector<figure_width> widths_before = std::exchange(base.widths, {});
+  const std::vector<figure_bounds> widths_before = std::exchange(base.bounds, {});
   for (const figure& f : figures()) {
     const auto measured = found.by_name.find(std::string(f.name));
     const bool known = measured != found.by_name.end() && !found.inferred.contains(std::string(f.name));
     if (!known) base.estimated.emplace_back(f.name);
     if (measured != found.by_name.end()) set_value(base, f, std::llround(measured->second.typical));
-    figure_width width{std::string(f.name), value_of(base, f), value_of(base, f)};
+    figure_bounds width{std::string(f.name), value_of(base, f), value_of(base, f)};
     if (measured != found.by_name.end()) widen_by_samples(width, f, measured->second);
-    const auto before = std::ranges::find(widths_before, f.name, &figure_width::name);
+    const auto before = std::ranges::find(widths_before, f.name, &figure_bounds::name);
     if (!known && before != widths_before.end()) {
       width.least = std::min(width.least, before->least);
       width.most = std::max(width.most, before->most);
     }
-    if (width.least < width.most) base.widths.push_back(std::move(width));
+    if (width.least < width.most) base.bounds.push_back(std::move(width));
   }
   clamp_estimates_to_link(base);
   return base;
@@ -237,7 +237,7 @@ std::string figures_digest(const machine& of) {
   json values = json::array();
   for (const figure& f : figures()) values.push_back({f.name, value_of(of, f)});
   if (!of.operators.empty()) values.push_back(write_value(of.operators, plain{}));
-  if (!of.widths.empty()) values.push_back(write_value(of.widths, plain{}));
+  if (!of.bounds.empty()) values.push_back(write_value(of.bounds, plain{}));
   return digest_text(dump_line(values), 16);
 }
 

@@ -18,7 +18,7 @@ bool one_environment(const std::vector<part>& parts) {
   for (const part& p : parts) {
     for (const part_entry& e : p) {
       if (first == nullptr) first = &e;
-      if (!same_environment(first->made_in, e.made_in)) return false;
+      if (!same_environment(first->recorded_in, e.recorded_in)) return false;
     }
   }
   return true;
@@ -43,14 +43,14 @@ part concatenated(std::vector<part>& parts) {
   return all;
 }
 
-// Without what differs from run to run even where nothing else does.
+// The record as text, without fields that differ from run to run.
 std::string result_text(record r) {
   r.planning.reset();
   return to_json(r);
 }
 
-// The one of two records of a cell that counts.
-void keep_better(part_entry& kept, part_entry&& other) {
+// Keeps the record of two of one cell that counts.
+void keep_better_record(part_entry& kept, part_entry&& other) {
   if (!is_result(other.what.result)) return;
   if (!is_result(kept.what.result)) {
     kept = std::move(other);
@@ -68,7 +68,7 @@ part without_duplicates(part all) {
     if (is_new) {
       kept.push_back(std::move(e));
     } else {
-      keep_better(kept[at->second], std::move(e));
+      keep_better_record(kept[at->second], std::move(e));
     }
   }
   return kept;
@@ -121,8 +121,8 @@ std::vector<file_entry> merged(std::vector<part> parts) {
   std::vector<file_entry> entries;
   const environment* last = nullptr;
   for (part_entry& e : all) {
-    if (last == nullptr || !same_environment(*last, e.made_in)) entries.emplace_back(e.made_in);
-    last = &e.made_in;
+    if (last == nullptr || !same_environment(*last, e.recorded_in)) entries.emplace_back(e.recorded_in);
+    last = &e.recorded_in;
     entries.emplace_back(std::move(e.what));
   }
   return entries;

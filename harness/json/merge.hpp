@@ -12,7 +12,7 @@ namespace um {
 // What one part's file holds: its records in the order of their first appearance, each as it was last
 // and with the environment that it was made in.
 struct part_entry {
-  environment made_in;
+  environment recorded_in;
   record what;
 };
 using part = std::vector<part_entry>;

@@ -84,7 +84,7 @@ void describe_action(Visitor& v, compute& c, const named_graph& of) {
   if (c.workspace != as_profiled) workspace = c.workspace;
   v.if_any("workspace_bytes", workspace);
   c.workspace = workspace.value_or(as_profiled);
-  v.if_any("again", c.again);
+  v.if_any("again", c.cheap_recompute);
 }
 
 struct action_format {
@@ -127,7 +127,7 @@ struct homes_format {
 // A network of the catalogue by its knobs; one from a file carries its graph.
 struct network_format {
   json write(const built_network& n) const {
-    if (n.spec.given) return {{"graph", json_of(*n.spec.given)}};
+    if (n.spec.imported_graph) return {{"graph", json_of(*n.spec.imported_graph)}};
     network_spec spec = n.spec;
     field_writer v;
     describe_network(v, spec, "name", "knobs");

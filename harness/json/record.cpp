@@ -48,7 +48,7 @@ struct hexadecimal {
   }
 };
 
-// A text on one line that says something.
+// A text on one line that is not empty.
 struct one_line_text {
   json write(const std::string& text) const { return text; }
   template <class T>
@@ -91,17 +91,17 @@ struct bits_text {
 
 // How what ran on a GPU was launched.
 struct launch_text {
-  static constexpr std::array all{launch_way::streams, launch_way::operator_graphs,
-                                  launch_way::stretch_graphs, launch_way::cuda_graph};
-  json write(launch_way way) const { return to_text(way); }
+  static constexpr std::array all{launch_mode::streams, launch_mode::operator_graphs,
+                                  launch_mode::stretch_graphs, launch_mode::cuda_graph};
+  json write(launch_mode way) const { return to_text(way); }
   template <class T>
   T read(const json& value, const place& at) const {
-    return as_choice(value, at, std::span<const launch_way>(all));
+    return as_choice(value, at, std::span<const launch_mode>(all));
   }
   template <class T>
   json schema() const {
     json names = json::array();
-    for (const launch_way way : all) names.push_back(to_text(way));
+    for (const launch_mode way : all) names.push_back(to_text(way));
     return {{"enum", names}};
   }
 };
@@ -135,7 +135,7 @@ struct bound_time {
   }
 };
 
-// What a record has in several members, as one object of the document.
+// Members of a record that form one object in the document.
 struct counted_iteration {
   counters counted;
   byte_count touched = 0;  // by an iteration
@@ -375,7 +375,7 @@ void describe(Visitor& v, record& r) {
 
 namespace {
 
-// What the fields say together; record_rules says the same.
+// Conditions on several fields; record_rules has the same as JSON Schema.
 void check_consistent(const record& r, const place& at) {
   bool on_simulator = false;
   try {

@@ -39,7 +39,7 @@ bool is_json(std::string_view line) {
   return json::accept(line);
 }
 
-// Nothing where the descriptor has no end to ask for, such as a device.
+// Size of the file; nothing for a device or a pipe.
 std::optional<off_t> size_of(int descriptor) {
   struct stat status{};
   if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
@@ -206,9 +206,9 @@ bool record_file::read_added() {
   const auto size = static_cast<std::size_t>(size_of(descriptor_).value_or(0));
   if (size == known_bytes_) return false;
   if (size < known_bytes_ || unended_) {
-    earlier_.clear();
+    earlier_records_.clear();
     environments_.clear();
-    made_in_.clear();
+    environment_indices_.clear();
     known_bytes_ = lines_ = 0;
   }
   if (size > 0) load(read_descriptor(descriptor_, path_, known_bytes_), open_mode::add);
@@ -246,8 +246,8 @@ void record_file::load_line(std::string_view line, std::size_t number) {
     environments_.push_back(environment_from_json(line, source));
   } else {
     if (environments_.empty()) throw input_error(source + ": a record before any environment");
-    earlier_.push_back(record_from_json(line, source));
-    made_in_.push_back(environments_.size() - 1);
+    earlier_records_.push_back(record_from_json(line, source));
+    environment_indices_.push_back(environments_.size() - 1);
   }
 }
 
@@ -286,14 +286,14 @@ void record_file::append_line(std::string line) {
   unended_ = false;
   known_bytes_ += line.size();
   ++lines_;
-  if (before && !still_there()) {
+  if (before && !file_is_unchanged()) {
     throw append_error(
         fmt::format("{}: was removed or replaced while records were added to it; they are lost",
                     one_line(path_.string())));
   }
 }
 
-bool record_file::still_there() const {
+bool record_file::file_is_unchanged() const {
   struct stat named{}, held{};
   return fstat(descriptor_, &held) != 0 ||
          (stat(path_.c_str(), &named) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino);

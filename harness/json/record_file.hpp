@@ -40,11 +40,11 @@ class record_file {
 
   const std::filesystem::path& path() const { return path_; }
   // What the file held when it was opened, and what others had added when the last lock was taken.
-  const std::vector<record>& earlier() const { return earlier_; }
+  const std::vector<record>& earlier() const { return earlier_records_; }
   // Those that were appended since as well.
   const std::vector<environment>& environments() const { return environments_; }
   // Index of the environment in which the record earlier()[i] was made.
-  std::size_t environment_of(std::size_t i) const { return made_in_.at(i); }
+  std::size_t environment_of(std::size_t i) const { return environment_indices_.at(i); }
   bool was_torn() const { return torn_bytes_ > 0; }
 
   // While it lives nobody else adds to the file.
@@ -77,21 +77,21 @@ class record_file {
   void load(const std::string& text, open_mode how);
   void load_line(std::string_view line, std::size_t number);
   void append_line(std::string line);
-  bool still_there() const;
+  bool file_is_unchanged() const;
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  int lock_depth_ = 0;           // locks within locks
-  std::size_t known_bytes_ = 0;  // of the file, read or written
+  int lock_depth_ = 0;           // number of nested locks
+  std::size_t known_bytes_ = 0;  // bytes of the file read or written so far
   std::size_t lines_ = 0;
-  bool unended_ = false;  // the last line lacks its line break
-  std::size_t torn_bytes_ = 0;
-  std::vector<record> earlier_;
+  bool unended_ = false;        // the last line lacks its line break
+  std::size_t torn_bytes_ = 0;  // of an incomplete last line
+  std::vector<record> earlier_records_;
   std::vector<environment> environments_;
-  std::vector<std::size_t> made_in_;
+  std::vector<std::size_t> environment_indices_;
 };
 
-// They differ in nothing but their time.
+// Whether they are equal except for their time.
 bool same_environment(const environment& a, const environment& b);
 
 // Appends the environment unless the file's last one differs in nothing but its time.

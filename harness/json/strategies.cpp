@@ -11,7 +11,7 @@ json json_of(const strategy& s) {
   for (const knob& k : s.knobs) {
     knobs.push_back({{"name", k.name},
                      {"summary", k.summary},
-                     {"standard", k.standard},
+                     {"standard", k.default_value},
                      {"least", k.least},
                      {"most", k.most}});
   }

@@ -68,7 +68,8 @@ strategy_choice strategy_from(const json& value, const place& at) {
   const std::string text = as_text(value, at);
   try {
     if (!is_rules_file(text)) return strategy_named(text);
-    return chosen(rules_from_file((std::filesystem::path(at.source).parent_path() / text).string()));
+    return strategy_from_rules(
+        rules_from_file((std::filesystem::path(at.source).parent_path() / text).string()));
   } catch (const input_error& error) {
     refuse(at, error.what());
   }

@@ -30,7 +30,7 @@ known_figure figure_from(const json& value, const place& at) {
     network_spec n;
     n.name = f.text("network");
     n.batch = f.integer("batch", 1);
-    n.joined = as_choice<fusion>(f.at("fusion"), f.where("fusion"));
+    n.fusion_mode = as_choice<fusion>(f.at("fusion"), f.where("fusion"));
     n.mode = as_choice<pass>(f.at("pass"), f.where("pass"));
     n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
     k.network = built(std::move(n));

@@ -29,8 +29,8 @@ std::string to_csv(std::span<const traced_lifetime> all);
 // MiB and more leave between two neighbouring accesses before and after the peak.
 struct swapped_lifetimes {
   std::vector<traced_lifetime> all;  // one that leaves is two: up to the access before and from the one after
-  std::size_t leave = 0;             // how many
-  byte_count bytes = 0;              // of them: what is copied each way
+  std::size_t leave = 0;             // number of lifetimes that leave
+  byte_count bytes = 0;              // their bytes, copied each way
 };
 // Each different choice by the 44 weightings, that which moves least first; times have no unit, so that
 // copies take none. None if nothing need or can leave.

@@ -190,7 +190,7 @@ signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
 }
 
 signal_watch::~signal_watch() {
-  stop_signal();  // takes pending signals off, so that they do not strike below
+  stop_signal();  // consumes pending signals, so that they do not arrive below
   close(descriptor_);
   sigaction(SIGPIPE, &saved_->pipe, nullptr);
   sigaction(SIGXFSZ, &saved_->size, nullptr);
@@ -221,7 +221,7 @@ struct child_pool::child {
   process_probe probe;
   std::uint64_t kills_before = 0;
 
-  void pump() {
+  void read_output() {
     drain(out, report.output, report.output.max_size());
     drain(error, report.error_tail, tail_bytes);
   }
@@ -232,7 +232,7 @@ struct child_pool::child {
     const auto now = clock::now();
     auto passed = now - looked;
     looked = now;
-    if (within.counted == deadline_of::processor) {
+    if (within.deadline_clock == deadline_of::processor) {
       const auto in_all = probe.processor_time(pid).value_or(computed + passed);
       // Runnable and not running: it waits for a processor that others have.
       if (state == 'R') passed = std::max(in_all - computed, std::chrono::nanoseconds{0});
@@ -248,7 +248,7 @@ struct child_pool::child {
   }
 
   // Time until its next deadline.
-  clock::duration left() const {
+  clock::duration time_left() const {
     return report.timed_out ? given_up_at - clock::now() : within.deadline - spent;
   }
 
@@ -259,21 +259,21 @@ struct child_pool::child {
     const bool asleep = state == 'D';  // then it cannot have ended
     if (!asleep && waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         ended.si_pid == pid) {
-      kill_group();  // what it left behind; before the process number is free for others
+      kill_group();  // its remaining children, before the process number is reused
       int status = 0;
       rusage used{};
       wait4(pid, &status, 0, &used);
       for (const timeval& t : {used.ru_utime, used.ru_stime}) {
         report.processor += std::chrono::seconds{t.tv_sec} + std::chrono::microseconds{t.tv_usec};
       }
-      pump();
+      read_output();
       if (WIFEXITED(status)) report.exit_code = WEXITSTATUS(status);
       if (WIFSIGNALED(status)) report.signal = WTERMSIG(status);
       report.memory_ran_out = probe.out_of_memory_kills() > kills_before;
       return true;
     }
     count_time(state);
-    if (left() > clock::duration::zero()) return false;
+    if (time_left() > clock::duration::zero()) return false;
     if (report.timed_out) {
       report.stuck = true;
       return true;
@@ -314,7 +314,7 @@ void child_pool::poll_once() {
   for (const auto& c : children_) {
     if (c->out.open()) watched.push_back({c->out.get(), POLLIN, 0});
     if (c->error.open()) watched.push_back({c->error.get(), POLLIN, 0});
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(c->left());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(c->time_left());
     wait = std::clamp(left, std::chrono::milliseconds{0}, wait);
   }
   poll(watched.data(), watched.size(), static_cast<int>(wait.count()));
@@ -322,7 +322,7 @@ void child_pool::poll_once() {
 
 std::optional<child_report> child_pool::reap() {
   for (auto& c : children_) {
-    c->pump();
+    c->read_output();
     if (!c->is_over()) continue;
     child_report report = std::move(c->report);
     std::swap(c, children_.back());

@@ -34,30 +34,31 @@ class signal_watch {
   std::unique_ptr<saved_actions> saved_;
 };
 
-// What a deadline counts: time on the clock, or processor time and time asleep, so that it does not depend on
-// what else runs.
+// The clock of a deadline: wall-clock time, or processor time plus time asleep, which does not depend on what
+// else runs.
 enum class deadline_of : std::uint8_t { clock, processor };
 
 struct child_limits {
   std::chrono::milliseconds deadline;
-  deadline_of counted = deadline_of::clock;
+  deadline_of deadline_clock = deadline_of::clock;
   std::chrono::milliseconds kill_patience{10'000};  // a killed child that takes longer is stuck
 };
 
 struct child_report {
   std::size_t id = 0;                    // as given to start()
-  std::optional<int> exit_code;          // if it exited
-  std::optional<int> signal;             // if a signal killed it
+  std::optional<int> exit_code;          // set if it exited
+  std::optional<int> signal;             // set if a signal killed it
   bool timed_out = false;                // the deadline passed and its group was killed
   bool stuck = false;                    // even SIGKILL did not end it: it hangs in the kernel
-  bool memory_ran_out = false;           // while it ran the kernel killed a process for want of memory
-  char last_state = 0;                   // of its process at the deadline, as process_probe has it
-  std::chrono::nanoseconds processor{};  // time that it and what it waited for took of processors
+  bool memory_ran_out = false;           // the OOM killer ran while it did
+  char last_state = 0;                   // process state at the deadline, as in /proc
+  std::chrono::nanoseconds processor{};  // processor time of it and its own children
   std::string output;                    // everything from its standard output
   std::string error_tail;                // the end of its standard error
 };
 
-// What a child does, and its exit code. What it throws ends it with code 1 and words on standard error.
+// The work of a child; returns its exit code. An exception ends it with code 1 and a message on standard
+// error.
 using child_job = std::function<int()>;
 
 // There is no descriptor, process or memory for another child; there may be, once one that runs has ended.

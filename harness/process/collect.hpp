@@ -1,4 +1,4 @@
-// Where records of this process come from.
+// The environment that records of this process name.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the kernel tells of this host and of a GPU on it, through the files of /proc and /sys.
+// Facts about this host and its GPU from /proc and /sys.
 #pragma once
 
 #include <filesystem>

@@ -182,7 +182,7 @@ struct lowered_plan {
 };
 
 // Throws infeasible.
-lowered_plan decide(const prepared_cell& p, record& r) {
+lowered_plan make_plan(const prepared_cell& p, record& r) {
   if (p.work.plan) return {p.work.plan->plan, p.work.plan->placed_by};
   const strategy& s = p.work.how->row;
   const auto begin = clock::now();
@@ -197,7 +197,7 @@ lowered_plan decide(const prepared_cell& p, record& r) {
 
 // Throws infeasible and wrong_plan.
 lowered_plan steps_for(const prepared_cell& p, record& r) {
-  lowered_plan made = without_defect(p, [&] { return decide(p, r); });
+  lowered_plan made = without_defect(p, [&] { return make_plan(p, r); });
   made.steps =
       without_defect(p, [&] { return lower(p.to_plan(), verified(*p.network, made.plan), made.placed_by); });
   const plan_kind kind = kind_of(*p.network, made.plan);
@@ -207,7 +207,7 @@ lowered_plan steps_for(const prepared_cell& p, record& r) {
   return made;
 }
 
-void fill(record& r, const cell& work, const std::function<void(const record&)>& tell) {
+void fill_record(record& r, const cell& work, const std::function<void(const record&)>& tell) {
   const auto begin = clock::now();
   const prepared_cell p = prepare(work, r);
   const execution_plan plan = steps_for(p, r).steps;
@@ -255,7 +255,7 @@ record with_outcome(const cell& work, const std::function<void(record&)>& fill_i
 }
 
 record run_cell(const cell& work, const std::function<void(const record&)>& tell) {
-  return with_outcome(work, [&](record& r) { fill(r, work, tell); });
+  return with_outcome(work, [&](record& r) { fill_record(r, work, tell); });
 }
 
 planned plan_cell(const cell& work) {

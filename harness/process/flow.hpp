@@ -9,8 +9,8 @@
 namespace um {
 
 // `tell` hears of the record as it stands before another pass counts what the
-// driver does, lest a failure there cost the times. Throws only what no experiment should: defects of the
-// program.
+// driver does, so that a failure there does not lose the times. Throws only what no experiment should:
+// defects of the program.
 record run_cell(const cell& work, const std::function<void(const record&)>& tell = {});
 
 // The record of a cell as `fill_in` leaves it; a refusal or failure that it throws becomes outcome and

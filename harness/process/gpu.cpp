@@ -49,7 +49,7 @@ std::optional<std::string> driver_version() {
   return std::nullopt;
 }
 
-// Tells GPUs apart without naming one.
+// A hash of the GPU's UUID, so that records do not contain the UUID.
 std::string hashed(const cudaUUID_t& uuid) {
   return fmt::format("{:016x}", fnv1a({uuid.bytes, sizeof uuid.bytes}));
 }

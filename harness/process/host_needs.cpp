@@ -12,7 +12,7 @@ host_memory host_memory_now() {
   host_memory m;
   m.available = meminfo("MemAvailable").value_or(0);
   m.swap_free = meminfo("SwapFree");
-  m.cgroup_left = own_cgroup_memory().left;
+  m.cgroup_left = own_cgroup_memory().available;
   rlimit pinned{};
   if (getrlimit(RLIMIT_MEMLOCK, &pinned) == 0 && pinned.rlim_cur != RLIM_INFINITY)
     m.may_pin = pinned.rlim_cur;

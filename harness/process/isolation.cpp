@@ -46,7 +46,7 @@ child_limits limits_for(const cell& work) {
   return within;
 }
 
-// Leaves this process no more memory than it has.
+// Limits this process to the memory that it has now.
 void tighten_memory() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -80,7 +80,7 @@ process_probe probe_for(std::string_view how) {
 }
 
 // ": " and the last words of standard error, if there were any.
-std::string last_words(const child_report& report) {
+std::string error_summary(const child_report& report) {
   constexpr std::size_t most = 400;
   std::string text = one_line(report.error_tail);
   if (text.size() > most) text = "..." + text.substr(text.size() - most);
@@ -90,9 +90,9 @@ std::string last_words(const child_report& report) {
 std::string exit_text(const child_report& report) {
   if (report.signal) {
     return fmt::format("killed by {}{}{}", signal_name(*report.signal),
-                       *report.signal == SIGKILL ? " from outside" : "", last_words(report));
+                       *report.signal == SIGKILL ? " from outside" : "", error_summary(report));
   }
-  return fmt::format("exited with code {}{}", report.exit_code.value_or(-1), last_words(report));
+  return fmt::format("exited with code {}{}", report.exit_code.value_or(-1), error_summary(report));
 }
 
 record failed(const cell& work, outcome result, std::string reason) {
@@ -108,7 +108,7 @@ std::string_view last_line(std::string_view text) {
 
 // The record that the process wrote before the pass that counts, if it got so far. A newline ends this
 // record; none ends the final one.
-std::optional<record> told_before_counting(const child_report& report) {
+std::optional<record> record_before_counting(const child_report& report) {
   const std::size_t end = report.output.find('\n');
   if (end == std::string::npos) return std::nullopt;
   try {
@@ -142,8 +142,8 @@ record how_it_ended(const cell& work, const child_report& report) {
   }
 }
 
-// What a cell's process does.
-int run_and_tell(const cell& work) {
+// The main function of a cell's process.
+int run_and_print_record(const cell& work) {
   const auto tell = [](const record& r) { std::cout << to_json(r) << std::endl; };
   std::string_view failure = asked_failure(work.key);
   if (failure.starts_with(late)) {
@@ -155,7 +155,7 @@ int run_and_tell(const cell& work) {
   return std::cout ? 0 : 1;
 }
 
-int tell_gpu(int device) {
+int print_gpu_facts(int device) {
   try {
     std::cout << to_json(probe_gpu(device)) << std::flush;
     return 0;
@@ -170,7 +170,7 @@ int tell_gpu(int device) {
 record record_of(const cell& work, const child_report& report) {
   record end = how_it_ended(work, report);
   if (is_result(end.result) || end.result == outcome::hung) return end;
-  std::optional<record> told = told_before_counting(report);
+  std::optional<record> told = record_before_counting(report);
   if (!told) return end;
   told->counters_reason = fmt::format("the pass that counts: {}", *end.reason);
   return *told;
@@ -178,7 +178,8 @@ record record_of(const cell& work, const child_report& report) {
 
 bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
   try {
-    pool.start(id, [&] { return run_and_tell(work); }, limits_for(work), probe_for(asked_failure(work.key)));
+    pool.start(
+        id, [&] { return run_and_print_record(work); }, limits_for(work), probe_for(asked_failure(work.key)));
     return true;
   } catch (const no_child_now&) {
     if (pool.running() == 0) throw;
@@ -213,7 +214,7 @@ std::optional<std::vector<record>> records_of(std::span<const cell> cells, std::
 
 gpu_facts ask_for_gpu(signal_watch& signals, int device) {
   child_pool pool(signals);
-  pool.start(0, [device] { return tell_gpu(device); }, {gpu_deadline});
+  pool.start(0, [device] { return print_gpu_facts(device); }, {gpu_deadline});
   const auto report = pool.wait();
   if (!report) throw input_error("interrupted while looking for the GPU");
   if (report->exit_code == 0) return gpu_from_json(report->output, "the process that asks for the GPU");

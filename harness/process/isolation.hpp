@@ -1,4 +1,4 @@
-// Cells in processes of their own: what a child is asked, and what its end means.
+// Runs each cell in a process of its own and turns the way it ended into a record.
 #pragma once
 
 #include <functional>

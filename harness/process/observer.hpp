@@ -1,4 +1,4 @@
-// What a run on a GPU costs besides time, and how the GPU fared.
+// Observes a run on a GPU: energy, processor time, clocks and temperatures.
 #pragma once
 
 #include <cstdint>

@@ -42,8 +42,8 @@ estimate estimate_of(const cell& work, const record& r) {
   return e;
 }
 
-// Why a cell would find too little room; nothing if it fits, or runs on no GPU.
-std::optional<std::string> misfit(const estimate& e, const room& r) {
+// Why a cell does not fit into memory; nothing if it fits or does not run on a GPU.
+std::optional<std::string> why_it_does_not_fit(const estimate& e, const available_memory& r) {
   if (!e.on_gpu) return std::nullopt;
   if (e.result == outcome::infeasible) return "is infeasible: " + e.reason.value_or("");
   if (e.result != outcome::ok) return std::nullopt;
@@ -112,7 +112,7 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, s
 }
 
 std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
-                           const room& r) {
+                           const available_memory& r) {
   std::string text = fmt::format("{:>10}  {:>10}  {:>9}  cell\n", "device", "host", "time");
   for (const estimate& e : all) {
     if (e.result == outcome::ok) {
@@ -129,17 +129,18 @@ std::string preflight_text(std::span<const estimate> all, const std::string& sta
   return text + total_text(all, jobs) + "\n";
 }
 
-std::string preflight_warning(std::span<const estimate> all, const room& r) {
-  const auto too_large = [&](const estimate& e) { return misfit(e, r).has_value(); };
+std::string preflight_warning(std::span<const estimate> all, const available_memory& r) {
+  const auto too_large = [&](const estimate& e) { return why_it_does_not_fit(e, r).has_value(); };
   const auto first = std::find_if(all.begin(), all.end(), too_large);
   if (first == all.end()) return "";
   return fmt::format("{} of {} cells do not fit here and will not run, such as {}: it {}",
                      std::count_if(all.begin(), all.end(), too_large), all.size(), first->key,
-                     misfit(*first, r).value());
+                     why_it_does_not_fit(*first, r).value());
 }
 
-bool any_fits(std::span<const estimate> all, const room& r) {
-  return all.empty() || std::any_of(all.begin(), all.end(), [&](const estimate& e) { return !misfit(e, r); });
+bool any_fits(std::span<const estimate> all, const available_memory& r) {
+  return all.empty() ||
+         std::any_of(all.begin(), all.end(), [&](const estimate& e) { return !why_it_does_not_fit(e, r); });
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Whether a cell can fit, before it runs: what it will need, and what this host has to give.
+// Checks before a run whether a cell fits: its needs against the memory of this host.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,21 @@
 
 namespace um {
 
-// What a run may take from, on both sides of the link.
-struct room {
+// Memory that a run may use, on the host and on the device.
+struct available_memory {
   host_memory host;
   std::optional<byte_count> device_free = {};  // of the GPU; nothing: not asked
 };
 
-// What the simulator expects of a cell.
+// The simulator's estimate of a cell.
 struct estimate {
   std::string key;
   bool on_gpu = false;
   outcome result = outcome::ok;
   std::optional<std::string> reason = {};  // unless ok
   byte_count device_bytes = 0, host_bytes = 0, pinned_bytes = 0;
-  byte_count device_arena_bytes = 0,
-             guarded_bytes = 0;          // managed memory under a guard (um_allocators/arena.hpp)
+  byte_count device_arena_bytes = 0;
+  byte_count guarded_bytes = 0;          // managed memory under a guard (um_allocators/arena.hpp)
   nanoseconds time = 0;                  // all iterations; nothing around them
   std::chrono::nanoseconds processor{};  // to simulate them, planning included, about
 };
@@ -40,10 +40,10 @@ std::optional<std::vector<estimate>> estimates_of(std::span<const cell> cells, s
 
 // A row a cell, the totals where `jobs` run at a time, and what does not fit.
 std::string preflight_text(std::span<const estimate> all, const std::string& stand_in, std::size_t jobs,
-                           const room& r);
+                           const available_memory& r);
 
 // One line if cells for a GPU need more memory of either side than there is; "" if none does.
-std::string preflight_warning(std::span<const estimate> all, const room& r);
-bool any_fits(std::span<const estimate> all, const room& r);
+std::string preflight_warning(std::span<const estimate> all, const available_memory& r);
+bool any_fits(std::span<const estimate> all, const available_memory& r);
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// What the kernel says of a child from outside; a value, so that tests can have it say anything.
+// Queries about a child process, as a value that tests can replace.
 #pragma once
 
 #include <sys/types.h>

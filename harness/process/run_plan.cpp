@@ -59,7 +59,7 @@ void note_execution(record& r, const graph& g, const execution& done) {
       r.counters_reason = "what the driver moves by itself was not counted";
     }
   }
-  if (done.launched != launch_way::simulated) r.launch = done.launched;
+  if (done.launched_as != launch_mode::simulated) r.launch = done.launched_as;
   note_slices(r, g, done.slices);
   r.band = done.band;
   r.cycle = done.cycle;

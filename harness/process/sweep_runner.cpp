@@ -122,7 +122,7 @@ class sweep_run {
       auto next = ended_.extract(waiting_[written_]);
       if (next.empty()) return;
       record& r = next.mapped();
-      keep(cells_[next.key()], r);
+      keep_record(cells_[next.key()], r);
       ++written_;
       report(r);
       done_.emplace(next.key(), std::move(r));
@@ -130,7 +130,7 @@ class sweep_run {
   }
 
   // Others may have added to the file meanwhile, that very cell as well.
-  void keep(const cell& work, record& r) {
+  void keep_record(const cell& work, record& r) {
     const record_file::write_lock lock(file_);
     if (lock.others_added()) {
       check_settings(std::span(&work, 1), file_);

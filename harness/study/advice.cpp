@@ -58,19 +58,20 @@ std::string cost_text(const advice_given& a, const tried_way& t) {
 std::string need_of(const tried_way& t) {
   const byte_count pinned = t.r.memory.pinned_arena.value_or(0),
                    managed = t.r.memory.managed_arena.value_or(0);
-  std::string text(asks_of(t.way));
+  std::string text(program_changes_for(t.technique));
   if (pinned > 0) text += fmt::format(", {} of pinned memory", to_text(pinned));
   if (managed > 0) text += fmt::format(", {} managed", to_text(managed));
   return text;
 }
 
-// What managed memory costs there, or why it is none of the ways.
+// The cost of managed memory, or why it cannot be used.
 std::string managed_text(const advice_given& a, const tried_way* named) {
   const auto is_managed = [](const tried_way& t) { return t.r.kind == family::managed; };
   if (!a.managed.oversubscribes)
     return fmt::format(" Managed memory cannot be used here: {}.", a.managed.why);
   std::string text;
-  const tried_way* plain = fastest(a, [](const tried_way& t) { return t.way == memory_way::managed; });
+  const tried_way* plain =
+      fastest(a, [](const tried_way& t) { return t.technique == memory_technique::managed; });
   const tried_way* best = fastest(a, is_managed);
   if (plain != nullptr && plain != named)
     text += fmt::format(" Managed memory as it is: {}", cost_text(a, *plain));
@@ -93,7 +94,7 @@ std::string row_of(const advice_given& a, const tried_way& t) {
   const auto time = steady_ns(t.r);
   const std::string slowdown = time && a.in_core_ns ? factor_text(slowdown_of(a, t)) : "-";
   const std::string failed = outcome_text(t.r);
-  const std::string last = time ? fmt::format("{}: {}", to_text(t.way), need_of(t))
+  const std::string last = time ? fmt::format("{}: {}", to_text(t.technique), need_of(t))
                                 : failed.substr(0, failed.find(" ("));  // why, in short
   return fmt::format("{:>8}  {:>8}  {:<17}  {}\n", slowdown, time ? time_text(*time) : "-", t.r.strategy,
                      wrapped(last, indent));
@@ -101,38 +102,38 @@ std::string row_of(const advice_given& a, const tried_way& t) {
 
 }  // namespace
 
-std::string_view asks_of(memory_way way) {
+std::string_view program_changes_for(memory_technique way) {
   switch (way) {
-    case memory_way::in_core:
+    case memory_technique::in_core:
       return "everything on the device";
-    case memory_way::batch_parts:
+    case memory_technique::batch_parts:
       return "gradients added up over parts of the batch";
-    case memory_way::recomputation:
+    case memory_technique::recomputation:
       return "activations recomputed in the backward pass";
-    case memory_way::managed:
+    case memory_technique::managed:
       return "cudaMallocManaged alone";
-    case memory_way::managed_hints:
+    case memory_technique::managed_hints:
       return "advice, prefetches or discards at operators";
-    case memory_way::host_access:
+    case memory_technique::host_access:
       return "pinned memory that kernels reach";
-    case memory_way::swapping:
+    case memory_technique::swapping:
       return "copies planned ahead";
-    case memory_way::managed_plan:
+    case memory_technique::managed_plan:
       return "a plan of hints and copies";
-    case memory_way::search:
+    case memory_technique::search:
       return "a plan that keeps, swaps, recomputes and splits the batch";
   }
   return "";
 }
 
 std::vector<std::string_view> advised_strategies() {
-  std::vector<std::pair<memory_way, std::string_view>> found;
+  std::vector<std::pair<memory_technique, std::string_view>> found;
   for (const auto& table : {hints(), planners()}) {
     for (const strategy& s : table) {
-      if (s.advised) found.emplace_back(way_of(s), s.name);
+      if (s.advised) found.emplace_back(technique_of(s), s.name);
     }
   }
-  std::ranges::stable_sort(found, {}, &std::pair<memory_way, std::string_view>::first);
+  std::ranges::stable_sort(found, {}, &std::pair<memory_technique, std::string_view>::first);
   std::vector<std::string_view> names;
   for (const auto& [way, name] : found) names.push_back(name);
   return names;
@@ -169,24 +170,25 @@ advice_given advice_from(std::vector<tried_way> tried, const record& in_core, ma
   return a;
 }
 
-const tried_way* named_by(const advice_given& a) {
+const tried_way* recommended_by(const advice_given& a) {
   const tried_way* named = fastest(a, [](const tried_way&) { return true; });
   if (named == nullptr) return nullptr;
   const double enough = *steady_ns(named->r) * alike;
   for (const tried_way& t : a.tried) {
-    if (steady_ns(t.r) && *steady_ns(t.r) <= enough && t.way < named->way) named = &t;
+    if (steady_ns(t.r) && *steady_ns(t.r) <= enough && t.technique < named->technique) named = &t;
   }
   return named;
 }
 
 std::string text_of(const advice_given& a, const std::string& setting) {
-  const tried_way* named = named_by(a);
+  const tried_way* named = recommended_by(a);
   std::string text = setting + " ";
   if (named == nullptr) {
     text += "Nothing that was tried works within that budget.";
   } else {
-    text += fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy,
-                        to_text(named->way), cost_text(a, *named), provenance(named->r), need_of(*named));
+    text +=
+        fmt::format("Take {} ({}): {}, {}. It asks for this: {}. ", named->r.strategy,
+                    to_text(named->technique), cost_text(a, *named), provenance(named->r), need_of(*named));
     text +=
         named->r.same_bits ? "The result is the same to the bit." : "The result is the same up to rounding.";
   }

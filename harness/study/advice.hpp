@@ -1,4 +1,4 @@
-// Which way of using memory to take: ways, what each costs as its records say, and the one to name.
+// Recommends a memory technique from the records of those that were tried.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace um {
 
-// What a program must do for it, as a phrase.
-std::string_view asks_of(memory_way way);
+// How a program must change for it, as a phrase.
+std::string_view program_changes_for(memory_technique way);
 // Names of the strategies to try unasked, those first whose way asks least.
 std::vector<std::string_view> advised_strategies();
 
-// What managed memory does there beside migrating pages on faults.
+// Features of managed memory on a system.
 struct managed_support {
   bool oversubscribes = true;  // more of it may be in use than the device has
   bool coherent = false;       // the GPU uses the CPU's page tables (ATS): malloc's memory is its own as well
-  std::string why;             // it does not oversubscribe
+  std::string why;             // why it does not oversubscribe
 };
 enum class system_kind : std::uint8_t { linux_native, wsl2, windows };
 // Of a kernel's release, such as "5.15.167.4-microsoft-standard-WSL2".
@@ -31,7 +31,7 @@ managed_support managed_support_of(system_kind system, const machine& simulated)
 managed_support managed_support_of(system_kind system, const gpu_facts& gpu);
 
 struct tried_way {
-  memory_way way = memory_way::in_core;
+  memory_technique technique = memory_technique::in_core;
   record r;
 };
 
@@ -46,7 +46,7 @@ struct advice_given {
 advice_given advice_from(std::vector<tried_way> tried, const record& in_core, managed_support managed);
 
 // The fastest or, where several are within 2 % of it, the one whose way asks least; nullptr if none works.
-const tried_way* named_by(const advice_given& a);
+const tried_way* recommended_by(const advice_given& a);
 
 // A paragraph and a table, ways by their cost, those that do not work with their reason; `setting` is the
 // first words.

@@ -77,7 +77,7 @@ std::string changed_knobs(const std::vector<Knob>& knobs, const std::map<std::st
   std::string text;
   for (const auto& [name, value] : values) {
     const auto row = std::find_if(knobs.begin(), knobs.end(), [&](const Knob& k) { return k.name == name; });
-    if (row == knobs.end() || row->standard != value) text += fmt::format(",{}={}", name, value);
+    if (row == knobs.end() || row->default_value != value) text += fmt::format(",{}={}", name, value);
   }
   return text;
 }
@@ -114,7 +114,7 @@ std::string key_text(const cell& c, const std::string& amount) {
   const auto network_knobs =
       c.network.family != nullptr ? c.network.family->knobs : std::vector<network_knob>{};
   return fmt::format("{}{}/b{}/{}{}/{}/{}{}/{}{}{}/{}/{}", n.name, changed_knobs(network_knobs, n.knobs),
-                     n.batch, to_text(n.mode), update_text(n), to_text(n.joined), storage_text(n),
+                     n.batch, to_text(n.mode), update_text(n), to_text(n.fusion_mode), storage_text(n),
                      workspace_text(c.what), c.what.strategy,
                      changed_knobs(c.how ? c.how->row.knobs : std::vector<knob>{}, c.what.strategy_knobs),
                      amount, to_text(c.what.mode.value()), c.what.backend);
@@ -135,8 +135,8 @@ bool computes_whole_operators(const memory_plan& plan) {
 
 bool same_network(const network_spec& a, const network_spec& b) {
   const auto all = [](const network_spec& n) {
-    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.joined, n.arithmetic, n.order,
-                    n.knobs);
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.fusion_mode, n.arithmetic,
+                    n.order, n.knobs);
   };
   return all(a) == all(b);
 }
@@ -157,14 +157,14 @@ strategy_choice chosen_for(const experiment& e) {
   if (e.strategy.starts_with(plan_prefix)) {
     throw input_error(fmt::format("strategy {} is a plan from a file; give the file by --plan", e.strategy));
   }
-  return e.rules ? chosen(*e.rules) : strategy_named(e.strategy);
+  return e.rules ? strategy_from_rules(*e.rules) : strategy_named(e.strategy);
 }
 
 }  // namespace
 
 built_network built(network_spec spec) {
-  if (spec.given) {
-    auto g = spec.given;
+  if (spec.imported_graph) {
+    auto g = spec.imported_graph;
     return {std::move(spec), nullptr, std::move(g)};
   }
   const network_family& family = family_named(spec.name);
@@ -175,7 +175,7 @@ built_network built(network_spec spec) {
       throw input_error(unknown_name("knob of network " + spec.name, name, known));
     }
   }
-  for (const network_knob& k : family.knobs) spec.knobs.emplace(k.name, k.standard);
+  for (const network_knob& k : family.knobs) spec.knobs.emplace(k.name, k.default_value);
   spec.order = spec.order.value_or(standard_order(spec.arithmetic));
   if (const auto defect = update_defect(spec)) throw input_error(*defect);
   try {

@@ -22,13 +22,13 @@ built_network built(network_spec spec);
 struct cell {
   experiment what;  // completed: knobs, mode, memory order and workspace cap as they are meant
   built_network network;
-  strategy_choice how;  // nullptr: the plan comes from a file
+  strategy_choice how;  // the strategy; nullptr: the plan comes from a file
   backend_name where;
   std::string key;   // identifies it in a file: every field that changes what is measured
   std::string line;  // the key without ratio or budget: cells of one line differ in nothing else
 
   // What else its process needs to know, so that it reads no file.
-  std::optional<machine> on = {};  // simulated: the machine; on a GPU: whose figures planners go by
+  std::optional<machine> on = {};  // simulated: the machine; on a GPU: the machine whose figures planners use
   std::optional<plan_file> plan = {};
   bool times_only = false;  // leave out what runs beside the timed iterations to observe and to count
   std::string values = {};  // folder for the tensors that survive (execution_request::values); "": none

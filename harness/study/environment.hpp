@@ -18,7 +18,7 @@ std::string compiler_text();
 
 using named_facts = std::map<std::string, std::string>;
 
-// What else decides times, by name (docs/records.md), and of names that are not known the reasons.
+// Further facts that affect times, by name (docs/records.md); for unknown ones, why they are unknown.
 struct fact_sheet {
   named_facts known, missing;
   void put(const std::string& name, const std::optional<std::string>& value, const std::string& why_not) {

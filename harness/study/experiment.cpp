@@ -16,8 +16,8 @@ namespace um {
 bool operator==(const experiment& a, const experiment& b) {
   const auto network = [](const experiment& e) {
     const network_spec& n = e.network;
-    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.joined, n.arithmetic, n.order,
-                    n.knobs);
+    return std::tie(n.name, n.batch, n.mode, n.sgd, n.optimizer, n.masters, n.fusion_mode, n.arithmetic,
+                    n.order, n.knobs);
   };
   const auto rest = [](const experiment& e) {
     return std::tie(e.strategy, e.strategy_knobs, e.ratio, e.budget, e.backend, e.mode, e.workspace_cap,

@@ -53,7 +53,7 @@ bool is_number(std::string_view word) {
 }
 
 // "layer1.0.bn1" in three: what is before its first component that is a number, that number, the rest.
-std::tuple<std::string, std::string, std::string> apart(const std::string& module) {
+std::tuple<std::string, std::string, std::string> split_at_number(const std::string& module) {
   for (std::size_t begin = 0; begin < module.size();) {
     const std::size_t end = std::min(module.find('.', begin), module.size());
     const std::string word = module.substr(begin, end - begin);
@@ -96,11 +96,11 @@ unsigned treated_as(const module_row& row) {
   return bits;
 }
 
-std::vector<line> joined(const std::vector<module_row>& rows) {
+std::vector<line> merged_lines(const std::vector<module_row>& rows) {
   std::vector<line> lines;
   std::map<std::tuple<std::string, std::string, unsigned>, std::size_t> known;
   for (const module_row& row : rows) {
-    const auto [before, number, after] = apart(row.module);
+    const auto [before, number, after] = split_at_number(row.module);
     const auto [at, fresh] = known.try_emplace({before, after, treated_as(row)}, lines.size());
     if (fresh) lines.push_back({.before = before, .after = after, .numbers = {}, .sum = {}});
     line& l = lines[at->second];
@@ -137,7 +137,7 @@ std::vector<module_row> modules_of(const graph& g, const memory_plan& plan) {
 
 std::string text_of(const std::vector<module_row>& rows) {
   if (rows.empty()) return "";
-  const std::vector<line> lines = joined(rows);
+  const std::vector<line> lines = merged_lines(rows);
   std::size_t wide = 6;
   for (const line& l : lines) wide = std::max(wide, l.name().size());
   std::string text = fmt::format("{:<{}}", "module", wide);

@@ -1,4 +1,4 @@
-// How a GPU fared while it was measured, and what a run cost besides time.
+// The state of a GPU during a measurement, and the energy and processor time of a run.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace um {
 
-// A GPU at one moment; nothing where it was not told.
+// The state of a GPU at one moment; members are empty if unknown.
 struct gpu_state {
   std::optional<std::uint64_t> sm_clock_mhz, memory_clock_mhz, temperature_c, power_mw;
   std::optional<std::uint64_t> pcie_generation,

@@ -24,7 +24,7 @@ inline constexpr std::array enum_names<run_mode>{"simulated"sv, "capped"sv, "nat
 // A network whose knobs and memory order are completed, and its graph.
 struct built_network {
   network_spec spec;
-  const network_family* family = nullptr;  // nullptr: of a file
+  const network_family* family = nullptr;  // nullptr: the network comes from a file
   std::shared_ptr<const graph> built = {};
 };
 

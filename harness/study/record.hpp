@@ -1,4 +1,4 @@
-// What is kept of one experiment: a record is a line of a file, and so is the environment.
+// The record of one experiment, which is one line of a file.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ struct engine_figure {
   std::string op, engine;
   nanoseconds time = 0;
   byte_count workspace_bytes = 0;
-  std::optional<std::uint64_t> flops;  // nothing: not known
+  std::optional<std::uint64_t> flops;  // nothing: unknown
   std::optional<byte_count> bytes;     // read and written, each operand byte once
   std::int64_t parts = 1;
 };
@@ -79,33 +79,29 @@ struct record {
   std::optional<std::string> device;          // the machine file's or the GPU's name
   std::optional<std::string> figures;         // the machine file that planners went by
   std::optional<std::string> figures_digest;  // of its figures (figures_digest, json/json.hpp)
-  std::vector<std::string> borrowed;          // of these figures, those of the h200, which that file lacks
+  std::vector<std::string> borrowed;          // figures that its machine file lacks and the h200's replaces
   std::uint32_t iterations = 0;
   outcome result = outcome::ok;
   std::optional<std::string> reason;
-  std::vector<nanoseconds> samples;  // every iteration, the first one first
-  std::optional<time_band>
-      band;  // of a later iteration, simulated with managed memory a little over the budget
+  std::vector<nanoseconds> samples;   // every iteration, the first one first
+  std::optional<time_band> band;      // of a later iteration; simulated, just above ratio 1
   std::optional<steady_cycle> cycle;  // simulated, where iterations do not settle at one time
   std::optional<counters> first, last;
   std::optional<std::string> counters_reason;  // why some were not observed
   observation observed;
   memory_figures memory;
-  std::optional<nanoseconds>
-      planning;                        // how long its plan took to make; nothing: simulated, or none was made
-  std::optional<nanoseconds> compute;  // sum of the operators' times, everything resident
-  std::optional<time_bounds> bounds;   // within the budget
-  std::optional<plan_bound> bound;     // of the plan's kind; nothing: there is no plan
-  std::vector<std::string> notes;      // what the planner had to say
+  std::optional<nanoseconds> planning;  // time to make the plan; nothing: simulated, or no plan
+  std::optional<nanoseconds> compute;   // sum of the operators' times, everything resident
+  std::optional<time_bounds> bounds;    // within the budget
+  std::optional<plan_bound> bound;      // of the plan's kind; nothing: there is no plan
+  std::vector<std::string> notes;       // what the planner had to say
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;
   bool simulated = true;
-  bool replayed =
-      false;  // on a GPU, with operators of which only touches and time are known: no value means anything
-  std::optional<launch_way> launch;  // nothing: simulated, or nothing ran
+  bool replayed = false;              // on a GPU, with operators that only touch memory: values mean nothing
+  std::optional<launch_mode> launch;  // nothing: simulated, or nothing ran
   std::optional<bool> calibrated;
-  bool kernels_at_peak =
-      false;  // simulated without measured rates of operators; files written earlier lack it
+  bool kernels_at_peak = false;  // simulated without measured rates of operators; older files lack it
   std::optional<std::vector<engine_figure>> engines;
   std::optional<timeline_figures> timeline;
 };

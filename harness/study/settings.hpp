@@ -1,6 +1,5 @@
-// What a key does not say of a cell: the figures of the machine that its backend names, and the rules of the
-// strategy that it names. One file holds one of each, or cells of one name would be compared that are not
-// alike.
+// Settings of a cell that its key does not contain: the figures of its machine and the rules of its strategy.
+// A file holds one version of each, so that cells of one key are comparable.
 #pragma once
 
 #include <map>

@@ -47,7 +47,7 @@ const std::vector<strategy>& strategies() {
   return all;
 }
 
-strategy_choice chosen(hint_strategy own_rules) {
+strategy_choice strategy_from_rules(hint_strategy own_rules) {
   return choice_of(std::move(own_rules), true);
 }
 

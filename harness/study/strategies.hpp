@@ -24,7 +24,7 @@ struct chosen_strategy {
   bool own_rules = false;              // they are in no table
 };
 using strategy_choice = std::shared_ptr<const chosen_strategy>;
-strategy_choice chosen(hint_strategy own_rules);
+strategy_choice strategy_from_rules(hint_strategy own_rules);
 
 // A row's name, or "NAME,without=RULE[,without=RULE...]" for a row of hints with rules switched off.
 // Throws input_error listing what is known.

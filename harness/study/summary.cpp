@@ -115,16 +115,16 @@ std::string actions_text(const memory_plan& plan) {
   return counts_text(verbs, plan.actions, [](const action& a) { return verb_of(a); });
 }
 
-std::string launched_text(launch_way way) {
+std::string launched_text(launch_mode way) {
   switch (way) {
-    case launch_way::cuda_graph:
+    case launch_mode::cuda_graph:
       return "as one CUDA graph";
-    case launch_way::stretch_graphs:
+    case launch_mode::stretch_graphs:
       return "as CUDA graphs, with the copies beside them";
-    case launch_way::operator_graphs:
+    case launch_mode::operator_graphs:
       return "operator by operator, each a CUDA graph";
-    case launch_way::streams:
-    case launch_way::simulated:
+    case launch_mode::streams:
+    case launch_mode::simulated:
       return "call by call";
   }
   return "";
@@ -227,7 +227,7 @@ std::string kernels_text(const machine& m) {
                                    {precision::tf32, m.tf32_flops_per_s},
                                    {precision::bf16, m.bf16_flops_per_s}}) {
     const bool is_measured =
-        std::ranges::find(m.operators, to_text(kind), &operator_pace::precision) != m.operators.end();
+        std::ranges::find(m.operators, to_text(kind), &operator_speed::precision) != m.operators.end();
     if (rate > 0 && !is_measured) at_peak.push_back(to_text(kind));
   }
   if (at_peak.empty()) return "";
@@ -271,10 +271,10 @@ std::string summary(const record& r) {
 
 std::string summary(const planned& p) {
   const memory_plan& plan = p.file.plan;
-  std::string text =
-      fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
-                  p.file.network.spec.name, p.file.network.spec.batch, to_text(p.file.network.spec.joined),
-                  storage_text(p.file.network.spec), to_text(p.file.mode), to_text(p.file.budget));
+  std::string text = fmt::format("{} on {} batch {}, {}, {}, mode {}, budget {}\n", p.file.strategy,
+                                 p.file.network.spec.name, p.file.network.spec.batch,
+                                 to_text(p.file.network.spec.fusion_mode), storage_text(p.file.network.spec),
+                                 to_text(p.file.mode), to_text(p.file.budget));
   text += row("tensors", homes_text(plan));
   text += row("actions", actions_text(plan));
   memory_figures m;

@@ -82,7 +82,7 @@ std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
   vary(all, &network_spec::sgd, g.sgd);
   vary(all, &network_spec::optimizer, g.optimizers);
   vary(all, &network_spec::masters, g.masters);
-  vary(all, &network_spec::joined, g.fusions);
+  vary(all, &network_spec::fusion_mode, g.fusions);
   vary(all, &network_spec::arithmetic, g.precisions);
   if (!g.orders.empty()) vary(all, &network_spec::order, g.orders);
   return all;
@@ -91,7 +91,7 @@ std::vector<network_spec> variants_of(const network_spec& n, const grid& g) {
 std::vector<built_network> networks_of(const grid& g) {
   std::vector<built_network> networks;
   for (const network_spec& n : g.networks) {
-    const std::vector<network_spec> all = n.given ? std::vector{n} : variants_of(n, g);
+    const std::vector<network_spec> all = n.imported_graph ? std::vector{n} : variants_of(n, g);
     for (const network_spec& spec : all) networks.push_back(built(spec));
   }
   return networks;

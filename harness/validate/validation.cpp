@@ -41,7 +41,7 @@ double lower_decile(std::vector<nanoseconds> all) {
   return static_cast<double>(all[all.size() / 10]);
 }
 
-double steady(const std::vector<nanoseconds>& samples) {
+double steady_time(const std::vector<nanoseconds>& samples) {
   return median(samples.size() == 1 ? samples : std::vector<nanoseconds>(samples.begin() + 1, samples.end()));
 }
 
@@ -61,7 +61,7 @@ profile measured_profile(const record& r, const graph& g, const machine& on) {
   return costs;
 }
 
-// ns; `ends` as times_at_ends() has them, empty where the cell has no band.
+// ns; `ends` as times_at_figure_bounds() has them, empty where the cell has no band.
 struct cell_times {
   double time = 0;
   std::vector<nanoseconds> ends = {};
@@ -79,8 +79,9 @@ cell_times times_of_cell(const known_figure& f, const std::string& name, double 
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
   const problem p{g, costs, on, static_cast<byte_count>(whole / ratio), pressure::driver, complete(s, {})};
   const execution_plan plan = lower(p, s.plan(p), s.placed_by);
-  cell_times found{steady(durations_of(simulate(p, plan, iterations)))};
-  if (has_band(plan, ratio)) found.ends = times_at_ends({g, plan, on, costs, p.cost_of_slice}, iterations);
+  cell_times found{steady_time(durations_of(simulate(p, plan, iterations)))};
+  if (has_band(plan, ratio))
+    found.ends = times_at_figure_bounds({g, plan, on, costs, p.cost_of_slice}, iterations);
   return found;
 }
 
@@ -115,7 +116,7 @@ void compare_pattern(const known_figure& f, const pattern& p, const machine& on,
   c.predicted = value(f.ratio ? p.at_ratio(on, *f.ratio) : p.simulate(on));
   if (!f.ratio || !is_just_above_one(*f.ratio)) return;
   widen(c.band, c.predicted);
-  for (const machine& m : {at_quickest(on), at_slowest(on)}) {
+  for (const machine& m : {with_fastest_figures(on), with_slowest_figures(on)}) {
     widen(c.band, value(p.at_ratio(m, *f.ratio)));
     if (p.in_turn != nullptr) widen(c.band, value(p.in_turn(m, *f.ratio)));
   }
@@ -130,7 +131,7 @@ double deviation_of(const comparison& c) {
   return 0;
 }
 
-bool meets_band(const comparison& c) {
+bool is_within_band(const comparison& c) {
   return c.band && c.least <= c.band->high && c.most >= c.band->low;
 }
 
@@ -201,7 +202,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
     return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}, not_run};
   };
   return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
-                         row(lower_decile(later), steady(times)), median(later)};
+                         row(lower_decile(later), steady_time(times)), median(later)};
 }
 
 order_check check_order(const std::vector<comparison>& all) {

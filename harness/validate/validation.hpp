@@ -48,7 +48,7 @@ struct cell_comparison {
 // Relative distance of the prediction from what is known: 0 inside the range, infinite where there is none.
 double deviation_of(const comparison& c);
 // Whether what is known and the band have a value in common.
-bool meets_band(const comparison& c);
+bool is_within_band(const comparison& c);
 // How many times too large or too small: 1 inside the range, infinite where nothing is predicted.
 double factor_off(const comparison& c);
 

@@ -33,7 +33,7 @@ class flow {
   }
 
   // What is still reachable from the source once no more flows.
-  std::vector<bool> reachable() {
+  std::vector<bool> accessible_without_fault() {
     for (std::size_t i = 0; i < left_.size(); ++i) {
       while (left_[i] > 0) {
         seen_.assign(left_.size(), false);
@@ -94,7 +94,7 @@ class flow {
 
 std::vector<bool> best_closure(const std::vector<double>& gain,
                                const std::vector<std::vector<std::size_t>>& needs) {
-  return flow(gain, needs).reachable();
+  return flow(gain, needs).accessible_without_fault();
 }
 
 }  // namespace um

@@ -32,7 +32,7 @@ struct single {
   graph g;
   const op& o() const { return g.ops[0]; }
   box part(const slice& s) const {
-    box all = domain_of(g, o()), b;
+    box all = iteration_domain(g, o()), b;
     range_of(b, s.along) = part_of(range_of(all, s.along).end, s.part, s.of);
     return b;
   }

@@ -52,20 +52,21 @@ struct repetition : ::testing::Test {
   // y goes behind the ReLU and comes again before what reads it.
   memory_plan given_up() const {
     memory_plan plan = in_order(g, residence::device);
-    plan.actions.insert(plan.actions.begin() + 2, {discard{y, {}}, repeated(g, {0, {}})});
+    plan.actions.insert(plan.actions.begin() + 2, {discard{y, {}}, as_cheap_recomputation(g, {0, {}})});
     return plan;
   }
   problem p() const { return {g, costs, m, std::numeric_limits<byte_count>::max(), pressure::none, {}, {}}; }
 };
 
 TEST_F(repetition, is_a_normalisation_with_the_statistics_of_the_first_time) {
-  const compute second = repeated(g, {0, {}});
-  ASSERT_TRUE(second.again);
+  const compute second = as_cheap_recomputation(g, {0, {}});
+  ASSERT_TRUE(second.cheap_recompute);
   const op o = operator_of(g, second);
   EXPECT_TRUE(std::holds_alternative<normalize>(o.what));
   EXPECT_EQ(o.in, (std::vector<tensor_id>{x, scale, shift, mean, deviation}));
   EXPECT_EQ(o.out, std::vector<tensor_id>{y});
-  EXPECT_FALSE(repeated(g, {1, {}}).again) << "a ReLU takes nothing from the first time";
+  EXPECT_FALSE(as_cheap_recomputation(g, {1, {}}).cheap_recompute)
+      << "a ReLU takes nothing from the first time";
   EXPECT_EQ(to_text(g, action{second}), "compute norm again");
 }
 
@@ -83,7 +84,7 @@ TEST_F(repetition, needs_the_statistics) {
 
 TEST_F(repetition, is_no_first_time) {
   memory_plan plan = in_order(g, residence::device);
-  plan.actions[0] = repeated(g, {0, {}});
+  plan.actions[0] = as_cheap_recomputation(g, {0, {}});
   const auto wrong = defect_of(g, plan);
   ASSERT_TRUE(wrong);
   EXPECT_NE(wrong->find("tensor mean holds no value"), std::string::npos) << *wrong;
@@ -108,7 +109,7 @@ TEST_F(repetition, takes_no_workspace_and_its_share_of_the_time) {
   EXPECT_EQ(second.operands[3].what.mode, access_mode::read);
   EXPECT_EQ(second.operands[3].at.offset, first.operands[4].at.offset) << "the mean where it was written";
   // x is read twice the first time: three moves of a tensor for two.
-  const op_cost cost = cost_of(p(), repeated(g, {0, {}}));
+  const op_cost cost = cost_of(p(), as_cheap_recomputation(g, {0, {}}));
   EXPECT_NEAR(static_cast<double>(cost.time), 100 + 900 * 2.0 / 3, 5);
   EXPECT_EQ(cost.workspace_bytes, 0U);
 }

@@ -159,17 +159,17 @@ TEST_F(lowering, short_rows_are_copied_by_a_kernel) {
   plan.actions.insert(plan.actions.begin() + 6, prefetch{y0, {{}, {}, {0, 2}, {}}});  // rows of 64 bytes
   plan.actions.insert(plan.actions.begin() + 7, prefetch{y0, {{}, {}, {2, 32}, {}}});
   m.engine_row_bytes = 64;
-  EXPECT_EQ(lower(p, plan).steps[6].copies.front().by, copier::engine);
+  EXPECT_EQ(lower(p, plan).steps[6].copies.front().made_by, copier::engine);
   m.engine_row_bytes = 65;
   const execution_plan e = lower(p, plan);
-  EXPECT_EQ(e.steps[6].copies.front().by, copier::kernel);
-  EXPECT_EQ(e.steps[7].copies.front().by, copier::engine);
+  EXPECT_EQ(e.steps[6].copies.front().made_by, copier::kernel);
+  EXPECT_EQ(e.steps[7].copies.front().made_by, copier::engine);
   m.engine_row_bytes = 2 * chain_bytes;
-  EXPECT_EQ(lower(p, plan).steps[2].copies.front().by, copier::engine) << "one run, however short";
+  EXPECT_EQ(lower(p, plan).steps[2].copies.front().made_by, copier::engine) << "one run, however short";
 }
 
 TEST_F(lowering, without_managed_memory_all_is_launched_in_stretches) {
-  for (const step& s : lower(p, swap_y0()).steps) EXPECT_EQ(s.launch, launching::by_stretch);
+  for (const step& s : lower(p, swap_y0()).steps) EXPECT_EQ(s.launch, launch_method::by_stretch);
 }
 
 TEST_F(lowering, batch_parts_fetched_one_by_one_need_one_part_of_room) {
@@ -235,10 +235,10 @@ TEST_F(managed_lowering, says_how_evictions_are_called_and_operators_launched) {
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.insert(plan.actions.begin() + 1, evict{named(g, "x"), {}});
   const execution_plan e = lower(under(pressure::plan, 48 * MiB), plan);
-  EXPECT_EQ(e.steps[0].launch, launching::as_operator);
-  EXPECT_EQ(e.steps[1].launch, launching::by_call) << "the driver's calls cannot be recorded";
+  EXPECT_EQ(e.steps[0].launch, launch_method::as_operator);
+  EXPECT_EQ(e.steps[1].launch, launch_method::by_call) << "the driver's calls cannot be recorded";
   EXPECT_EQ(e.steps[1].call_bytes, 4 * MiB);
-  EXPECT_EQ(e.steps[1].gives_way_ns, 7);
+  EXPECT_EQ(e.steps[1].pause_ns, 7);
   m.uvm.eviction_call_bytes = 1;
   EXPECT_EQ(lower(under(pressure::plan, 48 * MiB), plan).steps[1].call_bytes, managed_block);
   m.uvm.eviction_call_bytes = 0;
@@ -249,8 +249,8 @@ TEST_F(managed_lowering, launches_stretches_where_nothing_moves) {
   memory_plan plan = in_order(g, residence::managed);
   plan.actions.insert(plan.actions.begin(), advise{named(g, "x"), advice::preferred_device});
   for (const step& s : lower(under(pressure::plan, GiB), plan).steps)
-    EXPECT_EQ(s.launch, launching::by_stretch) << "advice is given once";
-  EXPECT_EQ(lower(under(pressure::driver, GiB), plan).steps[1].launch, launching::as_operator)
+    EXPECT_EQ(s.launch, launch_method::by_stretch) << "advice is given once";
+  EXPECT_EQ(lower(under(pressure::driver, GiB), plan).steps[1].launch, launch_method::as_operator)
       << "the driver may evict";
 }
 
@@ -298,12 +298,12 @@ TEST_F(managed_lowering, a_twinned_tensor_leaves_by_a_copy_and_comes_back_to_its
   plan.actions.insert(plan.actions.end() - 1, prefetch{y0, {}});
   const execution_plan e = lower(under(pressure::none, GiB), plan);
   const step &out = e.steps[2], &back = e.steps[6];
-  ASSERT_EQ(out.moves.size(), 1U);
+  ASSERT_EQ(out.movements.size(), 1U);
   ASSERT_EQ(out.room.size(), 1U);
-  EXPECT_EQ(out.moves[0].device, out.room[0]);
-  EXPECT_EQ(out.moves[0].device.offset, e.steps[0].operands[1].at.offset);
-  EXPECT_EQ(back.moves[0].device, out.moves[0].device);
-  EXPECT_EQ(back.moves[0].pinned_offset, out.moves[0].pinned_offset);
+  EXPECT_EQ(out.movements[0].device, out.room[0]);
+  EXPECT_EQ(out.movements[0].device.offset, e.steps[0].operands[1].at.offset);
+  EXPECT_EQ(back.movements[0].device, out.movements[0].device);
+  EXPECT_EQ(back.movements[0].pinned_offset, out.movements[0].pinned_offset);
   EXPECT_EQ(back.room, out.room);
   EXPECT_EQ(back.after[on_to_host], 2);
   EXPECT_EQ(e.steps[7].after[static_cast<std::size_t>(lane::to_device)], 6);
@@ -372,7 +372,7 @@ TEST_F(managed_lowering, a_dead_tensor_gives_up_only_what_nobody_took_over) {
   std::vector<int> given(e.managed_arena_bytes / managed_block, 0);
   for (const step& s : e.steps) {
     if (!std::holds_alternative<evict>(s.what)) continue;
-    for (const movement& moved_part : s.moves) {
+    for (const movement& moved_part : s.movements) {
       for (byte_count b = moved_part.device.offset / managed_block;
            b < (moved_part.device.offset + moved_part.device.bytes) / managed_block; ++b)
         ++given[b];
@@ -387,7 +387,7 @@ TEST_F(managed_lowering, parts_of_a_tensor_tile_its_blocks) {
   const execution_plan e = lower(under(pressure::none, GiB), plan);
   byte_count moved = 0;
   for (const step& s : e.steps) {
-    for (const movement& moved_part : s.moves) {
+    for (const movement& moved_part : s.movements) {
       EXPECT_EQ(moved_part.device.offset % managed_block, 0U);
       moved += moved_part.device.bytes;
     }

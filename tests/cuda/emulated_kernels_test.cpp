@@ -21,7 +21,7 @@ namespace {
 TEST(Emulated, PositionsAreTheSameByEitherIndex) {
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
     const dims shape{3, 8, 5, 7};
-    const laid_out where(shape, order);
+    const tensor_strides where(shape, order);
     for (const int vector : {1, 4}) {
       if (order == memory_order::nchw && vector > 1) continue;
       const position_finder<std::uint32_t> narrow(shape, order, vector);
@@ -47,16 +47,16 @@ TEST(Emulated, PositionsFarOut) {
 template <class Layout>
 void check_ends(const dims& shape) {
   const bool planes = Layout::planes;
-  const laid_out where(shape, planes ? memory_order::nchw : memory_order::nhwc);
+  const tensor_strides where(shape, planes ? memory_order::nchw : memory_order::nhwc);
   const std::int64_t positions = positions_of<Layout>(shape), channel = shape.c - Layout::channels;
-  const cover c = cover_of<Layout>(shape.c, positions, 2112, 4);
+  const grid_cover c = grid_cover_of<Layout>(shape.c, positions, 2112, 4);
   gridDim = c.grid;
   std::int64_t next = 0;
   for (blockIdx = {}; blockIdx.y < gridDim.y; ++blockIdx.y) {
     const share_of_block share(positions);
     ASSERT_EQ(share.begin, next);
     next += share.count;
-    const element_finder<Layout> find(extent_of_walk::make<Layout>(shape), channel, share.begin);
+    const element_finder<Layout> find(channel_geometry::of_shape<Layout>(shape), channel, share.begin);
     for (const std::uint32_t local : {0U, share.count - 1}) {
       const std::int64_t pixel = (share.begin + local) * (planes ? Layout::vector : 1);
       const std::int64_t w = pixel % shape.w, h = pixel / shape.w % shape.h, n = pixel / (shape.w * shape.h);
@@ -80,9 +80,10 @@ TEST(Emulated, ChannelsOfLargeTensors) {
 template <class Layout>
 void check_strips(const dims& shape, int height) {
   const memory_order order = Layout::planes ? memory_order::nchw : memory_order::nhwc;
-  const laid_out where(shape, order);
+  const tensor_strides where(shape, order);
   const strips along(shape.n, shape.h, shape.w, height);
-  const cover c = cover_of<Layout>(shape.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
+  const grid_cover c =
+      grid_cover_of<Layout>(shape.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
   gridDim = c.grid;
   std::int64_t next = 0;
   for (blockIdx = {}; blockIdx.y < gridDim.y; ++blockIdx.y) {
@@ -127,7 +128,7 @@ class values {
   }
 
  private:
-  laid_out laid_;
+  tensor_strides laid_;
   std::size_t offset_, first_ = 0;
   std::vector<T> data_;
 };
@@ -407,7 +408,8 @@ void check_planar(const planar_case& p) {
                      workspace(planar_filter_gradient_workspace(multiprocessors, of) / sizeof(float));
   planar_filter_gradient({nullptr, multiprocessors}, of, x.data(), dy.data(), dw.data(), p.add,
                          workspace.data());
-  const laid_out in_x(p.x, memory_order::nchw), in_y(y, memory_order::nchw), in_w(p.w, memory_order::nchw);
+  const tensor_strides in_x(p.x, memory_order::nchw), in_y(y, memory_order::nchw),
+      in_w(p.w, memory_order::nchw);
   for (std::int64_t i = 0; i < elements(p.w); ++i) {
     const std::int64_t s = i % p.w.w, r = i / p.w.w % p.w.h, c = i / (p.w.w * p.w.h) % p.w.c,
                        k = i / (p.w.w * p.w.h * p.w.c);

@@ -113,7 +113,7 @@ TEST_F(executors, iterations_continue_from_each_other) {
 // A timeline keeps the executor from recording.
 TEST_F(executors, replay_a_recording_to_the_same_bits) {
   network_spec apart = small_vgg();
-  apart.joined = fusion::none;  // updates cannot be cut
+  apart.fusion_mode = fusion::none;  // updates cannot be cut
   const graph plain = build(apart), updated = small_network(true);
   const execution_request issued{.iterations = 4, .timeline = true, .digest = true};
   const execution_request recorded{.iterations = 4, .digest = true};
@@ -122,9 +122,9 @@ TEST_F(executors, replay_a_recording_to_the_same_bits) {
                                 {&updated, staged_throughout(updated)},
                                 {&plain, cut_into(plain, 2)}}) {
     const execution expected = execute(*g, plan, issued), out = execute(*g, plan, recorded);
-    EXPECT_EQ(expected.launched, launch_way::streams);
+    EXPECT_EQ(expected.launched_as, launch_mode::streams);
     const bool copies = std::ranges::find(plan.home, residence::staged) != plan.home.end();
-    EXPECT_EQ(out.launched, copies ? launch_way::stretch_graphs : launch_way::cuda_graph);
+    EXPECT_EQ(out.launched_as, copies ? launch_mode::stretch_graphs : launch_mode::cuda_graph);
     EXPECT_EQ(out.digest, expected.digest);
     EXPECT_EQ(out.loss, expected.loss);
     ASSERT_EQ(out.iterations.size(), 4U);
@@ -173,11 +173,11 @@ TEST_F(executors, end_where_the_watch_fails) {
 TEST_F(executors, record_only_what_can_be_replayed) {
   const graph g = small_network();
   const execution_request three{.iterations = 3};
-  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launched, launch_way::operator_graphs);
-  EXPECT_EQ(execute(g, managed_to_and_fro(g), {.iterations = 1}).launched, launch_way::streams);
-  EXPECT_EQ(execute(g, everything_on_device(g), {.iterations = 1}).launched, launch_way::streams);
-  EXPECT_EQ(execute(g, everything_on_device(g), three).launched, launch_way::cuda_graph);
-  EXPECT_EQ(execute(g, staged_throughout(g), three).launched, launch_way::stretch_graphs);
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), three).launched_as, launch_mode::operator_graphs);
+  EXPECT_EQ(execute(g, managed_to_and_fro(g), {.iterations = 1}).launched_as, launch_mode::streams);
+  EXPECT_EQ(execute(g, everything_on_device(g), {.iterations = 1}).launched_as, launch_mode::streams);
+  EXPECT_EQ(execute(g, everything_on_device(g), three).launched_as, launch_mode::cuda_graph);
+  EXPECT_EQ(execute(g, staged_throughout(g), three).launched_as, launch_mode::stretch_graphs);
 }
 
 TEST_F(executors, run_again_after_a_recording) {
@@ -246,7 +246,7 @@ TEST_F(executors, orders_and_fusions_agree) {
   for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
     for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
       network_spec spec = small_vgg();
-      spec.joined = joined;
+      spec.fusion_mode = joined;
       spec.order = order;
       const graph g = build(spec);
       const execution done = execute(g, everything_on_device(g), {.iterations = 2});
@@ -262,7 +262,7 @@ TEST_F(executors, every_residence_gives_the_same_bits_in_every_precision) {
     for (const fusion joined : {fusion::none, fusion::fused, fusion::lean}) {
       network_spec spec = small_vgg();
       spec.arithmetic = arithmetic;
-      spec.joined = joined;
+      spec.fusion_mode = joined;
       const graph g = build(spec);
       const execution_request twice{.iterations = 2, .digest = true};
       const execution device = execute(g, everything_on_device(g), twice);
@@ -302,7 +302,7 @@ TEST_F(executors, trace_counts_copies_and_orders_spans) {
 TEST_F(executors, counts_copies_of_recordings_too) {
   const graph g = small_network(true);
   const execution done = execute(g, staged_throughout(g), {.iterations = 4});
-  ASSERT_EQ(done.launched, launch_way::stretch_graphs);
+  ASSERT_EQ(done.launched_as, launch_mode::stretch_graphs);
   ASSERT_EQ(done.iterations.size(), 4U);
   const traffic moved = traffic_of_staged_throughout(g);
   for (const trace& t : done.iterations) {

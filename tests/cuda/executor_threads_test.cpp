@@ -104,7 +104,7 @@ memory_plan resident_like(const graph& g, const memory_plan& plan) {
 
 struct executor_threads : ::testing::TestWithParam<strategy> {
   session on{0, {.engine_cache = "/nonexistent/engines.json"}};
-  graph g = build({.name = "resnet20_cifar", .batch = 32, .joined = fusion::none});
+  graph g = build({.name = "resnet20_cifar", .batch = 32, .fusion_mode = fusion::none});
   machine figures = testing::managed_test_machine();
   profile costs = estimate(g, figures);
 

@@ -71,7 +71,7 @@ memory_plan cut_into(const graph& g, std::uint32_t of) {
   memory_plan plan;
   plan.home.assign(g.tensors.size(), residence::device);
   for (op_id o = 0; o < g.ops.size(); ++o) {
-    const std::int64_t extent = domain_of(g, g.ops[o]).batch.end;
+    const std::int64_t extent = iteration_domain(g, g.ops[o]).batch.end;
     for (std::uint32_t part = 0; part < of; ++part) {
       plan.actions.emplace_back(compute{o, batch_part(extent, part, of)});
     }

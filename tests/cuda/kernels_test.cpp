@@ -88,7 +88,7 @@ using kernels_at_limits = on_gpu;
 
 TEST_F(kernels_at_limits, variance_of_values_far_from_zero) {
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
-    const form of{{16, 8, 20, 20}, dtype::f32, order};
+    const tensor_form of{{16, 8, 20, 20}, dtype::f32, order};
     const auto count = static_cast<std::size_t>(elements(of.shape));
     std::vector<float> x(count);
     double sum = 0, squares = 0;
@@ -218,13 +218,13 @@ using kernels_beyond_two_billion = on_gpu;
 TEST_F(kernels_beyond_two_billion, relu_and_bias_gradient) {
   if (!has_memory(12 * GiB)) GTEST_SKIP() << "needs 12 GiB of free device memory";
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
-    const form of{huge, dtype::bf16, order};
+    const tensor_form of{huge, dtype::bf16, order};
     const arena y = filled_halves(gpu(), huge, 1), dy = filled_halves(gpu(), huge, 2);
     const arena db = device_arena(64 * 4), again = device_arena(64 * 4);
     const arena workspace = device_arena(kernels::bias_backward_workspace(of));
     kernels::relu_bias_backward(gpu().compute(), y.data(), dy.data(), dy.data(), floats(db), of, false,
                                 floats(workspace));
-    form part = of;
+    tensor_form part = of;
     part.shape.n = 11;
     for (int i = 0; i < 3; ++i) {
       kernels::bias_backward(gpu().compute(), dy.data() + i * 2 * elements(part.shape), floats(again), part,

@@ -73,8 +73,8 @@ std::vector<std::byte> part_bytes(const tensor& t, const region& r, const std::v
   });
   return part;
 }
-void put_back(const tensor& t, const region& r, const std::vector<std::byte>& part,
-              std::vector<std::byte>& whole) {
+void reset(const tensor& t, const region& r, const std::vector<std::byte>& part,
+           std::vector<std::byte>& whole) {
   for_runs(t, r, [&](const range& run, byte_count at) {
     std::copy_n(part.data() + at, run.bytes, whole.data() + run.offset);
   });
@@ -84,7 +84,7 @@ void put_back(const tensor& t, const region& r, const std::vector<std::byte>& pa
 // an input's.
 class call {
  public:
-  call(session& on, const graph& g, const op& o, const calling& how) : on_(on), g_(g), o_(o), how_(how) {
+  call(session& on, const graph& g, const op& o, const calling& how) : session_(on), g_(g), o_(o), how_(how) {
     for (const auto* side : {&o.in, &o.out}) {
       for (const tensor_id id : *side) what_.push_back(id);
     }
@@ -129,11 +129,11 @@ class call {
       operands.data.push_back(at);
     }
     const auto alignment = static_cast<std::uint32_t>(all & (~all + 1));
-    const engine chosen = choose_engine(on_, g_, o_, part, alignment, workspace_cap);
+    const engine chosen = choose_engine(session_, g_, o_, part, alignment, workspace_cap);
     const guarded_buffer workspace(chosen.choice.workspace_bytes, 0);
     operands.workspace = workspace.data();
     chosen.bind(operands)();
-    check(cudaStreamSynchronize(on_.compute().stream));
+    check(cudaStreamSynchronize(session_.compute().stream));
     guards_stand_ = guards_stand_ && workspace.guards_stand();
     for (std::size_t i = 0; i < what_.size(); ++i) {
       const tensor& t = g_.tensors[what_[i]];
@@ -141,14 +141,14 @@ class call {
       if (place_of_[i] != i) continue;
       const std::vector<std::byte> after = buffers[i].get();
       if (i >= o_.in.size() || is_written(i)) {
-        put_back(t, touched[i].where, after, whole_[i]);
+        reset(t, touched[i].where, after, whole_[i]);
       } else {
         inputs_stand_ = inputs_stand_ && after == part_bytes(t, touched[i].where, whole_[i]);
       }
     }
   }
 
-  session& on_;
+  session& session_;
   const graph& g_;
   const op& o_;
   calling how_;
@@ -233,7 +233,7 @@ std::string name_of(const cutting& c) {
 
 std::vector<box> parts_of(const graph& g, const op& o, const cutting& c) {
   if (c == cutting{}) return {box{}};
-  const box all = domain_of(g, o);
+  const box all = iteration_domain(g, o);
   const auto count = [](const interval& of, std::uint32_t parts) {
     return std::min(static_cast<std::uint32_t>(of.end), parts);
   };

@@ -26,7 +26,7 @@ network_spec small_convolution(precision arithmetic, memory_order order) {
   spec.knobs = {{"c", 32}, {"h", 24}, {"w", 24}, {"k", 48}, {"kernel", 3}, {"stride", 1}, {"pad", 1}};
   spec.arithmetic = arithmetic;
   spec.order = order;
-  spec.joined = fusion::none;
+  spec.fusion_mode = fusion::none;
   return spec;
 }
 
@@ -76,7 +76,7 @@ TEST_F(ooc_calls_on_gpu, agree_where_several_operators_are_fused) {
   network_spec spec{.name = "vgg11", .batch = 4, .knobs = {{"insize", 32}}};
   spec.order = memory_order::nchw;
   for (const fusion joined : {fusion::none, fusion::fused}) {
-    spec.joined = joined;
+    spec.fusion_mode = joined;
     expect_as_whole(spec, 1e-3);
   }
 }
@@ -84,7 +84,7 @@ TEST_F(ooc_calls_on_gpu, agree_where_several_operators_are_fused) {
 // As the strategy plans it, from what the GPU says that operators take.
 TEST_F(ooc_calls_on_gpu, agree_as_planned) {
   network_spec spec{.name = "vgg11", .batch = 16, .knobs = {{"insize", 64}}};
-  spec.joined = fusion::none;
+  spec.fusion_mode = fusion::none;
   const graph g = build(spec);
   const auto by = open_cuda(gpu().device(), gpu().options());
   const profile costs = by->measure(g);

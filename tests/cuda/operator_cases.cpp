@@ -221,7 +221,7 @@ convolution in_groups(std::int32_t groups, std::int32_t stride, std::int32_t pad
 }
 
 // ReLUs capped at 6, of values up to 8 and, scaled, beyond: as an operator and in normalisations.
-operator_case capped(dims x) {
+operator_case relu6_of(dims x) {
   operator_case c;
   c.name = "capped_" + text_of(x);
   graph& g = c.g;
@@ -323,7 +323,7 @@ std::vector<operator_group> operator_groups() {
                  convolutions({2, 16, 12, 19}, 16, {1, 1, 3, 1}, {1, 2, 1, 0, false, 16})}),
       libraries("products_of_every_kind", of_every_kind(true)),
       ours("every_kind", of_every_kind(false)),
-      ours("capped", {capped({3, 5, 7, 11}), capped({2, 64, 9, 8})}),
+      ours("capped", {relu6_of({3, 5, 7, 11}), relu6_of({2, 64, 9, 8})}),
       ours("average_pools", {average_pools({2, 64, 14, 14}, 7, 7, {2, 2, 2, 2}),
                              average_pools({3, 5, 13, 9}, 7, 5, {3, 3, 2, 2, 1, 1, true}),
                              average_pools({3, 5, 13, 9}, 7, 5, {3, 3, 2, 2, 1, 1, false}),

@@ -56,7 +56,7 @@ class operators : public on_gpu, public ::testing::WithParamInterface<std::size_
     std::size_t ran = 0;
     for (const operator_case& c : it().of.cases) {
       if (takes_long(how.cut, c)) continue;
-      const graph g = stored(c.g, it().in.arithmetic, it().in.order);
+      const graph g = in_storage_format(c.g, it().in.arithmetic, it().in.order);
       ran +=
           expect_operators_right(gpu(), g, *values_for(c, g), how, tolerance_of(it().in.arithmetic), c.name);
     }

@@ -20,7 +20,7 @@ network_spec small_vgg(precision arithmetic, memory_order order, fusion joined) 
   network_spec spec{.name = "vgg11", .batch = 4, .knobs = {{"insize", 32}}};
   spec.arithmetic = arithmetic;
   spec.order = order;
-  spec.joined = joined;
+  spec.fusion_mode = joined;
   return spec;
 }
 

@@ -34,7 +34,8 @@ struct under_strategy {
 };
 
 std::string name_of(const network_spec& spec) {
-  return spec.name + "_" + std::string(to_text(spec.joined)) + "_" + std::string(to_text(spec.arithmetic));
+  return spec.name + "_" + std::string(to_text(spec.fusion_mode)) + "_" +
+         std::string(to_text(spec.arithmetic));
 }
 void PrintTo(const under_strategy& it, std::ostream* out) {  // for GoogleTest
   *out << name_of(it.network) << " under " << it.by.name;
@@ -149,7 +150,8 @@ TEST_P(strategies_under_pressure, are_many) {
 using micro_batches_on_gpu = on_gpu;
 
 TEST_F(micro_batches_on_gpu, agree_with_device_and_with_themselves) {
-  const graph g = build({.name = "vgg11", .batch = 16, .joined = fusion::fused, .knobs = {{"insize", 64}}});
+  const graph g =
+      build({.name = "vgg11", .batch = 16, .fusion_mode = fusion::fused, .knobs = {{"insize", 64}}});
   const profile costs = workspaces_of(gpu(), g);
   machine on;
   const problem p{g, costs, on, std::numeric_limits<byte_count>::max(), pressure::none, {{"k", 4}}};
@@ -167,9 +169,9 @@ TEST_F(micro_batches_on_gpu, agree_with_device_and_with_themselves) {
 
 const std::vector<network_spec>& networks() {
   static const std::vector<network_spec> all{
-      {.name = "vgg11_cifar", .batch = 256, .joined = fusion::none},
+      {.name = "vgg11_cifar", .batch = 256, .fusion_mode = fusion::none},
       {.name = "vgg11_cifar", .batch = 256, .arithmetic = precision::bf16},
-      {.name = "resnet18_cifar", .batch = 64, .joined = fusion::lean, .arithmetic = precision::tf32}};
+      {.name = "resnet18_cifar", .batch = 64, .fusion_mode = fusion::lean, .arithmetic = precision::tf32}};
   return all;
 }
 std::vector<under_strategy> cases() {
@@ -179,9 +181,8 @@ std::vector<under_strategy> cases() {
   }
   return all;
 }
-INSTANTIATE_TEST_SUITE_P(networks, strategies, ::testing::ValuesIn(cases()), [](const auto& of) {
-  return name_of(of.param.network) + "_" + of.param.by.name;
-});
+INSTANTIATE_TEST_SUITE_P(networks, strategies, ::testing::ValuesIn(cases()),
+                         [](const auto& of) { return name_of(of.param.network) + "_" + of.param.by.name; });
 INSTANTIATE_TEST_SUITE_P(networks, strategies_under_pressure, ::testing::ValuesIn(networks()),
                          [](const auto& of) { return name_of(of.param); });
 

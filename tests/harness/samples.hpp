@@ -20,7 +20,7 @@ inline cell sample_cell() {
 
 inline record sample_record() {
   experiment e = sample_experiment();
-  e.network.joined = fusion::lean;
+  e.network.fusion_mode = fusion::lean;
   e.network.arithmetic = precision::bf16;
   e.network.order = memory_order::nchw;
   e.backend = "cuda:0";
@@ -46,7 +46,7 @@ inline record sample_record() {
   r.digest = 0x0123456789abcdef;
   r.loss = 6.9;
   r.calibrated = false;
-  r.launch = launch_way::cuda_graph;
+  r.launch = launch_mode::cuda_graph;
   r.engines = {{"conv1", "eng5", 50, 60, 1000, 100, 4}};
   r.timeline = timeline_figures{3, {{lane::to_host, "evict x", 5, 9}}, {{5, 4096}}};
   return r;

@@ -72,7 +72,7 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
   std::uint64_t freed = 0;
   for_plans(4, [&](const hint_strategy&, const problem& p, const memory_plan& plan) {
     const placement at(p, plan, packers::searched);
-    block_ledger ledger(g, plan.home, at.managed, at.at.managed_bytes);
+    block_ledger ledger(g, plan.home, at.managed, at.addresses.managed_bytes);
     for (int iteration = 0; iteration < 2; ++iteration) {
       ledger.begin_iteration();
       for (std::uint32_t i = 0; i < plan.actions.size(); ++i) {
@@ -86,7 +86,7 @@ TEST_P(budgets, the_account_of_blocks_is_that_of_the_steps) {
           const auto [begin, end] = blocks_of(r);
           for (std::size_t b = begin; b < end; ++b) resident += ledger.is_resident(b) ? 1 : 0;
         }
-        ASSERT_EQ(ledger.apply(plan.actions[i]).freed, resident) << to_text(g, plan.actions[i]);
+        ASSERT_EQ(ledger.apply(plan.actions[i]).released_blocks, resident) << to_text(g, plan.actions[i]);
         freed += resident;
       }
     }

@@ -26,7 +26,7 @@ const hint_strategy& row(const std::string& name) {
 }
 
 struct search : ::testing::TestWithParam<const char*> {
-  const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
+  const graph g = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
@@ -146,7 +146,7 @@ TEST(twins, are_not_for_what_would_move_as_a_whole) {
 
 // A walk and lowering that disagree by a block must not end in a plan that its own budget refuses.
 TEST(early_evictions, keep_the_budget_to_the_block) {
-  const graph g = small("", "resnet50", 64, {.joined = fusion::fused, .arithmetic = precision::bf16}).g;
+  const graph g = small("", "resnet50", 64, {.fusion_mode = fusion::fused, .arithmetic = precision::bf16}).g;
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const byte_count footprint = footprint_of(g, costs).total;
@@ -157,7 +157,7 @@ TEST(early_evictions, keep_the_budget_to_the_block) {
 }
 
 TEST(timing_of_a_network, makes_it_faster) {
-  const graph g = small("", "vgg11", 32, {.joined = fusion::fused}).g;
+  const graph g = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
   const machine m = fast_test_machine();
   const profile costs = open_simulator(m)->measure(g);
   const problem p{g, costs, m, footprint_of(g, costs).total / 2, pressure::plan, {}};

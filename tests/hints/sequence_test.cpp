@@ -14,7 +14,7 @@ namespace {
 using namespace um;
 using namespace um::testing;
 
-const graph network = small("", "vgg11", 32, {.joined = fusion::fused}).g;
+const graph network = small("", "vgg11", 32, {.fusion_mode = fusion::fused}).g;
 
 bool adds_up(const graph& g, const compute& c) {
   for (const um::access& a : accesses_of(g, g.ops[c.what], batch_part(32, 1, 2))) {
@@ -27,7 +27,7 @@ TEST(sequence, computes_every_part_of_every_operator_once) {
   for (const byte_count most : {2 * MiB, 32 * MiB, 256 * MiB}) {
     std::map<op_id, std::vector<interval>> parts;
     for (const compute& c : in_slices(network, most)) {
-      parts[c.what].push_back(resolved(network, network.ops[c.what], c.part).batch);
+      parts[c.what].push_back(with_explicit_ranges(network, network.ops[c.what], c.part).batch);
     }
     ASSERT_EQ(parts.size(), network.ops.size());
     for (auto& [o, ranges] : parts) {
@@ -37,7 +37,7 @@ TEST(sequence, computes_every_part_of_every_operator_once) {
         EXPECT_EQ(r.begin, next) << network.ops[o].name;
         next = r.end;
       }
-      EXPECT_EQ(next, domain_of(network, network.ops[o]).batch.end) << network.ops[o].name;
+      EXPECT_EQ(next, iteration_domain(network, network.ops[o]).batch.end) << network.ops[o].name;
     }
   }
 }

@@ -34,7 +34,7 @@ TEST(families, begin_the_names_of_their_cases) {
 
 TEST(families, say_how_residency_is_put_back) {
   for (const measurement& m : all_cases()) {
-    EXPECT_FALSE(m.put_back.empty()) << m.name;
+    EXPECT_FALSE(m.reset.empty()) << m.name;
     EXPECT_GE(m.repetitions, 1) << m.name;
     EXPECT_TRUE(m.prepare) << m.name;
   }
@@ -42,7 +42,7 @@ TEST(families, say_how_residency_is_put_back) {
 
 TEST(families, know_the_bytes_of_what_goes_over_the_link) {
   for (const measurement& m : all_cases()) {
-    EXPECT_TRUE(m.over_link == way::none || m.bytes > 0) << m.name;
+    EXPECT_TRUE(m.link_direction == copy_direction::none || m.bytes > 0) << m.name;
   }
 }
 
@@ -50,10 +50,10 @@ TEST(families, know_the_bytes_of_what_goes_over_the_link) {
 TEST(families, are_sure_of_what_moves_only_where_it_is_counted) {
   int in = 0, out = 0;
   for (const measurement& m : all_cases()) {
-    EXPECT_TRUE(m.migrates || (m.brings_in == 0 && m.brings_out == 0)) << m.name;
-    EXPECT_LE(std::max(m.brings_in, m.brings_out), m.bytes) << m.name;
-    in += m.brings_in > 0 ? 1 : 0;
-    out += m.brings_out > 0 ? 1 : 0;
+    EXPECT_TRUE(m.migrates || (m.expected_in_bytes == 0 && m.expected_out_bytes == 0)) << m.name;
+    EXPECT_LE(std::max(m.expected_in_bytes, m.expected_out_bytes), m.bytes) << m.name;
+    in += m.expected_in_bytes > 0 ? 1 : 0;
+    out += m.expected_out_bytes > 0 ? 1 : 0;
   }
   EXPECT_GT(in, 20);
   EXPECT_GT(out, 15);
@@ -77,9 +77,9 @@ TEST(families, follow_the_size_of_the_gpu) {
 }
 
 TEST(in_name, is_short) {
-  EXPECT_EQ(in_name(64 * KiB), "64KiB");
-  EXPECT_EQ(in_name(8 * GiB), "8GiB");
-  EXPECT_EQ(in_name(1000), "1000B");
+  EXPECT_EQ(bytes_text(64 * KiB), "64KiB");
+  EXPECT_EQ(bytes_text(8 * GiB), "8GiB");
+  EXPECT_EQ(bytes_text(1000), "1000B");
 }
 
 TEST(median_of, is_the_middle) {

@@ -19,15 +19,15 @@ class microbenchmarks : public gpu_tests::on_gpu {
     on_gpu::SetUp();
     if (IsSkipped()) return;
     try {
-      on_.emplace(0);
+      bench_.emplace(0);
     } catch (const unsupported& reason) {
       GTEST_SKIP() << reason.what();
     }
   }
-  bench& on() { return *on_; }
+  bench& on() { return *bench_; }
 
  private:
-  std::optional<bench> on_;
+  std::optional<bench> bench_;
 };
 
 // The plain loop of anybody's first program: cudaMemcpy between two buffers, by the host's clock.
@@ -49,15 +49,15 @@ double plain_copy_rate(cudaMemcpyKind kind, std::size_t bytes) {
 
 TEST_F(microbenchmarks, copy_as_fast_as_a_plain_loop) {
   constexpr byte_count bytes = 512 * MiB;
-  for (const auto& [direction, kind] :
-       {std::pair(way::to_device, cudaMemcpyHostToDevice), std::pair(way::to_host, cudaMemcpyDeviceToHost)}) {
-    const measurement what = pinned_copy(mover::copy_engine, direction, bytes);
-    const double ours =
-        static_cast<double>(bytes) * 1e9 / static_cast<double>(median_total(take(on(), what, 10).later));
-    on().let_go();
+  for (const auto& [direction, kind] : {std::pair(copy_direction::to_device, cudaMemcpyHostToDevice),
+                                        std::pair(copy_direction::to_host, cudaMemcpyDeviceToHost)}) {
+    const measurement what = pinned_copy(copy_method::copy_engine, direction, bytes);
+    const double ours = static_cast<double>(bytes) * 1e9 /
+                        static_cast<double>(median_total(take_samples(on(), what, 10).later));
+    on().release_shared_memory();
     const double plain = plain_copy_rate(kind, bytes);
     EXPECT_NEAR(ours / plain, 1.0, 0.03) << what.name << ": " << ours / 1e9 << " against " << plain / 1e9;
-    RecordProperty(direction == way::to_device ? "to_device_ratio" : "to_host_ratio",
+    RecordProperty(direction == copy_direction::to_device ? "to_device_ratio" : "to_host_ratio",
                    std::to_string(ours / plain));
     std::cout << what.name << ": " << ours / 1e9 << " GB/s, plain loop " << plain / 1e9 << " GB/s\n";
   }
@@ -65,14 +65,14 @@ TEST_F(microbenchmarks, copy_as_fast_as_a_plain_loop) {
 
 TEST_F(microbenchmarks, do_not_pass_their_limits) {
   const memory_limits limits = on().ledger().limits();
-  EXPECT_THROW(take(on(), prefetch_of({.bytes = round_up(limits.device + GiB, managed_block)}), 1),
+  EXPECT_THROW(take_samples(on(), prefetch_of({.bytes = round_up(limits.device + GiB, managed_block)}), 1),
                out_of_memory);
-  EXPECT_EQ(on().ledger().held().device, 0U);
+  EXPECT_EQ(on().ledger().granted().device, 0U);
 }
 
 TEST_F(microbenchmarks, put_residency_back_before_every_repetition) {
-  const samples all = take(on(), gpu_touches({.data = state::warm, .bytes = 64 * MiB}), 4);
-  const samples there = take(on(), advised({}, advised_step::read_again, 64 * MiB), 4);
+  const samples all = take_samples(on(), gpu_touches({.data = data_state::warm, .bytes = 64 * MiB}), 4);
+  const samples there = take_samples(on(), advice_case({}, advised_step::read_again, 64 * MiB), 4);
   // A read that faults everything in takes many times what one of resident data takes.
   for (const repetition& r : all.later) EXPECT_GT(r.total, 5 * median_total(there.later));
 }
@@ -81,15 +81,15 @@ TEST_F(microbenchmarks, of_calibration_measure_both_sides_of_a_difference) {
   for (const measurement& m : {round_trip(64 * MiB), discard_and_back(64 * MiB), small_prefetches(4),
                                first_visits(4), idle_faults(4), touches_again(8), faults_again(8),
                                host_population(64 * MiB), out_beside_in(64 * MiB, 64 * MiB)}) {
-    const samples all = take(on(), m, 3);
-    ASSERT_FALSE(all.first.more.empty()) << m.name;
+    const samples all = take_samples(on(), m, 3);
+    ASSERT_FALSE(all.first.counters.empty()) << m.name;
     for (const repetition& r : all.later) {
-      for (const auto& [name, value] : r.more) {
+      for (const auto& [name, value] : r.counters) {
         EXPECT_TRUE(name == "beyond_ns" || value > 500) << m.name << ' ' << name << ": " << value;
       }
     }
     std::cout << m.name;
-    for (const auto& [name, value] : all.later.back().more) std::cout << ' ' << name << ' ' << value;
+    for (const auto& [name, value] : all.later.back().counters) std::cout << ' ' << name << ' ' << value;
     std::cout << '\n';
   }
 }
@@ -106,7 +106,7 @@ TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
   const auto counted = [&](const trial& t, byte_count bytes) {
     unified_memory_counts counts;
     for (int tries = 0; tries < 3 && counts.to_device.all != bytes; ++tries) {
-      t.put_back();
+      t.reset();
       counter->start();
       t.run();
       counts = counter->stop();
@@ -114,7 +114,7 @@ TEST_F(microbenchmarks, count_every_byte_that_a_read_pulls_in) {
     return counts;
   };
   for (const byte_count bytes : {64 * MiB, 256 * MiB, GiB}) {
-    const trial t = gpu_touches({.data = state::warm, .bytes = bytes}).prepare(on());
+    const trial t = gpu_touches({.data = data_state::warm, .bytes = bytes}).prepare(on());
     const unified_memory_counts counts = counted(t, bytes);
     std::cout << to_text(bytes) << " pulled in: " << counts.records << " records of " << counts.to_device.all
               << " bytes, " << counts.batches.size() << " batches, " << (is_whole(counts) ? "" : "not ")

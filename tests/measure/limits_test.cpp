@@ -94,7 +94,7 @@ TEST(memory_ledger, keeps_the_sum_below_the_limits) {
   memory_ledger ledger({4 * GiB, 2 * GiB});
   const auto managed = ledger.take({GiB, GiB});
   const auto device = ledger.take({3 * GiB, 0});
-  EXPECT_EQ(ledger.held().device, 4 * GiB);
+  EXPECT_EQ(ledger.granted().device, 4 * GiB);
   EXPECT_THROW(static_cast<void>(ledger.take({1, 0})), out_of_memory);
   EXPECT_THROW(static_cast<void>(ledger.take({0, GiB + 1})), out_of_memory);
   EXPECT_NO_THROW(static_cast<void>(ledger.take({0, GiB})));
@@ -118,10 +118,10 @@ TEST(memory_ledger, has_back_what_a_lease_gave_up) {
   {
     auto first = ledger.take({GiB, GiB});
     const memory_ledger::lease second = std::move(first);
-    EXPECT_EQ(ledger.held().host, GiB);
+    EXPECT_EQ(ledger.granted().host, GiB);
   }
-  EXPECT_EQ(ledger.held().device, 0U);
-  EXPECT_EQ(ledger.held().host, 0U);
+  EXPECT_EQ(ledger.granted().device, 0U);
+  EXPECT_EQ(ledger.granted().host, 0U);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ network_spec trained(const std::string& name, std::int64_t batch = 2, fusion joi
   network_spec spec;
   spec.name = name;
   spec.batch = batch;
-  spec.joined = joined;
+  spec.fusion_mode = joined;
   return spec;
 }
 
@@ -77,7 +77,7 @@ std::vector<network_spec> every_form_of(const std::string& name) {
 }
 
 std::string described(const network_spec& spec) {
-  return std::string(to_text(spec.joined)) + " " + std::string(to_text(spec.arithmetic)) + " " +
+  return std::string(to_text(spec.fusion_mode)) + " " + std::string(to_text(spec.arithmetic)) + " " +
          std::string(to_text(*spec.order)) + (spec.mode == pass::train ? " train" : " inference") +
          (spec.sgd ? " sgd" : "");
 }
@@ -215,8 +215,8 @@ TEST(Catalogue, HasTheseFamilies) {
   for (const network_family& family : networks()) {
     EXPECT_FALSE(family.summary.empty());
     for (const network_knob& knob : family.knobs) {
-      EXPECT_LE(knob.least, knob.standard) << family.name << " " << knob.name;
-      EXPECT_LE(knob.standard, knob.most) << family.name << " " << knob.name;
+      EXPECT_LE(knob.least, knob.default_value) << family.name << " " << knob.name;
+      EXPECT_LE(knob.default_value, knob.most) << family.name << " " << knob.name;
       EXPECT_FALSE(knob.summary.empty());
     }
   }

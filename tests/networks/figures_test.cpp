@@ -17,7 +17,7 @@ graph inference_of(const std::string& name, std::int64_t batch = 1,
   spec.name = name;
   spec.batch = batch;
   spec.mode = pass::inference;
-  spec.joined = fusion::none;
+  spec.fusion_mode = fusion::none;
   spec.knobs = std::move(knobs);
   return build(spec);
 }

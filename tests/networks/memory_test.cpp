@@ -23,7 +23,7 @@ TEST_P(Footprint, IsCloseToTheLowerBound) {
         spec.name = GetParam();
         spec.batch = 64;
         spec.mode = mode;
-        spec.joined = joined;
+        spec.fusion_mode = joined;
         spec.arithmetic = arithmetic;
         const graph g = build(spec);
         const byte_count peak = peak_live_bytes(g);
@@ -48,9 +48,9 @@ TEST_P(Footprint, IsNotSavedAtAnyPrice) {
     spec.name = GetParam();
     spec.batch = 64;
     spec.arithmetic = arithmetic;
-    spec.joined = fusion::fused;
+    spec.fusion_mode = fusion::fused;
     const byte_count before = peak_live_bytes(build(spec));
-    spec.joined = fusion::lean;
+    spec.fusion_mode = fusion::lean;
     const graph g = build(spec);
     const byte_count after = peak_live_bytes(g);
     ASSERT_LE(after, before);

@@ -122,7 +122,7 @@ TEST(exact, plans_of_whole_operators_are_close_to_the_optimum) {
 }
 
 TEST(micro_batches, are_as_few_as_fit) {
-  const graph g = small("vgg11", "vgg11", 16, {.joined = fusion::fused}).g;
+  const graph g = small("vgg11", "vgg11", 16, {.fusion_mode = fusion::fused}).g;
   const machine on = test_machine();
   const profile costs = estimate(g, on);
   const strategy& by = *find(planners(), "micro_batches");

@@ -34,9 +34,9 @@ int main(int count, char** words) {
   for (std::uint32_t seed = 1; seed <= graphs; ++seed)
     tell(random_network(seed, 40), seed % 2 == 0 ? h200 : p100, seed % 3 == 0 ? 1.5 : 1.25);
   for (const double ratio : {1.25, 1.5}) {
-    tell(build(small_spec("alexnet", 512, {.joined = fusion::fused})), h200, ratio);
-    tell(build(small_spec("vgg16", 256, {.joined = fusion::fused})), h200, ratio);
-    tell(build(small_spec("vgg16", 256, {.joined = fusion::fused, .arithmetic = precision::bf16})), h200,
+    tell(build(small_spec("alexnet", 512, {.fusion_mode = fusion::fused})), h200, ratio);
+    tell(build(small_spec("vgg16", 256, {.fusion_mode = fusion::fused})), h200, ratio);
+    tell(build(small_spec("vgg16", 256, {.fusion_mode = fusion::fused, .arithmetic = precision::bf16})), h200,
          ratio);
   }
 }

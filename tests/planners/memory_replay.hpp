@@ -78,7 +78,7 @@ class memory_replay {
     const bool gives_up = std::holds_alternative<discard>(s.what) && is_managed(s.home);
     if (std::holds_alternative<prefetch>(s.what)) clear(s.room);
     for (const pitched_copy& c : s.copies) copy(c);
-    for (const movement& m : s.moves) {
+    for (const movement& m : s.movements) {
       const byte_count here = m.device.offset, there = m.pinned_offset, bytes = m.device.bytes;
       if (gives_up) set({space::managed, here}, bytes, garbage);
       if (s.home != residence::twinned || gives_up) continue;

@@ -82,7 +82,7 @@ std::vector<std::string> names_of(const graph& g, const std::vector<ooc_call>& c
 }
 
 TEST(ooc_calls, join_what_a_fused_function_computes) {
-  const graph g = build(small_spec("vgg11", 2, {.joined = fusion::none}));
+  const graph g = build(small_spec("vgg11", 2, {.fusion_mode = fusion::none}));
   const std::vector<std::string> calls = names_of(g, calls_of(g));
   const auto count = [&](const std::string& name) { return std::ranges::count(calls, name); };
   EXPECT_EQ(count("convolution + relu + max_pool"), 5);
@@ -134,11 +134,11 @@ TEST(ooc_calls, can_be_cut_along_every_axis) {
   for (const memory_order order : {memory_order::nchw, memory_order::nhwc}) {
     network_spec one = small_spec(
         "conv", 2,
-        {.joined = fusion::none,
+        {.fusion_mode = fusion::none,
          .knobs = {{"c", 4}, {"h", 9}, {"w", 9}, {"k", 6}, {"kernel", 3}, {"stride", 1}, {"pad", 1}}});
     one.order = order;
     expect_every_division_sound(one, divisions);
-    network_spec vgg = small_spec("vgg11", 2, {.joined = fusion::none, .knobs = {{"insize", 32}}});
+    network_spec vgg = small_spec("vgg11", 2, {.fusion_mode = fusion::none, .knobs = {{"insize", 32}}});
     vgg.order = order;
     expect_every_division_sound(vgg, divisions);
   }
@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(catalogue, ooc_plans, ::testing::ValuesIn(small_network
 
 // As a GPU says of itself that nobody has calibrated: neither launches nor copies cost anything there.
 TEST(ooc_cudnn, cuts_no_finer_than_it_must_where_the_machine_has_no_figures) {
-  const cell c(small_spec("vgg11", 16, {.joined = fusion::none, .knobs = {{"insize", 64}}}));
+  const cell c(small_spec("vgg11", 16, {.fusion_mode = fusion::none, .knobs = {{"insize", 64}}}));
   machine unknown;
   unknown.device_bytes = c.on.device_bytes;
   unknown.host_bytes = c.on.host_bytes;
@@ -273,7 +273,7 @@ TEST(ooc_cudnn, computes_convolutions_of_any_size) {
 }
 
 TEST(ooc_cudnn, joins_where_calls_end_and_keep_does_not) {
-  const cell c(small_spec("vgg11", 8, {.joined = fusion::none}));
+  const cell c(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   const problem published = c.at(3, 0), kept = c.at(3, 1);
   const memory_plan plan = plan_ooc_cudnn(published), other = plan_ooc_cudnn(kept);
   EXPECT_GT(plan.joins.size(), 10U);
@@ -282,7 +282,7 @@ TEST(ooc_cudnn, joins_where_calls_end_and_keep_does_not) {
 }
 
 TEST(ooc_cudnn, places_tensors_first_come_first_served) {
-  const cell c(small_spec("vgg11", 8, {.joined = fusion::none}));
+  const cell c(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   const std::vector<ooc_call> calls = calls_of(c.g);
   const byte_count room = footprint_of(c.g, c.costs).total / 2, most = room / 10 * 9;
   const ooc_placement at = place_first_come(c.g, calls, room, most);

@@ -50,14 +50,14 @@ std::ptrdiff_t count(const memory_plan& plan) {
 }
 
 TEST(autoswap, with_its_limit_at_the_peak_nothing_moves) {
-  const setting s(small_spec("vgg16_cifar", 100, {.joined = fusion::none}));
+  const setting s(small_spec("vgg16_cifar", 100, {.fusion_mode = fusion::none}));
   for (std::int64_t score = 0; score <= 4; ++score)
     EXPECT_EQ(s.plan("autoswap", 1, {{"score", score}}), s.plan("device", 1)) << score;
   EXPECT_GT(count<evict>(s.plan("autoswap", 1.25)), 0);
 }
 
 TEST(autoswap, the_best_of_all_weights_is_no_slower_than_each_score) {
-  const setting s(small_spec("vgg16_cifar", 100, {.joined = fusion::none}));
+  const setting s(small_spec("vgg16_cifar", 100, {.fusion_mode = fusion::none}));
   const auto time = [&](std::int64_t score) {
     const problem p = s.at("autoswap", 1.6, {{"score", score}});
     const memory_plan plan = s.plan("autoswap", 1.6, {{"score", score}});
@@ -87,7 +87,7 @@ TEST(pooch, without_a_link_it_only_computes_again) {
 }
 
 TEST(pooch, each_phase_takes_time_off) {
-  const setting s(small_spec("resnet18_cifar", 100, {.joined = fusion::none}));
+  const setting s(small_spec("resnet18_cifar", 100, {.fusion_mode = fusion::none}));
   const auto time = [&](const knob_values& knobs) {
     const memory_plan plan = s.plan("pooch", 1.6, knobs);
     return open_simulator(s.on)
@@ -141,7 +141,7 @@ std::ptrdiff_t evicted(const memory_plan& plan) {
 
 TEST(vdnn, evicts_once_for_each_input_of_the_feature_extractor) {
   for (const fusion joined : {fusion::none, fusion::fused}) {
-    const setting s(small_spec("vgg16", 4, {.joined = joined}));
+    const setting s(small_spec("vgg16", 4, {.fusion_mode = joined}));
     EXPECT_EQ(evicted(s.plan("vdnn_all", 1)), extractor_inputs(s.g, false));
     EXPECT_EQ(evicted(s.plan("vdnn_conv", 1)), extractor_inputs(s.g, true));
     EXPECT_GT(extractor_inputs(s.g, true), 0);
@@ -149,7 +149,7 @@ TEST(vdnn, evicts_once_for_each_input_of_the_feature_extractor) {
 }
 
 TEST(vdnn, nothing_overlaps_the_end_of_a_layer) {
-  const setting s(small_spec("vgg11", 8, {.joined = fusion::none}));
+  const setting s(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   const memory_plan plan = s.plan("vdnn_all", 1);
   const execution_plan e = lower(s.at("vdnn_all", 1), plan);
   const trace t = open_simulator(s.on)->execute(s.g, e, {1, true, false}).iterations[0];
@@ -165,7 +165,7 @@ TEST(vdnn, nothing_overlaps_the_end_of_a_layer) {
 }
 
 TEST(vdnn, dyn_gives_up_workspace_only_where_the_budget_asks_for_it) {
-  setting s(small_spec("vgg11", 8, {.joined = fusion::none}));
+  setting s(small_spec("vgg11", 8, {.fusion_mode = fusion::none}));
   for (std::size_t o = 0; o < s.g.ops.size(); ++o) {
     if (std::holds_alternative<convolution>(s.g.ops[o].what)) s.costs[o].workspace_bytes = 400 * MiB;
   }
@@ -192,7 +192,7 @@ std::size_t most_parts(const memory_plan& plan) {
 }
 
 TEST(tvdnn, cuts_into_sections_where_whole_operators_do_not_fit) {
-  const setting s(small_spec("vgg16", 64, {.joined = fusion::none}));
+  const setting s(small_spec("vgg16", 64, {.fusion_mode = fusion::none}));
   const strategy& by = *find(planners(), "tvdnn");
   EXPECT_THROW(s.plan("tvdnn", 3.3, {{"sections", 1}}), infeasible);
   const problem p = s.at("tvdnn", 3.3);
@@ -204,7 +204,7 @@ TEST(tvdnn, cuts_into_sections_where_whole_operators_do_not_fit) {
 }
 
 TEST(tvdnn, its_heuristic_is_close_to_its_integer_program) {
-  const setting s(small_spec("alexnet", 64, {.joined = fusion::none}));
+  const setting s(small_spec("alexnet", 64, {.fusion_mode = fusion::none}));
   if (!can_solve_mixed()) {
     EXPECT_THROW(s.plan("tvdnn_ilp", 1.5), unsupported);
     GTEST_SKIP() << how_to_get_highs;

@@ -48,7 +48,7 @@ inline std::vector<memory_use> memory_uses_of(const graph& g, const step& s) {
   const bool twinned = s.home == residence::twinned, in = std::holds_alternative<prefetch>(s.what);
   const bool gives_up = std::holds_alternative<discard>(s.what) && is_managed(s.home);
   for (const range& r : s.room) add(all, {space::managed, r.offset}, r.bytes, true);
-  for (const movement& m : s.moves) {
+  for (const movement& m : s.movements) {
     const bool copies = twinned && (in || std::holds_alternative<evict>(s.what));
     if (copies || gives_up) add(all, {space::managed, m.device.offset}, m.device.bytes, in || gives_up);
     if (copies) add(all, {space::pinned, m.pinned_offset}, m.device.bytes, !in);

@@ -107,13 +107,14 @@ INSTANTIATE_TEST_SUITE_P(networks, random_plans, ::testing::ValuesIn(small_netwo
 graph tiny(bool joined, memory_order order) {
   builder b("tiny", pass::train);
   tensor_id x = b.input("x", {5, 6, 11, 3});
-  x = b.max_pool("pool", b.relu("relu1", b.convolution("conv1", x, {7, 3, 1, 1})), 3, 2, leftover::pooled);
+  x = b.max_pool("pool", b.relu("relu1", b.convolution("conv1", x, {7, 3, 1, 1})), 3, 2,
+                 partial_windows::pooled);
   const tensor_id y = b.convolution("conv2", x, {7, 3, 1, 1, false});
   x = b.relu("relu2", b.add("add", b.batch_norm("norm", y), x));
   x = b.relu("relu3", b.convolution("conv3", x, {9, 5, 2, 2}));
   x = b.linear("fc", b.global_average_pool("mean", x), 10);
   const graph g = b.training(x, joined ? fusion::fused : fusion::none, true);
-  return stored(g, precision::fp32, order);
+  return in_storage_format(g, precision::fp32, order);
 }
 
 struct tiny_network : ::testing::TestWithParam<bool> {};

@@ -148,7 +148,8 @@ inline graph random_graph(std::uint32_t seed) {
   if (seed % 3 != 0) return random_opaque_graph(seed).make();
   constexpr std::array arithmetics{precision::fp32, precision::tf32, precision::bf16};
   const precision in = arithmetics.at(seed / 3 % arithmetics.size());
-  return stored(random_network(seed, 40), in, seed % 2 == 0 ? memory_order::nchw : memory_order::nhwc);
+  return in_storage_format(random_network(seed, 40), in,
+                           seed % 2 == 0 ? memory_order::nchw : memory_order::nhwc);
 }
 
 }  // namespace um::testing

@@ -29,7 +29,7 @@ inline graph random_network(std::uint32_t seed, std::size_t most_operators) {
           y = b.relu(name, y);
           break;
         case 3:
-          if (b.so_far().tensors[y].shape.h >= 16) y = b.max_pool(name, y, 2, 2, leftover::dropped);
+          if (b.so_far().tensors[y].shape.h >= 16) y = b.max_pool(name, y, 2, 2, partial_windows::dropped);
           break;
         case 4:
           y = b.batch_norm(name, y);

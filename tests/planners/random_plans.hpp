@@ -85,13 +85,13 @@ class random_plan {
   std::vector<box> parts_of(const op& o) {
     std::vector<box> parts{{}};
     if (below(3) == 0) return parts;
-    const box all = domain_of(g_, o);
+    const box all = iteration_domain(g_, o);
     for (interval box::* along : {&box::batch, &box::channel, &box::row, &box::reduction}) {
       if (below(2) == 0 || (how_ == cuts::of_the_batch && along != &box::batch)) continue;
       box first;
       first.*along = {0, 1};
       try {
-        static_cast<void>(resolved(g_, o, first));
+        static_cast<void>(with_explicit_ranges(g_, o, first));
       } catch (const std::invalid_argument&) {
         continue;
       }

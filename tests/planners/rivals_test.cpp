@@ -40,7 +40,7 @@ class contest {
       const execution_plan steps = lower(p, by.plan(p), by.placed_by);
       p.knobs = {{"copies", 5}, {"copy_us", 3}};
       if (by.kind != family::managed) return priced_time(p, steps, 1);
-      const auto alone = [](const step& s) { return s.launch == launching::as_operator; };
+      const auto alone = [](const step& s) { return s.launch == launch_method::as_operator; };
       return priced_time(p, steps, 2) + launched_alone * std::ranges::count_if(steps.steps, alone);
     } catch (const infeasible&) {
       return never;

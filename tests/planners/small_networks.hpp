@@ -19,7 +19,7 @@ struct small_network {
 
 // A fusion, a precision, and what else a network may be asked for.
 struct variant {
-  fusion joined = fusion::none;
+  fusion fusion_mode = fusion::none;
   precision arithmetic = precision::fp32;
   pass mode = pass::train;
   bool sgd = false;
@@ -32,7 +32,7 @@ inline network_spec small_spec(const std::string& name, std::int64_t batch, cons
   spec.batch = batch;
   spec.mode = v.mode;
   spec.sgd = v.sgd;
-  spec.joined = v.joined;
+  spec.fusion_mode = v.fusion_mode;
   spec.arithmetic = v.arithmetic;
   spec.knobs = v.knobs;
   return spec;
@@ -56,7 +56,8 @@ inline graph residual_network(fusion joined, precision arithmetic) {
     y = b.relu(block + "_relu2", b.add(block + "_sum", y, before));
   }
   const graph g = b.training(b.linear("fc", b.global_average_pool("mean", y), 10), joined, false);
-  return stored(g, arithmetic, arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc);
+  return in_storage_format(g, arithmetic,
+                           arithmetic == precision::fp32 ? memory_order::nchw : memory_order::nhwc);
 }
 
 // By label. The last takes seconds to plan: tests of it are studies.
@@ -72,15 +73,15 @@ inline graph small_graph(const std::string& label) {
                                                 {"kernel", 3}, {"stride", 1}, {"pad", 1}};
   if (label == "alexnet_sgd") return build(small_spec("alexnet", 4, {.sgd = true}));
   if (label == "alexnet_inference")
-    return build(small_spec("alexnet", 16, {.joined = fused, .mode = pass::inference}));
-  if (label == "vgg11") return build(small_spec("vgg11", 4, {.joined = fused}));
+    return build(small_spec("alexnet", 16, {.fusion_mode = fused, .mode = pass::inference}));
+  if (label == "vgg11") return build(small_spec("vgg11", 4, {.fusion_mode = fused}));
   if (label == "vgg16_bf16")
-    return build(small_spec("vgg16", 2, {.joined = lean, .arithmetic = precision::bf16, .sgd = true}));
+    return build(small_spec("vgg16", 2, {.fusion_mode = lean, .arithmetic = precision::bf16, .sgd = true}));
   if (label == "conv") return build(small_spec("conv", 4, {.knobs = one}));
   if (label == "residual") return residual_network(none, precision::fp32);
   if (label == "residual_bf16") return residual_network(lean, precision::bf16);
   if (label == "resnet20")
-    return build(small_spec("resnet20_cifar", 64, {.joined = fused, .arithmetic = precision::tf32}));
+    return build(small_spec("resnet20_cifar", 64, {.fusion_mode = fused, .arithmetic = precision::tf32}));
   throw std::invalid_argument(label);
 }
 

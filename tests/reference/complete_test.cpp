@@ -117,7 +117,7 @@ TEST_P(EveryCase, HasValues) {
 // Along each axis halves are allowed, and then cover what the whole touches; or refused in one line.
 TEST_P(EveryCase, SaysWhatPartsTouch) {
   const op& o = g.ops[0];
-  const box all = domain_of(g, o);
+  const box all = iteration_domain(g, o);
   for (const auto range : {&box::batch, &box::channel, &box::row, &box::reduction}) {
     if ((all.*range).end < 2) continue;
     std::array<box, 2> halves;

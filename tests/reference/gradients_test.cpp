@@ -91,9 +91,9 @@ graph alexnet_in_small(fusion joined) {
   builder b("small", pass::train);
   tensor_id x = b.input("data", {3, 3, 19, 17});
   x = b.relu("relu1", b.convolution("conv1", x, {4, 5, 2, 2}));
-  x = b.max_pool("pool1", x, 3, 2, leftover::pooled);
+  x = b.max_pool("pool1", x, 3, 2, partial_windows::pooled);
   x = b.relu("relu2", b.convolution("conv2", x, {5, 3, 1, 1}));
-  x = b.max_pool("pool2", x, 3, 2, leftover::dropped);
+  x = b.max_pool("pool2", x, 3, 2, partial_windows::dropped);
   x = b.relu("relu3", b.linear("fc3", x, 6));
   return b.training(b.linear("fc4", x, 4), joined, false);
 }
@@ -103,9 +103,9 @@ graph vgg_in_small(fusion joined) {
   tensor_id x = b.input("data", {2, 2, 8, 8});
   x = b.relu("relu1", b.convolution("conv1", x, {3, 3, 1, 1}));
   x = b.relu("relu2", b.convolution("conv2", x, {3, 3, 1, 1}));
-  x = b.max_pool("pool2", x, 2, 2, leftover::dropped);
+  x = b.max_pool("pool2", x, 2, 2, partial_windows::dropped);
   x = b.relu("relu3", b.convolution("conv3", x, {4, 3, 1, 1}));
-  x = b.max_pool("pool3", x, 2, 2, leftover::dropped);
+  x = b.max_pool("pool3", x, 2, 2, partial_windows::dropped);
   x = b.relu("relu4", b.linear("fc4", x, 7));
   x = b.relu("relu5", b.linear("fc5", x, 6));
   return b.training(b.linear("fc6", x, 5), joined, false);
@@ -121,7 +121,7 @@ graph resnet_in_small(fusion joined) {
   builder b("small", pass::train);
   tensor_id x = b.input("data", {3, 2, 11, 9});
   x = b.relu("relu1", normalized(b, "1", x, {3, 3, 1, 1, false}));
-  x = b.max_pool("pool1", x, 3, 2, leftover::dropped, 1);
+  x = b.max_pool("pool1", x, 3, 2, partial_windows::dropped, 1);
   tensor_id y = b.relu("relu2", normalized(b, "2", x, {2, 3, 2, 1, false}));
   y = b.convolution("conv3", y, {4, 1, 1, 0, false});
   const tensor_id beside = normalized(b, "4", x, {4, 1, 2, 0, false});
@@ -168,7 +168,7 @@ graph densenet_in_small(fusion joined) {
     x = b.relu("relu" + number, b.batch_norm("bn" + number, x));
     features.push_back(b.convolution("conv" + number, x, {2, 3, 1, 1, false}));
   }
-  x = b.average_pool("pool", b.concat("concat", features), 2, 2, leftover::dropped);
+  x = b.average_pool("pool", b.concat("concat", features), 2, 2, partial_windows::dropped);
   return b.training(b.linear("fc", x, 4), joined, false);
 }
 
@@ -178,11 +178,11 @@ graph inception_in_small(fusion joined) {
   tensor_id x = b.input("data", {2, 2, 5, 6});
   const tensor_id stem = b.relu("relu1", normalized(b, "1", x, {3, 3, 1, 1, false}));
   const tensor_id first = b.relu("relu2", b.convolution("conv2", stem, {2, 1, 1, 0}));
-  const tensor_id second = b.max_pool("pool3", stem, 3, 1, leftover::pooled, 1);
-  const tensor_id third = b.average_pool("pool4", stem, {3, 1}, 1, leftover::dropped, {1, 0}, true);
-  const tensor_id fourth = b.average_pool("pool5", stem, 3, 1, leftover::dropped, 1);
+  const tensor_id second = b.max_pool("pool3", stem, 3, 1, partial_windows::pooled, 1);
+  const tensor_id third = b.average_pool("pool4", stem, {3, 1}, 1, partial_windows::dropped, {1, 0}, true);
+  const tensor_id fourth = b.average_pool("pool5", stem, 3, 1, partial_windows::dropped, 1);
   x = b.concat("concat", {first, second, third, fourth, first});
-  x = b.average_pool("pool6", x, 3, 2, leftover::pooled, 1, true);
+  x = b.average_pool("pool6", x, 3, 2, partial_windows::pooled, 1, true);
   return b.training(b.linear("fc", x, 4), joined, false);
 }
 

@@ -83,17 +83,17 @@ std::size_t as_index(double whole) {
 
 constexpr double cap = 6;
 
-void rectify(values& y, bool capped = false) {
+void rectify(values& y, bool relu6 = false) {
   for (double& value : y) {
     value = std::max(value, 0.0);
-    if (capped) value = std::min(value, cap);
+    if (relu6) value = std::min(value, cap);
   }
 }
 
 // Nothing passes where y is 0, or at its cap.
-void mask(values& dy, const values& y, bool capped = false) {
+void mask(values& dy, const values& y, bool relu6 = false) {
   for (std::size_t i = 0; i < dy.size(); ++i) {
-    if (!(y[i] > 0) || (capped && y[i] >= cap)) dy[i] = 0;
+    if (!(y[i] > 0) || (relu6 && y[i] >= cap)) dy[i] = 0;
   }
 }
 
@@ -175,13 +175,13 @@ std::vector<values> apply(const bias_backward&, const arguments& of) {
 
 std::vector<values> apply(const relu& what, const arguments& of) {
   values y = of.in[0];
-  rectify(y, what.capped);
+  rectify(y, what.relu6);
   return {std::move(y)};
 }
 
 std::vector<values> apply(const relu_backward& what, const arguments& of) {
   values dx = of.in[1];
-  mask(dx, of.in[0], what.forward.capped);
+  mask(dx, of.in[0], what.forward.relu6);
   return {std::move(dx)};
 }
 
@@ -348,7 +348,7 @@ std::vector<values> apply(const batch_norm& what, const arguments& of) {
   for (double& v : inverse_deviation) v = 1 / std::sqrt(v + double{what.epsilon});
   values y = scaled(normalized(x, shape, mean, inverse_deviation), shape, of.in[1], of.in[2]);
   if (of.in.size() > 3) y = added(std::move(y), of.in[3]);
-  if (what.relu) rectify(y, what.capped);
+  if (what.relu) rectify(y, what.relu6);
   return {std::move(y), std::move(mean), std::move(inverse_deviation)};
 }
 
@@ -356,7 +356,7 @@ std::vector<values> apply(const normalize& what, const arguments& of) {
   const dims& shape = of.in_shape(0);
   values y = scaled(normalized(of.in[0], shape, of.in[3], of.in[4]), shape, of.in[1], of.in[2]);
   if (of.in.size() > 5) y = added(std::move(y), of.in[5]);
-  if (what.relu) rectify(y, what.capped);
+  if (what.relu) rectify(y, what.relu6);
   return {std::move(y)};
 }
 
@@ -365,7 +365,7 @@ std::vector<values> apply(const batch_norm_backward& what, const arguments& of) 
   const values &scale = of.in[1], &inverse_deviation = of.in[4];
   const values unit = normalized(of.in[0], shape, of.in[3], inverse_deviation);
   values dy = what.two_gradients ? added(of.in[5], of.in[6]) : of.in[5];
-  if (what.relu) mask(dy, what.residual ? of.in.back() : scaled(unit, shape, scale, of.in[2]), what.capped);
+  if (what.relu) mask(dy, what.residual ? of.in.back() : scaled(unit, shape, scale, of.in[2]), what.relu6);
   values products(dy.size());
   for (std::size_t i = 0; i < dy.size(); ++i) products[i] = dy[i] * unit[i];
   const values mean_dy = channel_means(dy, shape), mean_product = channel_means(products, shape);

@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(catalogue, every_network, ::testing::ValuesIn(small_net
 
 // Computing a long chain again takes each operator once, and what it needed goes again.
 TEST(decisions, a_chain_is_computed_once_for_one_reader) {
-  const graph g = small("vgg11", "vgg11", 4, {.joined = fusion::none}).g;
+  const graph g = small("vgg11", "vgg11", 4, {.fusion_mode = fusion::none}).g;
   const use_table uses = uses_of(g, in_order(g));
   const std::vector<gap> gaps = gaps_of(g, uses);
   std::vector<decision> decisions(gaps.size());
@@ -98,7 +98,7 @@ TEST(decisions, a_chain_is_computed_once_for_one_reader) {
 
 // Statistics of a batch are found once: what they normalise is had again with them.
 TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
-  const graph g = small("resnet", "resnet20_cifar", 16, {.joined = fusion::fused}).g;
+  const graph g = small("resnet", "resnet20_cifar", 16, {.fusion_mode = fusion::fused}).g;
   const use_table uses = uses_of(g, in_order(g));
   const std::vector<gap> gaps = gaps_of(g, uses);
   std::vector<decision> decisions(gaps.size());
@@ -109,7 +109,7 @@ TEST(decisions, a_normalisation_is_computed_again_with_its_statistics) {
   ASSERT_EQ(defect_of(g, plan), std::nullopt);
   std::vector<int> whole(g.ops.size(), 0), with_statistics(g.ops.size(), 0);
   for (const action& a : plan.actions) {
-    if (const auto* c = std::get_if<compute>(&a)) ++(c->again ? with_statistics : whole)[c->what];
+    if (const auto* c = std::get_if<compute>(&a)) ++(c->cheap_recompute ? with_statistics : whole)[c->what];
   }
   for (op_id o = 0; o < g.ops.size(); ++o) {
     if (!std::holds_alternative<batch_norm>(g.ops[o].what)) continue;
@@ -130,7 +130,7 @@ TEST(decisions, what_cannot_be_computed_again_is_refused) {
 }
 
 TEST(orders, micro_batches_name_what_needs_the_whole_batch) {
-  const graph g = small("resnet", "resnet20_cifar", 16, {.joined = fusion::fused}).g;
+  const graph g = small("resnet", "resnet20_cifar", 16, {.fusion_mode = fusion::fused}).g;
   try {
     order_of(g, {4, {}, {}});
     FAIL() << "statistics of a batch cannot be had in parts";

@@ -1,6 +1,4 @@
 // Mixed-integer programs against trying everything, and the program over gaps against plans.
-#include "schedule/milp/mixed_program.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,6 +8,7 @@
 #include "core/lower.hpp"
 #include "core/verify.hpp"
 #include "schedule/milp/gap_optimum.hpp"
+#include "schedule/milp/mixed_program.hpp"
 #include "schedule/room.hpp"
 #include "tests/schedule/random_decisions.hpp"
 
@@ -119,7 +118,7 @@ struct gap_setting {
 };
 
 TEST_F(gap_programs, decide_what_is_forecast_as_they_say) {
-  gap_setting s(small_spec("alexnet", 64, {.joined = fusion::fused}));
+  gap_setting s(small_spec("alexnet", 64, {.fusion_mode = fusion::fused}));
   for (const byte_count percent : {90U, 80U}) {
     gap_program what;
     what.room = s.peak * percent / 100;
@@ -135,7 +134,7 @@ TEST_F(gap_programs, decide_what_is_forecast_as_they_say) {
 }
 
 TEST_F(gap_programs, are_bounds_for_all_decisions_within_the_room) {
-  gap_setting s(small_spec("alexnet", 16, {.joined = fusion::fused}));
+  gap_setting s(small_spec("alexnet", 16, {.fusion_mode = fusion::fused}));
   std::mt19937 dice(3);
   for (int round = 0; round < 1; ++round) {
     const std::vector<decision> decisions = random_decisions(s.gaps, dice, 3);

@@ -76,7 +76,7 @@ TEST_F(simulated_alexnet, a_band_holds_what_is_simulated_and_both_orders) {
   EXPECT_GE(e.band->high, last);
   EXPECT_LT(e.band->low, e.band->high);
   EXPECT_GE(e.band->low, sum_of(costs));
-  on.widths = {{"uvm.evict_ns", 0, 1'000'000}};
+  on.bounds = {{"uvm.evict_ns", 0, 1'000'000}};
   b = open_simulator(on);
   const execution wide = managed(budget, {.iterations = 4, .band = true});
   EXPECT_EQ(wide.iterations.back().duration, last) << "a width changes the band alone";
@@ -109,7 +109,8 @@ TEST_F(simulated_alexnet, swapping_gets_no_slower_with_room) {
   const byte_count whole = footprint_of(g, costs).total;
   for (const byte_count percent : {99U, 100U, 102U, 105U, 110U, 120U, 150U, 200U}) {
     const problem p{g, costs, on, whole * percent / 100, pressure::driver, {{"ahead", 2}}};
-    const nanoseconds time = b->execute(g, lower(p, plan_swap_all(p)), {.iterations = 2}).iterations.back().duration;
+    const nanoseconds time =
+        b->execute(g, lower(p, plan_swap_all(p)), {.iterations = 2}).iterations.back().duration;
     EXPECT_LE(time, tighter) << percent;
     tighter = time;
   }
@@ -133,7 +134,7 @@ TEST_F(simulated_alexnet, two_runs_are_equal) {
 // As Caffe keeps them: VGG-19 of 110 images fits 16 GB, of 120 no more (Awan et al., HiPC 2018).
 TEST(framework_layout, keeps_data_and_gradient_of_every_layer_apart) {
   const auto bytes = [](fusion joined, std::int64_t batch) {
-    const graph g = build({.name = "vgg19", .batch = batch, .joined = joined});
+    const graph g = build({.name = "vgg19", .batch = batch, .fusion_mode = joined});
     return footprint_of(g, estimate(g, round_machine())).total;
   };
   EXPECT_GT(bytes(fusion::framework, 110), bytes(fusion::none, 110) * 17 / 10);
@@ -142,7 +143,7 @@ TEST(framework_layout, keeps_data_and_gradient_of_every_layer_apart) {
 }
 
 TEST(framework_layout, runs_and_gets_slower_under_pressure) {
-  const graph g = build({.name = "alexnet", .batch = 16, .joined = fusion::framework});
+  const graph g = build({.name = "alexnet", .batch = 16, .fusion_mode = fusion::framework});
   const machine on = round_machine();
   const std::unique_ptr<backend> b = open_simulator(on);
   const profile costs = b->measure(g);

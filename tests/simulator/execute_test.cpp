@@ -83,7 +83,7 @@ TEST(execute, every_copy_pays_its_fixed_cost) {
   h.plan.steps.back().copies.push_back(h.plan.steps.back().copies.front());
   EXPECT_EQ(h.simulate(1).front().duration, 2 * ms + 22);
   h.on.launch_ns = 5;
-  h.plan.steps.back().copies.back().by = copier::kernel;
+  h.plan.steps.back().copies.back().made_by = copier::kernel;
   EXPECT_EQ(h.simulate(1).front().duration, 2 * ms + 11 + 5);
 }
 

@@ -86,10 +86,10 @@ class hand_plan {
     if (s.home == residence::staged) {
       s.copies = {{{}, {}, bytes, 1, 1, bytes, bytes, bytes, bytes}};
     } else {
-      s.moves = {{{plan.at_start[t].offset, bytes}, 0}};
+      s.movements = {{{plan.at_start[t].offset, bytes}, 0}};
     }
     s.call_bytes = 8 * MiB;
-    s.pace_bytes_per_s = std::holds_alternative<prefetch>(what) ? rate_from_twin(on) : rate_to_twin(on);
+    s.copy_bytes_per_s = std::holds_alternative<prefetch>(what) ? rate_from_twin(on) : rate_to_twin(on);
     const lane where = std::holds_alternative<prefetch>(what) ? lane::to_device
                        : std::holds_alternative<evict>(what)  ? lane::to_host
                                                               : lane::compute;

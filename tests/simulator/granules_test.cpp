@@ -20,7 +20,7 @@ int services(std::vector<unsigned> order, std::size_t k) {
       const granule_set one = granule_set{1} << g;
       if ((resident & one) == 0 && count(asked) < k) asked |= one;
     }
-    resident |= grown(resident, asked);
+    resident |= with_prefetched_granules(resident, asked);
     ++n;
   }
   return n;
@@ -59,22 +59,22 @@ TEST(granules, random_order_takes_about_fourteen_services) {
 }
 
 TEST(granules, half_a_tree_is_not_enough) {
-  EXPECT_EQ(grown(0b01, 0b100), 0b100U);
-  EXPECT_EQ(grown(0b01, 0b010), 0b011U);
-  EXPECT_EQ(grown(0b0011, 0b0100), 0b1111U);
-  EXPECT_EQ(grown(0x0000FFFF, 1U << 31), 0xFFFFFFFFU);
-  EXPECT_EQ(grown(0x00007FFF, 1U << 31), 1U << 31);
+  EXPECT_EQ(with_prefetched_granules(0b01, 0b100), 0b100U);
+  EXPECT_EQ(with_prefetched_granules(0b01, 0b010), 0b011U);
+  EXPECT_EQ(with_prefetched_granules(0b0011, 0b0100), 0b1111U);
+  EXPECT_EQ(with_prefetched_granules(0x0000FFFF, 1U << 31), 0xFFFFFFFFU);
+  EXPECT_EQ(with_prefetched_granules(0x00007FFF, 1U << 31), 1U << 31);
 }
 
 TEST(granules, sets) {
   EXPECT_EQ(runs_in(0), 0U);
   EXPECT_EQ(runs_in(0b1011'0001), 3U);
   EXPECT_EQ(runs_in(all_granules), 1U);
-  EXPECT_EQ(first_of(0b1011'0000, 2), 0b0011'0000U);
-  EXPECT_EQ(first_of(0b1, 5), 0b1U);
-  EXPECT_EQ(between(0, 32), all_granules);
-  EXPECT_EQ(between(3, 5), 0b11000U);
-  EXPECT_EQ(between(5, 5), 0U);
+  EXPECT_EQ(first_granules_of(0b1011'0000, 2), 0b0011'0000U);
+  EXPECT_EQ(first_granules_of(0b1, 5), 0b1U);
+  EXPECT_EQ(granules_between(0, 32), all_granules);
+  EXPECT_EQ(granules_between(3, 5), 0b11000U);
+  EXPECT_EQ(granules_between(5, 5), 0U);
 }
 
 }  // namespace

@@ -729,13 +729,13 @@ TEST(driver_rules, what_is_missing_is_what_a_touch_would_not_find) {
   m.touch(blocks(1, 1), reads);
   m.touch(blocks(3, 1), reads);
   const std::vector<range> runs{blocks(0, 2), blocks(3, 3)};
-  EXPECT_EQ(m.missing(runs, reads), (std::vector{blocks(0, 1), blocks(4, 2)}));
+  EXPECT_EQ(m.missing_ranges(runs, reads), (std::vector{blocks(0, 1), blocks(4, 2)}));
   const range part{managed_block / 2 + 100, managed_block};
-  EXPECT_EQ(m.missing({part}, reads), (std::vector{range{part.offset, managed_block / 2 - 100}}));
+  EXPECT_EQ(m.missing_ranges({part}, reads), (std::vector{range{part.offset, managed_block / 2 - 100}}));
   m.advise(blocks(1, 1), advice::read_mostly);
-  EXPECT_EQ(m.missing({blocks(1, 1)}, writes), (std::vector{blocks(1, 1)}));
+  EXPECT_EQ(m.missing_ranges({blocks(1, 1)}, writes), (std::vector{blocks(1, 1)}));
   m.advise(blocks(5, 1), advice::preferred_host);
-  EXPECT_EQ(m.missing({blocks(5, 1)}, reads), (std::vector{blocks(5, 1)})) << "over the link";
+  EXPECT_EQ(m.missing_ranges({blocks(5, 1)}, reads), (std::vector{blocks(5, 1)})) << "over the link";
 }
 
 TEST(driver_rules, faults_from_everywhere_bring_every_byte_once_and_in_more_services) {

@@ -1,4 +1,5 @@
-// Programs made at random, by what must hold for all of them. UM_PROGRAMS=100000 makes that many instead of 500.
+// Programs made at random, by what must hold for all of them. UM_PROGRAMS=100000 makes that many instead of
+// 500.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -33,7 +34,7 @@ std::uint64_t programs() {
   return asked == nullptr ? 500 : std::strtoull(asked, nullptr, 10);
 }
 
-constexpr nanoseconds uvm_costs::*driver_costs[] = {
+constexpr nanoseconds uvm_costs::* driver_costs[] = {
     &uvm_costs::interrupt_ns,         &uvm_costs::batch_ns,         &uvm_costs::fault_ns,
     &uvm_costs::service_ns,           &uvm_costs::chunk_ns,         &uvm_costs::first_visit_ns,
     &uvm_costs::granule_ns,           &uvm_costs::host_unmap_ns,    &uvm_costs::page_fault_ns,
@@ -45,7 +46,7 @@ constexpr nanoseconds uvm_costs::*driver_costs[] = {
 machine any_machine(std::mt19937_64& random) {
   machine m = round_machine();
   const auto some = [&] { return static_cast<nanoseconds>(2 * (random() % 20'000)); };
-  for (nanoseconds uvm_costs::*cost : driver_costs) {
+  for (nanoseconds uvm_costs::* cost : driver_costs) {
     m.uvm.*cost = some();
   }
   m.uvm.batch_granules = std::array{1U, 4U, 24U, 32U, 256U}[random() % 5];
@@ -64,9 +65,9 @@ program any_program(std::mt19937_64& random) {
     operation o;
     o.where = any_range(random);
     const std::uint64_t kind = random() % 12;
-    o.kind = kind < 7   ? operation::what::touch
-             : kind < 8 ? operation::what::prefetch_in
-             : kind < 9 ? operation::what::prefetch_out
+    o.kind = kind < 7    ? operation::what::touch
+             : kind < 8  ? operation::what::prefetch_in
+             : kind < 9  ? operation::what::prefetch_out
              : kind < 11 ? operation::what::discard
                          : operation::what::advise;
     o.mode = static_cast<access_mode>(random() % 3);
@@ -146,7 +147,7 @@ TEST(programs, serve_all_that_is_touched) {
     p.capacity = 30;
     run(p, on, [](const managed_memory& m, const operation& o, const managed_traffic&) {
       if (o.kind != operation::what::touch || o.how.stride > 1) return;
-      for (const range& r : m.missing({o.where}, access_mode::read)) {
+      for (const range& r : m.missing_ranges({o.where}, access_mode::read)) {
         for (std::uint64_t b = r.offset / managed_block; b <= (r.offset + r.bytes - 1) / managed_block; ++b) {
           EXPECT_NE(m.state(b).remote, 0U) << "what is not on the device is reached over the link";
         }
@@ -188,14 +189,14 @@ TEST(programs, never_gain_by_a_cost_that_grows) {
 TEST(programs, take_half_the_time_where_everything_is_twice_as_fast) {
   for_each_program([](const program& p, machine on) {
     const nanoseconds whole = run(p, on).time;
-    for (std::uint64_t machine::*rate :
+    for (std::uint64_t machine::* rate :
          {&machine::link_to_device_bytes_per_s, &machine::link_to_host_bytes_per_s,
           &machine::link_both_bytes_per_s, &machine::device_bytes_per_s}) {
       on.*rate *= 2;
     }
     on.uvm.remote_read_bytes_per_s *= 2;
     on.uvm.remote_write_bytes_per_s *= 2;
-    for (nanoseconds uvm_costs::*cost : driver_costs) {
+    for (nanoseconds uvm_costs::* cost : driver_costs) {
       on.uvm.*cost /= 2;
     }
     EXPECT_NEAR(static_cast<double>(run(p, on).time), static_cast<double>(whole) / 2,
@@ -270,7 +271,7 @@ TEST(programs, of_operators_hold_no_more_than_their_budget) {
 
 TEST(programs, of_operators_lie_within_their_band) {
   for_each_plan([](hand_plan& h) {
-    h.on.widths = {{"uvm.evict_ns", h.on.uvm.evict_ns / 2, 2 * h.on.uvm.evict_ns}};
+    h.on.bounds = {{"uvm.evict_ns", h.on.uvm.evict_ns / 2, 2 * h.on.uvm.evict_ns}};
     const std::vector<trace> known = simulate(h.run(), 4);
     const time_band band = band_of(h.run(), known);
     const nanoseconds middle =

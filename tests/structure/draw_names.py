@@ -22,6 +22,8 @@ def names(path):
     """(line number, name, line) of every type, function and member of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for name, first, _, signature in functions(lines):
+        if kernel := re.search(r"__launch_bounds__\(.*?\) (\w+)\(", signature):
+            name = kernel[1]
         yield first + 1, name.split("::")[-1], signature
     declares = re.compile(r"\s*(?:virtual |static |constexpr |inline |explicit )*[\w:<>,&\*\s]+?[\s&\*](\w+)\(.*\)(?: const)?(?: noexcept)?(?: = 0)?;$")
     for number, line in enumerate(lines, 1):

@@ -210,8 +210,8 @@ TEST_F(recorded, drained_lines_are_whole_and_the_last_line_says_what_was_lost) {
   EXPECT_EQ(out.lines("hint")[0].at("device"), "host");
   EXPECT_EQ(out.lines("name")[2].at("name"), "step \"1\"\n");
   record.lose(3);
-  record.lack("sight");
-  record.lack("sight");
+  record.note_missing("sight");
+  record.note_missing("sight");
   record.finish(2 * second);
   EXPECT_EQ(out.lines("lacking").size(), 1U);
   EXPECT_EQ(out.lines("end")[0].at("lost_records"), 3);

@@ -74,7 +74,7 @@ TEST_F(translated, kernels_without_times_are_lacking) {
 }
 
 TEST_F(translated, allocations_know_who_called) {
-  translate.called_from(base, {"program+0x1 main"});
+  translate.note_callers(base, {"program+0x1 main"});
   CUpti_ActivityMemory4 m{};
   m.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
   m.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;

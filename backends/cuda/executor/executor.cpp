@@ -7,9 +7,9 @@
 namespace um {
 namespace {
 
-bool goes_in_stretches(const execution_plan& plan) {
+bool is_launched_in_stretches(const execution_plan& plan) {
   return !plan.steps.empty() &&
-         std::ranges::all_of(plan.steps, [](const step& s) { return s.launch == launching::by_stretch; });
+         std::ranges::all_of(plan.steps, [](const step& s) { return s.launch == launch_method::by_stretch; });
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ execution executor::run(const execution_request& how) {
   write_initial_state(state_.network, state_.plan, state_.memory);
   execution result;
   result.slices = costs_of_cut_operators(state_.plan, engines_);
-  result.launched = launch_way::streams;
-  const bool in_stretches = goes_in_stretches(state_.plan);
+  result.launched_as = launch_mode::streams;
+  const bool in_stretches = is_launched_in_stretches(state_.plan);
   const bool may_record = (!in_stretches || !how.timeline) && how.iterations > 1;
   const std::uint32_t issued = may_record ? 1 : how.iterations;
   bool in_graphs = false;
@@ -42,11 +42,11 @@ execution executor::run(const execution_request& how) {
   if (issued < how.iterations) {
     in_graphs = in_stretches && graphs_.record_stretches();
     if (in_graphs) {
-      result.launched = graphs_.way_of_stretches();
+      result.launched_as = graphs_.launch_mode_of_stretches();
       graphs_.launch_iterations(how.iterations - issued, result.iterations);
       if (how.watch) how.watch(how.iterations);
     } else {
-      if (!in_stretches && graphs_.record_operators()) result.launched = launch_way::operator_graphs;
+      if (!in_stretches && graphs_.record_operators()) result.launched_as = launch_mode::operator_graphs;
       lanes_.run(issued, how.iterations, how.timeline, how.watch, result.iterations);
     }
   }

@@ -14,7 +14,7 @@ bool graph_recorder::record_operators() {
   bool all = true;
   const cudaStream_t on = run_.on.compute().stream;
   for (std::size_t i = 0; i < operators_.size(); ++i) {
-    if (run_.plan.steps[i].launch != launching::as_operator || operators_[i]) continue;
+    if (run_.plan.steps[i].launch != launch_method::as_operator || operators_[i]) continue;
     operators_[i] = record(on, run_.work[i].call);
     if (operators_[i]) {
       run_.work[i].call = [on, graph = operators_[i].get()] { check(cudaGraphLaunch(graph, on)); };
@@ -42,13 +42,13 @@ bool graph_recorder::record_stretches() {
   return true;
 }
 
-launch_way graph_recorder::way_of_stretches() const {
+launch_mode graph_recorder::launch_mode_of_stretches() const {
   const bool copies =
       std::ranges::any_of(run_.plan.steps, [](const step& s) { return s.where != lane::compute; });
-  return copies ? launch_way::stretch_graphs : launch_way::cuda_graph;
+  return copies ? launch_mode::stretch_graphs : launch_mode::cuda_graph;
 }
 
-void graph_recorder::let_wait(cudaStream_t waiting, cudaStream_t awaited) {
+void graph_recorder::make_stream_wait(cudaStream_t waiting, cudaStream_t awaited) {
   check(cudaEventRecord(fork_.get(), awaited));
   check(cudaStreamWaitEvent(waiting, fork_.get()));
 }
@@ -57,7 +57,7 @@ void graph_recorder::let_wait(cudaStream_t waiting, cudaStream_t awaited) {
 void graph_recorder::launch_iteration() {
   const cudaStream_t compute = run_.on.compute().stream;
   for (const lane_state& l : run_.lanes) {
-    if (l.stream != compute && !l.steps.empty()) let_wait(l.stream, compute);
+    if (l.stream != compute && !l.steps.empty()) make_stream_wait(l.stream, compute);
   }
   std::size_t next = 0;  // stretch
   for (std::uint32_t i = 0; i < run_.plan.steps.size(); ++i) {
@@ -67,7 +67,7 @@ void graph_recorder::launch_iteration() {
     const cudaStream_t mine = run_.lane_of(where).stream;
     for (const std::int32_t other : order_.after[i]) {
       if (other != no_step)
-        check(cudaStreamWaitEvent(mine, run_.work[static_cast<std::size_t>(other)].done.get()));
+        check(cudaStreamWaitEvent(mine, run_.work[static_cast<std::size_t>(other)].done_event.get()));
     }
     std::uint32_t last = i;
     if (computes) {
@@ -76,10 +76,10 @@ void graph_recorder::launch_iteration() {
     } else {
       steps_.issue(i, mine, 1);
     }
-    if (order_.awaited[last]) check(cudaEventRecord(run_.work[last].done.get(), mine));
+    if (order_.awaited[last]) check(cudaEventRecord(run_.work[last].done_event.get(), mine));
   }
   for (const lane_state& l : run_.lanes) {
-    if (l.stream != compute && !l.steps.empty()) let_wait(compute, l.stream);
+    if (l.stream != compute && !l.steps.empty()) make_stream_wait(compute, l.stream);
   }
 }
 

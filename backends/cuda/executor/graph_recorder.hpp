@@ -26,20 +26,20 @@ class graph_recorder {
   bool record_operators();
   // False, and nothing kept, if some stretch cannot be recorded.
   bool record_stretches();
-  launch_way way_of_stretches() const;
+  launch_mode launch_mode_of_stretches() const;
   // Launches iterations of recorded stretches, one behind the other, so that no launch waits for the end of
   // the one before. Appends their traces; times are the device's.
   void launch_iterations(std::uint32_t count, std::vector<trace>& traces);
 
  private:
   void launch_iteration();
-  void let_wait(cudaStream_t waiting, cudaStream_t awaited);
+  void make_stream_wait(cudaStream_t waiting, cudaStream_t awaited);
 
   run_state& run_;
   const step_issuer& steps_;
   event fork_;
   std::vector<recording> operators_;  // one per step; empty where it was not recorded
-  launch_order order_;                // of the stretches
+  launch_order order_;
   std::vector<recording> stretches_;
 };
 

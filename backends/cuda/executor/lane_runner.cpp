@@ -39,7 +39,7 @@ void lane_runner::run(std::uint32_t first, std::uint32_t end, bool timeline, con
     });
   }
   for (; iteration < end && !run_.failed; ++iteration) {
-    for (lane_state& l : run_.lanes) l.issued = l.handed = no_step;
+    for (lane_state& l : run_.lanes) l.issued = l.handed_over = no_step;
     const auto began = std::chrono::steady_clock::now();
     gate.arrive_and_wait();
     run_lane(lane::compute, iteration, timeline);
@@ -71,7 +71,7 @@ void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
   lane_state& mine = run_.lane_of(which);
   try {
     check(cudaSetDevice(run_.on.device()));
-    mine.calling = true;
+    mine.in_call = true;
     if (timeline && which == lane::compute) check(cudaEventRecord(run_.start.get(), mine.stream));
     for (const std::uint32_t i : mine.steps) {
       const step_work& work = run_.work[i];
@@ -81,14 +81,14 @@ void lane_runner::run_lane(lane which, std::uint32_t iteration, bool timeline) {
       if (timeline) check(cudaEventRecord(work.end.get(), mine.stream));
       announce_step(which, i);
     }
-    mine.calling = false;
+    mine.in_call = false;
     check(cudaStreamSynchronize(mine.stream));
   } catch (...) {
     mine.failure = std::current_exception();
     run_.failed = true;
   }
-  mine.calling = false;
-  if (run_.failed) let_go(mine);
+  mine.in_call = false;
+  if (run_.failed) release_waiting_threads(mine);
 }
 
 // To the threads that wait for the step, or to the keeper of room, who announces it once the room is given
@@ -97,9 +97,9 @@ void lane_runner::announce_step(lane which, std::uint32_t index) {
   lane_state& mine = run_.lane_of(which);
   const step_work& work = run_.work[index];
   const bool hands_over = run_.keeps_room && which == lane::to_host;
-  if (!hands_over && !work.done) return;
-  check(cudaEventRecord(hands_over ? work.copied.get() : work.done.get(), mine.stream));
-  announce(hands_over ? mine.handed : mine.issued, static_cast<std::int32_t>(index));
+  if (!hands_over && !work.done_event) return;
+  check(cudaEventRecord(hands_over ? work.copied_event.get() : work.done_event.get(), mine.stream));
+  announce(hands_over ? mine.handed_over : mine.issued, static_cast<std::int32_t>(index));
 }
 
 // False if another lane failed and the iteration is to be given up.
@@ -110,11 +110,11 @@ bool lane_runner::wait_for_others(const step& s, lane which) {
     if (awaited == no_step || static_cast<lane>(other) == which) continue;
     wait_until_issued(mine, static_cast<lane>(other), awaited);
     if (run_.failed) return false;
-    const cudaEvent_t done = run_.work[static_cast<std::size_t>(awaited)].done.get();
+    const cudaEvent_t done = run_.work[static_cast<std::size_t>(awaited)].done_event.get();
     if (waits_on_host(s)) {
-      mine.calling = false;
+      mine.in_call = false;
       check(cudaEventSynchronize(done));
-      mine.calling = true;
+      mine.in_call = true;
     } else {
       check(cudaStreamWaitEvent(mine.stream, done));
     }
@@ -126,9 +126,9 @@ void lane_runner::wait_until_issued(lane_state& mine, lane other, std::int32_t i
   const std::atomic<std::int32_t>& issued = run_.lane_of(other).issued;
   if (issued.load(std::memory_order_acquire) >= index) return;
   if (other == lane::to_host) mine.awaited = index;
-  mine.calling = false;
+  mine.in_call = false;
   wait_for(issued, index);
-  mine.calling = true;
+  mine.in_call = true;
   mine.awaited = no_step;
 }
 

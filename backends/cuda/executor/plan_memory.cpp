@@ -51,7 +51,7 @@ void plan_memory::poison() {
 }
 
 void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t on) {
-  const auto how = c.by == copier::kernel ? kernels::copy_box_by_kernel : kernels::copy_box_by_engine;
+  const auto how = c.made_by == copier::kernel ? kernels::copy_box_by_kernel : kernels::copy_box_by_engine;
   how(on, memory.at(c.to), memory.at(c.from),
       {c.width, c.height, c.depth, c.from_pitch, c.from_slice, c.to_pitch, c.to_slice});
 }

@@ -8,7 +8,8 @@
 
 namespace um {
 
-room_keeper::room_keeper(run_state& run) : run_(run), discards_(make_stream()), populates_(make_stream()) {}
+room_keeper::room_keeper(run_state& run)
+    : run_(run), discard_stream_(make_stream()), populate_stream_(make_stream()) {}
 
 void room_keeper::run_iteration() {
   lane_state& to_host = run_.lane_of(lane::to_host);
@@ -16,34 +17,34 @@ void room_keeper::run_iteration() {
     check(cudaSetDevice(run_.on.device()));
     for (const std::uint32_t i : to_host.steps) {
       const auto index = static_cast<std::int32_t>(i);
-      wait_for(to_host.handed, index);
+      wait_for(to_host.handed_over, index);
       if (run_.failed) break;
       const step_work& work = run_.work[i];
-      check(cudaEventSynchronize(work.copied.get()));
-      run_.keeper_calls = true;
+      check(cudaEventSynchronize(work.copied_event.get()));
+      run_.keeper_is_in_call = true;
       discard_room(run_.plan.steps[i]);
-      if (work.done) {
-        check(cudaEventRecord(work.done.get(), discards_.get()));
-        check(cudaStreamSynchronize(discards_.get()));
+      if (work.done_event) {
+        check(cudaEventRecord(work.done_event.get(), discard_stream_.get()));
+        check(cudaStreamSynchronize(discard_stream_.get()));
         announce(to_host.issued, index);
       }
-      run_.keeper_calls = false;
+      run_.keeper_is_in_call = false;
     }
   } catch (...) {
     run_.keeper_failure = std::current_exception();
     run_.failed = true;
   }
-  run_.keeper_calls = false;
-  if (run_.failed) let_go(to_host);
+  run_.keeper_is_in_call = false;
+  if (run_.failed) release_waiting_threads(to_host);
 }
 
 // Whether a thread other than that of the lane to the host is in a call, or about to be.
-bool room_keeper::other_threads_call() const {
-  if (run_.keeper_calls) return true;
+bool room_keeper::other_threads_are_in_calls() const {
+  if (run_.keeper_is_in_call) return true;
   const std::int32_t issued = run_.lane_of(lane::to_host).issued;
   for (const lane l : {lane::compute, lane::to_device}) {
     const std::int32_t awaited = run_.lane_of(l).awaited;
-    if (run_.lane_of(l).calling || (awaited != no_step && awaited <= issued)) return true;
+    if (run_.lane_of(l).in_call || (awaited != no_step && awaited <= issued)) return true;
   }
   return false;
 }
@@ -53,8 +54,9 @@ bool room_keeper::other_threads_call() const {
 void room_keeper::evict(managed_range what, const step& s, cudaStream_t on, moved_bytes& moved) const {
   const byte_count each = s.call_bytes == 0 ? what.bytes : s.call_bytes;
   for (byte_count at = 0; at < what.bytes; at += each) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(s.gives_way_ns);
-    while (other_threads_call() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(s.pause_ns);
+    while (other_threads_are_in_calls() && std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
     const byte_count bytes = std::min(each, what.bytes - at);
     prefetch_to_host({what.data + at, bytes}, on);
     moved.evicted += bytes;
@@ -63,19 +65,19 @@ void room_keeper::evict(managed_range what, const step& s, cudaStream_t on, move
 
 void room_keeper::populate(const step& s) const {
   for (const range& r : s.room)
-    prefetch_to_device(run_.memory.managed(r), run_.on.device(), populates_.get());
-  if (!s.room.empty()) check(cudaStreamSynchronize(populates_.get()));
+    prefetch_to_device(run_.memory.managed(r), run_.on.device(), populate_stream_.get());
+  if (!s.room.empty()) check(cudaStreamSynchronize(populate_stream_.get()));
 }
 
 void room_keeper::discard_room(const step& s) const {
   if (!s.needed) return;
   const auto discard_one = [&](const range& r) {
-    discard_range(run_.memory.managed(r), discards_.get());
-    check(cudaStreamSynchronize(discards_.get()));
+    discard_range(run_.memory.managed(r), discard_stream_.get());
+    check(cudaStreamSynchronize(discard_stream_.get()));
   };
   for (const range& r : s.room) discard_one(r);
   if (!std::holds_alternative<discard>(s.what) || !is_managed(s.home)) return;
-  for (const movement& m : s.moves) discard_one(m.device);
+  for (const movement& m : s.movements) discard_one(m.device);
 }
 
 }  // namespace um

@@ -1,4 +1,4 @@
-// Makes and takes back room in device memory for managed tensors: evictions, discards, and the room of twins.
+// Makes room in device memory for managed tensors: evicts, discards, and populates blocks for twins.
 //
 // While a thread is in a call that migrates managed memory, the calls of all other threads wait, launches
 // too, and the driver does not serve them in turn. So an eviction is made in calls of the size that the step
@@ -29,11 +29,11 @@ class room_keeper {
   void populate(const step& s) const;
 
  private:
-  bool other_threads_call() const;
+  bool other_threads_are_in_calls() const;
   void discard_room(const step& s) const;
 
   run_state& run_;
-  stream discards_, populates_;  // they do nothing else
+  stream discard_stream_, populate_stream_;
 };
 
 }  // namespace um

@@ -42,12 +42,12 @@ void run_state::make_events(bool timeline) {
   for (const step& s : plan.steps) {
     for (const std::int32_t other : s.after) {
       if (other == no_step) continue;
-      event& done = work[static_cast<std::size_t>(other)].done;
+      event& done = work[static_cast<std::size_t>(other)].done_event;
       if (!done) done = make_event(event_use::ordering);
     }
   }
   for (const std::uint32_t i : lane_of(lane::to_host).steps) {
-    if (keeps_room) work[i].copied = make_event(event_use::ordering);
+    if (keeps_room) work[i].copied_event = make_event(event_use::ordering);
   }
   if (!timeline) return;
   for (step_work& w : work) {
@@ -80,9 +80,9 @@ void wait_for(const std::atomic<std::int32_t>& last, std::int32_t step) {
   }
 }
 
-void let_go(lane_state& l) {
+void release_waiting_threads(lane_state& l) {
   announce(l.issued, std::numeric_limits<std::int32_t>::max());
-  announce(l.handed, std::numeric_limits<std::int32_t>::max());
+  announce(l.handed_over, std::numeric_limits<std::int32_t>::max());
 }
 
 }  // namespace um

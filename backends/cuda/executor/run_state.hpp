@@ -10,7 +10,7 @@
 // | keeper of room | discards behind the lane to the host, if   | that lane's `issued`, keeper_calls,     |
 // |                | the plan has any (room_keeper.hpp)         | keeper_failure                          |
 //
-// A thread that fails sets `failed` and calls let_go() for its lane, so that no other thread waits for it.
+// A thread that fails sets `failed` and calls release_waiting_threads() for its lane.
 // Members that are not atomic are read by other threads only while the lanes are idle: before the first
 // barrier of an iteration or behind its last (lane_runner.cpp). Graphs (graph_recorder.hpp) are launched by
 // the caller while no other thread exists.
@@ -41,19 +41,19 @@ struct lane_state {
   cudaStream_t stream = nullptr;
   std::vector<std::uint32_t> steps;  // in list order
   moved_bytes moved;
-  std::atomic<std::int32_t> issued{no_step};   // last step whose event others may wait for
-  std::atomic<std::int32_t> handed{no_step};   // last step handed to the keeper of room
-  std::atomic<std::int32_t> awaited{no_step};  // step of the lane to the host that this lane waits for
-  std::atomic<bool> calling{false};            // its thread is in a call, or about to be
+  std::atomic<std::int32_t> issued{no_step};       // last step whose event others may wait for
+  std::atomic<std::int32_t> handed_over{no_step};  // last step handed to the keeper of room
+  std::atomic<std::int32_t> awaited{no_step};      // step of the lane to the host that this lane waits for
+  std::atomic<bool> in_call{false};                // its thread is in a call, or about to be
   std::exception_ptr failure;
 };
 
 // What a step needs at run time besides the plan.
 struct step_work {
-  kernel_call call;  // a compute's kernels
-  event done;        // where a step of another lane waits for it
-  event copied;      // lane to_host: where a keeper discards behind it
-  event begin, end;  // where a timeline is asked for
+  kernel_call call;    // a compute's kernels
+  event done_event;    // if a step of another lane waits for this one
+  event copied_event;  // lane to_host, if the keeper of room discards after the copy
+  event begin, end;    // if a timeline is asked for
 };
 
 struct run_state {
@@ -73,18 +73,18 @@ struct run_state {
   event start;                  // of an iteration's timeline
   std::vector<step_work> work;  // one per step
   std::array<lane_state, lane_count> lanes;
-  bool keeps_room = false;                // some step discards, so there is a keeper of room
-  bool poisons = false;                   // overwrite what is given up with NaNs
-  std::atomic<bool> keeper_calls{false};  // the keeper of room is in a call
-  std::exception_ptr keeper_failure;      // apart from its lane's, whose thread may fail at the same time
-  std::atomic<bool> failed{false};        // some thread failed; the iteration is given up
+  bool keeps_room = false;                     // some step discards, so there is a keeper of room
+  bool poisons = false;                        // overwrite what is given up with NaNs
+  std::atomic<bool> keeper_is_in_call{false};  // the keeper of room is in a call
+  std::exception_ptr keeper_failure;  // apart from its lane's, whose thread may fail at the same time
+  std::atomic<bool> failed{false};    // some thread failed; the iteration is given up
 };
 
 // Stores a step and wakes the threads that wait for it.
 void announce(std::atomic<std::int32_t>& last, std::int32_t step);
 // Waits until `last` has reached `step`.
 void wait_for(const std::atomic<std::int32_t>& last, std::int32_t step);
-// After a failure: no thread waits for this lane any more.
-void let_go(lane_state& l);
+// After a failure: wakes all threads that wait for this lane.
+void release_waiting_threads(lane_state& l);
 
 }  // namespace um

@@ -25,7 +25,7 @@ void step_issuer::issue(std::uint32_t index, cudaStream_t on, std::uint32_t iter
 
 void step_issuer::move_managed(const step& s, cudaStream_t on, std::uint32_t iteration) const {
   moved_bytes& moved = run_.lane_of(s.where).moved;
-  for (const movement& m : s.moves) {
+  for (const movement& m : s.movements) {
     const managed_range there = run_.memory.managed(m.device);
     std::visit(overloaded{[&](const prefetch&) {
                             prefetch_to_device(there, run_.on.device(), on);
@@ -48,10 +48,10 @@ void step_issuer::move_twin(const step& s, cudaStream_t on) const {
   if (std::holds_alternative<discard>(s.what)) return;
   const kernels::launch_site site{on, run_.on.compute().multiprocessors};
   moved_bytes& moved = run_.lane_of(s.where).moved;
-  for (const movement& m : s.moves) {
+  for (const movement& m : s.movements) {
     std::byte* const here = run_.memory.managed(m.device).data;
     std::byte* const home = run_.memory.pinned(m.pinned_offset);
-    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, s.pace_bytes_per_s);
+    kernels::copy_over_link(site, in ? home : here, in ? here : home, m.device.bytes, s.copy_bytes_per_s);
     (in ? moved.to_device : moved.to_host) += m.device.bytes;
   }
 }
@@ -65,7 +65,7 @@ void step_issuer::poison(const step& s, cudaStream_t on) const {
   const auto fill = [&](const range& r) {
     check(cudaMemsetAsync(run_.memory.managed(r).data, nan_byte, r.bytes, on));
   };
-  for (const movement& m : s.moves) fill(m.device);
+  for (const movement& m : s.movements) fill(m.device);
   for (const range& r : s.room) fill(r);
 }
 

@@ -9,7 +9,7 @@ struct window_axis {
   divisor stride;
   bool counts_padding;
 
-  __device__ int begin(int i) const { return i * static_cast<int>(stride.by) - pad; }
+  __device__ int begin(int i) const { return i * static_cast<int>(stride.value) - pad; }
   __device__ bool holds(int element) const { return element >= 0 && element < extent; }
   // Number of elements in the mean of window i.
   __device__ int count(int i) const {
@@ -25,23 +25,23 @@ struct window_axis {
     return static_cast<int>(stride.quotient(static_cast<std::uint32_t>(element + pad)));
   }
   // Most windows that cover one element.
-  int reach() const { return static_cast<int>(divide_up(window, stride.by)); }
+  int reach() const { return static_cast<int>(divide_up(window, stride.value)); }
 };
 
 struct pool_geometry {
-  laid_out x, y;
+  tensor_strides x, y;
   window_axis rows, columns;
   int x_row, y_row;
 
-  __device__ float share(int row, int column) const {
+  __device__ float weight_at(int row, int column) const {
     return 1.0F / static_cast<float>(rows.count(row) * columns.count(column));
   }
 };
 
 pool_geometry geometry_of(const average_problem& p) {
   const average_pool& a = p.how;
-  return {laid_out(p.x, p.order),
-          laid_out(p.y, p.order),
+  return {tensor_strides(p.x, p.order),
+          tensor_strides(p.y, p.order),
           {a.window_h, a.pad_h, static_cast<int>(p.height), divisor(a.stride_h), a.count_include_pad},
           {a.window_w, a.pad_w, static_cast<int>(p.x.w), divisor(a.stride_w), a.count_include_pad},
           static_cast<int>(p.x_row),
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(block_threads)
         }
       }
     }
-    const float share = g.share(row, column);
+    const float share = g.weight_at(row, column);
 #pragma unroll
     for (float& s : sum) s *= share;
     store<N>(y + g.y.at(at.n, at.c, at.h, at.w), pack<T, N>(sum));
@@ -124,14 +124,14 @@ __global__ void __launch_bounds__(block_threads)
       for (int r = 0; r < Reach; ++r) {
 #pragma unroll
         for (int c = 0; c < Reach; ++c) {
-          if (r < rows && c < columns) add_to<T, N>(sum, taken[r][c], g.share(top + r, left + c));
+          if (r < rows && c < columns) add_to<T, N>(sum, taken[r][c], g.weight_at(top + r, left + c));
         }
       }
     } else {
       for (int r = 0; r < rows; ++r) {
         for (int c = 0; c < columns; ++c) {
           add_to<T, N>(sum, load<N>(dy + first + r * g.y.stride.h + c * g.y.stride.w),
-                       g.share(top + r, left + c));
+                       g.weight_at(top + r, left + c));
         }
       }
     }

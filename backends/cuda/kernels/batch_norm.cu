@@ -109,19 +109,19 @@ void launch_normalize(launch_site where, const normalization& what, const dims& 
                                                  static_cast<const T*>(what.residual),
                                                  static_cast<T*>(what.y),
                                                  what.relu,
-                                                 largest_result(what.capped)};
+                                                 largest_result(what.relu6)};
   // Begins with the memory that the statistics read last: it is the likeliest to be in the cache.
   launch_second_pass<Layout, unrolled<Layout>(Residual ? 2 : 4)>(where, op, shape);
 }
 
 }  // namespace
 
-std::size_t batch_statistics_workspace(const form& of) {
+std::size_t batch_statistics_workspace(const tensor_form& of) {
   return reduction_workspace<moments>(of);
 }
 
 void batch_statistics(launch_site where, const void* x, float epsilon, float* mean, float* inverse_deviation,
-                      const form& of, float* workspace) {
+                      const tensor_form& of, float* workspace) {
   with_layout(of, aligned_to(16, x), [&](auto l) {
     using L = decltype(l);
     const collect_moments<L> op{static_cast<const typename L::value*>(x)};
@@ -130,7 +130,7 @@ void batch_statistics(launch_site where, const void* x, float epsilon, float* me
   });
 }
 
-void normalize(launch_site where, const normalization& what, const form& of) {
+void normalize(launch_site where, const normalization& what, const tensor_form& of) {
   with_layout(of, aligned_to(16, what.x, what.residual, what.y), [&](auto l) {
     using L = decltype(l);
     if (what.residual != nullptr) return launch_normalize<L, true>(where, what, of.shape);

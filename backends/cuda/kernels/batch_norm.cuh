@@ -10,8 +10,8 @@ struct normalization_vectors {
 };
 
 // Largest output of a ReLU, capped or not: gradients pass below it.
-inline float largest_result(bool capped) {
-  return capped ? relu_cap : std::numeric_limits<float>::infinity();
+inline float largest_result(bool relu6) {
+  return relu6 ? relu_cap : std::numeric_limits<float>::infinity();
 }
 
 // scale * (x - mean) * inverse_deviation + shift for a thread's channels. The backward pass computes the
@@ -37,9 +37,9 @@ struct normalizer {
 // A pass over the memory that a reduction has just read: the same parts, each from its end.
 template <class Layout, int Unroll, class Op>
 void launch_second_pass(launch_site where, const Op& op, const dims& shape) {
-  const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
+  const grid_cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
   launch(where, &map_channels<Layout, Unroll, direction::backwards, Op>, c.grid, c.block, op,
-         extent_of_walk::make<Layout>(shape), c.positions);
+         channel_geometry::of_shape<Layout>(shape), c.positions);
 }
 
 }  // namespace um::kernels

@@ -126,9 +126,7 @@ struct apply_gradient {
     }
     return s;
   }
-  __device__ loaded load(std::int64_t at) const {
-    return from.load(at);
-  }
+  __device__ loaded load(std::int64_t at) const { return from.load(at); }
   __device__ void apply(std::int64_t at, const loaded& values, const channel_state& s) const {
     float x[N], g[N];
     from.unpack_to(values, s.of, x, g);
@@ -152,7 +150,7 @@ void launch_both(launch_site where, const normalization_gradient& what, const di
                                       static_cast<const T*>(what.dy2),
                                       what.relu && residual ? static_cast<const T*>(what.y) : nullptr,
                                       what.relu && !residual,
-                                      largest_result(what.capped)};
+                                      largest_result(what.relu6)};
   const normalization_vectors of{what.scale, what.shift, what.mean, what.inverse_deviation};
   launch_reduction<Layout, unrolled<Layout>(2)>(
       where, sum_gradients<Layout>{of, given, static_cast<T*>(what.dresidual)}, shape, workspace,
@@ -169,11 +167,11 @@ void launch_both(launch_site where, const normalization_gradient& what, const di
 
 }  // namespace
 
-std::size_t batch_norm_backward_workspace(const form& of) {
+std::size_t batch_norm_backward_workspace(const tensor_form& of) {
   return reduction_workspace<sum_of_two>(of);
 }
 
-void batch_norm_backward(launch_site where, const normalization_gradient& what, const form& of,
+void batch_norm_backward(launch_site where, const normalization_gradient& what, const tensor_form& of,
                          float* workspace) {
   const bool aligned = aligned_to(16, what.x, what.dy, what.dy2, what.y, what.dx, what.dresidual);
   with_layout(of, aligned, [&](auto l) { launch_both<decltype(l)>(where, what, of.shape, workspace); });

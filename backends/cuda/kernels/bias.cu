@@ -76,7 +76,7 @@ struct sum_gradient {
 
 }  // namespace
 
-void bias_relu(launch_site where, void* y, const float* b, bool relu, const form& of) {
+void bias_relu(launch_site where, void* y, const float* b, bool relu, const tensor_form& of) {
   if (b == nullptr && !relu) return;
   with_layout(of, aligned_to(16, y), [&](auto l) {
     using L = decltype(l);
@@ -85,11 +85,11 @@ void bias_relu(launch_site where, void* y, const float* b, bool relu, const form
   });
 }
 
-std::size_t bias_backward_workspace(const form& of) {
+std::size_t bias_backward_workspace(const tensor_form& of) {
   return reduction_workspace<sum_of_one>(of);
 }
 
-void bias_backward(launch_site where, const void* dy, float* db, const form& of, bool accumulate,
+void bias_backward(launch_site where, const void* dy, float* db, const tensor_form& of, bool accumulate,
                    float* workspace) {
   with_layout(of, aligned_to(16, dy), [&](auto l) {
     using L = decltype(l);
@@ -98,8 +98,8 @@ void bias_backward(launch_site where, const void* dy, float* db, const form& of,
   });
 }
 
-void relu_bias_backward(launch_site where, const void* y, const void* dy, void* dx, float* db, const form& of,
-                        bool accumulate, float* workspace) {
+void relu_bias_backward(launch_site where, const void* y, const void* dy, void* dx, float* db,
+                        const tensor_form& of, bool accumulate, float* workspace) {
   with_layout(of, aligned_to(16, y, dy, dx), [&](auto l) {
     using L = decltype(l);
     using T = typename L::value;

@@ -21,7 +21,7 @@ struct layout {
 
 // Calls launch(layout) with the widest access that the form and the alignment of its data allow.
 template <class Launch>
-void with_layout(const form& of, bool aligned, Launch launch) {
+void with_layout(const tensor_form& of, bool aligned, Launch launch) {
   const std::int64_t plane = of.shape.h * of.shape.w;
   const bool planes = of.shape.c == 1 || (of.order == memory_order::nchw && plane > 1);
   with_type(of.type, [&](auto zero) {
@@ -35,9 +35,8 @@ void with_layout(const form& of, bool aligned, Launch launch) {
   });
 }
 
-// How the threads of a launch cover positions: `positions` for each group of channels, cut into
-// grid.y equal parts.
-struct cover {
+// Grid and block of a launch that covers `positions` for each group of channels, in grid.y equal parts.
+struct grid_cover {
   dim3 grid, block;
   std::int64_t positions = 0;
 };
@@ -45,8 +44,9 @@ struct cover {
 // `blocks`: wanted number of blocks; a block has at least `least` positions for each thread. The result
 // depends on the shape alone.
 template <class Layout>
-cover cover_of(std::int64_t channels, std::int64_t positions, std::int64_t blocks, std::int64_t least) {
-  cover result;
+grid_cover grid_cover_of(std::int64_t channels, std::int64_t positions, std::int64_t blocks,
+                         std::int64_t least) {
+  grid_cover result;
   result.positions = positions;
   if (Layout::planes) {
     result.grid.x = static_cast<unsigned>(channels);
@@ -58,11 +58,11 @@ cover cover_of(std::int64_t channels, std::int64_t positions, std::int64_t block
     result.block.x = static_cast<unsigned>(divide_up(vectors, result.grid.x));
     result.block.y = block_threads / result.block.x;
   }
-  constexpr std::int64_t most_blocks = 65535, most_positions = std::int64_t{1} << 30;
+  constexpr std::int64_t max_blocks = 65535, most_positions = std::int64_t{1} << 30;
   const std::int64_t worthwhile = divide_up(positions, result.block.y * least);
   const std::int64_t parts = std::clamp<std::int64_t>(blocks / result.grid.x, 1, worthwhile);
   result.grid.y =
-      static_cast<unsigned>(std::min(std::max(parts, divide_up(positions, most_positions)), most_blocks));
+      static_cast<unsigned>(std::min(std::max(parts, divide_up(positions, most_positions)), max_blocks));
   return result;
 }
 
@@ -83,14 +83,14 @@ __device__ std::int64_t channel_of_thread() {
   return static_cast<std::int64_t>(blockIdx.x * blockDim.x + threadIdx.x) * Layout::vector;
 }
 
-// The elements of a tensor as positions of a group of channels.
-struct extent_of_walk {
+// The extents of a tensor, for walking over the positions of a group of channels.
+struct channel_geometry {
   std::int64_t channels;
   std::int64_t plane;  // elements
   divisor vectors;     // of a plane, where vectors lie in planes
 
   template <class Layout>
-  static extent_of_walk make(const dims& shape) {
+  static channel_geometry of_shape(const dims& shape) {
     const std::int64_t plane = shape.h * shape.w;
     if (plane >= std::int64_t{1} << 30) {
       throw std::invalid_argument("planes of 2^30 elements or more: " + to_text(shape));
@@ -103,35 +103,36 @@ struct extent_of_walk {
 template <class Layout>
 class element_finder {
  public:
-  __device__ element_finder(const extent_of_walk& of, std::int64_t channel, std::int64_t begin)
-      : vectors_(of.vectors), gap_((of.channels - 1) * of.plane) {
+  __device__ element_finder(const channel_geometry& of, std::int64_t channel, std::int64_t begin)
+      : vectors_(of.vectors), stride_((of.channels - 1) * of.plane) {
     if (Layout::planes) {
-      const std::int64_t sample = begin / vectors_.by;
-      skipped_ = static_cast<std::uint32_t>(begin - sample * vectors_.by);
+      const std::int64_t sample = begin / vectors_.value;
+      skipped_positions_ = static_cast<std::uint32_t>(begin - sample * vectors_.value);
       base_ = (sample * of.channels + channel) * of.plane;
     } else {
-      gap_ = of.channels;
+      stride_ = of.channels;
       base_ = begin * of.channels + channel;
     }
   }
   __device__ std::int64_t operator()(std::uint32_t local) const {
-    if (!Layout::planes) return base_ + local * gap_;
-    const std::uint32_t position = skipped_ + local;
-    return base_ + static_cast<std::int64_t>(position) * Layout::vector + vectors_.quotient(position) * gap_;
+    if (!Layout::planes) return base_ + local * stride_;
+    const std::uint32_t position = skipped_positions_ + local;
+    return base_ + static_cast<std::int64_t>(position) * Layout::vector +
+           vectors_.quotient(position) * stride_;
   }
 
  private:
   divisor vectors_;
-  std::int64_t gap_;  // between a channel's planes, or between pixels
+  std::int64_t stride_;  // between a channel's planes, or between pixels
   std::int64_t base_;
-  std::uint32_t skipped_ = 0;  // positions of the first plane that lie before the block's
+  std::uint32_t skipped_positions_ = 0;  // of the first plane, before the block's first position
 };
 
 enum class direction { forwards, backwards };
 
 // Calls op.load for Unroll positions before op.apply for the first of them.
 template <class Layout, int Unroll, direction Way, class Op, class State>
-__device__ void walk(const Op& op, const extent_of_walk& of, const share_of_block& share,
+__device__ void walk(const Op& op, const channel_geometry& of, const share_of_block& share,
                      std::int64_t channel, State& state) {
   const element_finder<Layout> element(of, channel, share.begin);
   for (std::uint32_t first = threadIdx.y; first < share.count; first += Unroll * blockDim.y) {
@@ -156,7 +157,7 @@ __device__ void walk(const Op& op, const extent_of_walk& of, const share_of_bloc
 
 template <class Layout, int Unroll, direction Way, class Op>
 __global__ void __launch_bounds__(block_threads)
-    map_channels(Op op, extent_of_walk of, std::int64_t positions) {
+    map_channels(Op op, channel_geometry of, std::int64_t positions) {
   const std::int64_t channel = channel_of_thread<Layout>();
   if (channel >= of.channels) return;
   auto state = op.begin(channel);
@@ -180,9 +181,9 @@ template <class Layout, int Unroll, class Op>
 void launch_map(launch_site where, const Op& op, const dims& shape) {
   const std::int64_t elements_of_block = std::int64_t{block_threads} * Layout::vector * 4 * Unroll;
   const std::int64_t blocks = std::max<std::int64_t>(elements(shape) / elements_of_block, 2112);
-  const cover c = cover_of<Layout>(shape.c, positions_of<Layout>(shape), blocks, Unroll);
+  const grid_cover c = grid_cover_of<Layout>(shape.c, positions_of<Layout>(shape), blocks, Unroll);
   launch(where, &map_channels<Layout, Unroll, direction::forwards, Op>, c.grid, c.block, op,
-         extent_of_walk::make<Layout>(shape), c.positions);
+         channel_geometry::of_shape<Layout>(shape), c.positions);
 }
 
 // --- sums: combined by a Sum's `plus`; `Sum{}` is zero ---
@@ -248,7 +249,7 @@ __device__ void combine_block(Sum (&mine)[Layout::channels], Sum* to, std::int64
 
 template <class Layout, int Unroll, class Op>
 __global__ void __launch_bounds__(block_threads)
-    reduce_channels(Op op, extent_of_walk of, std::int64_t positions, typename Op::sum* partial) {
+    reduce_channels(Op op, channel_geometry of, std::int64_t positions, typename Op::sum* partial) {
   const std::int64_t channel = channel_of_thread<Layout>();
   typename Op::sum mine[Layout::channels] = {};
   if (channel < of.channels) {
@@ -262,7 +263,7 @@ __global__ void __launch_bounds__(block_threads)
 
 inline constexpr int combined_channels = 8, combined_rows = 128;
 
-// Row y takes the parts y, y + 128, ...; then the rows meet in a fixed order.
+// Row y adds up the parts y, y + 128, ...; then the rows are added up in a fixed order.
 template <class Sum, class Finish>
 __global__ void __launch_bounds__(combined_channels* combined_rows)
     combine_parts(const Sum* partial, std::int64_t channels, unsigned parts, Finish finish) {
@@ -299,29 +300,29 @@ void launch_combine(launch_site where, const Sum* partial, std::int64_t channels
 // One wave of four blocks on each of 132 multiprocessors where the blocks can be cut to that number;
 // several where each channel has blocks of its own.
 template <class Layout>
-cover reduction_cover(std::int64_t channels, std::int64_t positions) {
-  return cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, Layout::planes ? 4 : 8);
+grid_cover reduction_cover(std::int64_t channels, std::int64_t positions) {
+  return grid_cover_of<Layout>(channels, positions, Layout::planes ? 2112 : 528, Layout::planes ? 4 : 8);
 }
 
 template <class Layout, int Unroll, class Op, class Finish>
 void launch_reduction(launch_site where, const Op& op, const dims& shape, float* workspace,
                       const Finish& finish) {
   using sum = typename Op::sum;
-  const cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
+  const grid_cover c = reduction_cover<Layout>(shape.c, positions_of<Layout>(shape));
   auto* const partial = reinterpret_cast<sum*>(workspace);
   launch(where, &reduce_channels<Layout, Unroll, Op>, c.grid, c.block, op,
-         extent_of_walk::make<Layout>(shape), c.positions, partial);
+         channel_geometry::of_shape<Layout>(shape), c.positions, partial);
   launch_combine(where, static_cast<const sum*>(partial), shape.c, c.grid.y, finish);
 }
 
 // For the layout that the alignment of the data allows.
 template <class Sum>
-std::size_t reduction_workspace(const form& of) {
+std::size_t reduction_workspace(const tensor_form& of) {
   std::int64_t parts = 0;
   for (const bool aligned : {false, true}) {
     with_layout(of, aligned, [&](auto l) {
       using L = decltype(l);
-      const cover c = reduction_cover<L>(of.shape.c, positions_of<L>(of.shape));
+      const grid_cover c = reduction_cover<L>(of.shape.c, positions_of<L>(of.shape));
       parts = std::max<std::int64_t>(parts, c.grid.y);
     });
   }

@@ -114,8 +114,8 @@ struct tile_position {
 
 __device__ inline tile_position position_of(const direct_form& f, std::int64_t tile) {
   auto rest = static_cast<std::uint32_t>(tile);
-  const auto column = static_cast<int>(f.tiles_across.split(rest));
-  const auto row = static_cast<int>(f.tile_rows.split(rest));
+  const auto column = static_cast<int>(f.tiles_across.take_remainder(rest));
+  const auto row = static_cast<int>(f.tile_rows.take_remainder(rest));
   return {static_cast<int>(rest), row * f.rows, column * tile_columns};
 }
 

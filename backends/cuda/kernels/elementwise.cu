@@ -64,19 +64,19 @@ void map(launch_site where, const void* a, const void* b, void* out, std::int64_
   }
 }
 
-struct rectify {
+struct relu_value {
   static constexpr int operands = 1;
   __device__ float operator()(float x, float) const { return x > 0.0F ? x : 0.0F; }
 };
-struct pass_if_positive {
+struct relu_gradient {
   static constexpr int operands = 2;
   __device__ float operator()(float y, float dy) const { return y > 0.0F ? dy : 0.0F; }
 };
-struct rectify_to_cap {
+struct relu6_value {
   static constexpr int operands = 1;
   __device__ float operator()(float x, float) const { return fminf(x > 0.0F ? x : 0.0F, relu_cap); }
 };
-struct pass_below_cap {
+struct relu6_gradient {
   static constexpr int operands = 2;
   __device__ float operator()(float y, float dy) const { return y > 0.0F && y < relu_cap ? dy : 0.0F; }
 };
@@ -84,11 +84,11 @@ struct plus {
   static constexpr int operands = 2;
   __device__ float operator()(float a, float b) const { return a + b; }
 };
-struct same {
+struct identity {
   static constexpr int operands = 1;
   __device__ float operator()(float x, float) const { return x; }
 };
-struct descend {
+struct sgd_step {
   static constexpr int operands = 2;
   float rate;
   __device__ float operator()(float w, float dw) const { return fmaf(-rate, dw, w); }
@@ -109,20 +109,20 @@ __global__ void __launch_bounds__(block_threads) fill_random(T* to, std::int64_t
 
 }  // namespace
 
-void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool capped) {
+void relu(launch_site where, const void* x, void* y, std::int64_t count, dtype type, bool relu6) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    if (capped) return map<T, T>(where, x, nullptr, y, count, rectify_to_cap{});
-    map<T, T>(where, x, nullptr, y, count, rectify{});
+    if (relu6) return map<T, T>(where, x, nullptr, y, count, relu6_value{});
+    map<T, T>(where, x, nullptr, y, count, relu_value{});
   });
 }
 
 void relu_backward(launch_site where, const void* y, const void* dy, void* dx, std::int64_t count, dtype type,
-                   bool capped) {
+                   bool relu6) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    if (capped) return map<T, T>(where, y, dy, dx, count, pass_below_cap{});
-    map<T, T>(where, y, dy, dx, count, pass_if_positive{});
+    if (relu6) return map<T, T>(where, y, dy, dx, count, relu6_gradient{});
+    map<T, T>(where, y, dy, dx, count, relu_gradient{});
   });
 }
 
@@ -135,12 +135,13 @@ void add(launch_site where, const void* a, const void* b, void* y, std::int64_t 
 
 void cast(launch_site where, const void* x, dtype from, void* y, dtype to, std::int64_t count) {
   with_type(from, [&](auto in) {
-    with_type(to, [&](auto out) { map<decltype(in), decltype(out)>(where, x, nullptr, y, count, same{}); });
+    with_type(to,
+              [&](auto out) { map<decltype(in), decltype(out)>(where, x, nullptr, y, count, identity{}); });
   });
 }
 
 void sgd_update(launch_site where, float* w, const float* dw, float learning_rate, std::int64_t count) {
-  map<float, float>(where, w, dw, w, count, descend{learning_rate});
+  map<float, float>(where, w, dw, w, count, sgd_step{learning_rate});
 }
 
 void fill(launch_site where, void* to, std::int64_t count, dtype type, std::uint32_t seed) {

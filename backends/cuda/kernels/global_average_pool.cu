@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-bool lies_in_planes(const form& of) {
+bool lies_in_planes(const tensor_form& of) {
   return of.order == memory_order::nchw && of.shape.h * of.shape.w > 1;
 }
 
@@ -110,14 +110,14 @@ unsigned plane_blocks(std::int64_t planes) {
 
 // Calls launch(std::integral_constant N) with the widest vectors of channels.
 template <class T, class Launch>
-void with_vector(const form& of, bool aligned, Launch launch) {
+void with_vector(const tensor_form& of, bool aligned, Launch launch) {
   if (aligned && of.shape.c % vector_of<T> == 0) return launch(std::integral_constant<int, vector_of<T>>{});
   launch(std::integral_constant<int, 1>{});
 }
 
 }  // namespace
 
-void global_average_pool(launch_site where, const void* x, void* y, const form& of) {
+void global_average_pool(launch_site where, const void* x, void* y, const tensor_form& of) {
   const auto size = static_cast<std::uint32_t>(of.shape.h * of.shape.w);
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);
@@ -138,7 +138,7 @@ void global_average_pool(launch_site where, const void* x, void* y, const form& 
   });
 }
 
-void global_average_pool_backward(launch_site where, const void* dy, void* dx, const form& of) {
+void global_average_pool_backward(launch_site where, const void* dy, void* dx, const tensor_form& of) {
   const auto size = static_cast<std::uint32_t>(of.shape.h * of.shape.w);
   with_type(of.type, [&](auto zero) {
     using T = decltype(zero);

@@ -11,8 +11,8 @@ bool is_depthwise(const grouped_convolution& of, const Pointers*... operands) {
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    forward(grouped g, position_finder<std::uint32_t> find, const T* x, const T* w, const float* b, T* y,
-            std::uint32_t count) {
+    forward(grouped_geometry g, position_finder<std::uint32_t> find, const T* x, const T* w, const float* b,
+            T* y, std::uint32_t count) {
   for (auto i = thread_index<std::uint32_t>(); i < count; i += grid_stride<std::uint32_t>()) {
     const dims at = find(i);
     const int k = static_cast<int>(at.c), first = k / g.filters * g.channels;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(block_threads)
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    backward_data(grouped g, position_finder<std::uint32_t> find, const T* w, const T* dy, T* dx,
+    backward_data(grouped_geometry g, position_finder<std::uint32_t> find, const T* w, const T* dy, T* dx,
                   std::uint32_t count) {
   for (auto i = thread_index<std::uint32_t>(); i < count; i += grid_stride<std::uint32_t>()) {
     const dims at = find(i);
@@ -84,7 +84,7 @@ segments_of_pixels segments_of(int multiprocessors, const grouped_convolution& o
 
 template <class T, bool Planes>
 __global__ void __launch_bounds__(block_threads)
-    sum_products(grouped g, const T* x, const T* dy, float* partial, segments_of_pixels segments,
+    sum_products(grouped_geometry g, const T* x, const T* dy, float* partial, segments_of_pixels segments,
                  divisor by_column, divisor by_row) {
   const int lane = threadIdx.x % lanes, stripe = threadIdx.x / lanes;
   const std::int64_t k = Planes ? blockIdx.x : static_cast<std::int64_t>(blockIdx.x) * lanes + lane;
@@ -99,7 +99,8 @@ __global__ void __launch_bounds__(block_threads)
   for (std::int64_t p = begin + (Planes ? threadIdx.x : stripe); there && p < end;
        p += Planes ? block_threads : stripes) {
     auto rest = static_cast<std::uint32_t>(p);
-    const int j = static_cast<int>(by_column.split(rest)), i = static_cast<int>(by_row.split(rest));
+    const int j = static_cast<int>(by_column.take_remainder(rest)),
+              i = static_cast<int>(by_row.take_remainder(rest));
     const int h = i * g.stride_h - g.pad_h + r, v = j * g.stride_w - g.pad_w + s;
     if (h < 0 || h >= g.x.shape.h || v < 0 || v >= g.x.shape.w) continue;
     sum = fmaf(value_at(x + g.x.at(rest, channel, h, v)), value_at(dy + g.y.at(rest, k, i, j)), sum);

@@ -1,5 +1,5 @@
-// What convolutions in groups share, and those of one channel a group, 3 x 3, channels last: a thread keeps
-// to four neighbouring channels, their filters in registers, and walks over pixels.
+// Shared parts of grouped convolutions, and depthwise 3 x 3 convolutions in nhwc: a thread owns four
+// neighbouring channels, keeps their filters in registers, and walks over pixels.
 #pragma once
 
 #include "backends/cuda/convolution_kernels.hpp"
@@ -8,18 +8,18 @@
 
 namespace um::kernels {
 
-struct grouped {
-  laid_out x, w, y;
+struct grouped_geometry {
+  tensor_strides x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
   int channels, filters;  // of a group
   bool relu;
 };
 
-inline grouped geometry_of(const grouped_convolution& of) {
+inline grouped_geometry geometry_of(const grouped_convolution& of) {
   const convolution& how = of.how;
-  return {laid_out(of.x, of.order),
-          laid_out(of.w, of.order),
-          laid_out(of.y, of.order),
+  return {tensor_strides(of.x, of.order),
+          tensor_strides(of.w, of.order),
+          tensor_strides(of.y, of.order),
           how.stride_h,
           how.stride_w,
           how.pad_h,
@@ -44,35 +44,35 @@ struct tap_rows {
   int pad_h, pad_w;
   divisor stride_h, stride_w;
 
-  explicit tap_rows(const grouped& g)
+  explicit tap_rows(const grouped_geometry& g)
       : pad_h(g.pad_h), pad_w(g.pad_w), stride_h(g.stride_h), stride_w(g.stride_w) {}
 };
 
-// Which element, of `extent` along an axis, a tap of the result at `at` meets; -1: none. A gradient's taps
-// meet those that met it.
+// The index of the element, along an axis of `extent`, that the filter tap `tap` of the result at `at` reads;
+// -1 if it lies outside. Backward: the index of the result whose tap read element `at`.
 template <bool Backward>
-__device__ int met_by(int at, int tap, int pad, const divisor& stride, int extent) {
-  int met = at * static_cast<int>(stride.by) - pad + tap;
+__device__ int element_under_tap(int at, int tap, int pad, const divisor& stride, int extent) {
+  int met = at * static_cast<int>(stride.value) - pad + tap;
   if constexpr (Backward) {
     const int apart = at + pad - tap;
     auto whole = static_cast<std::uint32_t>(max(apart, 0));
-    const bool between = stride.split(whole) != 0;
+    const bool between = stride.take_remainder(whole) != 0;
     met = apart < 0 || between ? -1 : static_cast<int>(whole);
   }
   return met >= 0 && met < extent ? met : -1;
 }
 
-// The neighbours that a result's taps meet; zeros outside.
+// Loads the elements that the taps of a result read; those outside stay zero.
 template <class T, bool Backward>
-__device__ void take(const laid_out& of, const tap_rows& axes, const T* from, std::int64_t channel,
-                     const dims& at, bits<T, neighbours> (&taken)[taps]) {
+__device__ void load_neighbours(const tensor_strides& of, const tap_rows& axes, const T* from,
+                                std::int64_t channel, const dims& at, bits<T, neighbours> (&taken)[taps]) {
   int rows[side], columns[side];
 #pragma unroll
   for (int i = 0; i < side; ++i) {
-    rows[i] =
-        met_by<Backward>(static_cast<int>(at.h), i, axes.pad_h, axes.stride_h, static_cast<int>(of.shape.h));
-    columns[i] =
-        met_by<Backward>(static_cast<int>(at.w), i, axes.pad_w, axes.stride_w, static_cast<int>(of.shape.w));
+    rows[i] = element_under_tap<Backward>(static_cast<int>(at.h), i, axes.pad_h, axes.stride_h,
+                                          static_cast<int>(of.shape.h));
+    columns[i] = element_under_tap<Backward>(static_cast<int>(at.w), i, axes.pad_w, axes.stride_w,
+                                             static_cast<int>(of.shape.w));
   }
   const T* const image = from + at.n * of.stride.n + channel;
 #pragma unroll
@@ -86,10 +86,10 @@ __device__ void take(const laid_out& of, const tap_rows& axes, const T* from, st
 // y of x or, Backward, dx of dy.
 template <class T, bool Backward>
 __global__ void __launch_bounds__(block_threads)
-    convolve(grouped g, tap_rows axes, position_finder<std::uint32_t> find, std::int64_t positions,
+    convolve(grouped_geometry g, tap_rows axes, position_finder<std::uint32_t> find, std::int64_t positions,
              const T* from, const T* w, const float* b, T* to) {
   const std::int64_t channel = channel_of_thread<channels_layout<T>>();
-  const laid_out &source = Backward ? g.y : g.x, &result = Backward ? g.x : g.y;
+  const tensor_strides &source = Backward ? g.y : g.x, &result = Backward ? g.x : g.y;
   if (channel >= result.shape.c) return;
   float filter[taps][neighbours], bias[neighbours] = {};
 #pragma unroll
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(block_threads)
   for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y) {
     const dims at = find(static_cast<std::uint32_t>(share.begin + local));
     bits<T, neighbours> taken[taps] = {};
-    take<T, Backward>(source, axes, from, channel, at, taken);
+    load_neighbours<T, Backward>(source, axes, from, channel, at, taken);
     float sum[neighbours] = {};
 #pragma unroll
     for (int tap = 0; tap < taps; ++tap) {
@@ -121,19 +121,19 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 struct filter_sums {
-  float of[taps] = {};
+  float taps_sum[taps] = {};
   __device__ static filter_sums plus(const filter_sums& a, const filter_sums& b) {
     filter_sums both;
 #pragma unroll
-    for (int tap = 0; tap < taps; ++tap) both.of[tap] = a.of[tap] + b.of[tap];
+    for (int tap = 0; tap < taps; ++tap) both.taps_sum[tap] = a.taps_sum[tap] + b.taps_sum[tap];
     return both;
   }
 };
 
 template <class T>
 __global__ void __launch_bounds__(block_threads)
-    sum_products(grouped g, tap_rows axes, position_finder<std::uint32_t> find, std::int64_t positions,
-                 const T* x, const T* dy, filter_sums* partial) {
+    sum_products(grouped_geometry g, tap_rows axes, position_finder<std::uint32_t> find,
+                 std::int64_t positions, const T* x, const T* dy, filter_sums* partial) {
   const std::int64_t channel = channel_of_thread<channels_layout<T>>();
   filter_sums mine[neighbours] = {};
   if (channel < g.x.shape.c) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(block_threads)
       const dims at = find(static_cast<std::uint32_t>(share.begin + local));
       const bits<T, neighbours> gradients = load<neighbours>(dy + g.y.at(at.n, channel, at.h, at.w));
       bits<T, neighbours> taken[taps] = {};
-      take<T, false>(g.x, axes, x, channel, at, taken);
+      load_neighbours<T, false>(g.x, axes, x, channel, at, taken);
       float d[neighbours];
       unpack<T, neighbours>(gradients, d);
 #pragma unroll
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(block_threads)
         float v[neighbours];
         unpack<T, neighbours>(taken[tap], v);
 #pragma unroll
-        for (int i = 0; i < neighbours; ++i) mine[i].of[tap] = fmaf(v[i], d[i], mine[i].of[tap]);
+        for (int i = 0; i < neighbours; ++i) mine[i].taps_sum[tap] = fmaf(v[i], d[i], mine[i].taps_sum[tap]);
       }
     }
   }
@@ -164,15 +164,16 @@ struct write_filter {
 #pragma unroll
     for (int tap = 0; tap < taps; ++tap) {
       float& target = dw[channel * taps + tap];
-      target = add ? target + total.of[tap] : total.of[tap];
+      target = add ? target + total.taps_sum[tap] : total.taps_sum[tap];
     }
   }
 };
 
 // Pixels of `over`, four blocks on each multiprocessor.
 template <class T>
-cover cover_of_pixels(int multiprocessors, const dims& over) {
-  return cover_of<channels_layout<T>>(over.c, over.n * over.h * over.w, std::int64_t{multiprocessors} * 4, 4);
+grid_cover cover_of_pixels(int multiprocessors, const dims& over) {
+  return grid_cover_of<channels_layout<T>>(over.c, over.n * over.h * over.w,
+                                           std::int64_t{multiprocessors} * 4, 4);
 }
 inline position_finder<std::uint32_t> finder_of_pixels(const dims& over) {
   return {{over.n, 1, over.h, over.w}, memory_order::nhwc};
@@ -182,23 +183,23 @@ template <class T, bool Backward>
 void launch_convolve(launch_site where, const grouped_convolution& of, const T* from, const T* w,
                      const float* b, T* to) {
   const dims& result = Backward ? of.x : of.y;
-  const cover c = cover_of_pixels<T>(where.multiprocessors, result);
-  grouped g = geometry_of(of);
+  const grid_cover c = cover_of_pixels<T>(where.multiprocessors, result);
+  grouped_geometry g = geometry_of(of);
   if (Backward) g.relu = false;
   launch(where, &convolve<T, Backward>, c.grid, c.block, g, tap_rows(g), finder_of_pixels(result),
          c.positions, from, w, b, to);
 }
 
 inline std::size_t workspace_of(int multiprocessors, const grouped_convolution& of) {
-  const cover c = cover_of_pixels<float>(multiprocessors, of.y);
+  const grid_cover c = cover_of_pixels<float>(multiprocessors, of.y);
   return c.grid.y * static_cast<std::size_t>(of.x.c) * sizeof(filter_sums);
 }
 
 template <class T>
 void launch_filter(launch_site where, const grouped_convolution& of, const T* x, const T* dy, float* dw,
                    bool add, float* workspace) {
-  const cover c = cover_of_pixels<T>(where.multiprocessors, of.y);
-  const grouped g = geometry_of(of);
+  const grid_cover c = cover_of_pixels<T>(where.multiprocessors, of.y);
+  const grouped_geometry g = geometry_of(of);
   auto* const partial = reinterpret_cast<filter_sums*>(workspace);
   launch(where, &sum_products<T>, c.grid, c.block, g, tap_rows(g), finder_of_pixels(of.y), c.positions, x, dy,
          partial);

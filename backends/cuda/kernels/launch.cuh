@@ -36,22 +36,22 @@ bool aligned_to(std::uintptr_t bytes, const Pointers*... pointers) {
 // Division of numbers below 2^31 by a number that a launch fixes: a multiplication and a shift
 // (Granlund and Montgomery 1994).
 struct divisor {
-  std::uint32_t by = 1, factor = 0, shift = 0;
+  std::uint32_t value = 1, factor = 0, shift = 0;
 
-  explicit divisor(std::int64_t value) : by(static_cast<std::uint32_t>(value)) {
-    if (by == 1) return;
-    const auto power = 31U + static_cast<unsigned>(std::bit_width(by - 1));
-    factor = static_cast<std::uint32_t>(((std::uint64_t{1} << power) + by - 1) / by);
+  explicit divisor(std::int64_t number) : value(static_cast<std::uint32_t>(number)) {
+    if (value == 1) return;
+    const auto power = 31U + static_cast<unsigned>(std::bit_width(value - 1));
+    factor = static_cast<std::uint32_t>(((std::uint64_t{1} << power) + value - 1) / value);
     shift = power - 32;
   }
-  __device__ std::uint32_t quotient(std::uint32_t of) const {
-    return by == 1 ? of : __umulhi(of, factor) >> shift;
+  __device__ std::uint32_t quotient(std::uint32_t dividend) const {
+    return value == 1 ? dividend : __umulhi(dividend, factor) >> shift;
   }
-  // Leaves the quotient in `of` and returns the remainder.
-  __device__ std::uint32_t split(std::uint32_t& of) const {
-    const std::uint32_t whole = of;
-    of = quotient(whole);
-    return whole - of * by;
+  // Replaces `dividend` by the quotient and returns the remainder.
+  __device__ std::uint32_t take_remainder(std::uint32_t& dividend) const {
+    const std::uint32_t whole = dividend;
+    dividend = quotient(whole);
+    return whole - dividend * value;
   }
 };
 

@@ -3,9 +3,9 @@
 namespace um::kernels {
 namespace {
 
-// The largest of N values each, and where it was. The first one wins.
+// Running maxima of N lanes and their positions. The first of equal values wins.
 template <int N>
-struct largest {
+struct running_maximum {
   float value[N];
   int at[N];
 
@@ -16,19 +16,19 @@ struct largest {
       at[i] = position;
     }
   }
-  __device__ void meet(int i, float other, int position) {
+  __device__ void update(int i, float other, int position) {
     const bool wins = other > value[i];
     value[i] = wins ? other : value[i];
     at[i] = wins ? position : at[i];
   }
-  __device__ void meet(const float (&other)[N], int position) {
+  __device__ void update(const float (&other)[N], int position) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) meet(i, other[i], position);
+    for (int i = 0; i < N; ++i) update(i, other[i], position);
   }
   // `other` has positions that count from `position` on.
-  __device__ void meet(const largest& other, int position) {
+  __device__ void update(const running_maximum& other, int position) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) meet(i, other.value[i], position + other.at[i]);
+    for (int i = 0; i < N; ++i) update(i, other.value[i], position + other.at[i]);
   }
 };
 
@@ -43,7 +43,8 @@ struct pool_operands {
 
 template <class Layout, class Index>
 __device__ void write_pooled(const pool_operands<typename Layout::value, Index>& to, std::int64_t at,
-                             const largest<Layout::vector>& best, const float (&b)[Layout::channels]) {
+                             const running_maximum<Layout::vector>& best,
+                             const float (&b)[Layout::channels]) {
   using T = typename Layout::value;
   constexpr int N = Layout::vector;
   float v[N];
@@ -93,15 +94,15 @@ class window_column {
     return r;
   }
   // Positions are columns of the window.
-  __device__ largest<N> largest_of(const row& r) const {
-    largest<N> best;
+  __device__ running_maximum<N> maximum_of(const row& r) const {
+    running_maximum<N> best;
     float v[N];
     unpack<T, N>(r.at[0], v);
     best.start(v, position_[0]);
 #pragma unroll
     for (int i = 1; i < Window; ++i) {
       unpack<T, N>(r.at[i], v);
-      best.meet(v, position_[i]);
+      best.update(v, position_[i]);
     }
     return best;
   }
@@ -124,21 +125,21 @@ __device__ void pool_strip(const pool_operands<typename Layout::value, Index>& d
   using column = window_column<Layout, Window>;
   const column x(data.x, e, s, channel);
   const plane_view<Layout> y(e.channels, e.y_h, e.y_w, s.sample, channel);
-  largest<N> carried;
-  if (shared == 1) carried = x.largest_of(x.load_row(s.begin * stride - e.pad_above));
+  running_maximum<N> carried;
+  if (shared == 1) carried = x.maximum_of(x.load_row(s.begin * stride - e.pad_above));
   for (int row = s.begin; row < s.end; ++row) {
     const int top = row * stride - e.pad_above;
     typename column::row rows[Window];
 #pragma unroll
     for (int i = shared; i < Window; ++i) rows[i] = x.load_row(top + i);
-    largest<N> best = shared == 1 ? carried : x.largest_of(rows[0]);
+    running_maximum<N> best = shared == 1 ? carried : x.maximum_of(rows[0]);
     const int first = (x.inside(top) - top) * Window;
 #pragma unroll
     for (int i = 0; i < N; ++i) best.at[i] += first;
 #pragma unroll
     for (int i = 1; i < Window; ++i) {
-      const largest<N> of_row = x.largest_of(rows[i]);
-      best.meet(of_row, (x.inside(top + i) - top) * Window);
+      const running_maximum<N> of_row = x.maximum_of(rows[i]);
+      best.update(of_row, (x.inside(top + i) - top) * Window);
       if (i == Window - 1) carried = of_row;
     }
     write_pooled<Layout>(data, y(row, s.column), best, b);
@@ -156,14 +157,14 @@ __device__ void pool_any(const pool_operands<typename Layout::value, Index>& dat
   const int top = s.begin * e.stride - e.pad_above, left = s.column * e.stride - e.pad_left;
   const int h_begin = max(top, 0), h_end = min(top + e.window, e.x_h);
   const int w_begin = max(left, 0), w_end = min(left + e.window, e.x_w);
-  largest<N> best;
+  running_maximum<N> best;
   float v[N];
   unpack<T, N>(load<N>(data.x + x(h_begin, w_begin)), v);
   best.start(v, (h_begin - top) * e.window + w_begin - left);
   for (int h = h_begin; h < h_end; ++h) {
     for (int w = w_begin; w < w_end; ++w) {
       unpack<T, N>(load<N>(data.x + x(h, w)), v);
-      best.meet(v, (h - top) * e.window + w - left);
+      best.update(v, (h - top) * e.window + w - left);
     }
   }
   write_pooled<Layout>(data, y(s.begin, s.column), best, b);
@@ -208,14 +209,14 @@ __global__ void __launch_bounds__(block_threads)
     float u[N], v[N];
     unpack<T, N>(rows[0], u);
     unpack<T, N>(rows[1], v);
-    largest<half> best;
+    running_maximum<half> best;
 #pragma unroll
     for (int i = 0; i < half; ++i) {
       best.value[i] = u[2 * i];
       best.at[i] = 0;
-      best.meet(i, u[2 * i + 1], 1);
-      best.meet(i, v[2 * i], 2);
-      best.meet(i, v[2 * i + 1], 3);
+      best.update(i, u[2 * i + 1], 1);
+      best.update(i, v[2 * i], 2);
+      best.update(i, v[2 * i + 1], 3);
     }
     write_pooled<layout<T, half, memory_order::nchw>>(
         data, (plane * e.y_h + s.begin) * e.y_w + s.column * half, best, b);
@@ -233,7 +234,8 @@ void launch_tiles(launch_site where, const void* x, const float* b, void* y, voi
     using T = decltype(zero);
     using L = layout<T, vector_of<T>, memory_order::nchw>;
     const strips along(p.x.n, p.y.h, p.x.w / L::vector, 1);
-    const cover c = cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 2);
+    const grid_cover c =
+        grid_cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 2);
     pool_tiles<L><<<c.grid, c.block, 0, where.stream>>>(
         operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu), pool_extents_of(p), along, c.positions);
     check(cudaGetLastError());
@@ -242,16 +244,17 @@ void launch_tiles(launch_site where, const void* x, const float* b, void* y, voi
 
 void launch_strips(launch_site where, const void* x, const float* b, void* y, void* index,
                    const pool_problem& p, bool aligned) {
-  const strips along(p.x.n, p.y.h, p.y.w, is_usual(p.how) ? 4 : 1);
+  const strips along(p.x.n, p.y.h, p.y.w, has_own_kernel(p.how) ? 4 : 1);
   const pool_extents e = pool_extents_of(p);
   with_column_layout(p, aligned, [&](auto l) {
     using L = decltype(l);
     using T = typename L::value;
-    const cover c = cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
+    const grid_cover c =
+        grid_cover_of<L>(p.x.c, along.positions(), std::numeric_limits<std::int32_t>::max(), 1);
     const auto narrow = operands_as<T, std::uint8_t>(x, b, y, index, p.how.relu);
-    if (is_usual(p.how) && p.how.window == 2) {
+    if (has_own_kernel(p.how) && p.how.window == 2) {
       pool<L, 2><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else if (is_usual(p.how)) {
+    } else if (has_own_kernel(p.how)) {
       pool<L, 3><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
     } else {
       with_index(p.index_bytes, [&](auto i) {

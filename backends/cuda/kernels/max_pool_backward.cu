@@ -17,14 +17,15 @@ struct gradient_operands {
 
 // N windows as they lie in memory.
 template <class T, int N, class Index>
-struct windows {
+struct pooled_windows {
   bits<T, N> dy, y;
   bits<Index, N> index;
 };
 
 template <bool Masked, int N, class T, class Index>
-__device__ windows<T, N, Index> read(const gradient_operands<T, Index>& from, std::int64_t at) {
-  windows<T, N, Index> w;
+__device__ pooled_windows<T, N, Index> read_windows(const gradient_operands<T, Index>& from,
+                                                    std::int64_t at) {
+  pooled_windows<T, N, Index> w;
   w.dy = load<N>(from.dy + at);
   w.index = load<N>(from.index + at);
   if constexpr (Masked) w.y = load<N>(from.y + at);
@@ -33,7 +34,8 @@ __device__ windows<T, N, Index> read(const gradient_operands<T, Index>& from, st
 
 // Their gradients, nothing where y is 0 or they are not `valid`, and their maxima's positions.
 template <bool Masked, class T, int N, class Index>
-__device__ void unpack_windows(const windows<T, N, Index>& w, bool valid, float (&g)[N], int (&position)[N]) {
+__device__ void unpack_windows(const pooled_windows<T, N, Index>& w, bool valid, float (&g)[N],
+                               int (&position)[N]) {
   unpack<T, N>(w.dy, g);
   Index narrow[N];
   memcpy(narrow, &w.index, sizeof narrow);
@@ -47,8 +49,8 @@ __device__ void unpack_windows(const windows<T, N, Index>& w, bool valid, float 
 }
 
 template <class Layout, class Index>
-__device__ void finish(const gradient_operands<typename Layout::value, Index>& data,
-                       const float (&db)[Layout::channels], std::int64_t channels) {
+__device__ void write_bias_sums(const gradient_operands<typename Layout::value, Index>& data,
+                                const float (&db)[Layout::channels], std::int64_t channels) {
   if (data.partial == nullptr) return;
   sum_of_one mine[Layout::channels];
 #pragma unroll
@@ -90,7 +92,7 @@ class gathering_strip {
     constexpr int back = Window == 3 ? 1 : 0;
     read_row(begin - back);
     for (int a = begin - back; a < end; ++a) {
-      const windows<T, N, Index> own = own_, before = before_;
+      const pooled_windows<T, N, Index> own = own_, before = before_;
       if (a + 1 < end) read_row(a + 1);
       const bool inside = a >= 0 && a < e_.y_h;
       unpack_windows<Masked>(own, inside && has_own_, g_own_, at_own_);
@@ -99,7 +101,7 @@ class gathering_strip {
         write_row(2 * a - e_.pad_above, 0);
         clear();
         write_row(2 * a + 1 - e_.pad_above, Window);
-        if (odd_ == 0) count(db);
+        if (odd_ == 0) add_to_bias(db);
       }
       clear();
       if (Window == 3) gather(2 * Window);
@@ -109,8 +111,8 @@ class gathering_strip {
  private:
   __device__ void read_row(int a) {
     const std::int64_t row = y_.base + min(max(a, 0), e_.y_h - 1) * y_.row;
-    own_ = read<Masked, N>(data_, row + own_at_);
-    if (Window == 3) before_ = read<Masked, N>(data_, row + before_at_);
+    own_ = read_windows<Masked, N>(data_, row + own_at_);
+    if (Window == 3) before_ = read_windows<Masked, N>(data_, row + before_at_);
   }
   __device__ void clear() {
 #pragma unroll
@@ -140,7 +142,7 @@ class gathering_strip {
       store<N>(data_.dx + x_(row, column_ + c), pack<T, N>(sum_[c]));
     }
   }
-  __device__ void count(float (&db)[Layout::channels]) const {
+  __device__ void add_to_bias(float (&db)[Layout::channels]) const {
 #pragma unroll
     for (int i = 0; i < N; ++i) db[i % Layout::channels] += g_own_[i];
   }
@@ -151,7 +153,7 @@ class gathering_strip {
   int column_, odd_;
   bool has_own_, has_before_;
   std::int64_t own_at_, before_at_;
-  windows<T, N, Index> own_, before_;
+  pooled_windows<T, N, Index> own_, before_;
   float g_own_[N], g_before_[N] = {}, sum_[width][N] = {};
   int at_own_[N], at_before_[N];
 };
@@ -169,7 +171,7 @@ __device__ void for_strips(const Operands& data, const pool_extents& e, const st
     for (std::uint32_t local = threadIdx.y; local < share.count; local += blockDim.y)
       each(find(local), channel, db);
   }
-  finish<Layout>(data, db, e.channels);
+  write_bias_sums<Layout>(data, db, e.channels);
 }
 
 template <class Layout, int Window, bool Masked, class Index>
@@ -201,7 +203,7 @@ __device__ void gather_element(const gradient_operands<typename Layout::value, I
     for (int column = first_column; column <= last_column; ++column) {
       const int top = row * e.stride, left = column * e.stride;
       const bool counts = h == max(top, e.pad_above) && w == max(left, e.pad_left);
-      const auto here = read<Masked, N>(data, y(row, column));
+      const auto here = read_windows<Masked, N>(data, y(row, column));
       float g[N];
       int at[N];
       unpack_windows<Masked>(here, true, g, at);
@@ -238,13 +240,13 @@ __global__ void __launch_bounds__(block_threads)
   const strip_finder find(along, share.begin);
   float db[1] = {};
   for (std::uint32_t local = threadIdx.y; local < share.count; local += at_once * blockDim.y) {
-    windows<T, half, Index> here[at_once];
+    pooled_windows<T, half, Index> here[at_once];
     T* to[at_once];
 #pragma unroll
     for (int u = 0; u < at_once; ++u) {
       const strip s = find(min(local + u * blockDim.y, share.count - 1));
       const std::int64_t plane = s.sample * e.channels + channel;
-      here[u] = read<Masked, half>(data, (plane * e.y_h + s.begin) * e.y_w + s.column * half);
+      here[u] = read_windows<Masked, half>(data, (plane * e.y_h + s.begin) * e.y_w + s.column * half);
       to[u] = data.dx + (plane * e.x_h + 2 * s.begin) * e.x_w + s.column * N;
     }
 #pragma unroll
@@ -263,7 +265,7 @@ __global__ void __launch_bounds__(block_threads)
       store<N>(to[u] + e.x_w, pack<T, N>(rows[1]));
     }
   }
-  finish<Layout>(data, db, e.channels);
+  write_bias_sums<Layout>(data, db, e.channels);
 }
 
 // --- launchers ---
@@ -280,55 +282,55 @@ struct raw_operands {
   }
 };
 
-enum class way { tiles, strips, elements };
+enum class pool_method { tiles, strips, elements };
 
-way way_of(const pool_problem& p, bool aligned) {
-  if (aligned && tiles_by_two(p)) return way::tiles;
-  return is_usual(p.how) ? way::strips : way::elements;
+pool_method pool_method_of(const pool_problem& p, bool aligned) {
+  if (aligned && tiles_by_two(p)) return pool_method::tiles;
+  return has_own_kernel(p.how) ? pool_method::strips : pool_method::elements;
 }
 
 // The positions that a launch covers.
-strips strips_of(const pool_problem& p, way how, bool planes) {
-  if (how == way::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
-  if (how == way::elements) return {p.x.n, p.x.h, p.x.w, 1};
+strips strips_of(const pool_problem& p, pool_method how, bool planes) {
+  if (how == pool_method::tiles) return {p.x.n, p.y.h, p.x.w / (p.type == dtype::bf16 ? 8 : 4), 1};
+  if (how == pool_method::elements) return {p.x.n, p.x.h, p.x.w, 1};
   const std::int64_t rows = std::max(divide_up(p.x.h + p.pad_above, 2), p.y.h);
   const std::int64_t columns = std::max(divide_up(p.x.w + p.how.pad, 2), p.y.w);
   return {p.x.n, rows, planes ? 2 * columns : columns, p.how.window == 3 ? 8 : 4};
 }
 
 template <class Layout>
-cover cover_for(const pool_problem& p, const strips& along, bool sums) {
+grid_cover cover_for(const pool_problem& p, const strips& along, bool sums) {
   const std::int64_t blocks = sums ? 1056 : std::numeric_limits<std::int32_t>::max();
-  return cover_of<Layout>(p.x.c, along.positions(), blocks, 1);
+  return grid_cover_of<Layout>(p.x.c, along.positions(), blocks, 1);
 }
 
 // Calls launch(way, layout) with the layout that the way takes.
 template <class Launch>
-void with_way(const pool_problem& p, bool aligned, Launch launch) {
-  const way how = way_of(p, aligned);
-  if (how != way::tiles) return with_column_layout(p, aligned, [&](auto l) { launch(how, l); });
+void with_pool_method(const pool_problem& p, bool aligned, Launch launch) {
+  const pool_method how = pool_method_of(p, aligned);
+  if (how != pool_method::tiles) return with_column_layout(p, aligned, [&](auto l) { launch(how, l); });
   with_type(p.type, [&](auto zero) {
     using T = decltype(zero);
     launch(how, layout<T, vector_of<T>, memory_order::nchw>{});
   });
 }
 
-struct launch_of_pool {
+struct pool_launcher {
   launch_site where;
   const raw_operands& data;
   const pool_problem& p;
-  way how;
+  pool_method how;
 
   template <class Layout, bool Masked>
-  void run(const strips& along, const cover& c) const {
+  void run(const strips& along, const grid_cover& c) const {
     using T = typename Layout::value;
     const pool_extents e = pool_extents_of(p);
     const auto narrow = data.as<T, std::uint8_t>();
     if constexpr (Layout::planes && Layout::vector > 1) {
       spread_tiles<Layout, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else if (how == way::strips && p.how.window == 2) {
+    } else if (how == pool_method::strips && p.how.window == 2) {
       gather_strips<Layout, 2, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
-    } else if (how == way::strips) {
+    } else if (how == pool_method::strips) {
       gather_strips<Layout, 3, Masked><<<c.grid, c.block, 0, where.stream>>>(narrow, e, along, c.positions);
     } else {
       with_index(p.index_bytes, [&](auto index) {
@@ -345,7 +347,7 @@ struct launch_of_pool {
 std::size_t max_pool_backward_workspace(const pool_problem& p) {
   std::int64_t parts = 0;
   for (const bool aligned : {false, true}) {
-    with_way(p, aligned, [&](way how, auto l) {
+    with_pool_method(p, aligned, [&](pool_method how, auto l) {
       using L = decltype(l);
       parts = std::max<std::int64_t>(parts, cover_for<L>(p, strips_of(p, how, L::planes), true).grid.y);
     });
@@ -357,11 +359,11 @@ void max_pool_backward(launch_site where, const void* dy, const void* index, con
                        float* db, const pool_problem& p, bool accumulate, float* workspace) {
   const bool aligned = aligned_to(16, dy, y, dx) && aligned_to(8, index);
   const raw_operands data{dy, index, y, dx, db == nullptr ? nullptr : workspace};
-  with_way(p, aligned, [&](way how, auto l) {
+  with_pool_method(p, aligned, [&](pool_method how, auto l) {
     using L = decltype(l);
     const strips along = strips_of(p, how, L::planes);
-    const cover c = cover_for<L>(p, along, db != nullptr);
-    const launch_of_pool launch{where, data, p, how};
+    const grid_cover c = cover_for<L>(p, along, db != nullptr);
+    const pool_launcher launch{where, data, p, how};
     if (p.how.relu) {
       launch.run<L, true>(along, c);
     } else {

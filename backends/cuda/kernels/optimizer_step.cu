@@ -8,7 +8,7 @@ constexpr int step_vector = 4, elements_of_block = 4096;
 
 // The tensors of one launch, and the first block of each.
 struct step_list {
-  stepped_tensor of[most_stepped_tensors];
+  stepped_tensor tensors[most_stepped_tensors];
   unsigned first_block[most_stepped_tensors];
   int count = 0;
 };
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(block_threads)
     }
   }
   __syncthreads();
-  const stepped_tensor& t = list.of[tensor];
+  const stepped_tensor& t = list.tensors[tensor];
   const std::int64_t begin = std::int64_t{blockIdx.x - list.first_block[tensor]} * elements_of_block;
   const std::int64_t end = min(begin + elements_of_block, t.count);
   const std::int64_t wide_end = t.aligned ? begin + (end - begin) / step_vector * step_vector : begin;
@@ -108,7 +108,7 @@ void take_step(launch_site where, std::span<const stepped_tensor> tensors, const
     unsigned blocks = 0;
     const std::size_t taken = std::min<std::size_t>(tensors.size(), most_stepped_tensors);
     for (const stepped_tensor& t : tensors.first(taken)) {
-      stepped_tensor& to = list.of[list.count] = t;
+      stepped_tensor& to = list.tensors[list.count] = t;
       to.aligned = aligned_to(16, t.w, t.dw, t.m, t.v, t.master);
       list.first_block[list.count++] = blocks;
       blocks += static_cast<unsigned>(divide_up(t.count, elements_of_block));

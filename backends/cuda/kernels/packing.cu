@@ -35,11 +35,11 @@ struct packed_form {
   __device__ std::int64_t source(std::uint32_t n, std::uint32_t channel, std::uint32_t i,
                                  std::uint32_t j) const {
     std::uint32_t position = channel;
-    const std::uint32_t c = channels.split(position);
-    const std::uint32_t b = block.split(position);
-    const int row = static_cast<int>(i * block.by + position) - pad_h;
-    const int column = static_cast<int>(j * block.by + b) - pad_w;
-    if (position >= block.by || row < 0 || row >= height || column < 0 || column >= width) return -1;
+    const std::uint32_t c = channels.take_remainder(position);
+    const std::uint32_t b = block.take_remainder(position);
+    const int row = static_cast<int>(i * block.value + position) - pad_h;
+    const int column = static_cast<int>(j * block.value + b) - pad_w;
+    if (position >= block.value || row < 0 || row >= height || column < 0 || column >= width) return -1;
     return n * plain.n + c * plain.c + row * plain.h + column * plain.w;
   }
 };
@@ -51,13 +51,13 @@ __global__ void __launch_bounds__(block_threads)
   for (auto g = thread_index<std::uint32_t>(); g < groups; g += grid_stride<std::uint32_t>()) {
     std::uint32_t n = g, channel = 0, i = 0, j = 0;
     if constexpr (ChannelsLast) {
-      channel = channel_groups.split(n) * N;
-      j = form.columns.split(n);
-      i = form.rows.split(n);
+      channel = channel_groups.take_remainder(n) * N;
+      j = form.columns.take_remainder(n);
+      i = form.rows.take_remainder(n);
     } else {
-      j = form.columns.split(n);
-      i = form.rows.split(n);
-      channel = form.packed_channels.split(n);
+      j = form.columns.take_remainder(n);
+      i = form.rows.take_remainder(n);
+      channel = form.packed_channels.take_remainder(n);
     }
     float values[N];
 #pragma unroll

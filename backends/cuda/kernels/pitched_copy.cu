@@ -22,9 +22,9 @@ __global__ void __launch_bounds__(block_threads)
               std::uint32_t count) {
   for (auto i = thread_index<std::uint32_t>(); i < count; i += grid_stride<std::uint32_t>()) {
     std::uint32_t slice = i;
-    const std::uint32_t chunk = runs.by_chunk.split(slice);
+    const std::uint32_t chunk = runs.by_chunk.take_remainder(slice);
     slice += first_run;
-    const std::uint32_t row = runs.by_row.split(slice);
+    const std::uint32_t row = runs.by_row.take_remainder(slice);
     const byte_box& b = runs.box;
     const std::uint64_t in_run = std::uint64_t{chunk} * sizeof(Vector);
     const auto* const source = from + slice * b.from_slice + row * b.from_pitch + in_run;
@@ -52,9 +52,9 @@ void launch_runs(cudaStream_t on, std::byte* to, const std::byte* from, const by
                         divisor(static_cast<std::int64_t>(box.height))};
   for (std::uint64_t first = 0; first < runs; first += at_once) {
     const std::uint64_t count = std::min(at_once, runs - first) * chunks;
-    constexpr std::uint64_t most_blocks = 2048;
+    constexpr std::uint64_t max_blocks = 2048;
     const auto blocks =
-        static_cast<int>(std::min<std::uint64_t>((count + block_threads - 1) / block_threads, most_blocks));
+        static_cast<int>(std::min<std::uint64_t>((count + block_threads - 1) / block_threads, max_blocks));
     launch({on}, &copy_runs<Vector>, blocks, block_threads, from, to, all, static_cast<std::uint32_t>(first),
            static_cast<std::uint32_t>(count));
   }

@@ -54,7 +54,7 @@ template <int Taps, int Stride, int Channels>
 bool shape_form(const direct_convolution& of, planar_form& f) {
   using shape = shape_of<Taps, Stride>;
   f.tiles_across = divisor(divide_up(of.y.w, tile_columns));
-  f.columns = padded(static_cast<int>(divide_up(of.y.w, f.tiles_across.by)), run, 0);
+  f.columns = padded(static_cast<int>(divide_up(of.y.w, f.tiles_across.value)), run, 0);
   f.result_pitch = padded(f.columns, warp_threads, 4);
   f.patch_pitch = padded((f.columns - run) * Stride + 4 * shape::vectors, 8, 4);
   const auto patch_rows_of = [&](int rows) { return (rows - 1) * f.stride + f.taps; };
@@ -72,7 +72,7 @@ bool shape_form(const direct_convolution& of, planar_form& f) {
   f.splits = sums_fit ? shape::most_threads / threads : 1;
   f.tile_rows = divisor(divide_up(of.y.h, f.rows));
   f.runs_of_row = divisor(f.columns / run);
-  f.tiles = of.y.n * f.tile_rows.by * f.tiles_across.by;
+  f.tiles = of.y.n * f.tile_rows.value * f.tiles_across.value;
   return true;
 }
 
@@ -81,8 +81,8 @@ struct tile_position {
 };
 __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
   auto rest = static_cast<std::uint32_t>(tile);
-  const auto column = static_cast<int>(f.tiles_across.split(rest));
-  const auto row = static_cast<int>(f.tile_rows.split(rest));
+  const auto column = static_cast<int>(f.tiles_across.take_remainder(rest));
+  const auto row = static_cast<int>(f.tile_rows.take_remainder(rest));
   return {static_cast<int>(rest), row * f.rows, column * f.columns};
 }
 
@@ -96,7 +96,7 @@ __device__ void copy(float* to, const float* from, bool is) {
 #endif
 }
 // Waits until the block's copies have arrived and its threads are done with earlier work.
-__device__ inline void arrived() {
+__device__ inline void wait_for_shared_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   wait_for_copies();
 #endif
@@ -175,14 +175,14 @@ __global__ void __launch_bounds__(shape_of<Taps, Stride>::most_threads, shape_of
   if (blockIdx.x < f.tiles) fetch(blockIdx.x, tiles);
   int turn = 0;
   for (std::int64_t tile = blockIdx.x; tile < f.tiles; tile += gridDim.x, turn ^= 1) {
-    arrived();
+    wait_for_shared_copies();
     if (tile + gridDim.x < f.tiles) fetch(tile + gridDim.x, tiles + (turn ^ 1) * f.floats);
     const float* const here = tiles + turn * f.floats;
-    const auto runs = f.runs_of_row.by * static_cast<std::uint32_t>(f.rows);
+    const auto runs = f.runs_of_row.value * static_cast<std::uint32_t>(f.rows);
     for (auto i = static_cast<std::uint32_t>(split); split < f.splits && i < runs;
          i += static_cast<std::uint32_t>(f.splits)) {
       std::uint32_t row = i;
-      const auto first = static_cast<int>(f.runs_of_row.split(row)) * run;
+      const auto first = static_cast<int>(f.runs_of_row.take_remainder(row)) * run;
       float inputs[tap_rows][4 * vectors];
 #pragma unroll
       for (int r = 0; r < tap_rows; ++r) {

@@ -52,19 +52,19 @@ class strip_finder {
   __device__ strip_finder(const strips& of, std::int64_t begin) : of_(of) {
     const std::int64_t in_sample = std::int64_t{of.columns} * of.parts;
     sample_ = begin / in_sample;
-    skipped_ = static_cast<std::uint32_t>(begin - sample_ * in_sample);
+    skipped_positions_ = static_cast<std::uint32_t>(begin - sample_ * in_sample);
   }
   __device__ strip operator()(std::uint32_t local) const {
-    std::uint32_t rest = skipped_ + local;
-    const auto column = static_cast<int>(of_.by_column.split(rest));
-    const int begin = static_cast<int>(of_.by_part.split(rest)) * of_.height;
+    std::uint32_t rest = skipped_positions_ + local;
+    const auto column = static_cast<int>(of_.by_column.take_remainder(rest));
+    const int begin = static_cast<int>(of_.by_part.take_remainder(rest)) * of_.height;
     return {sample_ + rest, column, begin, min(begin + of_.height, of_.rows)};
   }
 
  private:
   const strips& of_;
   std::int64_t sample_;
-  std::uint32_t skipped_;
+  std::uint32_t skipped_positions_;
 };
 
 // Distances between a tensor's neighbours in elements, for `channel` of `sample`.
@@ -108,8 +108,8 @@ void with_index(int index_bytes, Launch launch) {
   launch(std::uint16_t{});
 }
 
-// The windows that have kernels of their own: 2 and 3, two apart.
-inline bool is_usual(const max_pool& how) {
+// Whether the pool has a kernel of its own: windows of 2 or 3 with stride 2.
+inline bool has_own_kernel(const max_pool& how) {
   return how.stride == 2 && (how.window == 2 || how.window == 3);
 }
 

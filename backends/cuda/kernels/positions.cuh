@@ -1,4 +1,4 @@
-// Where the i-th element of a tensor in memory lies, for kernels that take results one by one.
+// Coordinates of the i-th element of a tensor in memory, for kernels that compute results one by one.
 #pragma once
 
 #include <type_traits>
@@ -8,10 +8,10 @@
 
 namespace um::kernels {
 
-struct laid_out {
+struct tensor_strides {
   dims shape, stride;
 
-  laid_out(const dims& of, memory_order order)
+  tensor_strides(const dims& of, memory_order order)
       : shape(of), stride(strides_of({{}, of, dtype::f32, role::activation, order})) {}
   __device__ std::int64_t at(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) const {
     return n * stride.n + c * stride.c + h * stride.h + w * stride.w;
@@ -20,17 +20,17 @@ struct laid_out {
 
 // As `divisor`, for any numbers.
 struct wide_divisor {
-  std::uint64_t by;
+  std::uint64_t value;
 
-  explicit wide_divisor(std::int64_t value) : by(static_cast<std::uint64_t>(value)) {}
-  __device__ std::uint64_t split(std::uint64_t& of) const {
-    const std::uint64_t whole = of;
-    of = whole / by;
-    return whole - of * by;
+  explicit wide_divisor(std::int64_t number) : value(static_cast<std::uint64_t>(number)) {}
+  __device__ std::uint64_t take_remainder(std::uint64_t& dividend) const {
+    const std::uint64_t whole = dividend;
+    dividend = whole / value;
+    return whole - dividend * value;
   }
 };
 
-// Index: 32 bits where the positions can be counted so, since divisions of 64 bits are slow.
+// Index: 32 bits if all positions fit, since 64-bit divisions are slow.
 template <class Index>
 class position_finder {
  public:
@@ -56,7 +56,7 @@ class position_finder {
   using extent = std::conditional_t<sizeof(Index) == 4, divisor, wide_divisor>;
 
   __device__ static std::int64_t next(const extent& along, Index& i) {
-    return static_cast<std::int64_t>(along.split(i));
+    return static_cast<std::int64_t>(along.take_remainder(i));
   }
 
   extent channels_, rows_, columns_;

@@ -12,20 +12,27 @@ struct shape_and_strides {
   dims shape, stride;
 };
 
-struct form {
+struct tensor_form {
   shape_and_strides x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
   bool relu;
   std::int64_t filters_of_group;  // and w.c channels
 };
 
-shape_and_strides laid_out(const dims& shape, const sampled_convolution& in) {
+shape_and_strides tensor_strides(const dims& shape, const sampled_convolution& in) {
   return {shape, strides_of({{}, shape, dtype::f32, role::activation, in.order})};
 }
 
-form form_of(const sampled_convolution& of) {
-  return {laid_out(of.x, of), laid_out(of.w, of), laid_out(of.y, of), of.how.stride_h,       of.how.stride_w,
-          of.how.pad_h,       of.how.pad_w,       of.how.relu,        of.w.n / of.how.groups};
+tensor_form form_of(const sampled_convolution& of) {
+  return {tensor_strides(of.x, of),
+          tensor_strides(of.w, of),
+          tensor_strides(of.y, of),
+          of.how.stride_h,
+          of.how.stride_w,
+          of.how.pad_h,
+          of.how.pad_w,
+          of.how.relu,
+          of.w.n / of.how.groups};
 }
 
 const dims& result_shape(const sampled_convolution& of) {
@@ -62,7 +69,7 @@ __device__ std::int64_t offset(const dims& stride, std::int64_t n, std::int64_t 
 }
 
 template <class T>
-__device__ double forward_term(const form& f, const T* x, const T* w, const dims& at, std::int64_t i) {
+__device__ double forward_term(const tensor_form& f, const T* x, const T* w, const dims& at, std::int64_t i) {
   const dims tap = position_of(i, {1, f.w.shape.c, f.w.shape.h, f.w.shape.w});
   const std::int64_t h = at.h * f.stride_h + tap.h - f.pad_h, v = at.w * f.stride_w + tap.w - f.pad_w;
   if (h < 0 || h >= f.x.shape.h || v < 0 || v >= f.x.shape.w) return 0;
@@ -72,7 +79,7 @@ __device__ double forward_term(const form& f, const T* x, const T* w, const dims
 }
 
 template <class T>
-__device__ double data_term(const form& f, const T* w, const T* y, const dims& at, std::int64_t i) {
+__device__ double data_term(const tensor_form& f, const T* w, const T* y, const dims& at, std::int64_t i) {
   const dims tap = position_of(i, {1, f.filters_of_group, f.w.shape.h, f.w.shape.w});
   const std::int64_t group = at.c / f.w.shape.c, filter = group * f.filters_of_group + tap.c;
   const std::int64_t h = at.h + f.pad_h - tap.h, v = at.w + f.pad_w - tap.w;
@@ -84,7 +91,7 @@ __device__ double data_term(const form& f, const T* w, const T* y, const dims& a
 }
 
 template <class T>
-__device__ double filter_term(const form& f, const T* x, const T* y, const dims& at, std::int64_t i) {
+__device__ double filter_term(const tensor_form& f, const T* x, const T* y, const dims& at, std::int64_t i) {
   const dims pixel = position_of(i, {f.y.shape.n, 1, f.y.shape.h, f.y.shape.w});
   const std::int64_t h = pixel.h * f.stride_h + at.h - f.pad_h, v = pixel.w * f.stride_w + at.w - f.pad_w;
   if (h < 0 || h >= f.x.shape.h || v < 0 || v >= f.x.shape.w) return 0;
@@ -96,7 +103,7 @@ __device__ double filter_term(const form& f, const T* x, const T* y, const dims&
 // A block per sample.
 template <int Result, class T>
 __global__ void __launch_bounds__(block_threads)
-    direct(form f, const T* x, const T* w, const T* y, const float* b, double* out) {
+    direct(tensor_form f, const T* x, const T* w, const T* y, const float* b, double* out) {
   const dims& shape = Result == 0 ? f.x.shape : Result == 1 ? f.w.shape : f.y.shape;
   const std::int64_t count = shape.n * shape.c * shape.h * shape.w;
   const dims at =
@@ -150,7 +157,7 @@ void launch_direct(launch_site where, const sampled_convolution& of, const void*
   const auto *const xs = static_cast<const T*>(x), *const ws = static_cast<const T*>(w),
                     *const ys = static_cast<const T*>(y);
   const auto blocks = static_cast<unsigned>(samples_of(of));
-  const form f = form_of(of);
+  const tensor_form f = form_of(of);
   if (of.result_operand == 0) direct<0><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
   if (of.result_operand == 1) direct<1><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
   if (of.result_operand == 2) direct<2><<<blocks, block_threads, 0, where.stream>>>(f, xs, ws, ys, b, out);
@@ -171,7 +178,7 @@ double sampled_difference(launch_site where, const sampled_convolution& of, cons
   const std::vector<double> out = fetched(where, samples, [&](double* to) {
     with_type(of.result, [&](auto type) {
       gather<<<static_cast<unsigned>(divide_up(samples, block_threads)), block_threads, 0, where.stream>>>(
-          static_cast<const decltype(type)*>(result), laid_out(result_shape(of), of), samples, to);
+          static_cast<const decltype(type)*>(result), tensor_strides(result_shape(of), of), samples, to);
     });
   });
   double difference = 0, size = 0;

@@ -13,7 +13,7 @@ namespace um::kernels {
 
 using bf16 = __nv_bfloat16;
 
-// Largest output of a capped ReLU (core/operators.hpp).
+// Largest output of ReLU6.
 inline constexpr float relu_cap = 6.0F;
 
 template <int Bytes>

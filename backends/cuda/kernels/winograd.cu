@@ -120,18 +120,18 @@ __device__ tile tile_of(std::uint32_t thread, int step, const tile_map& map) {
   tile at;
   std::uint32_t t = thread;
   if constexpr (ChannelsLast) {
-    at.channel = map.channels.split(t);
+    at.channel = map.channels.take_remainder(t);
     at.matrix = thread;
   } else {
     std::uint32_t channel = thread;
-    t = map.tiles.split(channel);
+    t = map.tiles.take_remainder(channel);
     at.channel = channel;
     std::uint32_t segment = t;
-    const std::uint32_t inside = map.segment_tiles.split(segment);
-    at.matrix = (std::int64_t{segment} * map.channels.by + channel) * map.segment_tiles.by + inside;
+    const std::uint32_t inside = map.segment_tiles.take_remainder(segment);
+    at.matrix = (std::int64_t{segment} * map.channels.value + channel) * map.segment_tiles.value + inside;
   }
-  at.left = static_cast<int>(map.columns.split(t)) * step - map.pad_w;
-  at.top = static_cast<int>(map.rows.split(t)) * step - map.pad_h;
+  at.left = static_cast<int>(map.columns.take_remainder(t)) * step - map.pad_w;
+  at.top = static_cast<int>(map.rows.take_remainder(t)) * step - map.pad_h;
   at.pixel = t * map.stride_n + at.channel * map.stride_c + at.top * map.stride_h + at.left * map.stride_w;
   return at;
 }

@@ -128,7 +128,7 @@ TEST(Ablation, TakesEachRuleAloneAndEachAway) {
 TEST(Ablation, LeavesOutWhatWouldBeNoStrategy) {
   const ablation_plan plan = ablation_of(row("twin"));  // a search needs something to search over
   const auto named = [](std::string_view rule) {
-    return [rule](const ablated& a) { return a.rule == rule; };
+    return [rule](const rule_subset& a) { return a.rule == rule; };
   };
   EXPECT_TRUE(std::ranges::none_of(plan.alone, named("search")));
   EXPECT_TRUE(std::ranges::none_of(plan.without, named("evict")));

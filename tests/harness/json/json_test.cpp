@@ -71,9 +71,10 @@ std::vector<network_spec> networks_to_try() {
   std::vector<network_spec> all;
   for (const network_family& f : networks()) {
     for (const level& l : levels) {
-      all.push_back({.name = f.name, .batch = 2, .sgd = true, .joined = l.joined, .arithmetic = l.trained});
       all.push_back(
-          {.name = f.name, .mode = pass::inference, .joined = l.joined, .arithmetic = l.not_trained});
+          {.name = f.name, .batch = 2, .sgd = true, .fusion_mode = l.joined, .arithmetic = l.trained});
+      all.push_back(
+          {.name = f.name, .mode = pass::inference, .fusion_mode = l.joined, .arithmetic = l.not_trained});
     }
     all.push_back({.name = f.name, .batch = 2, .order = memory_order::nhwc});
     all.push_back({.name = f.name,
@@ -185,7 +186,7 @@ TEST(GraphJson, NamesWhatIsWrong) {
 
 TEST(PlanJson, KeepsWhatIsComputedAgainFromTheFirstTime) {
   plan_file file = sample_plan();
-  file.network = built({.name = "resnet20_cifar", .batch = 2, .joined = fusion::fused});
+  file.network = built({.name = "resnet20_cifar", .batch = 2, .fusion_mode = fusion::fused});
   const graph& g = *file.network.built;
   file.plan = {std::vector<residence>(g.tensors.size(), residence::device), {}, {}};
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}});
@@ -248,7 +249,7 @@ TEST(PlanJson, NamesWhatIsWrong) {
 TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   plan_file file = sample_plan();
   network_spec spec = file.network.spec;
-  spec.joined = fusion::none;
+  spec.fusion_mode = fusion::none;
   spec.arithmetic = precision::bf16;
   spec.order = memory_order::nchw;
   file.network = built(spec);
@@ -258,7 +259,7 @@ TEST(PlanJson, SaysWhatTheNetworkIsStoredAs) {
   for (op_id o = 0; o < g.ops.size(); ++o) file.plan.actions.push_back(compute{o, {}, 4096});
   const std::string text = to_json(file);
   const plan_file back = plan_from_json(text, "p.json");
-  EXPECT_EQ(back.network.spec.joined, fusion::none);
+  EXPECT_EQ(back.network.spec.fusion_mode, fusion::none);
   EXPECT_EQ(back.network.spec.arithmetic, precision::bf16);
   EXPECT_EQ(back.network.spec.order, memory_order::nchw);
   expect_mentions(refusal([&] { plan_from_json(replaced(text, "\"bf16\"", "\"fp16\""), "p.json"); }),
@@ -324,7 +325,7 @@ TEST(json, measured_figures_replace_those_of_a_machine) {
 
 TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
   machine base = machine_named(load_machines(std::nullopt), "p100-pcie3-16g");
-  base.widths = {
+  base.bounds = {
       {"uvm.fault_ns", 1, 1000}, {"uvm.evict_ns", 7000, 40000}, {"uvm.chunk_ns", 0, base.uvm.chunk_ns + 9}};
   measure::figures found;
   found.by_name = {{"link_to_device_bytes_per_s", {5, 0.9e10, 1.25e10, 1.5e10, 1.0e10, 1.2e10}},
@@ -337,8 +338,8 @@ TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
   const machine made = with_figures(base, found);
   using both = std::pair<std::int64_t, std::int64_t>;
   const auto width = [&](const char* name) {
-    const auto at = std::ranges::find(made.widths, name, &figure_width::name);
-    return at == made.widths.end() ? both{} : both{at->least, at->most};
+    const auto at = std::ranges::find(made.bounds, name, &figure_bounds::name);
+    return at == made.bounds.end() ? both{} : both{at->least, at->most};
   };
   EXPECT_EQ(width("link_to_device_bytes_per_s"), both(10'000'000'000, 12'500'000'000))
       << "from the figure on";
@@ -351,7 +352,7 @@ TEST(json, a_calibrated_machine_is_as_wide_as_the_samples_of_its_costs) {
   EXPECT_EQ(std::ranges::count(made.estimated, "uvm.evict_ns"), 1);
   const machine read = machine_from_json(to_json(made, {found, {}, {}}), "m.json");
   EXPECT_EQ(to_json(read), to_json(made));
-  EXPECT_LT(at_quickest(read).uvm.evict_ns, at_slowest(read).uvm.evict_ns);
+  EXPECT_LT(with_fastest_figures(read).uvm.evict_ns, with_slowest_figures(read).uvm.evict_ns);
 }
 
 TEST(json, what_could_not_be_measured_is_no_faster_than_what_was) {
@@ -431,10 +432,10 @@ TEST(RecordJson, ReadsBackEqual) {
   EXPECT_EQ(back.samples, r.samples);
   EXPECT_EQ(back.digest, r.digest);
   EXPECT_EQ(back.timeline->spans[0].name, "evict x");
-  EXPECT_EQ(back.network.joined, fusion::lean);
+  EXPECT_EQ(back.network.fusion_mode, fusion::lean);
   EXPECT_EQ(back.network.arithmetic, precision::bf16);
   EXPECT_EQ(back.network.order, memory_order::nchw);
-  EXPECT_EQ(back.launch, launch_way::cuda_graph);
+  EXPECT_EQ(back.launch, launch_mode::cuda_graph);
   EXPECT_EQ(back.observed.before, r.observed.before);
   EXPECT_EQ(back.observed.after, r.observed.after);
   EXPECT_EQ(back.observed.energy_uj, 123456U);

@@ -172,7 +172,7 @@ TEST(Cgroup, TheTightestLimitAboveCounts) {
   write(top / "slice" / "memory.current", "4950\n");
   const cgroup_memory memory = memory_of_cgroup(group, top);
   EXPECT_EQ(memory.limit, 1000U);
-  EXPECT_EQ(memory.left, 50U);
+  EXPECT_EQ(memory.available, 50U);
   std::filesystem::remove_all(top);
 }
 

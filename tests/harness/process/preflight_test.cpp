@@ -33,7 +33,7 @@ TEST(Preflight, AShortageNamesItsFigures) {
 }
 
 TEST(Preflight, OnlyCellsOfAGpuMustFitThisHost) {
-  const room m{{.available = 10 * GiB}};
+  const available_memory m{{.available = 10 * GiB}};
   std::vector<estimate> all(2);
   all[0] = {.key = "simulated", .host_bytes = 100 * GiB};
   all[1] = {.key = "real", .on_gpu = true, .host_bytes = 100 * GiB};

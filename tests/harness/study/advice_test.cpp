@@ -14,7 +14,7 @@ namespace {
 tried_way way_taking(const char* strategy, nanoseconds time) {
   experiment e = sample_experiment();
   e.strategy = strategy;
-  tried_way t{way_of(strategy_named(strategy)->row), blank_record(completed(e))};
+  tried_way t{technique_of(strategy_named(strategy)->row), blank_record(completed(e))};
   t.r.samples = {time, time};
   if (time == 0) t.r.result = outcome::infeasible;
   return t;
@@ -27,23 +27,26 @@ advice_given advice_of(std::vector<tried_way> tried) {
 
 TEST(Advice, TriesEveryWayUnaskedThoseThatAskLeastFirst) {
   const std::vector<std::string_view> names = advised_strategies();
-  std::vector<memory_way> ways;
-  for (const std::string_view name : names) ways.push_back(way_of(strategy_named(name)->row));
+  std::vector<memory_technique> ways;
+  for (const std::string_view name : names) ways.push_back(technique_of(strategy_named(name)->row));
   EXPECT_TRUE(std::ranges::is_sorted(ways));
-  EXPECT_EQ(std::set(ways.begin(), ways.end()).size(), all_values<memory_way>().size());
+  EXPECT_EQ(std::set(ways.begin(), ways.end()).size(), all_values<memory_technique>().size());
   EXPECT_EQ(std::set(names.begin(), names.end()).size(), names.size());
-  EXPECT_EQ(way_of(strategy_named("capuchin")->row), memory_way::swapping);
-  EXPECT_EQ(way_of(strategy_named("deepum")->row), memory_way::managed_hints);
-  for (const memory_way way : ways) EXPECT_FALSE(asks_of(way).empty());
+  EXPECT_EQ(technique_of(strategy_named("capuchin")->row), memory_technique::swapping);
+  EXPECT_EQ(technique_of(strategy_named("deepum")->row), memory_technique::managed_hints);
+  for (const memory_technique way : ways) EXPECT_FALSE(program_changes_for(way).empty());
 }
 
 TEST(Advice, NamesTheFastestOrWhatAsksLessAtTheSamePrice) {
-  EXPECT_EQ(named_by(advice_of({way_taking("managed", 5000), way_taking("best", 1100)}))->r.strategy, "best");
-  EXPECT_EQ(named_by(advice_of({way_taking("best", 1000), way_taking("managed", 1019)}))->r.strategy,
+  EXPECT_EQ(recommended_by(advice_of({way_taking("managed", 5000), way_taking("best", 1100)}))->r.strategy,
+            "best");
+  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 1000), way_taking("managed", 1019)}))->r.strategy,
             "managed");
-  EXPECT_EQ(named_by(advice_of({way_taking("best", 1000), way_taking("managed", 1021)}))->r.strategy, "best");
-  EXPECT_EQ(named_by(advice_of({way_taking("best", 0), way_taking("managed", 9000)}))->r.strategy, "managed");
-  EXPECT_EQ(named_by(advice_of({way_taking("best", 0)})), nullptr);
+  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 1000), way_taking("managed", 1021)}))->r.strategy,
+            "best");
+  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 0), way_taking("managed", 9000)}))->r.strategy,
+            "managed");
+  EXPECT_EQ(recommended_by(advice_of({way_taking("best", 0)})), nullptr);
 }
 
 TEST(Advice, WithoutRoomForInCoreItsOperatorsStandForIt) {

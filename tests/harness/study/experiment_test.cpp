@@ -35,7 +35,7 @@ TEST(Key, HoldsWhatDiffersFromTheDefaults) {
 
 TEST(Key, SaysWhatIsJoinedAndStored) {
   EXPECT_EQ(key_with([](experiment& e) {
-              e.network.joined = fusion::lean;
+              e.network.fusion_mode = fusion::lean;
               e.network.arithmetic = precision::bf16;
             }),
             "alexnet/b2/train/lean/bf16/swap_all/x1.50/simulated/sim:h200");

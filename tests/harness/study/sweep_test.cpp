@@ -55,7 +55,7 @@ TEST(Expand, EachPrecisionHasItsOwnStandardOrder) {
   ASSERT_EQ(cells.size(), 2U);
   EXPECT_EQ(cells[0].what.network.order, memory_order::nchw);
   EXPECT_EQ(cells[1].what.network.order, memory_order::nhwc);
-  EXPECT_EQ(cells[0].what.network.joined, fusion::fused);
+  EXPECT_EQ(cells[0].what.network.fusion_mode, fusion::fused);
 }
 
 TEST(Expand, PutsDeviceFirst) {

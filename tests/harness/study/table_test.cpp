@@ -76,7 +76,7 @@ TEST(Table, KeepsFusionsPrecisionsAndOrdersApart) {
       cell_record("device", 1, {9, 2'000'000}),
       managed({.name = "conv", .batch = 2, .arithmetic = precision::bf16}),
       managed({.name = "conv", .batch = 2, .order = memory_order::nhwc}),
-      managed({.name = "conv", .batch = 2, .joined = fusion::none}),
+      managed({.name = "conv", .batch = 2, .fusion_mode = fusion::none}),
   };
   const std::string text = table_of(records);
   for (const char* title : {"conv/b2/train/fused/fp32 on", "conv/b2/train/fused/bf16 on",
@@ -99,7 +99,7 @@ TEST(Text, TheFootprintIsPrintedTermByTerm) {
     EXPECT_NE(text.find(term), std::string::npos) << term << "\n" << text;
   }
   EXPECT_EQ(text.find("launched"), std::string::npos);
-  r.launch = launch_way::cuda_graph;
+  r.launch = launch_mode::cuda_graph;
   EXPECT_NE(summary(r).find("launched   as one CUDA graph"), std::string::npos);
 }
 
@@ -128,7 +128,8 @@ TEST(Text, MeasuredAndSimulatedAreToldApart) {
   r.calibrated = true;
   EXPECT_EQ(provenance(r), "simulated on machine file h200, figures calibrated");
   r.kernels_at_peak = true;
-  EXPECT_EQ(provenance(r), "simulated on machine file h200, figures calibrated, kernels at 100 % of the peak");
+  EXPECT_EQ(provenance(r),
+            "simulated on machine file h200, figures calibrated, kernels at 100 % of the peak");
   r.simulated = false;
   r.backend = "cuda:0";
   r.device = "NVIDIA H200";
@@ -158,7 +159,7 @@ TEST(Digests, OnlyTheSameWorkIsCompared) {
   book.check(other);
   EXPECT_EQ(other.result, outcome::ok);
   other.network.batch = 2;
-  for (const auto change : {+[](network_spec& n) { n.joined = fusion::lean; },
+  for (const auto change : {+[](network_spec& n) { n.fusion_mode = fusion::lean; },
                             +[](network_spec& n) { n.arithmetic = precision::tf32; },
                             +[](network_spec& n) { n.order = memory_order::nhwc; }}) {
     record changed = other;

@@ -124,13 +124,13 @@ TEST(validation, a_pattern_just_above_ratio_1_has_a_band_from_the_kindest_order_
 
 TEST(validation, a_band_holds_what_has_a_value_in_common_with_it) {
   comparison c{"g", "n", 10, 20, 15, "times", false, {}, {}};
-  EXPECT_FALSE(meets_band(c)) << "there is none";
+  EXPECT_FALSE(is_within_band(c)) << "there is none";
   c.band = figure_band{20, 30};
-  EXPECT_TRUE(meets_band(c));
+  EXPECT_TRUE(is_within_band(c));
   c.band = figure_band{21, 30};
-  EXPECT_FALSE(meets_band(c));
+  EXPECT_FALSE(is_within_band(c));
   c.band = figure_band{1, 9};
-  EXPECT_FALSE(meets_band(c));
+  EXPECT_FALSE(is_within_band(c));
 }
 
 TEST(validation, how_far_off_is_a_factor_either_way) {
