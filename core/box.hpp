@@ -50,8 +50,8 @@ constexpr bool is_whole(const box& b) {
 // "[batch 0:8, row 0:14]"; nothing for the whole.
 std::string to_text(const box& b);
 
-// Part `part` of `of` along an axis of `extent` elements: [extent * part / of, extent * (part + 1) / of),
-// so sizes differ by one at most and parts of a multiple of `of` nest; all of it where `of` is 1. Throws
+// Part `part` of `parts` of an axis: [extent * part / parts, extent * (part + 1) / parts). Sizes differ by
+// one at most, and parts of a multiple of `parts` nest. {0, 0}, the whole axis, if `parts` is 1. Throws
 // std::invalid_argument if there is no such part.
 interval part_of(std::int64_t extent, std::uint32_t part, std::uint32_t parts);
 // The same as a box.

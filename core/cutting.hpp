@@ -15,7 +15,7 @@ enum class operand_cut : std::uint8_t {
   channels,  // a part of the reduction is a part of the second extent
   filters,   // a part of channels, or of the reduction, is a part of the first extent
   windows,   // input rows that the windows of the part's output rows cover
-  meeting,   // output rows whose windows meet the part's input rows
+  meeting,   // output rows whose windows overlap the part's input rows
   sum,       // everything, written by the first part and added to by later ones
 };
 
@@ -24,7 +24,7 @@ struct cuts_by_axis {
   operand_cut batch, channel, row, reduction = operand_cut::refused;
 };
 
-// `subject` is the operand whose extents are cut.
+// `cut_tensor` is the operand whose extents are cut.
 struct cut_rules {
   std::vector<cuts_by_axis> in, out;
   tensor_id cut_tensor = 0;

@@ -14,7 +14,7 @@ struct home_addresses {
   std::vector<address> at_end;    // per tensor; meaningful for tensors that survive
 };
 
-// A twin gets an offset only if the plan ever copies to it, or starts there.
+// A twin gets an offset only if the plan copies to it or the tensor starts there.
 home_addresses home_addresses_of(const graph& g, const memory_plan& plan, const lifetime_table& table,
                                  const layout& at);
 

@@ -8,8 +8,8 @@ namespace um {
 
 // Alignment of the operands of an operator, beyond the size of an element.
 byte_count operand_alignment(const op& o);
-// Whether engines of convolutions support this padding: equal above and below, but for the remainder of the
-// stride. A part with other padding copies its rows of x, with padding, into its workspace.
+// Whether engines of convolutions support this padding: equal above and below, except for the remainder of
+// the stride. For other padding a part copies its rows of x, with padding, into its workspace.
 constexpr bool is_even(const row_padding& rows, std::int64_t stride) {
   return rows.above >= 0 && rows.below <= rows.above && rows.below > rows.above - stride;
 }

@@ -61,7 +61,7 @@ byte_count peak_of(const layout& at, const residency& who, pressure under) {
   return at.device_bytes + managed;
 }
 
-// All members but the plan are computed from it before the first step, or grow step by step.
+// Lowers a plan action by action.
 class lowering {
  public:
   lowering(const problem& p, const memory_plan& plan, const placement& placed)
@@ -260,7 +260,7 @@ class lowering {
   bool moves_managed_ = false;
   std::vector<step> steps_;
   std::size_t now_ = 0;
-  std::size_t joins_ = 0;  // of the plan, passed so far
+  std::size_t joins_ = 0;  // joins of the plan passed so far
 };
 
 }  // namespace

@@ -189,10 +189,11 @@ struct machine {
   // Fitted on an H200, as those of the driver are. Copies whose rows are shorter than this are made by a
   // kernel, since a copy engine handles each row separately.
   byte_count engine_row_bytes = 0;
-  // What the simulator leaves out. With 20 us and 3 %, plans for VGG-16, batch 256, fp32, on an H200, of 404
-  // to 1376 slices and 5 to 15 GB of copies, come out within 4 % of what they took (docs/hints.md).
+  // Costs that the simulator does not model. With 20 us and 3 %, simulated plans for VGG-16, batch 256, fp32,
+  // on an H200, of 404 to 1376 slices and 5 to 15 GB of copies, are within 4 % of the measured time
+  // (docs/hints.md).
   nanoseconds slice_ns = 0;  // of a part of an operator, or of a copy of a twin, beyond a launch
-  // Share of the time of twins' copies by which operators beside them take longer.
+  // Operators that run beside copies of twins take longer by this share of the copies' time.
   std::uint64_t beside_copy_percent = 0;
 
   std::vector<operator_speed> operators;  // the first matching entry counts; without one, 100 percent
@@ -206,7 +207,7 @@ inline bool all_measured(const machine& m) {
   return m.calibrated && m.estimated.empty() && m.borrowed.empty();
 }
 
-// Bytes per second of such copies, 0 where the link's rate is not known.
+// Bytes per second of copies to and from a pinned twin; 0 if the link's rate is not known.
 constexpr std::uint64_t rate_to_twin(const machine& on) {
   return std::min(on.link_to_host_bytes_per_s, on.uvm.remote_write_bytes_per_s) * on.uvm.twin_copy_percent /
          100;

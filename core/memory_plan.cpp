@@ -87,7 +87,7 @@ std::vector<cell_grid> cells_of(const graph& g, const memory_plan& plan) {
                    [](const advise&) {},
                    [&](const compute& x) {
                      if (is_whole(x.part)) return;
-                     // What a part writes is complete only once every part has run.
+                     // An output that parts sum into is complete only after every part has run.
                      for (const access& touched : accesses_of(g, x)) {
                        if (touched.mode != access_mode::read) add_borders(all[touched.what], touched.where);
                      }

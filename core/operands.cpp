@@ -9,7 +9,7 @@ namespace {
 
 using defect = std::optional<std::string>;
 
-// The operands of one operator, for the rules below.
+// The operands of one operator.
 struct operands {
   const graph& g;
   const op& o;
@@ -158,7 +158,7 @@ defect linear_filter_defect(const operands& all) {
                        all.o.out.size() > 1 ? expect_vector(all.out(1), all.in(1).shape.c) : std::nullopt});
 }
 
-// A last window that overhangs may be dropped or pooled, if it meets the input.
+// A last window that overhangs the input may be dropped or pooled.
 bool is_pooled_extent(std::int64_t window, std::int64_t stride, std::int64_t pad, std::int64_t extent,
                       std::int64_t result) {
   const std::int64_t room = extent + 2 * pad - window;
@@ -223,7 +223,7 @@ defect concat_defect(const tensor& whole, const std::vector<tensor_id>& parts, c
   return expect_shape(whole, {whole.shape.n, channels, whole.shape.h, whole.shape.w});
 }
 
-// `capped` needs `relu`.
+// `relu6` needs `relu`.
 template <class Joined>
 defect relu6_defect(const Joined& what) {
   if (what.relu6 && !what.relu) return "is capped without a ReLU";

@@ -113,7 +113,7 @@ attempt search_orders(task& t) {
     return order;
   };
   const std::array orders{large_by(bytes_of), large_by(bytes_times_steps_of), large_by(steps_of)};
-  constexpr std::size_t ways = 2 * orders.size();  // to begin
+  constexpr std::size_t ways = 2 * orders.size();  // each order with both gap rules
   std::vector<std::size_t> rest = sorted_by(t.blocks, bytes_of);
   std::erase_if(rest, [&](std::size_t i) { return is_small[i] == 0; });
   std::size_t pieces = 0;
@@ -124,7 +124,7 @@ attempt search_orders(task& t) {
   generator dice(1);  // NOLINT(cert-msc51-cpp): repeatable on purpose
   std::optional<attempt> best;
   placer by(t);
-  bool may_differ = false;  // from the first starts of these ways: the dice were asked
+  bool may_differ = false;  // whether a start was improved by random moves, so that repeating it can pay
   for (std::size_t i = 0; i < starts && (i < ways || may_differ) && (!best || best->bytes > t.goal); ++i) {
     t.how = i / orders.size() % 2 == 0 ? rule::tightest_gap : rule::lowest_gap;
     attempt a = *by.place(orders[i % orders.size()], any);
@@ -139,7 +139,7 @@ attempt search_orders(task& t) {
   return *best;
 }
 
-// Blocks in the order in which they were given, those at the bottom placed.
+// Blocks that live throughout are placed at the bottom; `others` are left for a search.
 struct packing_task {
   packing result;
   task others;
@@ -181,7 +181,7 @@ packing to_packing(packing_task&& p, const attempt& a) {
   return std::move(p.result);
 }
 
-// In one order, which is by `weight`, heaviest first.
+// Packs once, blocks in order of `weight`, heaviest first.
 template <class Weight>
 packing pack_once(std::span<const block> blocks, rule how, const Weight& weight) {
   packing_task p = prepare(blocks);

@@ -62,7 +62,7 @@ class placer {
   void add_extent(const placed_block& s, attempt& a) const;
   // Indices of the placed blocks that are live at the same time as `b`. Compares eight at once.
   std::span<const std::uint32_t> overlapping_in_time(const shape& b, const attempt& a);
-  // By the rule, beside what is placed.
+  // The address that the rule gives block `i` beside the placed blocks.
   std::int64_t address_for(std::size_t i, const attempt& a);
   // Address ranges that block `i` cannot take, in order.
   void find_forbidden_addresses(std::size_t i, const attempt& a);

@@ -10,7 +10,7 @@
 
 namespace um::placing {
 
-// A block with what placing asks for.
+// A block with derived properties that placing uses.
 struct shape {
   std::vector<piece> pieces;  // by offset, empty ones left out
   byte_count extent = 0;      // where the highest one ends
@@ -46,7 +46,8 @@ class conflicts {
  public:
   explicit conflicts(std::span<const shape> blocks);
 
-  // Of block `i`, which has several pieces, with `other`.
+  // Intervals of the address of block `i`, relative to that of `other`, at which the two conflict. Block `i`
+  // has several pieces.
   std::span<const offset_interval> forbidden_offsets(std::size_t i, std::uint32_t other) const;
 
  private:

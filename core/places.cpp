@@ -20,8 +20,8 @@ places::places(const graph& g, const lifetime_table& table, const layout& at, co
                const home_addresses& home, const machine& on)
     : g_(g), table_(table), layout_(at), managed_(managed), home_(home), machine_(on) {}
 
-// Of the strip's first element, which may lie before the arena when only a later part is resident: modulo
-// 2^64, so that it comes out right once the offset of that part is added.
+// Address of the strip's first element, which may lie before the arena if only a later part is resident:
+// modulo 2^64, so that it comes out right once the offset of that part is added.
 address places::strip_base(tensor_id t, const strip_use& u) const {
   if (u.lifetimes.empty()) return {space::pinned, home_.pinned_offset[t]};
   const lifetime& l = table_.lifetimes[u.lifetimes.front()];

@@ -16,8 +16,8 @@ struct operand {
   address at;  // of its first byte
 };
 
-// What a prefetch, discard or advice does to a range of the managed arena; for twinned tensors also where it
-// lies at home.
+// A range of the managed arena that a prefetch, discard or advice applies to; for twinned tensors also its
+// offset in pinned memory.
 struct movement {
   range device;
   byte_count pinned_offset = 0;

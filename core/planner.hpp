@@ -22,7 +22,7 @@ namespace um {
 // The cost of one operator as measured or estimated with everything resident.
 struct op_cost {
   nanoseconds time = 0;
-  byte_count workspace_bytes = 0;  // a later part of a filter gradient needs the size of the gradient on top
+  byte_count workspace_bytes = 0;  // a later part of a filter gradient needs the gradient's size in addition
   std::string engine;              // which implementation was chosen, for the record
   std::int64_t parts = 1;          // of the batch, computed one after the other by that engine
 };
@@ -76,7 +76,7 @@ enum class family : std::uint8_t { device, explicit_, managed };
 template <>
 inline constexpr std::array enum_names<family>{"device"sv, "explicit"sv, "managed"sv};
 
-// What a strategy asks of a program, from the least to the most.
+// How much a strategy changes a program, in ascending order.
 enum class memory_technique : std::uint8_t {
   in_core,
   batch_parts,

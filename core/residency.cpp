@@ -22,7 +22,7 @@ block_ledger::block_ledger(const graph& g, const std::vector<residence>& home, c
       filled_(resident_),
       owner_(resident_.size(), no_owner),
       touched_(g.tensors.size(), false) {
-  // The state that an iteration leaves.
+  // Owners at the end of an iteration, which is the state at the start of the next.
   std::vector<tensor_id> order;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
     if (is_managed(home[t]) && managed.is_touched(t)) order.push_back(t);

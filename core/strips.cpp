@@ -34,7 +34,7 @@ class cross_section_use {
     (whole ? whole_ : part_) = true;
     mixed_ = mixed_ || (whole_ && part_);
   }
-  // The regions in the strip of that cross-section.
+  // Ends the stays of regions that lie within `r` in the strip of that cross-section.
   void end_stay(const region& r, const region& section) {
     remove_within(r, [&](const resident_region& x) { return x.section == section; });
   }

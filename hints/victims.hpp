@@ -15,12 +15,12 @@ namespace um {
 // As it stands: the driver's own way, for mode `capped`.
 struct room_rules {
   evict_order order = evict_order::driver;
-  std::int64_t gap = 0;              // of not_soon, in computes
-  byte_count part_bytes = 64 * MiB;  // tensors leave in parts of about that size
-  byte_count reserve_bytes = 0;      // of the budget, left free for what is fetched early
-  bool fetch = false;                // what a compute reads is fetched before it, not brought in by faults;
+  std::int64_t gap = 0;              // not_soon: least number of computes until the next use
+  byte_count part_bytes = 64 * MiB;  // tensors are evicted in parts of about that size
+  byte_count reserve_bytes = 0;      // part of the budget kept free for early prefetches
+  bool fetch = false;                // inputs of a compute are prefetched, not brought in by faults;
                                      // twinned tensors always are
-  bool populate = false;             // what a compute writes first gets its room before it
+  bool populate = false;             // outputs get their memory before the compute that first writes them
   std::vector<bool> leaves;          // per tensor: may be evicted; empty: all may
   std::vector<bool> discards;        // per tensor: discarded when dead, not evicted; empty: none
 };
@@ -40,8 +40,8 @@ class block_set {
   std::vector<std::size_t> members_;
 };
 
-// Who goes first: what is dead, what may leave, what goes only if nothing else is left; within a kind the
-// lesser `order`.
+// Order of eviction: dead parts first, then those that may leave, then the last resort; within a kind the
+// smaller `order` first.
 struct urgency {
   enum class kind : std::uint8_t { dead, may_leave, last_resort };
   kind what = kind::dead;
@@ -49,7 +49,7 @@ struct urgency {
   friend auto operator<=>(const urgency&, const urgency&) = default;
 };
 
-// In which order parts go, and how. Keeps the references.
+// The order in which parts are evicted, and the action that evicts each. Keeps the references.
 class victim_order {
  public:
   victim_order(const graph& g, const room_rules& rules, position end) : g_(g), rules_(rules), end_(end) {}

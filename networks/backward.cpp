@@ -60,9 +60,9 @@ class backward_pass {
 
  private:
   struct gradient {
-    std::vector<tensor_id> parts;          // that have come and are not added up yet
-    int expected = 0, come = 0, made = 0;  // parts in all, so far, and with a tensor of their own
-    std::size_t room = 1;                  // how many parts its reader takes at once
+    std::vector<tensor_id> parts;          // computed, but not added up yet
+    int expected = 0, come = 0, made = 0;  // number of parts: in all, computed so far, with their own tensor
+    std::size_t room = 1;                  // number of parts that its reader takes at once
   };
 
   // How many parts each gradient will have.

@@ -1,4 +1,4 @@
-// Cleans up after a pass over a graph.
+// Removes unused tensors from a graph.
 #pragma once
 
 #include "core/graph.hpp"

@@ -99,7 +99,7 @@ class operator_fuser {
 
   graph graph_;
   std::vector<bool> removed_;
-  std::vector<std::optional<std::size_t>> writer_;  // nothing: given
+  std::vector<std::optional<std::size_t>> writer_;  // per tensor: its operator; nothing: an input
   std::vector<std::vector<std::size_t>> readers_;   // per tensor: operators, one entry an operand
 };
 

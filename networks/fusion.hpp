@@ -1,4 +1,4 @@
-// Joining operators: a pass over a forward graph. Backward operators follow from the joined forward
+// Operator fusion on a forward graph. Backward operators follow from the fused forward
 // ones (networks/builder.hpp).
 #pragma once
 

@@ -14,7 +14,7 @@ enum class stem : std::uint8_t {
 
 struct architecture {
   stem first = stem::imagenet;
-  std::array<int, 4> blocks{};  // in each stage; 0: there is no such stage
+  std::array<int, 4> blocks{};  // blocks of each stage; 0: there is no such stage
   bool bottleneck = false;
   std::int64_t width = 64;  // channels of the first stage, doubled by each further one
   std::int64_t classes = 1000;

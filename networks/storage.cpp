@@ -27,7 +27,7 @@ std::vector<bool> stays_f32(const graph& g) {
   return whole;
 }
 
-// Which operand of a product is a filter or a matrix.
+// Index of the operand of a product that is the filter or the weight matrix.
 std::optional<std::size_t> weight_operand(const op_attributes& what) {
   return std::visit(overloaded{[](const convolution&) { return std::optional<std::size_t>(1); },
                                [](const linear&) { return std::optional<std::size_t>(1); },

@@ -9,8 +9,8 @@
 namespace um {
 
 struct search_request {
-  std::string name;                  // in whose name it fails
-  bool and_without = false;          // also decide without moving anything
+  std::string name;                  // the strategy that error messages name
+  bool and_without = false;          // also search plans that move nothing
   std::span<const strategy> rivals;  // strategies whose plans it must not be slower than
 };
 

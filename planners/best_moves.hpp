@@ -27,7 +27,7 @@ class proposals {
   }
 
   struct move {
-    std::size_t first = 0;  // of large_
+    std::size_t first = 0;  // index into large_
     treatment how = treatment::keep;
   };
   // Large classes are drawn more often. A change is drawn the more seldom, the more often it was refused
@@ -104,7 +104,7 @@ class proposals {
   const search_space& of_;
   const std::vector<std::size_t>& large_;
   bool moves_ = false;
-  std::map<byte_count, std::vector<std::size_t>> of_size_;
+  std::map<byte_count, std::vector<std::size_t>> of_size_;  // large classes by their size
   std::vector<const std::vector<std::size_t>*> alike_;  // per large class: all of its size, itself among them
   std::vector<std::uint32_t> refused_;                  // per class and treatment: since it was last taken
 };

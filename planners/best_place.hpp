@@ -11,8 +11,8 @@ namespace um {
 
 struct placed_plan {
   memory_plan plan;
-  byte_count need = 0;   // of device memory
-  nanoseconds time = 0;  // of an iteration with the price of its copies, where `need` is within the budget
+  byte_count need = 0;   // bytes of device memory that it needs
+  nanoseconds time = 0;  // of an iteration, with copy_price(); only if `need` is within the budget
 };
 
 // How plans are placed and timed. `decided`: a plan of whole or cut operators with data on the device or
@@ -21,7 +21,7 @@ struct placer {
   std::function<std::optional<placed_plan>(memory_plan)> decided, finished;
 };
 
-// Of an iteration, the `iterations`th.
+// Simulated time of the `iterations`th iteration.
 nanoseconds simulated_time(const problem& p, const execution_plan& steps, int iterations);
 // The same, and what its copies cost the operators beside them (copy_price).
 nanoseconds priced_time(const problem& p, const execution_plan& steps, int iterations);

@@ -7,10 +7,10 @@ namespace um {
 
 struct solution {
   std::vector<treatment> treatments;
-  evaluation is;  // over 0: they fit the budget
+  evaluation is;  // time and memory of the treatments; is.over == 0: they fit the budget
 };
 
-// How much is tried, for each class of gaps and in all (search_space::work).
+// Limits of a search: tries for each class of gaps, and work in all (search_space::work).
 struct effort {
   std::size_t tries_for_each = 0;
   std::uint64_t work = 0;

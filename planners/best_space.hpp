@@ -1,4 +1,4 @@
-// What the best plan chooses between, and what decisions come to.
+// The decisions that the search for the best plan chooses between, and their evaluation.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ enum class treatment : std::uint8_t { keep, swap, swap_in_time, again, again_kep
 // Gaps of the parts of one tensor between the same two operators: they are decided alike.
 struct gap_class {
   std::vector<std::uint32_t> gaps;
-  byte_count bytes = 0;  // of its largest part
-  bool again = false;
-  nanoseconds time_again = 0, time_moving = 0;  // of all its gaps, on their own
+  byte_count bytes = 0;                         // size of its largest part
+  bool again = false;                           // it can be recomputed
+  nanoseconds time_again = 0, time_moving = 0;  // time to recompute, and to copy, all its gaps
 };
 
 // What copies are taken to cost the operators beside them, which no simulation shows: a part of their time,
@@ -29,10 +29,10 @@ nanoseconds copy_price(const problem& p, byte_count to_device, byte_count to_hos
 struct evaluation {
   // Its time with copy_price(); a copy is placed so that it may take three times that longer.
   prediction forecast;
-  nanoseconds least_time = 0;  // what `forecast` says is no less
+  nanoseconds least_time = 0;  // lower bound on the forecast time
   bool timed = false;          // `forecast` has a time
   byte_count excess = 0;       // bytes beyond the budget at the peak
-  double over = 0;             // the same, summed over events
+  double over = 0;             // bytes beyond the budget, summed over events
 };
 
 // An order of computes, what can be decided for it, and what decisions come to. Refers to the problem.
@@ -86,11 +86,11 @@ class search_space {
   transfer_placing placing_;
   bool moves_ = false;
   nanoseconds computing_ = 0;
-  std::vector<treatment> at_hand_, asked_;  // asked_: of memory_of() last
-  std::vector<decision> decisions_;         // of `asked_`
-  std::vector<bool> staged_;                // the same
-  std::vector<std::uint32_t> changed_;      // gaps decided otherwise than at hand
-  list_figures found_;                      // of `asked_`
+  std::vector<treatment> at_hand_, asked_;  // the current treatments; those that memory_of() evaluated last
+  std::vector<decision> decisions_;         // that follow from `asked_`
+  std::vector<bool> staged_;                // tensors that `asked_` swaps
+  std::vector<std::uint32_t> changed_;      // gaps in which the two differ
+  list_figures found_;                      // figures of `asked_`
   std::uint64_t work_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Ways to send the batch through a network that `best` decides for.
+// The ways to split the batch that `best` tries.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace um {
 
 struct batch_split {
-  loops by;
+  loops by;           // how operators go over the batch in parts
   bool moves = true;  // tensors may be swapped
 };
 

@@ -1,4 +1,4 @@
-// When something that does one thing at a time is busy.
+// The busy intervals of a resource that does one thing at a time, such as a copy engine.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace um {
 
 class calendar {
  public:
-  // Takes what is free from then on, in pieces, until that is as long. The begin of the first.
+  // Books the first free time from `begin` on, in pieces that add up to `length`. Returns the begin of the
+  // first piece.
   nanoseconds take_early(nanoseconds begin, nanoseconds length) {
     auto at = taken_.upper_bound(begin);
     if (at != taken_.begin()) begin = std::max(begin, std::prev(at)->second);
@@ -39,7 +40,7 @@ class calendar {
   }
 
  private:
-  // What it touches becomes one with it.
+  // Books [begin, end) and merges it with neighbouring intervals.
   void take(nanoseconds begin, nanoseconds end) {
     const auto next = taken_.find(end);
     if (next != taken_.end()) {

@@ -1,6 +1,5 @@
-// What a change of some decisions does to the memory of a plan and to the time of its computes, without
-// going through all of its events: exactly what event_builder and forecaster say, in O(k log n) for k
-// positions at which other events happen.
+// Evaluates a change of some decisions without going through all events: the same memory and compute time as
+// event_builder and forecaster give, in O(k log n) for k positions whose events change.
 //
 // Events of a position depend on the states of the parts that it asks for and on the decisions for the gaps
 // they are in. So those positions are visited at which a part is asked for whose state or decision differs
@@ -16,23 +15,23 @@
 
 namespace um {
 
-// What would be different in a list of events: other events at the positions visited, other bytes alive
+// The difference between two lists of events: other events at the visited positions, other bytes alive
 // between them.
 struct list_change {
   struct visit {
     position at = 0;
-    std::int64_t before = 0;  // alive before its first event
-    std::size_t block = 0;    // of blocks
+    std::int64_t before = 0;  // bytes alive before its first event
+    std::size_t block = 0;    // index into blocks
   };
-  struct stretch {
+  struct stretch {  // positions with the same events as before
     position begin = 0, end = 0;
-    std::int64_t more = 0;
+    std::int64_t more = 0;  // bytes alive beyond those before; may be negative
   };
   std::vector<visit> visits;
   std::vector<stretch> stretches;
   std::vector<event_list::block> blocks;  // more than there are visits
 };
-// Of the list with that change.
+// The figures of the list with that change.
 list_figures figures_of(const event_list& list, const list_change& change, position end, byte_count budget);
 
 class changes {
@@ -90,13 +89,13 @@ class changes {
   std::span<const decision> new_decisions_;
   const std::vector<bool>* new_staged_ = nullptr;
   std::span<const std::uint32_t> changed_;
-  std::vector<tensor_id> flipped_;  // staged in one of them alone
+  std::vector<tensor_id> flipped_;  // tensors staged in only one of the two lists
   std::priority_queue<position, std::vector<position>, std::greater<>> queue_;
   list_change change_;
   std::vector<state_change> states_;
   std::vector<std::int64_t> differs_by_;  // per part: bytes alive beside those of the list at hand
-  std::vector<part_id> pinned_;           // may have been unpinned since
-  std::int64_t more_ = 0;                 // of all parts
+  std::vector<part_id> pinned_;           // parts whose state was pinned; some may be unpinned again
+  std::int64_t more_ = 0;                 // sum of differs_by_
   list_figures found_;
   std::vector<event> all_events_;
   std::uint64_t visited_ = 0;

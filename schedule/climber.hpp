@@ -17,18 +17,18 @@ namespace um {
 // of one point each take whatever is better at once.
 template <class Point>
 struct neighbours {
-  std::string what;
+  std::string what;  // the kind, in words
   std::vector<Point> all;
 };
 
 template <class Point, class Cost>
 struct rated {
   Point what;
-  std::optional<Cost> cost;  // nothing: it cannot be, or failed
+  std::optional<Cost> cost;  // nothing: the point is invalid or its trial failed
 };
 
-// What a search is about. `rate` gives one cost a point; nothing: the search is to stop. `is_worth` says
-// whether the step from one rated point to another, which has a cost, is taken.
+// The functions that define a search. `rate` gives one cost a point; nothing: the search is to stop.
+// `is_worth` says whether the step from one rated point to another, which has a cost, is taken.
 template <class Point, class Cost>
 struct landscape {
   using costs = std::optional<std::vector<std::optional<Cost>>>;

@@ -1,4 +1,4 @@
-// What happens in every gap, and the one way from there to a plan.
+// Decisions for every gap, and how a plan follows from them.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ enum class verb : std::uint8_t { compute, prefetch, evict, discard };
 struct event {
   verb what = verb::compute;
   std::uint32_t which = 0;  // compute: a position of the order; else a part
-  bool again = false;       // compute: it was there before
+  bool again = false;       // compute: a recomputation
   friend bool operator==(const event&, const event&) = default;
 };
 
@@ -104,7 +104,7 @@ class event_builder {
   struct touch {
     part_id which = 0;
     access_mode mode = access_mode::read;
-    bool dies = false;         // its last use, and nobody is to find it later
+    bool dies = false;         // its last use, after which the part can be discarded
     std::uint32_t gap = none;  // the one that begins here
   };
   std::span<const touch> touches_at(position at) const {

@@ -61,7 +61,7 @@ class device_stays {
 
  private:
   enum class presence : std::uint8_t { away, here, always };
-  struct takeover {  // at an event, a part's place became another's of as many bytes
+  struct takeover {  // an output that is computed in place of an input, at event `at`
     std::uint32_t at = 0;
     byte_count bytes = 0;
   };
@@ -76,15 +76,15 @@ class device_stays {
   byte_count add_up(std::span<const event> events);
 
   const event_costs& costs_;
-  bool copies_ = false;
+  bool copies_ = false;                       // the list makes copies
   std::vector<presence> presence_;            // per part, as are the next two
   std::vector<last_events> touched_;          // in its stay, or its last one
   std::vector<std::uint32_t> may_take_over_;  // the last event at which another was computed in its place
   std::vector<departure> departures_;
   std::vector<takeover> takeovers_;
-  byte_count always_ = 0;         // of parts that are there all the time
+  byte_count always_ = 0;         // bytes of parts that stay on the device throughout
   std::vector<byte_count> live_;  // until add_up(): what each event adds or, modulo 2^64, takes away
-  std::vector<char> opens_;       // per event: takes room
+  std::vector<char> opens_;       // per event: whether it takes memory
 };
 
 }  // namespace um

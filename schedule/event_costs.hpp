@@ -1,4 +1,4 @@
-// What events take, tabulated once for an order: for forecasts, which follow thousands of lists of events.
+// Costs of events, tabulated once for an order. Forecasts use them for thousands of lists of events.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace um {
 
-// What a whole operator takes when it is computed again: where it takes something from the first time, the
-// minimum of both ways.
+// Time to recompute a whole operator: the minimum of running it again and of its cheaper recomputation.
 nanoseconds time_again(const problem& p, op_id what);
 
 struct forecast_part {
@@ -25,7 +24,7 @@ struct forecast_part {
 struct event_costs {
   const use_table& uses;
   const machine& on;
-  std::vector<nanoseconds> time, time_again;  // time_again: when it is computed again
+  std::vector<nanoseconds> time, time_again;  // of the first run; of a recomputation
   std::vector<byte_count> workspace, workspace_again;
   // The parts that it may compute in place, input and output; the same twice: it computes none so.
   std::vector<std::pair<part_id, part_id>> in_place;

@@ -10,13 +10,13 @@
 
 namespace um {
 
-// Of a list of events.
+// Figures of a list of events.
 struct list_figures {
   byte_count peak = 0;
   std::uint64_t over = 0;                   // bytes beyond the budget, summed over events
-  nanoseconds computing = 0, again = 0;     // of all computes; of what is computed again
+  nanoseconds computing = 0, again = 0;     // time of all computes; of recomputations
   byte_count fetched = 0;                   // bytes that come to the device
-  std::int64_t fetches = 0, transfers = 0;  // how many; those that leave as well
+  std::int64_t fetches = 0, transfers = 0;  // number of copies to the device; of copies both ways
   std::int64_t events = 0;
 };
 // All but peak and over.
@@ -28,13 +28,13 @@ class event_list {
   struct block {  // of a position
     std::vector<event> events;
     live_tree::events_live live;
-    list_figures sums;  // but for peak and over
+    list_figures sums;  // without peak and over
   };
 
   // Refers to all; nobody else may build with `events`.
   event_list(const use_table& uses, event_builder& events, forecaster& costs);
 
-  // Of these decisions.
+  // Builds the list of these decisions.
   void restart(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
   void count_beyond(byte_count budget);
   // What happens at a position that `events` went through just now.

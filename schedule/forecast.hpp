@@ -12,9 +12,10 @@
 
 namespace um {
 
-struct prediction : lane_totals {  // of an iteration; totals are 0 where only memory was asked for
-  byte_count peak = 0;             // of what is alive at once, workspaces included: no packing needs less
-  std::uint32_t at = 0;            // the first event at the peak
+// Of an iteration; the totals are 0 if only memory was asked for.
+struct prediction : lane_totals {
+  byte_count peak = 0;   // most bytes alive at once, workspaces included: no packing needs less
+  std::uint32_t at = 0;  // index of the first event at the peak
 };
 
 // Forecasts lists of events of one order. Not to be used by two threads at once.
@@ -25,7 +26,7 @@ class forecaster {
   forecaster(const forecaster&) = delete;
   forecaster& operator=(const forecaster&) = delete;
 
-  // `events` and `staged` as schedule/decisions.hpp makes them.
+  // Forecasts time and memory. `events` and `staged` as schedule/decisions.hpp makes them.
   prediction of(std::span<const event> events, const std::vector<bool>& staged);
   prediction memory_of(std::span<const event> events, const std::vector<bool>& staged);
   // Adds the totals to what memory_of() said of the same events just now.

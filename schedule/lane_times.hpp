@@ -13,14 +13,14 @@ namespace um {
 // One event of a lane. It begins when the events of other lanes that it waits for are over.
 struct lane_step {
   std::uint32_t event = 0;
-  nanoseconds alone = 0;
+  nanoseconds alone = 0;  // time without other transfers
   last_events after{-1, -1, -1};
 };
 using lane_steps = std::array<std::vector<lane_step>, lane_count>;
 
 struct lane_totals {
   nanoseconds time = 0;                   // until all lanes are done
-  nanoseconds again = 0;                  // of the time: what is computed again
+  nanoseconds again = 0;                  // time of recomputations
   byte_count to_device = 0, to_host = 0;  // bytes copied
   std::int64_t copies = 0;                // how many copies
 };
@@ -52,13 +52,13 @@ class lane_times {
   void wait_for_room(std::uint32_t at, const device_stays& stays, byte_count peak, last_events& after) const;
 
   const event_costs& costs_;
-  std::int64_t pace_in_ = 1000, pace_out_ = 1000;  // thousandths, while copies go both ways
+  std::int64_t pace_in_ = 1000, pace_out_ = 1000;  // speed of copies, in thousandths, while they go both ways
   std::vector<bool> free_;                         // per part, as are the next three
-  bool worst_ = false;
-  std::vector<char> copied_, at_home_;  // of what is copied: a valid copy at home
+  bool worst_ = false;                             // expect_the_worst() was called
+  std::vector<char> copied_, at_home_;             // the part is staged; its home holds a valid copy
   std::vector<user> users_on_device_, users_at_home_;
-  std::vector<byte_count> given_up_;  // per event: bytes, in all, up to and with it
-  std::vector<last_events> givers_;   // per event: the last that gave something up by then
+  std::vector<byte_count> given_up_;  // per event: bytes released up to and including it
+  std::vector<last_events> givers_;   // per event: the last events that released memory by then
   lane_steps lanes_;
 };
 

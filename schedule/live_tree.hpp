@@ -27,7 +27,7 @@ class live_tree {
   void assign(std::vector<events_live> live, std::span<const std::int64_t> before);
   // One position anew.
   void replace(position at, events_live live, std::int64_t before);
-  // So many bytes more at [begin, end).
+  // Adds `bytes` at all positions in [begin, end).
   void add(position begin, position end, std::int64_t bytes);
 
   std::int64_t before(position at) const;
@@ -39,13 +39,13 @@ class live_tree {
 
  private:
   struct node {
-    std::int64_t most = 0, least = 0, sum = 0;  // of its events, `more` included
-    std::int64_t more = 0;                      // at all below it
+    std::int64_t most = 0, least = 0, sum = 0;  // bytes alive at its events, `more` included
+    std::int64_t more = 0;                      // bytes added to the whole subtree
     std::int64_t events = 0;
   };
   void summarize(std::size_t leaf);
-  void pull(std::size_t k);
-  void lift(std::size_t k, std::int64_t bytes);
+  void pull(std::size_t k);                      // recomputes node k from its children
+  void lift(std::size_t k, std::int64_t bytes);  // adds bytes to the subtree of node k
   void add(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
            std::int64_t bytes);
   void over(std::size_t k, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,

@@ -35,8 +35,8 @@ struct inner_loop {
 // Micro-batches are one loop over all operators, without inner ones.
 struct loops {
   std::uint32_t micro_batches = 1;
-  std::vector<inner_loop> inner;  // by `begin`, apart from one another
-  std::vector<op_id> late;        // whole and last of all: gradients of parameters
+  std::vector<inner_loop> inner;  // by `begin`, disjoint
+  std::vector<op_id> late;        // computed whole and last: gradients of parameters
   friend bool operator==(const loops&, const loops&) = default;
 };
 

@@ -83,12 +83,12 @@ class part_states {
     seen_parts_.push_back({p, now_[p]});
   }
 
-  std::vector<part_state> now_;
+  std::vector<part_state> now_;      // per part: its state at the current position
   std::vector<std::uint64_t> seen_;  // per part: the step in which it was asked for last
   std::vector<char> pinned_;
   std::vector<std::vector<change>> history_;  // by `behind`; the first is of -1
   std::vector<seen_part> seen_parts_;
-  std::uint64_t step_ = 0, steps_ = 0;  // step_: 0 while every state is known
+  std::uint64_t step_ = 0, steps_ = 0;  // current step, steps so far; step_ is 0 while every state is known
   position at_ = 0;
 };
 

@@ -15,11 +15,11 @@ std::vector<byte_count> live_at_positions(const use_table& uses, std::span<const
                                           std::span<const byte_count> live);
 
 struct room_found {
-  byte_count peak = 0;    // with every swap held as briefly as it can be: what fits needs so much
-  position at = 0;        // there
-  nanoseconds again = 0;  // of computes that are made again
+  byte_count peak = 0;    // with every swap resident as briefly as possible; the budget must be at least this
+  position at = 0;        // position of the peak
+  nanoseconds again = 0;  // time of recomputations
   std::vector<std::uint32_t> stalled;  // gaps whose copy to the host somebody waits for, in that order
-  // What the forecaster said last, if that was of the events of these decisions: for add_time().
+  // The last forecast, if it was for the events of these decisions; input of add_time().
   std::optional<prediction> held;
 };
 

@@ -11,13 +11,13 @@ namespace um {
 
 // How much longer than forecast a copy may take without anybody waiting for it.
 struct allowance {
-  std::int64_t percent = 0;  // of its time
-  nanoseconds each = 0;
+  std::int64_t percent = 0;  // of the copy's time
+  nanoseconds each = 0;      // fixed time for each copy
 };
 
 struct swapped_gap {
-  std::uint32_t which = 0;
-  bool in_time = false;
+  std::uint32_t which = 0;  // index of the gap
+  bool in_time = false;     // comes back right before its next use
 };
 
 // Sets `leave` and `back` of swaps. Refers to all.

@@ -33,12 +33,13 @@ struct use_table {
   std::vector<compute> order;
   std::vector<tensor_part> parts;         // by tensor, then by `begin`
   std::vector<part_id> first_part;        // per tensor, and one past the last
-  std::vector<std::vector<use>> of_part;  // in order; what is read and written at once is a write
-  std::vector<std::vector<touched_part>> of_position;  // each part once
+  std::vector<std::vector<use>> of_part;  // uses of each part, in order; read and written at once: a write
+  std::vector<std::vector<touched_part>> of_position;  // parts that each position touches, each once
   // The same when a position is computed again, where that is another operator (core/compute.hpp); else
   // empty.
   std::vector<std::vector<touched_part>> of_repetition;
-  position loss = 0;  // the first position that writes a gradient; the order's size if none does
+  position loss =
+      0;  // first position that writes a gradient, which ends the forward pass; else the order's size
 
   position end() const { return static_cast<position>(order.size()); }
   const std::vector<touched_part>& touched_again(position at) const {

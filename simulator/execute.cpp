@@ -16,7 +16,7 @@ struct active_step {
   std::int32_t index = no_step;
   nanoseconds begin = 0;
   nanoseconds waiting = 0;  // for a call of another lane, before anything moves
-  nanoseconds left = 0;     // after that, at full pace
+  nanoseconds left = 0;     // after that, at full speed
   std::uint64_t link_bytes_per_s = 0;
   bool by_driver = false;
   std::int64_t faulting = 0;  // thousandths of the time

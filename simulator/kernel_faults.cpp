@@ -16,7 +16,7 @@ std::uint64_t next_random(std::uint64_t seed) {
   return seed * 6364136223846793005U + 1442695040888963407U;
 }
 
-// Of these granules of the block every stride-th, counted from where block `first` has byte `from`.
+// Every stride-th of these granules of block `id`, counted from byte `from` of block `first`.
 granule_set strided_granules(granule_set of, std::uint32_t id, std::uint32_t first, unsigned stride,
                              byte_count from) {
   if (stride <= 1) return of;
@@ -147,7 +147,7 @@ bool kernel_faults::touch_block(std::uint32_t id, granule_set needed) {
   return !lacks_more;
 }
 
-// All that is touched in turn; else what the threads cannot use from the beginning on.
+// Granules not used yet: all touched ones if `in_turn`, else those that were not accessible at the beginning.
 void kernel_faults::find_unused() {
   for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
     const block_entry& b = blocks_[id];
@@ -156,7 +156,7 @@ void kernel_faults::find_unused() {
   }
 }
 
-// A batch has random faults of all that is left.
+// The faults of a batch are a random sample of the unused granules.
 void kernel_faults::touch_shuffled() {
   for (std::uint32_t id = touched_blocks_.first; id <= touched_blocks_.last; ++id) {
     granule_set& left = unused_in(id);

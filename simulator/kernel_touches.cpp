@@ -54,7 +54,7 @@ std::vector<touched_operand> operands_off_device(const simulated_run& run, const
   return all;
 }
 
-// Pinned memory is the CPU's own.
+// Operands in pinned memory cost the CPU nothing extra.
 managed_traffic touch_by_cpu(const simulated_run& run, const step& s, managed_memory& memory) {
   const op& o = run.network.ops[std::get<compute>(s.what).what];
   for (std::size_t i = 0; i < o.in.size() && i < s.operands.size(); ++i) {

@@ -51,7 +51,7 @@
 
 namespace um {
 
-// What a caller may ask about one block; a bit for each granule.
+// State of one block; a bit for each granule.
 struct managed_block_state {
   granule_set on_device = 0, on_host = 0, discarded = 0;
   granule_set mapped_by_host = 0;  // by the CPU

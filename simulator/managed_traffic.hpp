@@ -1,4 +1,4 @@
-// What the driver moved, and how long its causer waited.
+// What the driver moved, and how long the kernel or caller waited for it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace um {
 
 // Of one operation, or of several.
 struct managed_traffic {
-  nanoseconds time = 0;              // for which the causer waits
+  nanoseconds time = 0;              // that the kernel or caller waits
   std::uint64_t batches = 0;         // of faults
   std::uint64_t fault_groups = 0;    // granules faulted, each once a batch
   std::uint64_t services = 0;        // blocks serviced because a kernel touched them

@@ -1,4 +1,4 @@
-// Single patterns of access, as microbenchmarks time them: what the model makes of a machine's figures. Most
+// Access patterns that microbenchmarks measure, simulated from a machine's figures. Most
 // are on an arena that fits; others have a ratio of data to room, or of data to what of it is on the device
 // already.
 #pragma once
@@ -19,7 +19,7 @@ struct pattern {
   std::string_view name, what;
   pattern_result (*simulate)(const machine& on);
   pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: it has none
-  // The same in the unkindest order of accesses that the hardware may take; nullptr: the order is known.
+  // The same in the worst order of accesses that the hardware may choose; nullptr: the order is known.
   pattern_result (*in_turn)(const machine& on, double ratio) = nullptr;
 };
 

@@ -243,7 +243,7 @@ class engine_search {
   nanoseconds best_time_ = never;
 };
 
-// A text that problems of different batches share.
+// The problem without its batch size, as text.
 std::string kind_of(convolution_problem p, byte_count cap) {
   p.x.n = p.y.n = 1;
   if (p.kind == convolution_kind::backward_filter) p.accumulate = false;

@@ -35,7 +35,7 @@ void unpack_filter_gradient(launch_site where, const void* packed, float* dw, co
 // f32 throughout; fewer than 2^31 (tile, channel) pairs.
 struct winograd_tiles {
   dims shape;             // of the tensor in pixels
-  std::int64_t rows = 0;  // of tiles, in each image
+  std::int64_t rows = 0;  // rows of tiles in each image
   std::int64_t columns = 0;
   std::int64_t pad_h = 0, pad_w = 0;  // pixels that tiles begin above and left of the tensor
   memory_order order = memory_order::nchw;

@@ -25,7 +25,7 @@ struct convolution_problem {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
   convolution how;                         // with relu: forward alone, y = max(x * w [+ b], 0)
-  bool bias = false;                       // forward alone
+  bool bias = false;                       // forward only
   bool accumulate = false;                 // the result is added to what is there; without bias or relu
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but the result dw is f32
   memory_order order = memory_order::nchw;

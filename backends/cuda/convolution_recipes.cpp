@@ -47,7 +47,7 @@ bool has_accumulation(const convolution_problem& p) {
 std::int64_t rows_of_padding_below(const convolution_problem& p) {
   return padding_behind(p.x.h, p.how.pad_h, p.w.h, p.how.stride_h, p.y.h);
 }
-// Padding that a library takes as it is.
+// Whether libraries support the padding without a copy of x.
 bool padding_is_plain(const convolution_problem& p) {
   return p.how.pad_h >= 0 && rows_of_padding_below(p) > -p.how.stride_h;
 }
@@ -112,7 +112,7 @@ struct scratch_layout {
   cudnn_convolution product;
   bool packs = false, pads = false;
   packed_operands packing;
-  // Of the filter gradient: converted or unpacked from the workspace into dw after each part.
+  // How the filter gradient is converted or unpacked from the workspace into dw after each part.
   bool adds_from_workspace = false;
   byte_count packed_x = 0, packed_w = 0;
 };
@@ -400,7 +400,7 @@ byte_count method_workspace(const convolution_problem& p, convolution_method met
 std::vector<std::int64_t> parts_of(const convolution_problem& p) {
   std::vector<std::int64_t> all;
   for (std::int64_t parts = 1; parts <= p.x.n; ++parts) {
-    // Numbers close to each other tell nothing new.
+    // Numbers of parts close to each other perform alike, so most are left out.
     if (p.x.n % parts == 0 && (all.empty() || parts >= all.back() * 2 || parts == p.x.n))
       all.push_back(parts);
   }

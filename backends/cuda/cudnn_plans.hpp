@@ -19,12 +19,12 @@ namespace um {
 struct cudnn_convolution {
   convolution_kind kind = convolution_kind::forward;
   dims x, w, y;
-  convolution how;  // how.relu is the epilogue's; padding before x, that behind it follows
+  convolution how;  // how.relu: epilogue; how.pad: padding before x, from which that behind x follows
   bool bias = false;
   dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, and of the result
   memory_order order = memory_order::nchw;
   bool tensor_cores = false;  // f32 operands may be rounded to TF32
-  bool add = false;           // to the values in the result
+  bool add = false;           // adds to the values in the result
 };
 
 // A plan that cuDNN can run. Cheap to copy.

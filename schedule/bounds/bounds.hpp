@@ -37,7 +37,7 @@ enum class plan_class : std::uint8_t { any, passes, whole };
 template <>
 inline constexpr std::array enum_names<plan_class>{"any"sv, "passes"sv, "whole"sv};
 struct plan_kind {
-  plan_class by = plan_class::any;
+  plan_class by = plan_class::any;      // the class whose bound holds for it
   bool swaps = false, repeats = false;  // it moves tensors; it computes operators twice
 };
 plan_kind kind_of(const graph& g, const memory_plan& plan);
@@ -46,8 +46,8 @@ plan_kind kind_of(const graph& g, const memory_plan& plan);
 nanoseconds bound_for(const time_bounds& b, const plan_kind& kind);
 
 struct plan_bound {
-  plan_kind of;
-  nanoseconds least = 0;
+  plan_kind of;           // the kind of plans that it bounds
+  nanoseconds least = 0;  // lower bound on the time of an iteration
 };
 
 }  // namespace um

@@ -23,7 +23,7 @@ class lagrangian {
   void add_excess(const value& v, const value_choice& c, std::vector<double>& change);
 
   const model& m_;
-  allowed what_;
+  allowed what_;  // whether plans may swap, and may recompute
   price_index index_;
   value_costs costs_;
   std::vector<value_choice> without_, with_;  // per value: without and with recomputation

@@ -12,15 +12,15 @@ namespace um {
 
 struct saved_tensor {
   double bytes = 0;
-  bool given = false;       // it starts at home: nothing is copied out
-  std::size_t made_by = 0;  // else its producer, as an index into forward
+  bool given = false;       // an input that starts in host memory: nothing is copied out
+  std::size_t made_by = 0;  // else its producer: index of a forward operator
 };
 
 // The two passes of a network, and the tensors that the forward pass leaves to the backward pass.
 struct passes {
   double forward = 0, backward = 0;  // ns
   std::vector<saved_tensor> saved;
-  std::vector<double> again;                    // ns: of each forward operator, when it is computed again
+  std::vector<double> again;                    // ns: recomputation time of each forward operator
   std::vector<std::vector<std::size_t>> needs;  // forward operators that must run again for it
 };
 

@@ -16,8 +16,8 @@ namespace um::whole {
 enum priced_lane : std::uint8_t { copy_out, copy_in, recompute };
 
 struct prices {
-  std::vector<double> byte;                    // per instant
-  std::vector<std::array<double, 3>> of_lane;  // per interval
+  std::vector<double> byte;                    // price of a byte of device memory, per instant
+  std::vector<std::array<double, 3>> of_lane;  // price of the time of each lane, per interval
 };
 
 // How a value can be back before the end of a gap: by a copy or by another run, `time` long. The price of its
@@ -86,13 +86,13 @@ class price_index {
   void find_least_runs();
 
   const model& m_;
-  allowed what_;
-  const prices* x_ = nullptr;
-  std::vector<double> sum_;                                 // of bytes' prices up to an instant
+  allowed what_;                                            // whether plans may swap, and may recompute
+  const prices* x_ = nullptr;                               // the current prices
+  std::vector<double> sum_;                                 // sum of byte prices up to an instant
   std::array<std::vector<std::size_t>, 3> cheaper_before_;  // one past the last interval that costs less
   std::vector<std::size_t> cheaper_after_;
-  std::vector<double> least_run_;
-  std::vector<std::size_t> least_run_at_;
+  std::vector<double> least_run_;          // per position: lowest price of running it again
+  std::vector<std::size_t> least_run_at_;  // the interval of that price
 };
 
 }  // namespace um::whole

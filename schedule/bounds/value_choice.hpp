@@ -21,7 +21,7 @@ struct value_choice {
   bool recomputes = false;
   std::size_t shared_begin = 0, shared_end = 0;  // gaps [begin, end): the closure pays for the run in them
   std::optional<chosen_copy> out = {};
-  bool resident = false;  // throughout; of a value that leaves without a copy
+  bool resident = false;  // stays on the device throughout, although it could leave without a copy
 
   bool shares_run(std::size_t gap) const { return shared_begin <= gap && gap < shared_end; }
 };
@@ -39,8 +39,8 @@ struct value_costs {
     std::size_t interval = 0, gap = 0;
     double price = 0, away = 0;  // of the copy; of that gap if the value then leaves
   };
-  std::vector<double> kept,
-      away;  // per gap: of keeping the value; of being away from the start of the gap on
+  std::vector<double> kept;  // per gap: cost of keeping the value
+  std::vector<double> away;  // per gap: cost if it is away from the start of the gap on
   std::vector<copy_candidate> copies;
   std::vector<std::pair<std::size_t, double>> returns;  // scratch
   std::vector<double> stays;                            // scratch

@@ -24,9 +24,9 @@ struct absence {
 
 // A value of a part: what one producer made, and the gaps between its uses.
 struct value {
-  double bytes = 0, out = 0, in = 0;  // of the budget; times of its copies
+  double bytes = 0, out = 0, in = 0;  // share of the budget; times of its copies out and in
   std::size_t made = 0;               // the first interval in which it can leave
-  std::size_t producer = 0;           // a position, if any absence is recomputable
+  std::size_t producer = 0;           // position that computes it, if any absence is recomputable
   bool from_home = false;             // at home at the start, and away before its first use
   bool stays_home = false;            // the last absence ends with the iteration
   bool clean = false;                 // it leaves without a copy
@@ -34,16 +34,16 @@ struct value {
 };
 
 struct model {
-  std::size_t count = 0;      // of positions
-  double unit = 0;            // ns
-  std::vector<double> time;   // per position
-  std::vector<double> again;  // the same when it is computed again
+  std::size_t count = 0;      // number of positions
+  double unit = 0;            // nanoseconds of one unit of time
+  std::vector<double> time;   // compute time per position
+  std::vector<double> again;  // recomputation time per position
   std::vector<double> fixed;  // per instant: resident bytes that no decision changes
   std::vector<value> values;
   std::vector<std::vector<std::size_t>> needs;  // positions that must run again for one
   std::vector<int> large_outputs;               // per position: values that can be computed again there
-  bool feasible = true;                         // operands and what must stay keep to the budget
-  bool all_fits = true;                         // nothing has to leave
+  bool feasible = true;                         // operands and bytes that must stay fit the budget
+  bool all_fits = true;                         // everything fits: nothing has to leave
 };
 
 model model_of(const problem& p, const std::vector<compute>& order, allowed what);

@@ -59,7 +59,7 @@ void graph_recorder::launch_iteration() {
   for (const lane_state& l : run_.lanes) {
     if (l.stream != compute && !l.steps.empty()) make_stream_wait(l.stream, compute);
   }
-  std::size_t next = 0;  // stretch
+  std::size_t next = 0;  // index of the next stretch
   for (std::uint32_t i = 0; i < run_.plan.steps.size(); ++i) {
     const lane where = run_.plan.steps[i].where;
     const bool computes = where == lane::compute;

@@ -1,4 +1,4 @@
-// What an iteration is known to have done.
+// The trace of an iteration: its timeline and the bytes that it moved.
 #pragma once
 
 #include <chrono>

@@ -35,7 +35,7 @@ class plan_memory {
   arena ballast_, device_, pinned_, managed_;
 };
 
-inline constexpr int nan_byte = 0xff;  // memory full of it holds NaNs
+inline constexpr int nan_byte = 0xff;  // memory filled with this byte holds NaNs
 
 // Copies a box between two places: by a copy engine or by a kernel, as the plan says.
 void copy_box(const plan_memory& memory, const pitched_copy& c, cudaStream_t on);

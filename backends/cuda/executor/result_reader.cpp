@@ -12,7 +12,7 @@
 namespace um {
 namespace {
 
-// Values cross between host and device in pieces.
+// Values are copied between host and device in chunks.
 constexpr byte_count chunk_bytes = 32 * MiB;
 
 template <class F>

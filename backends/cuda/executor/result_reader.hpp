@@ -27,7 +27,7 @@ class result_reader {
   std::vector<std::byte> value_of(tensor_id what) const;
   // Every tensor that survives, as NAME.npy.
   void write_values(const std::filesystem::path& folder) const;
-  // Over outputs and gradients of parameters.
+  // Hash over outputs and gradients of parameters.
   std::uint64_t digest_of_results() const;
   std::optional<double> loss() const;
 

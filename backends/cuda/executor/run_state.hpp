@@ -7,7 +7,7 @@
 // | lane to_device | copies and prefetches to the device        | its lane_state                          |
 // | lane to_host   | copies and evictions to the host           | its lane_state, but not `issued` where  |
 // |                |                                            | there is a keeper of room               |
-// | keeper of room | discards behind the lane to the host, if   | that lane's `issued`, keeper_calls,     |
+// | keeper of room | discards behind the lane to the host, if   | that lane's `issued`, keeper_is_in_call, |
 // |                | the plan has any (room_keeper.hpp)         | keeper_failure                          |
 //
 // A thread that fails sets `failed` and calls release_waiting_threads() for its lane.
@@ -48,7 +48,7 @@ struct lane_state {
   std::exception_ptr failure;
 };
 
-// What a step needs at run time besides the plan.
+// What a step needs at run time in addition to the plan.
 struct step_work {
   kernel_call call;    // a compute's kernels
   event done_event;    // if a step of another lane waits for this one
@@ -76,7 +76,7 @@ struct run_state {
   bool keeps_room = false;                     // some step discards, so there is a keeper of room
   bool poisons = false;                        // overwrite what is given up with NaNs
   std::atomic<bool> keeper_is_in_call{false};  // the keeper of room is in a call
-  std::exception_ptr keeper_failure;  // apart from its lane's, whose thread may fail at the same time
+  std::exception_ptr keeper_failure;  // separate from its lane's, whose thread may fail at the same time
   std::atomic<bool> failed{false};    // some thread failed; the iteration is given up
 };
 

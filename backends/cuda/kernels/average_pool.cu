@@ -18,7 +18,7 @@ struct window_axis {
     return min(end, extent) - max(first, 0);
   }
   __device__ int first_window(int element) const {
-    const int beyond = element + pad - window;  // windows that begin here or before do not cover it
+    const int beyond = element + pad - window;  // windows that begin at or before this do not cover it
     return beyond < 0 ? 0 : static_cast<int>(stride.quotient(static_cast<std::uint32_t>(beyond))) + 1;
   }
   __device__ int last_window(int element) const {

@@ -9,7 +9,7 @@
 namespace um::kernels {
 namespace {
 
-// Reads g.
+// Reads the gradient behind the ReLU.
 template <class Layout>
 struct gradient_source {
   using T = typename Layout::value;

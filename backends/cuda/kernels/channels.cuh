@@ -16,7 +16,7 @@ struct layout {
   using value = T;
   static constexpr int vector = N;
   static constexpr bool planes = Order == memory_order::nchw;
-  static constexpr int channels = planes ? 1 : N;  // that the elements of a vector belong to
+  static constexpr int channels = planes ? 1 : N;  // channels of the elements of a vector
 };
 
 // Calls launch(layout) with the widest access that the form and the alignment of its data allow.
@@ -86,8 +86,8 @@ __device__ std::int64_t channel_of_thread() {
 // The extents of a tensor, for walking over the positions of a group of channels.
 struct channel_geometry {
   std::int64_t channels;
-  std::int64_t plane;  // elements
-  divisor vectors;     // of a plane, where vectors lie in planes
+  std::int64_t plane;  // elements of a plane
+  divisor vectors;     // vectors of a plane, if vectors lie in planes
 
   template <class Layout>
   static channel_geometry of_shape(const dims& shape) {
@@ -123,7 +123,7 @@ class element_finder {
 
  private:
   divisor vectors_;
-  std::int64_t stride_;  // between a channel's planes, or between pixels
+  std::int64_t stride_;  // elements between a channel's planes, or between pixels
   std::int64_t base_;
   std::uint32_t skipped_positions_ = 0;  // of the first plane, before the block's first position
 };
@@ -169,7 +169,7 @@ std::int64_t positions_of(const dims& shape) {
   return shape.n * shape.h * shape.w / (Layout::planes ? Layout::vector : 1);
 }
 
-// Loads in flight for each thread: more where they are narrow.
+// Loads in flight for each thread: more if they are narrow.
 template <class Layout>
 constexpr int unrolled(int vectors) {
   return Layout::vector == 1 ? 2 * vectors : vectors;
@@ -315,7 +315,7 @@ void launch_reduction(launch_site where, const Op& op, const dims& shape, float*
   launch_combine(where, static_cast<const sum*>(partial), shape.c, c.grid.y, finish);
 }
 
-// For the layout that the alignment of the data allows.
+// Enough for every layout that the alignment of the data may allow.
 template <class Sum>
 std::size_t reduction_workspace(const tensor_form& of) {
   std::int64_t parts = 0;
@@ -329,7 +329,7 @@ std::size_t reduction_workspace(const tensor_form& of) {
   return static_cast<std::size_t>(parts * of.shape.c) * sizeof(Sum);
 }
 
-// Finishes a sum per channel: writes it, or adds it.
+// Writes the sum of a channel, or adds it to the value there.
 struct write_sum {
   float* to;
   bool accumulate;

@@ -10,20 +10,21 @@ namespace {
 // for the taps of the next rows.
 constexpr int group = 64;
 constexpr int warps = group / 8, threads = warps * warp_threads;
-constexpr int pixel_words = group + 4;   // lanes of a fragment then read from 32 different banks
+constexpr int pixel_words = group + 4;   // padded, so that the lanes of a fragment read from 32 banks
 constexpr int depth = mma_depth<float>;  // pixels of a fragment
 constexpr int vector_words = 4, vectors = group / vector_words, pass_pixels = threads / vectors;
-constexpr int step_pixels = 128;  // about, at most: a step hides the loads of the next one
-constexpr int most_columns = 56;  // of a segment
+constexpr int step_pixels = 128;  // most pixels of a step, which hides the loads of the next step
+constexpr int most_columns = 56;  // most columns of a segment
 
 struct deep_form {
-  int images, height, width, channels;  // of x
+  int images, height, width, channels;  // extents of x
   int result_height, result_width, result_channels;
   int taps_h, taps_w, pad_h, pad_w;
-  int tap_rows;           // of a block
-  int segments, columns;  // of a row of results; columns are a multiple of a fragment's
-  int steps_of_column;    // a segment from the first row to the last
-  int rows;               // of results in a step
+  int tap_rows;         // rows of filter taps that a block computes
+  int segments;         // parts that a row of results is cut into
+  int columns;          // results of a segment, rounded up to whole fragments
+  int steps_of_column;  // steps from the first row of a segment to its last
+  int rows;             // rows of results in a step
   int ring_rows, ring_columns;
 
   deep_form(const direct_convolution& of, int tap_rows_)

@@ -87,7 +87,7 @@ struct direct_form {
 
   int depth() const { return channels * taps_h * taps_w; }
   int patch_elements() const { return patch_rows * patch_columns * channels; }
-  // Of depth k, in the filter's memory order: [row][column][channel].
+  // Offset in the patch of the input that depth k multiplies; k counts [row][column][channel].
   __device__ int patch_offset(int k) const {
     const int row = taps_w * channels;
     return k / row * patch_columns * channels + k % row;

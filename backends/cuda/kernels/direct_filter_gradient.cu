@@ -8,15 +8,15 @@ namespace {
 // of a group and `warp_depths` of k; warps of a block go over the same patch, either for other k or, where
 // one or few cover them, for other pixels. Every such run of warps leaves a partial sum.
 constexpr int column_fragments = 4, warp_depths = 8 * column_fragments;
-constexpr int most_warps = 8;       // in a block
+constexpr int most_warps = 8;       // most warps of a block
 constexpr int resident_blocks = 2;  // blocks that fit on a multiprocessor; registers limit them
 
 struct division {
-  int groups = 1;       // of channels of y, a row of the grid each
-  int depth_warps = 1;  // in a block
+  int groups = 1;       // groups of channels of y, a row of the grid each
+  int depth_warps = 1;  // warps of a block that differ in k
   int depth_blocks = 1;
   int pixel_warps = 1;
-  int blocks = 1;  // over tiles
+  int blocks = 1;  // blocks that share the tiles
 
   int threads() const { return depth_warps * pixel_warps * warp_threads; }
   __host__ __device__ int depths() const { return depth_blocks * depth_warps * warp_depths; }

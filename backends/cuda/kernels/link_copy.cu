@@ -34,7 +34,7 @@ constexpr std::uint32_t chunk_bytes = 4096;
 constexpr std::uint32_t stages = 32;                  // chunks a block holds
 [[maybe_unused]] constexpr std::uint32_t ahead = 24;  // of them, has under way; before 9.0 nobody asks
 constexpr std::uint32_t held_bytes = stages * chunk_bytes;
-// A block that fell behind catches up at full speed by at most so much.
+// A block that fell behind its rate catches up at full speed, by at most this much.
 [[maybe_unused]] constexpr std::uint64_t credit_ns = 3000;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

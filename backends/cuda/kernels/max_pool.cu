@@ -170,7 +170,7 @@ __device__ void pool_any(const pool_operands<typename Layout::value, Index>& dat
   write_pooled<Layout>(data, y(s.begin, s.column), best, b);
 }
 
-// Window 0: any size.
+// Window: the size of the windows, or 0 for any size.
 template <class Layout, int Window, class Index>
 __global__ void __launch_bounds__(block_threads) pool(pool_operands<typename Layout::value, Index> data,
                                                       pool_extents e, strips along, std::int64_t positions) {

@@ -32,7 +32,7 @@ __device__ pooled_windows<T, N, Index> read_windows(const gradient_operands<T, I
   return w;
 }
 
-// Their gradients, nothing where y is 0 or they are not `valid`, and their maxima's positions.
+// The gradients of windows (0 where y is 0 or `valid` is false), and the positions of their maxima.
 template <bool Masked, class T, int N, class Index>
 __device__ void unpack_windows(const pooled_windows<T, N, Index>& w, bool valid, float (&g)[N],
                                int (&position)[N]) {
@@ -304,7 +304,7 @@ grid_cover cover_for(const pool_problem& p, const strips& along, bool sums) {
   return grid_cover_of<Layout>(p.x.c, along.positions(), blocks, 1);
 }
 
-// Calls launch(way, layout) with the layout that the way takes.
+// Calls launch(method, layout) with the layout that the method needs.
 template <class Launch>
 void with_pool_method(const pool_problem& p, bool aligned, Launch launch) {
   const pool_method how = pool_method_of(p, aligned);

@@ -7,7 +7,7 @@ namespace {
 // Shorter runs are copied by a kernel, since a copy engine takes each run by itself.
 constexpr std::uint64_t short_run = 64;
 
-// That cudaMemcpy2D and 3D take.
+// The largest pitch that cudaMemcpy2D and cudaMemcpy3D accept.
 constexpr std::uint64_t most_pitch = std::numeric_limits<std::int32_t>::max();
 
 // Properties that all runs of a launch share; runs are counted through the slices.

@@ -11,33 +11,34 @@ namespace {
 // runs: one read of x for a run serves all its channels and taps. Eight neighbouring threads differ
 // in channels, the next eight in rows of taps, the rest in runs.
 constexpr int channel_groups = 8;
-constexpr int run = 4;  // pixels of a row
+constexpr int run = 4;  // pixels in a run, which lie in one row
 constexpr int tile_columns = 32, most_tile_rows = 4;
-constexpr int shared_floats = 12 * 1024;  // at most, of a tile; two are there at once, and two blocks
+constexpr int shared_floats = 12 * 1024;  // most floats of a tile; two blocks hold two tiles each
 static_assert(tile_columns <= warp_threads);
 
 template <int Taps, int Stride>
 struct shape_of {
-  static constexpr int tap_rows = Taps == 3 ? 3 : 1;                                         // of a thread
-  static constexpr int vectors = static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // of a row of x
+  static constexpr int tap_rows = Taps == 3 ? 3 : 1;  // rows of taps of a thread
+  static constexpr int vectors =
+      static_cast<int>(divide_up((run - 1) * Stride + Taps, 4));  // vectors of x loaded for a run
   // Limited by registers.
   static constexpr int most_threads = Taps == 3 ? 192 : Taps == 7 ? 352 : 288;
   static constexpr int resident = Taps == 3 ? 2 : 1;
 };
 
-// The least that is `rest` beyond a multiple of `of`, and not less than `floats`.
+// The smallest number that is at least `floats` and leaves `rest` when divided by `of`.
 constexpr int padded(int floats, int of, int rest) {
   return (floats - rest + of - 1) / of * of + rest;
 }
 
 struct planar_form {
-  int height = 0, width = 0, channels = 0, taps = 0;  // of x and w: taps x taps
+  int height = 0, width = 0, channels = 0, taps = 0;  // of x; filters are taps x taps
   int result_height = 0, result_width = 0, result_channels = 0;
   int stride = 0, pad_h = 0, pad_w = 0;
-  int columns = 0, rows = 0;            // of a tile
-  int result_pitch = 0;                 // of a row of dy: eight channels' vectors lie in different banks
-  int patch_rows = 0, patch_pitch = 0;  // of x: so do four rows' vectors
-  int floats = 0;                       // of a tile, of dy and x
+  int columns = 0, rows = 0;            // of a tile of results
+  int result_pitch = 0;                 // floats of a row of dy; no bank conflicts of eight channels
+  int patch_rows = 0, patch_pitch = 0;  // rows of x, and floats of one; no bank conflicts of four rows
+  int floats = 0;                       // shared memory of a tile, dy and x
   bool in_vectors = false;              // dy's rows are aligned to 16 bytes
   int splits = 1;                       // groups of threads that share a tile's runs
   std::int64_t tiles = 0;
