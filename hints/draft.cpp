@@ -266,7 +266,7 @@ class drafter {
 tensor_chooser::tensor_chooser(const graph& g)
     : g_(g),
       written_(g.tensors.size(), false),
-      again_(g.tensors.size(), false),
+      used_again_(g.tensors.size(), false),
       readers_(g.tensors.size()),
       writers_(g.tensors.size()) {
   std::vector<std::int64_t> last(g.tensors.size(), -1);
@@ -276,7 +276,7 @@ tensor_chooser::tensor_chooser(const graph& g)
     for (const tensor_id t : g.ops[o].out) written_[t] = true;
     for (const auto* side : {&g.ops[o].in, &g.ops[o].out}) {
       for (const tensor_id t : *side) {
-        if (last[t] >= 0 && o - last[t] > 1) again_[t] = true;
+        if (last[t] >= 0 && o - last[t] > 1) used_again_[t] = true;
         last[t] = o;
       }
     }
@@ -305,9 +305,9 @@ bool tensor_chooser::is_for(const tensor_choice& which, tensor_id t) const {
     case tensor_use::written:
       return written_[t];
     case tensor_use::needed_again:
-      return again_[t];
+      return used_again_[t];
     case tensor_use::passing:
-      return written_[t] && !again_[t];
+      return written_[t] && !used_again_[t];
   }
   return false;
 }

@@ -21,7 +21,7 @@ class tensor_chooser {
   bool is_touched(const std::vector<std::string>& kinds, const std::vector<op_id>& by) const;
 
   const graph& g_;
-  std::vector<bool> written_, again_;
+  std::vector<bool> written_, used_again_;
   std::vector<std::vector<op_id>> readers_, writers_;  // of each tensor
 };
 

@@ -20,7 +20,7 @@ void add_parts(leaving_parts& parts, const graph& g, const placement& at, tensor
   const bool alone = of == 1 || bytes_of(what) % (of * managed_block) == 0;
   for (std::uint32_t i = 0; i < of; ++i) {
     const box part = batch_part(what.shape.n, i, of);
-    parts.all.push_back({t, part, at.managed.range_of(t, part), alone, {}});
+    parts.parts.push_back({t, part, at.managed.range_of(t, part), alone, {}});
   }
 }
 
@@ -32,12 +32,13 @@ void add_operands(leaving_parts& parts, const graph& g, const memory_plan& plan,
   for (const access& a : accesses_of(g, c)) {
     if (!is_managed(plan.home[a.what])) continue;
     const tensor& t = g.tensors[a.what];
-    const std::size_t first = parts.first[a.what], count = parts.first[a.what + 1] - first;
+    const std::size_t first = parts.first_of_tensor[a.what],
+                      count = parts.first_of_tensor[a.what + 1] - first;
     const auto [begin, end] = parts_in(t.shape.n, static_cast<std::uint32_t>(count), a.where.batch);
     managed_operand o{a.what, first + begin, first + end, runs_of(t, a.where)};
     for (range& r : o.touched) r.offset += at.managed.offset_of(a.what);
     for (std::size_t x = o.begin; x < o.end; ++x) {
-      std::vector<position>& uses = parts.all[x].uses;
+      std::vector<position>& uses = parts.parts[x].uses;
       if (uses.empty() || uses.back() != now) uses.push_back(now);
     }
     operands.push_back(std::move(o));
@@ -65,12 +66,12 @@ leaving_parts leaving_parts_of(const problem& p, const memory_plan& plan, const 
   const graph& g = p.network;
   leaving_parts parts;
   for (tensor_id t = 0; t < g.tensors.size(); ++t) {
-    parts.first.push_back(parts.all.size());
+    parts.first_of_tensor.push_back(parts.parts.size());
     if (!is_managed(plan.home[t])) continue;
     const std::uint32_t slices = at.table.strips[t].cells.batch_parts();
     add_parts(parts, g, at, t, parts_to_leave(g.tensors[t], plan.home[t], slices, part_bytes));
   }
-  parts.first.push_back(parts.all.size());
+  parts.first_of_tensor.push_back(parts.parts.size());
   for (const action& a : plan.actions) {
     if (const auto* c = std::get_if<compute>(&a)) add_operands(parts, g, plan, at, *c);
   }

@@ -24,13 +24,13 @@ struct leaving_part {
 // An operand of a compute in managed memory.
 struct managed_operand {
   tensor_id what = 0;
-  std::size_t begin = 0, end = 0;  // parts that it meets
+  std::size_t begin = 0, end = 0;  // parts that it overlaps
   std::vector<range> touched;      // of the managed arena
 };
 
 struct leaving_parts {
-  std::vector<leaving_part> all;                          // by tensor
-  std::vector<std::size_t> first;                         // per tensor, and one past the last
+  std::vector<leaving_part> parts;                        // by tensor
+  std::vector<std::size_t> first_of_tensor;               // per tensor, and one past the last
   std::vector<compute> order;                             // by position
   std::vector<std::vector<managed_operand>> of_position;  // per compute
 };

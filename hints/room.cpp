@@ -17,7 +17,7 @@ class room_maker {
       : g_(p.network),
         draft_(draft),
         rules_(rules),
-        at_(at),
+        placement_(at),
         parts_(leaving_parts_of(p, draft, at, rules.part_bytes)),
         resident_(g_, draft, at, parts_, rules),
         spared_(resident_.ledger().size()),
@@ -77,13 +77,13 @@ class room_maker {
     for (const managed_operand& o : operands) {
       for (const range& r : o.touched) wanted_.add(r);
       for (std::size_t x = o.begin; x < o.end; ++x) {
-        if (!is_fetched(parts_.all[x])) continue;
-        fetches.push_back({o.what, parts_.all[x].part});
-        wanted_.add(parts_.all[x].place);
+        if (!is_fetched(parts_.parts[x])) continue;
+        fetches.push_back({o.what, parts_.parts[x].part});
+        wanted_.add(parts_.parts[x].place);
       }
     }
     spare(now_, now_);
-    for (const tensor_id t : under_way_) spared_.add(at_.managed.range_of(t, {}));
+    for (const tensor_id t : under_way_) spared_.add(placement_.managed.range_of(t, {}));
     if (!make_room()) {
       spare(now_, now_);
       if (!make_room()) refuse();
@@ -109,7 +109,7 @@ class room_maker {
     const op& o = op_now();
     if (!o.alias || o.out[o.alias->output] != t) return false;
     const tensor_id from = o.in[o.alias->input];
-    return is_managed(from) && at_.managed.offset_of(from) == at_.managed.offset_of(t);
+    return is_managed(from) && placement_.managed.offset_of(from) == placement_.managed.offset_of(t);
   }
 
   // --- prefetches of the draft ---
@@ -119,7 +119,7 @@ class room_maker {
     const std::optional<position> use = next_touch(f.what);
     if (!use) return false;
     wanted_.clear();
-    wanted_.add(at_.managed.range_of(f.what, f.part));
+    wanted_.add(placement_.managed.range_of(f.what, f.part));
     if (is_of_twins(f.what) || spare(now_, *use) > capacity_ || !make_room()) return false;
     under_way_.push_back(f.what);
     return true;
@@ -138,9 +138,9 @@ class room_maker {
 
   std::optional<position> next_touch(tensor_id t) const {
     std::optional<position> next;
-    for (std::size_t x = parts_.first[t]; x < parts_.first[t + 1]; ++x) {
-      const auto at = std::ranges::lower_bound(parts_.all[x].uses, now_);
-      if (at != parts_.all[x].uses.end()) next = std::min(next.value_or(*at), *at);
+    for (std::size_t x = parts_.first_of_tensor[t]; x < parts_.first_of_tensor[t + 1]; ++x) {
+      const auto at = std::ranges::lower_bound(parts_.parts[x].uses, now_);
+      if (at != parts_.parts[x].uses.end()) next = std::min(next.value_or(*at), *at);
     }
     return next;
   }
@@ -152,7 +152,7 @@ class room_maker {
     spared_.clear();
     for (position at = first; at <= last; ++at) {
       for (const managed_operand& o : operands_at(at)) {
-        for (std::size_t x = o.begin; x < o.end; ++x) spared_.add(parts_.all[x].place);
+        for (std::size_t x = o.begin; x < o.end; ++x) spared_.add(parts_.parts[x].place);
       }
     }
     return spared_.members().size();
@@ -163,7 +163,7 @@ class room_maker {
   bool make_room() {
     const auto victims = resident_.victims(now_, wanted_, spared_, capacity_, limit_);
     if (!victims) return false;
-    for (const std::size_t x : *victims) apply(resident_.departure(parts_.all[x], now_));
+    for (const std::size_t x : *victims) apply(resident_.departure(parts_.parts[x], now_));
     return true;
   }
 
@@ -179,7 +179,7 @@ class room_maker {
 
   // Twinned tensors that persist end an iteration where they begin it.
   void send_home() {
-    for (const leaving_part& x : parts_.all) {
+    for (const leaving_part& x : parts_.parts) {
       if (draft_.home[x.what] != residence::twinned || !survives(g_.tensors[x.what].use)) continue;
       if (resident_.is_here(x)) apply(resident_.departure(x, now_));
     }
@@ -187,7 +187,7 @@ class room_maker {
 
   // Evicts what the iteration leaves resident beyond what it was planned to start with.
   void give_back_beyond(const block_ledger& start) {
-    for (const leaving_part& x : parts_.all) {
+    for (const leaving_part& x : parts_.parts) {
       const auto [begin, end] = blocks_of(x.place);
       bool is_new = false;
       for (std::size_t b = begin; b < end; ++b) {
@@ -201,7 +201,7 @@ class room_maker {
   const graph& g_;
   const memory_plan& draft_;
   const room_rules& rules_;
-  const placement& at_;
+  const placement& placement_;
   const leaving_parts parts_;
   resident_parts resident_;
   block_set spared_, wanted_;

@@ -32,7 +32,7 @@ bool copies(const departure& d) {
 class timetable {
  public:
   timetable(const problem& p, const memory_plan& plan, const placement& at)
-      : p_(p), g_(p.network), plan_(plan), at_(at), begun_(g_.tensors.size(), false) {
+      : p_(p), g_(p.network), plan_(plan), placement_(at), begun_(g_.tensors.size(), false) {
     const std::size_t blocks = at.addresses.managed_bytes / managed_block;
     find_earliest(blocks);
     find_latest(blocks);
@@ -41,7 +41,7 @@ class timetable {
   memory_plan plan(departure_time when) {
     memory_plan early = in_order();
     if (when == departure_time::early) return early;
-    note_room(residency_of(g_, early, at_.addresses, at_.managed));
+    note_room(residency_of(g_, early, placement_.addresses, placement_.managed));
     take_turns();
     leave_later();
     return in_order();
@@ -67,9 +67,9 @@ class timetable {
     return all;
   }
   block_range blocks_of(tensor_id t, const box& part) const {
-    if (!is_managed(plan_.home[t]) || !at_.managed.is_touched(t)) return {};
+    if (!is_managed(plan_.home[t]) || !placement_.managed.is_touched(t)) return {};
     const range only = batch_range(g_.tensors[t], part);
-    return um::blocks_of({at_.managed.offset_of(t) + only.offset, only.bytes});
+    return um::blocks_of({placement_.managed.offset_of(t) + only.offset, only.bytes});
   }
   void add_operands(const compute& c, std::vector<block_range>& all) {
     for (const access& x : accesses_of(g_, c)) {
@@ -78,7 +78,7 @@ class timetable {
       begun_[x.what] = true;
       if (begins) all.push_back(blocks_of(x.what, {}));
       for (range r : runs_of(g_.tensors[x.what], x.where)) {
-        r.offset += at_.managed.offset_of(x.what);
+        r.offset += placement_.managed.offset_of(x.what);
         all.push_back(um::blocks_of(r));
       }
     }
@@ -189,7 +189,7 @@ class timetable {
   // Moves each copy later until its turn comes. It stops earlier where the budget ends, and never passes the
   // copy that follows.
   void leave_later() {
-    const std::uint64_t capacity = at_.blocks_within(p_.budget);
+    const std::uint64_t capacity = placement_.blocks_within(p_.budget);
     slot before = end();
     for (auto d = leaving_.rbegin(); d != leaving_.rend(); ++d) {
       if (!copies(*d)) continue;
@@ -207,7 +207,7 @@ class timetable {
   const problem& p_;
   const graph& g_;
   const memory_plan& plan_;
-  const placement& at_;
+  const placement& placement_;
   std::vector<bool> begun_;                    // per tensor
   std::vector<action> stay_;                   // actions at fixed places; slot s lies before number s
   std::vector<std::vector<block_range>> met_;  // by each of them

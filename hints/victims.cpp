@@ -68,16 +68,16 @@ position victim_order::next_use(const leaving_part& x, position now) const {
 resident_parts::resident_parts(const graph& g, const memory_plan& draft, const placement& at,
                                const leaving_parts& parts, const room_rules& rules)
     : draft_(draft),
-      at_(at),
+      placement_(at),
       parts_(parts),
       ledger_(g, draft.home, at.managed, at.addresses.managed_bytes),
       order_(g, rules, static_cast<position>(parts.order.size())),
-      came_in_(ledger_.size(), 0),
-      may_be_here_(parts.all.size(), true) {}
+      last_arrival_(ledger_.size(), 0),
+      may_be_resident_(parts.parts.size(), true) {}
 
 void resident_parts::apply(const action& a, position now) {
   if (const auto* f = std::get_if<prefetch>(&a); f != nullptr && is_managed(draft_.home[f->what])) {
-    const range r = at_.managed.range_of(f->what, f->part);
+    const range r = placement_.managed.range_of(f->what, f->part);
     note_arrival(f->what, std::span(&r, 1), true);
   } else if (std::holds_alternative<compute>(a)) {
     for (const managed_operand& o : parts_.of_position[static_cast<std::size_t>(now)])
@@ -89,14 +89,15 @@ void resident_parts::apply(const action& a, position now) {
 void resident_parts::note_arrival(tensor_id t, std::span<const range> what, bool anew) {
   ++clock_;  // operands come one after the other
   const auto note = [&](tensor_id owner) {
-    for (std::size_t x = parts_.first[owner]; x < parts_.first[owner + 1]; ++x) may_be_here_[x] = true;
+    for (std::size_t x = parts_.first_of_tensor[owner]; x < parts_.first_of_tensor[owner + 1]; ++x)
+      may_be_resident_[x] = true;
   };
   note(t);
   for (const range& r : what) {
     const auto [begin, end] = blocks_of(r);
     for (std::size_t b = begin; b < end; ++b) {
       if (!anew && ledger_.is_resident(b)) continue;
-      came_in_[b] = clock_;
+      last_arrival_[b] = clock_;
       const tensor_id owner = ledger_.owner(b);  // still another one, until a compute takes them over
       if (owner != t && owner != block_ledger::no_owner) note(owner);
     }
@@ -142,21 +143,21 @@ std::optional<std::vector<std::size_t>> resident_parts::victims(position now, co
 std::vector<resident_parts::victim> resident_parts::candidates(position now, const block_set& wanted,
                                                                const block_set& spared) {
   std::vector<victim> all;
-  for (std::size_t i = 0; i < parts_.all.size(); ++i) {
-    if (!may_be_here_[i]) continue;
+  for (std::size_t i = 0; i < parts_.parts.size(); ++i) {
+    if (!may_be_resident_[i]) continue;
     victim v{{}, ledger_.size(), i, 0};
     std::uint64_t came_in = std::numeric_limits<std::uint64_t>::max();
     bool any = false;
-    for_owned(parts_.all[i], [&](std::size_t b) {
+    for_owned(parts_.parts[i], [&](std::size_t b) {
       any = true;
       v.gain += wanted.has(b) ? 0 : 1;
       if (spared.has(b)) return;
       v.block = std::min(v.block, b);
-      came_in = std::min(came_in, came_in_[b]);
+      came_in = std::min(came_in, last_arrival_[b]);
     });
-    may_be_here_[i] = any;
+    may_be_resident_[i] = any;
     if (v.block == ledger_.size()) continue;
-    v.how = order_.urgency_of(parts_.all[i], now, came_in);
+    v.how = order_.urgency_of(parts_.parts[i], now, came_in);
     all.push_back(v);
   }
   return all;

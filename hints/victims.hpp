@@ -101,12 +101,12 @@ class resident_parts {
   std::vector<victim> candidates(position now, const block_set& wanted, const block_set& spared);
 
   const memory_plan& draft_;
-  const placement& at_;
+  const placement& placement_;
   const leaving_parts& parts_;
   block_ledger ledger_;
   victim_order order_;
-  std::vector<std::uint64_t> came_in_;  // per block: the clock when it last did
-  std::vector<bool> may_be_here_;       // per part: false if nothing of it is
+  std::vector<std::uint64_t> last_arrival_;  // per block: value of the clock then
+  std::vector<bool> may_be_resident_;        // per part: false if nothing of it is on the device
   std::uint64_t clock_ = 0;
 };
 

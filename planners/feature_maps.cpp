@@ -75,8 +75,8 @@ labelling::outcome labelling::place(std::vector<decision> decisions, byte_count 
     const std::vector<bool> staged = staged_tensors(uses_, gaps_, decisions);
     const std::span<const event> events = builder_.build(decisions, staged);
     o.events.assign(events.begin(), events.end());
-    o.said = o.room.held ? *o.room.held : costs_.memory_of(o.events, staged);
-    costs_.add_time(o.events, o.said);
+    o.predicted = o.room.last_forecast ? *o.room.last_forecast : costs_.memory_of(o.events, staged);
+    costs_.add_time(o.events, o.predicted);
   }
   o.decisions = std::move(decisions);
   return o;

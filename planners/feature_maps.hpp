@@ -41,7 +41,7 @@ class labelling {
   byte_count peak_of(const std::vector<choice>& labels) { return least_of(labels).peak; }
 
   struct outcome {
-    prediction said;  // the forecast
+    prediction predicted;  // the forecast
     room_found room;
     std::vector<decision> decisions;
     std::vector<event> events;

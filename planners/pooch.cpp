@@ -125,7 +125,7 @@ class classifying {
     beside_.let_travel_free(part, true);
     beside_.add_time(now.events, without);
     beside_.let_travel_free(part, false);
-    return now.said.time - without.time;
+    return now.predicted.time - without.time;
   }
 
   // What is computed more if a map is; without end where that does not fit.
@@ -133,7 +133,7 @@ class classifying {
     std::vector<choice> changed = labels_;
     changed[m] = choice::again;
     const room_found other = labelling_.least_of(changed);
-    return other.peak > room ? std::numeric_limits<nanoseconds>::max() : other.again - now.said.again;
+    return other.peak > room ? std::numeric_limits<nanoseconds>::max() : other.again - now.predicted.again;
   }
 
   const problem& p_;

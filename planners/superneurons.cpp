@@ -67,7 +67,7 @@ memory_plan plan_superneurons(const problem& p) {
           decisions[x].back = convolution_before(p, on.uses(), on.gaps()[x].next);
       }
       const labelling::outcome placed = on.place(std::move(decisions), room);
-      if (placed.room.peak <= room && placed.said.peak <= room) return on.plan(placed.decisions);
+      if (placed.room.peak <= room && placed.predicted.peak <= room) return on.plan(placed.decisions);
     }
     throw infeasible(too_small(p, "superneurons", on.peak_of(labels)));
   };

@@ -16,7 +16,7 @@ memory_plan plan_swap_all(const problem& p) {
   forecaster forecast(p, uses);
   struct candidate {
     std::vector<decision> decisions;
-    prediction said;
+    prediction predicted;
   };
   std::vector<candidate> all;
   for (position most = uses.end();; most = most * 3 / 4) {
@@ -29,15 +29,15 @@ memory_plan plan_swap_all(const problem& p) {
       decisions[i] = {choice::swap, gaps[i].last + most, gaps[i].next - ahead};
     }
     const std::vector<event> events = events_of(g, uses, gaps, decisions);
-    const prediction said = forecast.of(events, staged_tensors(uses, gaps, decisions));
-    all.push_back({std::move(decisions), said});
+    const prediction predicted = forecast.of(events, staged_tensors(uses, gaps, decisions));
+    all.push_back({std::move(decisions), predicted});
     if (most == 0) break;
   }
-  std::ranges::stable_sort(all, {}, [](const candidate& c) { return c.said.time; });
+  std::ranges::stable_sort(all, {}, [](const candidate& c) { return c.predicted.time; });
   byte_count least = unlimited.budget;
   for (const candidate& c : all) {
-    least = std::min(least, c.said.peak);
-    if (c.said.peak > p.budget) continue;
+    least = std::min(least, c.predicted.peak);
+    if (c.predicted.peak > p.budget) continue;
     memory_plan plan = plan_of(g, uses, gaps, c.decisions);
     if (lower(unlimited, plan).device_arena_bytes <= p.budget) return plan;
   }

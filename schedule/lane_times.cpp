@@ -89,14 +89,14 @@ lane_totals lane_times::of(std::span<const event> events, const device_stays& st
 void lane_times::note_room_given_up(const device_stays& stays) {
   const std::size_t count = stays.live().size();
   given_up_.assign(count, 0);
-  givers_.assign(count, {-1, -1, -1});
+  releasers_.assign(count, {-1, -1, -1});
   for (const departure& d : stays.departures()) {
     given_up_[d.end - 1] += costs_.parts[d.which].bytes;
-    merge(givers_[d.end - 1], d.by_lane);
+    merge(releasers_[d.end - 1], d.by_lane);
   }
   for (std::size_t i = 1; i < count; ++i) {
     given_up_[i] += given_up_[i - 1];
-    merge(givers_[i], givers_[i - 1]);
+    merge(releasers_[i], releasers_[i - 1]);
   }
 }
 
@@ -105,12 +105,12 @@ void lane_times::note_room_given_up(const device_stays& stays) {
 void lane_times::wait_for_room(std::uint32_t at, const device_stays& stays, byte_count peak,
                                last_events& after) const {
   if (at == 0 || !stays.takes_room(at)) return;
-  if (worst_) return merge(after, givers_[at - 1]);
+  if (assume_worst_) return merge(after, releasers_[at - 1]);
   const byte_count spare = peak - stays.live()[at];
   if (given_up_[at - 1] <= spare) return;
   const byte_count needed = given_up_[at - 1] - spare;
-  const auto giver = std::lower_bound(given_up_.begin(), given_up_.begin() + at, needed);
-  merge(after, givers_[static_cast<std::size_t>(giver - given_up_.begin())]);
+  const auto releaser = std::lower_bound(given_up_.begin(), given_up_.begin() + at, needed);
+  merge(after, releasers_[static_cast<std::size_t>(releaser - given_up_.begin())]);
 }
 
 void lane_times::make_steps(std::span<const event> events, const device_stays& stays, byte_count peak,

@@ -38,7 +38,7 @@ class lane_times {
 
   // From now on whatever takes room waits for all who gave some up before it: packing may give it any of
   // theirs.
-  void expect_the_worst() { worst_ = true; }
+  void expect_the_worst() { assume_worst_ = true; }
   // Whether copies of a part take no time, from now on.
   void let_travel_free(part_id p, bool free) { free_[p] = free; }
 
@@ -54,11 +54,11 @@ class lane_times {
   const event_costs& costs_;
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;  // speed of copies, in thousandths, while they go both ways
   std::vector<bool> free_;                         // per part, as are the next three
-  bool worst_ = false;                             // expect_the_worst() was called
+  bool assume_worst_ = false;                      // expect_the_worst() was called
   std::vector<char> copied_, at_home_;             // the part is staged; its home holds a valid copy
   std::vector<user> users_on_device_, users_at_home_;
-  std::vector<byte_count> given_up_;  // per event: bytes released up to and including it
-  std::vector<last_events> givers_;   // per event: the last events that released memory by then
+  std::vector<byte_count> given_up_;    // per event: bytes released up to and including it
+  std::vector<last_events> releasers_;  // per event: the last events that released memory by then
   lane_steps lanes_;
 };
 

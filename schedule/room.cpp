@@ -28,7 +28,7 @@ class fitting {
       take_early();
       const prediction held = memory_now();
       if (held.peak <= room) {
-        found_.held = held;
+        found_.last_forecast = held;
         return found_;
       }
       room_ -= std::min(room_, held.peak - room);

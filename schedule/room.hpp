@@ -20,7 +20,7 @@ struct room_found {
   nanoseconds again = 0;  // time of recomputations
   std::vector<std::uint32_t> stalled;  // gaps whose copy to the host somebody waits for, in that order
   // The last forecast, if it was for the events of these decisions; input of add_time().
-  std::optional<prediction> held;
+  std::optional<prediction> last_forecast;
 };
 
 // Sets `leave` and `back` of every swap for a budget of `room` bytes, as an allocator would that waits only

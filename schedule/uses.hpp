@@ -38,8 +38,8 @@ struct use_table {
   // The same when a position is computed again, where that is another operator (core/compute.hpp); else
   // empty.
   std::vector<std::vector<touched_part>> of_repetition;
-  position loss =
-      0;  // first position that writes a gradient, which ends the forward pass; else the order's size
+  // First position that writes a gradient, which ends the forward pass; the order's size if there is none.
+  position loss = 0;
 
   position end() const { return static_cast<position>(order.size()); }
   const std::vector<touched_part>& touched_again(position at) const {

@@ -16,7 +16,7 @@ void price_index::set(const prices& x) {
 
 std::size_t price_index::first_return(const value& v, const absence& s, const return_path& by,
                                       std::size_t from, double cost) const {
-  const auto is_held_too_long = [&](std::size_t i) { return held(v, i, s.last) > cost; };
+  const auto is_held_too_long = [&](std::size_t i) { return cost_of_holding(v, i, s.last) > cost; };
   std::size_t i = *std::ranges::partition_point(std::views::iota(from, s.last), is_held_too_long);
   const std::size_t step = by.lane == recompute ? 2 : 1;
   for (i += i % step; i < s.last && cost_of(v, s, by, i) > cost;) i += step;

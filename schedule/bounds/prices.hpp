@@ -40,7 +40,7 @@ class price_index {
 
   double price(std::size_t interval, priced_lane l) const { return x_->of_lane[interval][l]; }
   // Of holding a value from instant `begin` to instant `end`.
-  double held(const value& v, std::size_t begin, std::size_t end) const {
+  double cost_of_holding(const value& v, std::size_t begin, std::size_t end) const {
     return end <= begin ? 0 : v.bytes * (sum_[end] - sum_[begin]);
   }
   // The next interval in which a copy out costs less.
@@ -56,7 +56,7 @@ class price_index {
   }
   // Of coming back in an interval and staying to the end of the gap.
   double cost_of(const value& v, const absence& s, const return_path& by, std::size_t interval) const {
-    return held(v, interval, s.last) + by.time * (price(interval, by.lane) - by.credit);
+    return cost_of_holding(v, interval, s.last) + by.time * (price(interval, by.lane) - by.credit);
   }
 
   // The minimum of cost_of() in or after `from`, or `most`. Goes back from the end of the gap, and calls
@@ -65,7 +65,7 @@ class price_index {
   double for_each_return(const value& v, const absence& s, const return_path& by, std::size_t from,
                          double most, Use use) const {
     const std::vector<std::size_t>& cheaper = cheaper_before_[by.lane];
-    for (std::size_t end = s.last + 1; end > from && held(v, end - 1, s.last) < most;
+    for (std::size_t end = s.last + 1; end > from && cost_of_holding(v, end - 1, s.last) < most;
          end = cheaper[end - 1]) {
       most = std::min(most, cost_of(v, s, by, end - 1));
       use(end - 1, most);

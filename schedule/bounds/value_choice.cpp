@@ -38,7 +38,8 @@ void add_copies(value_costs& costs, const price_index& at, const value& v, std::
     const std::size_t leaves = std::max(i, s.first);
     while (!ends && costs.returns.back().first < leaves) costs.returns.pop_back();
     const double back = ends ? 0 : costs.returns.back().second;
-    costs.copies.push_back({i, gap, v.out * at.price(i, copy_out), at.held(v, s.first, leaves) + back});
+    costs.copies.push_back(
+        {i, gap, v.out * at.price(i, copy_out), at.cost_of_holding(v, s.first, leaves) + back});
   }
 }
 
@@ -91,7 +92,7 @@ gap_use use_of_clean(const price_index& at, const value& v, const value_choice& 
   if (c.resident) return {s.last, s.last};
   if (is_last(v, gap)) return {s.first, s.last};
   const double cost = at.least_return(v, s, at.by_copy(v), s.first);
-  if (!must_come(v, gap) && cost >= at.held(v, s.first, s.last)) return {s.last, s.last};
+  if (!must_come(v, gap) && cost >= at.cost_of_holding(v, s.first, s.last)) return {s.last, s.last};
   return {s.first, at.first_return(v, s, at.by_copy(v), s.first, cost), true};
 }
 
@@ -99,7 +100,7 @@ gap_use use_of_clean(const price_index& at, const value& v, const value_choice& 
 
 void tabulate(value_costs& costs, const price_index& at, const value& v, bool swaps) {
   costs.kept.clear();
-  for (const absence& s : v.away) costs.kept.push_back(at.held(v, s.first, s.last));
+  for (const absence& s : v.away) costs.kept.push_back(at.cost_of_holding(v, s.first, s.last));
   costs.away.clear();
   costs.copies.clear();
   if (!swaps || v.clean) return;
@@ -138,15 +139,15 @@ value_choice cheapest_with_recompute(value_costs& costs, const price_index& at, 
 gap_use use_of(const price_index& at, const value& v, const value_choice& c, std::size_t gap) {
   const absence& s = v.away[gap];
   if (v.clean) return use_of_clean(at, v, c, gap);
-  const double stays = without_copies(at, v, c, gap, at.held(v, s.first, s.last));
+  const double stays = without_copies(at, v, c, gap, at.cost_of_holding(v, s.first, s.last));
   if (c.out && gap >= c.out->gap) {
     const std::size_t leaves = gap == c.out->gap ? std::max(c.out->interval, s.first) : s.first;
     const bool ends = is_last(v, gap);
     const double back = ends ? 0 : at.least_return(v, s, at.by_copy(v), leaves);
-    if (back + at.held(v, s.first, leaves) < stays)
+    if (back + at.cost_of_holding(v, s.first, leaves) < stays)
       return {leaves, ends ? s.last : at.first_return(v, s, at.by_copy(v), leaves, back), !ends};
   }
-  if (stays >= at.held(v, s.first, s.last)) return {s.last, s.last};
+  if (stays >= at.cost_of_holding(v, s.first, s.last)) return {s.last, s.last};
   const bool shared = c.shares_run(gap);
   return {s.first, at.first_return(v, s, at.by_run(v, shared), s.first, stays), false, true, shared};
 }
