@@ -1,6 +1,7 @@
 """Offloaded tensors: copies that are as late as they may be leave the gradients right, and the operators that see to this are needed."""
 
 import copy
+import importlib
 import os
 
 import pytest
@@ -56,7 +57,7 @@ def test_a_second_forward_pass_before_the_backward_pass_takes_memory_of_its_own(
         torch.testing.assert_close(own, other)
 
 
-def test_a_batch_of_another_size_is_planned_by_itself(monkeypatch):
+def test_a_batch_of_another_size_is_planned_by_itself():
     model, inputs = test_fit.made("perceptron")
     plain = copy.deepcopy(model)
     model, _ = test_fit.fitted(model, inputs, 0.75)
@@ -67,21 +68,69 @@ def test_a_batch_of_another_size_is_planned_by_itself(monkeypatch):
             test_fit.trained(each, batch)
         for own, other in zip(gradients(plain), gradients(model)):
             torch.testing.assert_close(own, other)
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
-    assert "more than 2 shapes" in test_fit.refusal(lambda: model(inputs[0][:100]))
+    with torch._dynamo.config.patch(recompile_limit=2):
+        assert "more than 2 shapes" in test_fit.refusal(lambda: model(inputs[0][:100]))
+
+
+def test_a_tensor_with_gaps_takes_memory_of_its_own():
+    slab = copies.Slab([64, 64], "pinned", torch.cuda.is_available())
+    gaps, dense = torch.arange(64.0).as_strided((4, 4), (16, 1)), torch.arange(16.0).reshape(4, 4).t()
+    for source, slot in ((gaps, slab.slots[0]), (dense, slab.slots[1])):
+        host = torch.ops.umbench.copy_out(source, slot)
+        torch.ops.umbench.finish_copy(source, host)
+        back = torch.ops.umbench.copy_back(host, slot, source.device, source.shape, source.stride())
+        torch.ops.umbench.finish_copy(host, back)
+        assert torch.equal(back, source) and back.stride() == source.stride()
+        assert (host.untyped_storage().nbytes() == slab.memory.nbytes) == (source is dense)
+    slab.close()
+
+
+def test_a_tensor_comes_back_in_the_strides_that_were_traced():
+    source = torch.arange(24.0).reshape(2, 3, 4)
+    slab = copies.Slab([96], "pinned", torch.cuda.is_available())
+    host = torch.ops.umbench.copy_out(source.permute(2, 0, 1), slab.slots[0])
+    torch.ops.umbench.finish_copy(source, host)
+    back = torch.ops.umbench.copy_back(host, slab.slots[0], source.device, (4, 2, 3), (6, 3, 1))
+    torch.ops.umbench.finish_copy(host, back)
+    assert torch.equal(back, source.permute(2, 0, 1)) and back.is_contiguous() and not copies._running
+    slab.close()
+
+
+def test_whatever_is_saved_may_wait_on_the_host(monkeypatch):
+    """Masks, positions and statistics, too, in whatever strides Inductor likes them."""
+    layers = torch.nn.Conv2d(3, 8, 3, bias=False), torch.nn.MaxPool2d(3, 2, 1), torch.nn.Conv2d(8, 8, 1, bias=False), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
+    torch.manual_seed(0)
+    model, inputs = test_fit.Mean(torch.nn.Sequential(*layers)), (torch.randn(2, 3, 16, 16),)
+    plain = copy.deepcopy(model)
+    test_fit.trained(plain, inputs)
+    fit_file = importlib.import_module("umbench.torch.fit")
+    usual = fit_file.ask
+
+    def ask(*question):
+        answer = usual(*question)
+        answer["plan"]["offloaded"] = [(i, None, None) for i in answer["plan"]["saved"]]
+        return answer
+
+    monkeypatch.setattr(fit_file, "ask", ask)
+    model = test_fit.umt.fit(model, budget="1GiB", seconds=0.1)
+    test_fit.trained(model, inputs)
+    assert len(model.plan.offloaded) > 4 and model.plan.differences == []
+    for own, other in zip(gradients(plain), gradients(model)):
+        torch.testing.assert_close(own, other)
 
 
 def unwaited(monkeypatch):
     """Copies that nothing waits for: made when they are read, as a slow copy on a GPU could be, while Inductor gives the source's memory away."""
     usual, late = copies._copy_out, {}
 
-    def begin(source, slot, device):
-        if device is None:
-            host = copies._slots[slot].take(source)
-            late[host.data_ptr()] = host, source
-            return host
-        host, origin = late.pop(source.data_ptr())
-        return host.copy_(origin).clone()
+    def out(source, slot):
+        host = copies._slots[slot].take(source)
+        late[host.data_ptr()] = host, source
+        return host
+
+    def back(host, slot, device, size, stride):
+        host, origin = late.pop(host.data_ptr())
+        return host.copy_(copies._flat(origin)).clone().as_strided(size, stride)
 
     def copy_out(graph, *rest):
         host = usual(graph, *rest)
@@ -91,7 +140,8 @@ def unwaited(monkeypatch):
 
     monkeypatch.setattr(copies, "_copy_out", copy_out)
     over = torch.library.Library("umbench", "IMPL")
-    over.impl("begin_copy", begin, "CPU")
+    over.impl("copy_out", out, "CPU")
+    over.impl("copy_back", back, "CPU")
     over.impl("finish_copy", lambda source, copy: None, "CPU")
     return over
 

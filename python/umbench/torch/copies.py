@@ -1,6 +1,6 @@
 """Saved tensors that wait on the host for the backward pass: copies on streams of their own, as operators that the graphs have.
 
-begin_copy starts a copy, finish_copy makes the current stream wait for it. finish_copy reads the source: until then nothing writes
+copy_out and copy_back start a copy, finish_copy makes the current stream wait for it. finish_copy reads the source: until then nothing writes
 over it, neither PyTorch's allocator nor Inductor, which gives the memory of tensors that nothing reads any more to others. It
 writes the copy: nothing reads that before. On a CPU the copy itself is made as late as it may be, by finish_copy."""
 
@@ -15,8 +15,10 @@ SLOWED = {"cycles": 0}  # of the GPU, before each copy: tests set them
 GRAIN = 512
 
 library = torch.library.Library("umbench", "FRAGMENT")
-# Any strides will do: Inductor would hand over a copy of its own where a tensor's strides are not those that were traced.
-library.define("begin_copy(Tensor source, int slot, Device? device) -> Tensor", tags=(torch.Tag.flexible_layout,))
+# What lies on the host is flat: Inductor would copy it once more, before it is there, where it wants a result in other strides.
+# The source comes in whatever strides Inductor gave it; a copy of it made for the purpose would be gone before the end.
+library.define("copy_out(Tensor source, int slot) -> Tensor", tags=(torch.Tag.flexible_layout,))
+library.define("copy_back(Tensor host, int slot, Device device, int[] size, int[] stride) -> Tensor", tags=(torch.Tag.flexible_layout,))
 library.define("finish_copy(Tensor source, Tensor(a!) copy) -> ()", tags=(torch.Tag.flexible_layout,))
 
 _slots, _numbers = {}, itertools.count()
@@ -24,28 +26,30 @@ _streams, _running = {}, {}
 
 
 class Slot:
-    """A part of a slab. `holds`: a backward pass has yet to read it; a forward pass before that takes other memory."""
+    """A part of a slab. `holds`: a backward pass has yet to read it; a forward pass before that takes other memory, as does a
+    tensor that spans more than was planned."""
 
-    def __init__(self, memory, offset, on_gpu):
-        self.memory, self.offset, self.tensor, self.holds = memory, offset, None, False
+    def __init__(self, memory, offset, size, on_gpu):
+        self.memory, self.offset, self.size, self.tensor, self.holds, self.stride = memory, offset, size, None, False, None
         if on_gpu:
             self.ready, self.out, self.back = (torch.cuda.Event() for _ in range(3))
 
     def take(self, source):
-        """A tensor like `source` on the host."""
-        if self.holds:
-            self.memory, self.offset = torch.empty(_spanned_bytes(source), dtype=torch.uint8, pin_memory=source.is_cuda), 0
+        """A flat tensor on the host for all that `source` spans."""
+        elements, size = _spanned(source), _spanned(source) * source.element_size()
+        if self.holds or size > self.size:
+            self.memory, self.offset, self.size = torch.empty(size, dtype=torch.uint8, pin_memory=source.is_cuda), 0, size
             self.tensor = None
-        if self.tensor is None or self.tensor.shape != source.shape or self.tensor.stride() != source.stride():
+        if self.tensor is None:
             made = torch.empty(0, dtype=source.dtype, device=self.memory.device)
             at = self.memory.storage_offset() + self.offset // source.element_size()
-            self.tensor = made.set_(self.memory.untyped_storage(), at, source.shape, source.stride())
-        self.holds = True
+            self.tensor = made.set_(self.memory.untyped_storage(), at, (elements,), (1,))
+        self.holds, self.stride = True, source.stride()
         return self.tensor
 
-    def give(self, source):
-        """The backward pass reads `source`, made by `take`."""
-        if self.tensor is not None and source.data_ptr() == self.tensor.data_ptr():
+    def give(self, host):
+        """The backward pass reads `host`, made by `take`."""
+        if self.tensor is not None and host.data_ptr() == self.tensor.data_ptr():
             self.holds = False
 
 
@@ -61,7 +65,7 @@ class Slab:
         else:
             self.memory = torch.empty(self.bytes, dtype=torch.uint8, pin_memory=on_gpu)
         self.slots = [next(_numbers) for _ in sizes]
-        _slots.update({slot: Slot(self.memory, offset, on_gpu) for slot, offset in zip(self.slots, offsets)})
+        _slots.update({slot: Slot(self.memory, offset, size, on_gpu) for slot, offset, size in zip(self.slots, offsets, sizes)})
 
     def close(self):
         for slot in self.slots:
@@ -88,18 +92,36 @@ def managed_bytes(size):
     return shown, lambda: pool.um_pool_free(address, size, device, None)
 
 
-def _begin(source, slot, device):
+def _copy_out_now(source, slot):
     part = _slots[slot]
-    if device is None:
-        copy, done = part.take(source), "out"
-    else:
-        copy, done = torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device), "back"
-        part.give(source)
+    return _begin(_flat(source), part.take(source), part, "out")
+
+
+def _copy_back_now(host, slot, device, size, stride):
+    part = _slots[slot]
+    part.give(host)
+    made = torch.empty_strided(size, stride, dtype=host.dtype, device=device)
+    if all(n == 1 or a == b for n, a, b in zip(size, stride, part.stride)):
+        _begin(host, _flat(made), part, "back")
+        return made
+    landed = _begin(host, torch.empty(host.shape, dtype=host.dtype, device=device), part, "back")
+    wait, was = _running.pop(landed.data_ptr()), part.stride
+
+    def turn():
+        wait()
+        made.copy_(landed.as_strided(size, was))
+
+    _running[made.data_ptr()] = turn
+    return made
+
+
+def _begin(source, copy, part, way):
+    """Both are flat. Returns `copy`, which is there when finish_copy has been called with it."""
     gpu = next((t.device for t in (source, copy) if t.is_cuda), None)
     if gpu is None:
         _running[copy.data_ptr()] = lambda: copy.copy_(source)
         return copy
-    current, stream, event = torch.cuda.current_stream(gpu), _stream(gpu, device is None), getattr(part, done)
+    current, stream, event = torch.cuda.current_stream(gpu), _stream(gpu, way == "out"), getattr(part, way)
     part.ready.record(current)
     stream.wait_event(part.ready)
     with private.on_stream(stream, current):
@@ -115,8 +137,14 @@ def _finish(source, copy):
     _running.pop(copy.data_ptr())()
 
 
-def _spanned_bytes(tensor):
-    return (sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1) * tensor.element_size()
+def _spanned(tensor):
+    """Elements from a tensor's first to its last in memory."""
+    return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride())) + 1
+
+
+def _flat(tensor):
+    """All that a tensor spans, as one piece: PyTorch copies other pieces by way of memory that it does not wait for."""
+    return tensor.as_strided((_spanned(tensor),), (1,))
 
 
 def _stream(gpu, out):
@@ -125,13 +153,18 @@ def _stream(gpu, out):
     return _streams[gpu, out]
 
 
-library.impl("begin_copy", _begin, "CompositeExplicitAutograd")
-library.impl("finish_copy", _finish, "CompositeExplicitAutograd")
+for name, function in (("copy_out", _copy_out_now), ("copy_back", _copy_back_now), ("finish_copy", _finish)):
+    library.impl(name, function, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("umbench::begin_copy", lib=library)
-def _(source, slot, device):
-    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=device or _slots[slot].memory.device)
+@torch.library.register_fake("umbench::copy_out", lib=library)
+def _(source, slot):
+    return torch.empty(_spanned(source), dtype=source.dtype, device=_slots[slot].memory.device)
+
+
+@torch.library.register_fake("umbench::copy_back", lib=library)
+def _(host, slot, device, size, stride):
+    return torch.empty_strided(size, stride, dtype=host.dtype, device=device)
 
 
 @torch.library.register_fake("umbench::finish_copy", lib=library)
@@ -142,7 +175,8 @@ def _(source, copy):
 # --- graphs ---
 
 def bytes_of(node):
-    return _spanned_bytes(node.meta["val"])
+    value = node.meta["val"]
+    return _spanned(value) * value.element_size()
 
 
 def offload(forward, backward, num_fwd_outputs, copies, slab):
@@ -162,7 +196,7 @@ def _copy_out(graph, num_fwd_outputs, name, gone_after, slot):
     source, output = nodes[at[name]], nodes[-1]
     anchor = nodes[max(at[name], at.get(gone_after, 0))] if gone_after else output.prev
     with graph.inserting_after(source):
-        host = _call(graph, torch.ops.umbench.begin_copy.default, source, slot, None)
+        host = _call(graph, torch.ops.umbench.copy_out.default, source, slot)
     with graph.inserting_after(host if anchor is source else anchor):
         _call(graph, torch.ops.umbench.finish_copy.default, source, host)
     results = list(output.args[0])
@@ -175,12 +209,12 @@ def _copy_back(graph, name, back_before, slot, host):
     nodes = {node.name: node for node in graph.nodes}
     order = {node: i for i, node in enumerate(graph.nodes)}
     there = nodes[name]
-    device, readers = there.meta["val"].device, list(there.users)
+    value, readers = there.meta["val"], list(there.users)
     there.meta["val"] = host.meta["val"]
     first = min(readers, key=order.get)
     begin = min((first, nodes.get(back_before, first)), key=order.get)
     with graph.inserting_before(begin if begin.op != "placeholder" else first):
-        copy = _call(graph, torch.ops.umbench.begin_copy.default, there, slot, device)
+        copy = _call(graph, torch.ops.umbench.copy_back.default, there, slot, value.device, list(value.shape), list(value.stride()))
     with graph.inserting_before(first):
         _call(graph, torch.ops.umbench.finish_copy.default, there, copy)
     for reader in readers:
@@ -197,5 +231,5 @@ def _call(graph, operator, *args):
 
 def offloaded_in(backward):
     """Names of the tensors that a backward graph copies back."""
-    begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.begin_copy.default)
+    begun = backward.graph.find_nodes(op="call_function", target=torch.ops.umbench.copy_back.default)
     return {node.args[0].name for node in begun}

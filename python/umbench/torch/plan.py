@@ -54,7 +54,7 @@ class Plan:
         """Notes where PyTorch's two graphs save or compute again something else than was planned."""
         given = {node.name for node in backward.graph.find_nodes(op="placeholder") if not node.name.startswith(("primals", "tangents"))}
         ran = [{node.name for node in graph.graph.nodes if node.op == "call_function" and not is_view(node)} for graph in (forward, backward)]
-        ran = [{name for name in names if not name.startswith(("begin_copy", "finish_copy"))} for names in ran]
+        ran = [{name for name in names if not name.startswith(("copy_out", "copy_back", "finish_copy"))} for names in ran]
         self.differences = (sorted(given ^ set(self.saved)) + sorted((ran[0] & ran[1]) ^ set(self.recomputed))
                             + sorted(copies.offloaded_in(backward) ^ set(self.offloaded)))
 
