@@ -20,7 +20,7 @@ void address_hazards::use(const strip_use& u) {
 void address_hazards::release(tensor_id t, const std::vector<range>& what, lane where, std::int32_t step) {
   for (const std::uint32_t l : table_.by_tensor[t]) {
     if (previous_users_[l])
-      use(l);  // a part that nobody has used in this lifetime: others' users may still run
+      use(l);  // not used yet in this lifetime: kernels that used what lay here before may still run
     managed_.add({layout_.offset[l], table_.lifetimes[l].bytes}, where, step);
   }
   for (const range& r : what) releases_.add(r, where, step);

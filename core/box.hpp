@@ -96,7 +96,7 @@ std::vector<range> runs_of(const tensor& t, const region& r);
 range batch_range(const tensor& t, const box& part);
 // These runs as one pitched copy takes them: `depth` slices of `height` rows of `width` bytes.
 struct strided_runs {
-  byte_count offset = 0;  // of the first run
+  byte_count offset = 0;  // offset of the first run
   byte_count width = 0, height = 1, depth = 1;
   byte_count pitch = 0, slice = 0;  // bytes from one row to the next, from one slice to the next; multiples
 };

@@ -50,7 +50,7 @@ struct operand_use {
 struct action_use {
   std::vector<operand_use> operands;  // compute
   std::uint32_t workspace = no_lifetime;
-  byte_count workspace_bytes = 0;    // of the operator; gathered operands lie behind it
+  byte_count workspace_bytes = 0;    // workspace of the operator; gathered operands lie behind it
   strip_use moved;                   // prefetch and evict of staged tensors
   std::vector<std::uint32_t> cells;  // prefetch and evict: of which a copy is to be made
 };

@@ -29,7 +29,7 @@ struct step {
   lane where = lane::compute;  // the lane that issues it
   // For each lane, the last step of that lane that must have ended; no_step if none.
   std::array<std::int32_t, lane_count> after{no_step, no_step, no_step};
-  residence home = residence::device;  // of the tensor moved (advise, prefetch, evict, discard)
+  residence home = residence::device;  // residence of the tensor moved (advise, prefetch, evict, discard)
   bool needed = true;                  // false: nothing to move (the home copy is still valid)
   std::vector<operand> operands;       // compute: inputs, then outputs
   std::vector<pitched_copy> gathers;   // compute: copies made before it, of operands that are not dense
@@ -39,7 +39,7 @@ struct step {
   std::vector<range> room;  // twinned: whole blocks of the managed arena to populate before the copies of a
                             // prefetch, or to discard after the copies of an evict
   byte_count workspace_offset = 0;  // compute: in the device arena
-  byte_count workspace_bytes = 0;   // of the operator alone, without gathered operands
+  byte_count workspace_bytes = 0;   // workspace of the operator, without gathered operands
   launch_method launch = launch_method::by_call;
   byte_count call_bytes = 0;  // managed: limit for one call of an evict; 0: one call
   nanoseconds pause_ns = 0;   // managed: wait before each call, so that calls of other lanes go first

@@ -159,7 +159,7 @@ struct figure_bounds {
 struct operator_speed {
   std::string kind;         // kind_of(): "convolution"
   std::string precision;    // to_text(): "bf16"
-  std::int64_t filter = 0;  // of convolutions with filters of that height alone; 0: of all
+  std::int64_t filter = 0;  // only convolutions with filters of that height; 0: all
   std::uint64_t percent = 100;
 };
 
@@ -192,7 +192,7 @@ struct machine {
   // Costs that the simulator does not model. With 20 us and 3 %, simulated plans for VGG-16, batch 256, fp32,
   // on an H200, of 404 to 1376 slices and 5 to 15 GB of copies, are within 4 % of the measured time
   // (docs/hints.md).
-  nanoseconds slice_ns = 0;  // of a part of an operator, or of a copy of a twin, beyond a launch
+  nanoseconds slice_ns = 0;  // time of a part of an operator, or of a copy of a twin, in addition to a launch
   // Operators that run beside copies of twins take longer by this share of the copies' time.
   std::uint64_t beside_copy_percent = 0;
 

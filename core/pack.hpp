@@ -22,7 +22,7 @@ struct piece {
 // never checked against each other.
 struct block {
   std::vector<piece> pieces;
-  byte_count alignment = arena_alignment;  // of the address
+  byte_count alignment = arena_alignment;  // the address is a multiple of it
 };
 
 struct packing {

@@ -25,12 +25,12 @@ struct task {
 
 struct placed_block {
   std::int64_t begin = 0, end = 0;  // addresses
-  std::uint32_t index = 0;          // of the block in the task
+  std::uint32_t index = 0;          // index of the block in the task
 };
 
 // A packing of some or all of the blocks.
 struct attempt {
-  std::vector<std::size_t> order;           // of some or all of the task's blocks
+  std::vector<std::size_t> order;           // indices of some or all of the task's blocks
   std::vector<placed_block> placed;         // by address
   std::vector<std::uint32_t> begins, ends;  // first and last step of each placed block, for fast comparison
   byte_count bytes = 0;

@@ -13,7 +13,7 @@ namespace um {
 // One operand of a compute: the region, and its address as a dense tensor of that shape.
 struct operand {
   access what;
-  address at;  // of its first byte
+  address at;  // address of its first byte
 };
 
 // A range of the managed arena that a prefetch, discard or advice applies to; for twinned tensors also its

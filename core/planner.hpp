@@ -24,7 +24,7 @@ struct op_cost {
   nanoseconds time = 0;
   byte_count workspace_bytes = 0;  // a later part of a filter gradient needs the gradient's size in addition
   std::string engine;              // which implementation was chosen, for the record
-  std::int64_t parts = 1;          // of the batch, computed one after the other by that engine
+  std::int64_t parts = 1;          // parts of the batch, computed one after the other by that engine
 };
 using profile = std::vector<op_cost>;  // one per operator
 

@@ -59,7 +59,7 @@ class block_ledger {
   const managed_map& managed_;
   std::vector<bool> resident_, filled_;  // per block; filled_: with more than small tensors
   std::vector<tensor_id> owner_;
-  std::vector<bool> touched_;  // per tensor: by a compute of this iteration
+  std::vector<bool> touched_;  // per tensor: touched by a compute of this iteration
   std::uint64_t resident_count_ = 0;
 };
 

@@ -15,8 +15,8 @@ region cross_section(const tensor& t, axis outer, region r) {
 
 // The regions of one tensor that the actions of a plan use.
 struct used_regions {
-  std::vector<region> sections;          // of all accesses and moves
-  std::vector<region> moved_or_written;  // of writes and moves
+  std::vector<region> sections;          // regions of all accesses and moves
+  std::vector<region> moved_or_written;  // regions of writes and moves
   std::vector<std::int64_t> borders;
 };
 

@@ -63,7 +63,7 @@ std::optional<double> amplification(const counters& moved, byte_count touched);
 
 struct resident_sample {
   nanoseconds at = 0;
-  byte_count bytes = 0;  // of device memory in use
+  byte_count bytes = 0;  // device memory in use
 };
 
 struct trace {
@@ -81,7 +81,7 @@ struct time_band {
 // Iterations that do not converge to one time, but repeat after a period.
 struct steady_cycle {
   std::uint32_t period = 0;          // 0: none was found
-  nanoseconds mean = 0, median = 0;  // of one period, or of all that were looked at
+  nanoseconds mean = 0, median = 0;  // times of one period, or of all that were looked at
 };
 
 }  // namespace um

@@ -25,7 +25,7 @@ struct leaving_part {
 struct managed_operand {
   tensor_id what = 0;
   std::size_t begin = 0, end = 0;  // parts that it overlaps
-  std::vector<range> touched;      // of the managed arena
+  std::vector<range> touched;      // ranges of the managed arena
 };
 
 struct leaving_parts {

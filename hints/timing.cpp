@@ -213,7 +213,7 @@ class timetable {
   std::vector<std::vector<block_range>> met_;  // by each of them
   std::vector<departure> leaving_;
   std::vector<std::uint64_t> held_;  // blocks, behind each that stays
-  std::vector<nanoseconds> starts_;  // of each that stays, were nothing in the way
+  std::vector<nanoseconds> starts_;  // start of each action that stays, if nothing delayed it
 };
 
 nanoseconds time_of_copies(const machine& on, const execution_plan& steps) {

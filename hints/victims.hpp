@@ -64,7 +64,7 @@ class victim_order {
 
   const graph& g_;
   const room_rules& rules_;
-  position end_;  // of an iteration
+  position end_;  // end of an iteration
 };
 
 // What is resident while actions are applied, part by part, and whom of it a compute drives out. Keeps the
@@ -93,7 +93,7 @@ class resident_parts {
   struct victim {
     urgency how;
     std::size_t block = 0, part = 0;  // its first block that may go
-    std::uint64_t gain = 0;           // blocks
+    std::uint64_t gain = 0;           // number of blocks that it would free
   };
 
   void note_arrival(tensor_id t, std::span<const range> what, bool anew);

@@ -9,7 +9,7 @@ namespace um::measure {
 namespace {
 
 constexpr int block_threads = 256;
-constexpr int strided_threads = 32;  // few, so that the faults of few places come from many multiprocessors
+constexpr int strided_threads = 32;  // few, so that even few places are touched from many multiprocessors
 constexpr int copy_threads = 1024;
 
 // Keeps the compiler from removing reads whose result nothing uses.

@@ -19,7 +19,7 @@ namespace um::measure {
 // Times of one repetition: in total, and until the last call returned.
 struct repetition {
   nanoseconds total = 0, issue = 0;
-  std::map<std::string, double> counters;  // of the case, units in their names
+  std::map<std::string, double> counters;  // counters of the case, units in their names
 };
 
 struct trial {

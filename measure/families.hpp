@@ -58,8 +58,8 @@ struct gpu_access {
   access how = access::read;
   access_pattern order = access_pattern::sequential;
   byte_count bytes = 128 * MiB;
-  byte_count stride = 0;  // of all but sequential
-  int blocks = 0;         // of sequential; 0: as many as the GPU holds
+  byte_count stride = 0;  // distance of accesses, unless sequential
+  int blocks = 0;         // blocks of the grid if sequential; 0: as many as the GPU holds
 };
 measurement gpu_touches(const gpu_access& what);
 // One thread, one place in every 2 MiB, so that every read is one isolated fault; the counter
@@ -75,7 +75,7 @@ measurement cpu_first_touch(byte_count bytes);
 struct prefetch_settings {
   copy_direction direction = copy_direction::to_device;
   byte_count bytes = GiB;
-  byte_count call_bytes = GiB;  // of each call
+  byte_count call_bytes = GiB;  // size of each call
   int streams = 1, threads = 1;
   bool batch = false;          // one batch call for all ranges
   bool already_there = false;  // the data is where the prefetch brings it

@@ -22,7 +22,7 @@ struct spread {
   double least = 0, typical = 0, most = 0;
   double lower = 0, upper = 0;  // quartiles
 };
-spread spread_of(std::vector<double> values);  // of at least one
+spread spread_of(std::vector<double> values);  // needs at least one value
 
 // Measured values by name: nanoseconds of repetitions, or counts.
 using readings = std::map<std::string, std::vector<double>, std::less<>>;

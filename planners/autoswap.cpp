@@ -106,7 +106,7 @@ class swapping {
   use_table uses_;
   std::vector<gap> gaps_;
   forecaster costs_;
-  std::vector<nanoseconds> starts_{0};     // of every position, computes alone
+  std::vector<nanoseconds> starts_{0};     // start of every position if there were no copies
   std::vector<byte_count> load_;           // at every position, nothing swapped
   std::vector<std::uint32_t> candidates_;  // gaps
   std::optional<swap_chooser> chooser_;

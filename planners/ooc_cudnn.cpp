@@ -154,7 +154,8 @@ class dividing {
 
  private:
   struct taken {
-    byte_count moved = 0, own = 0, scratch = 0;  // of operands at home, of the call's own, of one operator
+    // Bytes of operands at home, of the call's own tensors, of one operator's workspace.
+    byte_count moved = 0, own = 0, scratch = 0;
     nanoseconds computing = 0;
   };
 
@@ -271,7 +272,8 @@ class dividing {
   // Of a kernel, whatever the machine; else where no figures are known parts would cost nothing.
   static constexpr nanoseconds least_launch = 1000;
   static constexpr std::uint64_t most_parts_of_call = 1 << 14;
-  static constexpr std::int64_t most_elements = std::int64_t{1} << 31;  // of a part: cuDNN's limit then
+  // Most elements of a part, a limit of cuDNN at that time.
+  static constexpr std::int64_t most_elements = std::int64_t{1} << 31;
 
   const problem& p_;
   const graph& g_;

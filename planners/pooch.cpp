@@ -80,7 +80,7 @@ class classifying {
       std::size_t map = 0;
       nanoseconds computing = 0;  // as it was worked out last: at first its own operator
       nanoseconds copying = 0;
-      int round = -1;        // of what its copies cost
+      int round = -1;        // round in which the cost of its copies was computed
       int computed_in = -1;  // round
     };
     std::multimap<double, candidate> by_ratio;

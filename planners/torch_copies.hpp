@@ -42,7 +42,7 @@ class torch_copies {
 
  private:
   struct returning {
-    std::size_t copy = 0;  // of made_
+    std::size_t copy = 0;  // index into made_
     std::size_t first_read = 0, begin = 0;
     std::int64_t done = 0;
   };

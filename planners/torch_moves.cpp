@@ -26,7 +26,7 @@ torch_moves::torch_moves(const torch_step& step)
 }
 
 bool torch_moves::is_candidate(torch_id v) const {
-  constexpr std::int64_t small_share = 20000;  // of all tensors' bytes
+  constexpr std::int64_t small_share = 20000;  // one part in that many of all tensors' bytes
   const torch_node& node = step_.nodes[v];
   return node.forward && node.repeatable && node.kind != torch_kind::view && node.kind != torch_kind::input &&
          node.bytes > all_bytes_ / small_share;

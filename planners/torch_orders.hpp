@@ -22,8 +22,8 @@ struct torch_wiring {
   std::vector<torch_id> computed;                     // nodes that are no views and no inputs
   std::vector<std::vector<torch_id>> sources;         // roots that a computed node reads
   std::vector<std::vector<torch_id>> readers;         // nodes, no views, that read a root's memory
-  std::vector<std::vector<torch_id>> items;           // of nodes with several results
-  std::vector<char> forward_result, backward_result;  // of roots: they or views of them are results
+  std::vector<std::vector<torch_id>> items;           // per node with several results: their nodes
+  std::vector<char> forward_result, backward_result;  // per root: it or a view of it is a result
   torch_id first_backward = 0;                        // the first node that reads an incoming gradient
 };
 

@@ -176,7 +176,7 @@ class swapping_sections {
   std::vector<gap> gaps_;
   forecaster costs_;
   std::vector<byte_count> load_;        // at every position, nothing swapped
-  std::vector<nanoseconds> starts_{0};  // of every position, computes alone
+  std::vector<nanoseconds> starts_{0};  // start of every position if there were no copies
 };
 
 struct timed_plan {

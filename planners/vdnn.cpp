@@ -15,7 +15,7 @@ enum class offload : std::uint8_t { convolutions, all };
 
 // A layer's operators in one pass: those whose names say so, next to one another.
 struct layer {
-  std::string name;  // of its forward operator
+  std::string name;  // name of its forward operator
   position begin = 0, end = 0;
 };
 

@@ -24,11 +24,11 @@ struct forecast_part {
 struct event_costs {
   const use_table& uses;
   const machine& on;
-  std::vector<nanoseconds> time, time_again;  // of the first run; of a recomputation
+  std::vector<nanoseconds> time, time_again;  // time of the first run; of a recomputation
   std::vector<byte_count> workspace, workspace_again;
   // The parts that it may compute in place, input and output; the same twice: it computes none so.
   std::vector<std::pair<part_id, part_id>> in_place;
-  std::vector<touched_part> touches;       // of all positions, one after another
+  std::vector<touched_part> touches;       // touches of all positions, one position after another
   std::vector<std::uint32_t> first_touch;  // and one past the last
   std::vector<forecast_part> parts;        // per part
 

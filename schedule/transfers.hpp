@@ -11,7 +11,7 @@ namespace um {
 
 // How much longer than forecast a copy may take without anybody waiting for it.
 struct allowance {
-  std::int64_t percent = 0;  // of the copy's time
+  std::int64_t percent = 0;  // percent of the copy's time
   nanoseconds each = 0;      // fixed time for each copy
 };
 

@@ -21,7 +21,7 @@ struct block_entry {
   granule_set host_mapped = 0;       // mapped by the CPU
   granule_set remote = 0;            // on the host, mapped by the device
   granule_set discarded = 0;
-  std::uint32_t previous = 0, next = 0;  // in its list
+  std::uint32_t previous = 0, next = 0;  // neighbours in the list that the block is in
   chunk_list list = chunk_list::none;
   std::uint8_t advice_bits = 0;
   bool visited = false;      // the GPU has touched it

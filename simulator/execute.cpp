@@ -108,7 +108,8 @@ class memory_in_use {
   const simulated_run& run_;
   const managed_memory& memory_;
   byte_count bytes_ = 0;
-  std::vector<pending_release> released_;  // of steps that have ended; still used by earlier computes
+  std::vector<pending_release>
+      released_;  // released by steps that have ended, but still used by earlier computes
   std::vector<resident_sample> samples_;
 };
 

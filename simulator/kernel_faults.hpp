@@ -20,7 +20,7 @@ struct touch_pattern {
   bool one_by_one = false;  // a single thread makes dependent accesses: one granule a batch
   bool sparse = false;      // one page of each granule, by a thread of its own, by address; else every byte
   bool shuffled = false;    // granules of the whole range in random order
-  bool in_turn = false;     // of a sparse or shuffled touch: hits do not run ahead
+  bool in_turn = false;     // in a sparse or shuffled touch, hits do not run ahead of misses
   friend bool operator==(const touch_pattern&, const touch_pattern&) = default;
 };
 

@@ -15,7 +15,7 @@ struct touched_operand {
   access_mode mode = access_mode::read;
   touch_phase phase = touch_phase::streamed;
   bool is_input = false;
-  std::vector<range> runs;  // of the arena it lies in
+  std::vector<range> runs;  // ranges of the arena it lies in
   std::vector<range> left;  // left to touch in a pass: everything, or what is missing when the pass begins
   std::uint64_t seen = 0;   // evictions so far when it was last touched throughout
   bool touched = false, over_the_link = false;

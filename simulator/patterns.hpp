@@ -11,14 +11,14 @@
 namespace um {
 
 struct pattern_result {
-  byte_count bytes = 0;  // asked for by the kernel or the call; 0: a latency
+  byte_count bytes = 0;  // bytes that the kernel or the call asks for; 0: the pattern measures a latency
   managed_traffic traffic;
 };
 
 struct pattern {
   std::string_view name, what;
   pattern_result (*simulate)(const machine& on);
-  pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: it has none
+  pattern_result (*at_ratio)(const machine& on, double ratio) = nullptr;  // nullptr: the pattern has no ratio
   // The same in the worst order of accesses that the hardware may choose; nullptr: the order is known.
   pattern_result (*in_turn)(const machine& on, double ratio) = nullptr;
 };

@@ -20,7 +20,7 @@ bool is_bytes(quantity what) {
 
 struct block_run {
   std::uint64_t first = 0, blocks = 0, sum = 0;
-  std::uint64_t each = 0;  // of the last block
+  std::uint64_t each = 0;  // value of the last block
   bool joins = false;      // whatever its neighbour's value is
 };
 

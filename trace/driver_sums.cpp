@@ -22,7 +22,7 @@ constexpr std::uint32_t unanswered = 0xFFFFFFFF;
 constexpr std::size_t bytes_to_gpus = 0, bytes_to_host = 1, cpu_fault_count = 2, gpu_fault_count = 9;
 
 struct tracker_parameters {
-  std::uint64_t queue = 0, queue_entries = 0;  // none: counters
+  std::uint64_t queue = 0, queue_entries = 0;  // no queue: counters only
   std::uint64_t counters = 0;
   std::array<std::uint8_t, 16> processor{};
   std::uint32_t all_processors = 1;

@@ -8,8 +8,9 @@ namespace um::tracing {
 namespace {
 
 constexpr nanoseconds quiet_stretch = 1'000'000'000;
-constexpr nanoseconds clock_skew = 50'000;           // between the clocks of GPU and driver
-constexpr nanoseconds longest_memory = 200'000'000;  // of begins that other lines are told apart by
+constexpr nanoseconds clock_skew = 50'000;  // between the clocks of GPU and driver
+// How long the begins of kernels are remembered, to tell lines apart.
+constexpr nanoseconds longest_memory = 200'000'000;
 
 void append(std::string& list, const std::string& entry) {
   if (!list.empty()) list += ',';

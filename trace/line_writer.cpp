@@ -6,7 +6,7 @@
 namespace um::tracing {
 namespace {
 
-constexpr std::uint64_t most_lines = 100'000;  // of one kind that has a limit
+constexpr std::uint64_t most_lines = 100'000;  // most lines of a kind that has a limit
 
 }  // namespace
 

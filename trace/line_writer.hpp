@@ -16,7 +16,7 @@ namespace um::tracing {
 struct sinks {
   std::function<void(std::string_view)> write;      // whole lines, each with its end of line
   std::function<std::string(std::uint64_t)> place;  // a program counter as module+0xoffset
-  std::uint64_t most_bytes = 45'000'000;            // of lines that tell blocks
+  std::uint64_t most_bytes = 45'000'000;            // most bytes of lines about blocks
 };
 
 class line_writer {

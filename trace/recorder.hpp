@@ -64,7 +64,7 @@ class recorder {
   launch_table launches_;
   std::vector<event> events_;  // not yet assigned to a launch or another line
   other_line host_{"host", {}}, user_{"prefetched", {}}, other_{"other", {}};
-  nanoseconds paused_ = 0;  // when counting paused; 0 while it goes on
+  nanoseconds paused_ = 0;  // time at which counting paused; 0 while it goes on
   driver_sums sums_at_pause_;
   std::uint64_t lost_ = 0, hints_ = 0, ranges_ = 0, timed_lines_ = 0;
 };

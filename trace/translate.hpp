@@ -32,7 +32,7 @@ class translator {
   };
   recorder& recorder_;
   bool times_only_;
-  std::unordered_map<const char*, std::string> names_;         // of kernels, as the source spells them
+  std::unordered_map<const char*, std::string> names_;         // names of kernels as in the source
   std::unordered_map<std::uint32_t, open_range> open_ranges_;  // by marker
   std::unordered_map<std::uint64_t, std::vector<std::string>> callers_;
 };

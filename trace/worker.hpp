@@ -25,7 +25,7 @@ class worker {
  private:
   void run();
 
-  std::mutex mutex_;  // of all but the thread
+  std::mutex mutex_;  // guards everything but the thread
   std::condition_variable changed_;
   std::deque<task> queue_;
   std::size_t posted_ = 0, done_ = 0;

@@ -19,7 +19,7 @@ namespace um::kernels {
 struct packing {
   dims plain, packed;  // x's or w's shape before and after
   std::int64_t block = 1, pad_h = 0, pad_w = 0;
-  dtype type = dtype::f32;  // of the packed tensor; and of x or w where those are read
+  dtype type = dtype::f32;  // type of the packed tensor, and of x or w where those are read
   memory_order order = memory_order::nchw;
 };
 // Fewer than 2^31 packed elements each.
@@ -34,7 +34,7 @@ void unpack_filter_gradient(launch_site where, const void* packed, float* dw, co
 // element e of all tiles is a matrix, [e][channel][tile] in nchw and [e][tile][channel] in nhwc.
 // f32 throughout; fewer than 2^31 (tile, channel) pairs.
 struct winograd_tiles {
-  dims shape;             // of the tensor in pixels
+  dims shape;             // extents of the tensor in pixels
   std::int64_t rows = 0;  // rows of tiles in each image
   std::int64_t columns = 0;
   std::int64_t pad_h = 0, pad_w = 0;  // pixels that tiles begin above and left of the tensor
@@ -67,9 +67,9 @@ void winograd_filter_gradient(launch_site where, const float* from, float* dw, c
 struct direct_convolution {
   dims x, w, y;
   convolution how;
-  dtype type = dtype::f32;  // of x, w and y; dw is f32
+  dtype type = dtype::f32;  // type of x, w and y; dw is f32
 };
-inline constexpr int direct_shared_bytes = 227 * 1024;  // of a block: compute capability 9.0
+inline constexpr int direct_shared_bytes = 227 * 1024;  // most of a block on compute capability 9.0
 
 bool direct_forward_fits(const direct_convolution& of);
 // y = x * w [+ b], and max(y, 0) with how.relu; b may be null.
@@ -111,7 +111,7 @@ void deep_filter_gradient(launch_site where, const direct_convolution& of, const
 struct grouped_convolution {
   dims x, w, y;
   convolution how;
-  dtype type = dtype::f32;  // of x, w and y; dw is f32
+  dtype type = dtype::f32;  // type of x, w and y; dw is f32
   memory_order order = memory_order::nchw;
 };
 // y = x * w [+ b], and max(y, 0) with how.relu; b may be null.

@@ -21,7 +21,7 @@ struct cudnn_convolution {
   dims x, w, y;
   convolution how;  // how.relu: epilogue; how.pad: padding before x, from which that behind x follows
   bool bias = false;
-  dtype operands = dtype::f32, result = dtype::f32;  // of the two inputs, and of the result
+  dtype operands = dtype::f32, result = dtype::f32;  // types of the two inputs, and of the result
   memory_order order = memory_order::nchw;
   bool tensor_cores = false;  // f32 operands may be rounded to TF32
   bool add = false;           // adds to the values in the result

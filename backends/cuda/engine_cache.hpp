@@ -22,7 +22,7 @@ struct engine_choice {
   std::string engine;         // the library's own name for it; enough to find it again
   std::int64_t position = 0;  // in the library's list of candidates
   byte_count workspace_bytes = 0;
-  nanoseconds time = 0;    // of all parts, when it was chosen
+  nanoseconds time = 0;    // measured time of all parts, when it was chosen
   std::int64_t parts = 1;  // equal parts of the batch, computed one after the other
   friend bool operator==(const engine_choice&, const engine_choice&) = default;
 };

@@ -18,7 +18,7 @@ namespace {
 // x is in*n, w is in*out, y is out*n. `a`, `b`, `d` index the operands x, w, y.
 struct product {
   matmul_description how;
-  std::array<matrix_layout, 3> layout;  // of x, w, y
+  std::array<matrix_layout, 3> layout;  // layouts of x, w, y
   std::size_t a = 0, b = 0, d = 0;
   float beta = 0.0F;
 };

@@ -22,7 +22,7 @@ struct matrix_problem {
   bool relu = false;  // forward alone
   bool accumulate = false;
   precision arithmetic = precision::fp32;  // bf16: x, w and y are bf16, but a result w is f32
-  std::uint32_t alignment = 16;            // of all operands, in bytes
+  std::uint32_t alignment = 16;            // least alignment of all operands, in bytes
 };
 std::string signature_of(const matrix_problem& problem);
 

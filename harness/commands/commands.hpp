@@ -17,7 +17,7 @@ struct experiment_options {
   std::vector<std::string> without;
   bool sgd = false, masters = false, timeline = false, allow_native = false, times_only = false;
   std::string machines, like;
-  std::string trace;  // of `umbench trace`; becomes the network
+  std::string trace;  // file of `umbench trace`, which becomes the network
 };
 
 struct run_options {
@@ -51,7 +51,7 @@ struct pack_options {
 
 struct machine_options {
   std::string verb;  // "new", "show", "check"
-  std::string name;  // of the machine; a file for check
+  std::string name;  // name of the machine; a file for check
   std::string from, source, out, machines;
   std::vector<std::string> set;  // FIGURE=VALUE
   bool json = false;

@@ -10,7 +10,7 @@ namespace um {
 
 struct script_command {
   const char* name;
-  const char* module;  // of the Python package umbench
+  const char* module;  // module of the Python package umbench
   const char* summary;
 };
 std::span<const script_command> script_commands();

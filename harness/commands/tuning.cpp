@@ -13,7 +13,8 @@ namespace {
 using enum role;
 
 constexpr std::size_t most_starts = 3;
-constexpr double worth_it = 0.999;  // of the time before, for a step that does not make things simpler
+// A step that makes nothing simpler must take less than that part of the time.
+constexpr double worth_it = 0.999;
 
 // --- what a rule can be instead ---
 

@@ -57,7 +57,7 @@ class strict_parser : public nlohmann::json_sax<json> {
   }
 
   const std::string& source_;
-  std::vector<std::set<std::string>> names_;  // of every open object; none of a list
+  std::vector<std::set<std::string>> names_;  // field names of every open object; empty for a list
 };
 
 // "parse error at line 3, column 5: ..." without the library's own prefix.

@@ -85,7 +85,7 @@ class record_file {
   std::size_t known_bytes_ = 0;  // bytes of the file read or written so far
   std::size_t lines_ = 0;
   bool unended_ = false;        // the last line lacks its line break
-  std::size_t torn_bytes_ = 0;  // of an incomplete last line
+  std::size_t torn_bytes_ = 0;  // bytes of an incomplete last line
   std::vector<record> earlier_records_;
   std::vector<environment> environments_;
   std::vector<std::size_t> environment_indices_;

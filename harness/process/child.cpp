@@ -186,7 +186,7 @@ signal_watch::signal_watch() : saved_(std::make_unique<saved_actions>()) {
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &standard,
-            &saved_->child);  // where it is ignored, the kernel forgets how children ended
+            &saved_->child);  // if it were ignored, exit codes of children would be lost
 }
 
 signal_watch::~signal_watch() {
@@ -345,7 +345,7 @@ void child_pool::kill_all() {
   for (const auto& c : children_) c->kill_and_wait();
   while (!children_.empty()) {
     if (!reap()) poll_once();
-    signals_->stop_signal();  // keeps the descriptor from being readable for ever
+    signals_->stop_signal();  // without this the descriptor would stay readable
   }
 }
 

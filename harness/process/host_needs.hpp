@@ -9,7 +9,7 @@
 namespace um {
 
 struct host_memory {
-  byte_count available = 0;                    // of the machine, without swapping (MemAvailable)
+  byte_count available = 0;                    // memory that is available without swapping (MemAvailable)
   std::optional<byte_count> swap_free = {};    // reported, but never counted as usable
   std::optional<byte_count> cgroup_left = {};  // until the control group's limit
   std::optional<byte_count> may_pin = {};      // RLIMIT_MEMLOCK

@@ -17,7 +17,7 @@ namespace um {
 // Memory that a run may use, on the host and on the device.
 struct available_memory {
   host_memory host;
-  std::optional<byte_count> device_free = {};  // of the GPU; nothing: not asked
+  std::optional<byte_count> device_free = {};  // free memory of the GPU; nothing: not asked
 };
 
 // The simulator's estimate of a cell.

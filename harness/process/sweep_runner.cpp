@@ -164,7 +164,7 @@ class sweep_run {
   digest_book digests_;
   clock::time_point begin_ = clock::now();
   std::vector<std::size_t> waiting_;       // cells to run, in order
-  std::size_t skipped_ = 0, written_ = 0;  // written_ counts within waiting_
+  std::size_t skipped_ = 0, written_ = 0;  // written_: how many of waiting_ are written
   std::map<std::size_t, record> ended_;    // waiting for their turn to be written
   std::map<std::size_t, record> done_;
   std::map<std::string, line_end> line_ends_;

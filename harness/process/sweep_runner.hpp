@@ -18,7 +18,7 @@ struct sweep_settings {
 };
 
 struct sweep_result {
-  std::vector<record> records;      // of the sweep's cells, earlier ones included, in the sweep's order
+  std::vector<record> records;      // records of all cells, earlier ones included, in the sweep's order
   std::size_t failed = 0;           // neither ok nor infeasible
   std::optional<int> stopped_by;    // the signal; then `records` is not complete
   std::optional<std::string> hung;  // the key of a cell that hangs in the kernel; the same

@@ -37,7 +37,7 @@ struct experiment {
   std::uint32_t deadline_s = 300;
   bool timeline = false;
   bool allow_native = false;
-  std::optional<hint_strategy> rules = {};  // of a strategy that came from a file
+  std::optional<hint_strategy> rules = {};  // rules of a strategy that came from a file
   friend bool operator==(const experiment&, const experiment&);
 };
 

@@ -25,7 +25,7 @@ struct observation {
   std::optional<gpu_state> before, after;  // right before and right after the iterations that are timed
   // An iteration's, averaged over those that follow the timed ones.
   std::optional<nanoseconds> host_cpu;  // processor time of the cell's process, all threads, user and system
-  std::optional<std::uint64_t> energy_uj;  // of the whole GPU
+  std::optional<std::uint64_t> energy_uj;  // energy of the whole GPU
   std::optional<std::string> reason;       // why some of these are not there
 };
 

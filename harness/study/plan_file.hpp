@@ -52,7 +52,7 @@ struct planned {
   plan_bound bound;
   std::vector<std::string> notes;
   nanoseconds planning_time = 0;
-  std::optional<nanoseconds> expected;  // of an iteration, as simulated; nothing for managed memory
+  std::optional<nanoseconds> expected;  // simulated time of an iteration; nothing for managed memory
 };
 
 }  // namespace um

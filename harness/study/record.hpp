@@ -70,7 +70,7 @@ struct record {
   std::optional<byte_count> workspace_cap;  // on a GPU
   std::string strategy;
   knob_values strategy_knobs;
-  std::optional<hint_strategy> rules;  // of a hint strategy, before its knobs
+  std::optional<hint_strategy> rules;  // rules of a hint strategy, before its knobs
   family kind = family::explicit_;
   bool same_bits = false;       // as the baseline's result; false: equal to rounding
   std::optional<double> ratio;  // as asked for; else footprint / budget, once both are known
@@ -93,7 +93,7 @@ struct record {
   std::optional<nanoseconds> planning;  // time to make the plan; nothing: simulated, or no plan
   std::optional<nanoseconds> compute;   // sum of the operators' times, everything resident
   std::optional<time_bounds> bounds;    // within the budget
-  std::optional<plan_bound> bound;      // of the plan's kind; nothing: there is no plan
+  std::optional<plan_bound> bound;      // lower bound for plans of this kind; nothing: there is no plan
   std::vector<std::string> notes;       // what the planner had to say
   std::optional<std::uint64_t> digest;
   std::optional<double> loss;

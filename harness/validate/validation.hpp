@@ -20,9 +20,9 @@ struct known_figure {
   bool input = false;  // the machine file's figures were worked out from it
   std::string machine;
   std::string why;                     // what explains a miss; "": nothing is known
-  std::optional<std::string> pattern;  // of simulator/patterns.hpp; else a cell
+  std::optional<std::string> pattern;  // name in simulator/patterns.hpp; nothing: a cell
   built_network network;
-  std::optional<double> ratio;  // of a pattern that has one, too
+  std::optional<double> ratio;  // also of a pattern that has one
   std::vector<double> ratios;  // the least and the most that it may have been, where that is all that is said
   std::string strategy, over;  // "compute": the operators' time with everything resident; over "": nothing
 };

@@ -22,7 +22,7 @@ struct prices {
 };
 
 struct rates {
-  double out = 0, in = 0;  // ns a byte
+  double out = 0, in = 0;  // ns per byte
   bool swaps = true, repeats = true;
 };
 

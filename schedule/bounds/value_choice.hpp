@@ -37,7 +37,7 @@ struct gap_use {
 struct value_costs {
   struct copy_candidate {
     std::size_t interval = 0, gap = 0;
-    double price = 0, away = 0;  // of the copy; of that gap if the value then leaves
+    double price = 0, away = 0;  // cost of the copy; cost of the gap if the value then leaves
   };
   std::vector<double> kept;  // per gap: cost of keeping the value
   std::vector<double> away;  // per gap: cost if it is away from the start of the gap on

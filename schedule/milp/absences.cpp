@@ -75,7 +75,7 @@ void add_copy_out(gap_model& m, const gap_columns& a) {
   terms at_home = earlier_copies(m, a);
   const position made = std::min(e.producer + 1, m.uses.end());
   std::size_t s = made < m.uses.end() ? m.slots.of(made) : m.slots.count();
-  const column early = p.add_share();  // while the slot waits for it
+  const column early = p.add_share();  // share of the copy during which the slot waits
   m.lanes.out[s].emplace_back(early, time);
   m.lanes.out_stall[s].emplace_back(early, time);
   at_home.emplace_back(early, 1);

@@ -73,7 +73,7 @@ struct gap_model {
   std::vector<gap_columns> away;
   std::vector<std::optional<std::size_t>> of_gap;  // per gap: index into away
   std::vector<std::optional<column>> staged;       // per tensor: it is at home at the start or the end
-  std::map<std::pair<position, std::size_t>, column> runs;  // of a position, before a slot
+  std::map<std::pair<position, std::size_t>, column> runs;  // whether a position is recomputed before a slot
 
   tensor_id tensor_of(const gap& e) const { return uses.parts[e.part].what; }
   byte_count bytes_of(const gap& e) const { return uses.parts[e.part].bytes; }

@@ -38,13 +38,13 @@ struct mixed_solution {
   bool infeasible = false;      // it is proved that there is none
   double value = 0, bound = 0;  // bound: no x is better
   std::vector<double> x;
-  std::int64_t nodes = 0;  // of the tree that were looked at
+  std::int64_t nodes = 0;  // nodes of the search tree that were looked at
 };
 
 // When to be content: the same limits give the same solution with the same version of HiGHS.
 struct mixed_effort {
   double gap = 0.002;         // (value - bound) / value
-  std::int64_t nodes = 1000;  // of the tree
+  std::int64_t nodes = 1000;  // most nodes of the search tree
 };
 
 // Whether this build has a solver.

@@ -70,7 +70,7 @@ struct run_state {
   const execution_plan& plan;
   plan_memory memory;
   stream to_device, to_host;
-  event start;                  // of an iteration's timeline
+  event start;                  // start of an iteration's timeline
   std::vector<step_work> work;  // one per step
   std::array<lane_state, lane_count> lanes;
   bool keeps_room = false;                     // some step discards, so there is a keeper of room

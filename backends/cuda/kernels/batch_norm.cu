@@ -74,7 +74,7 @@ struct apply_normalization {
   const T *x, *residual;
   T* y;
   bool relu;
-  float most;  // of y with relu
+  float most;  // upper bound of y with relu
 
   struct loaded {
     bits<T, N> x, residual;

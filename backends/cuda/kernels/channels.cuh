@@ -125,7 +125,7 @@ class element_finder {
   divisor vectors_;
   std::int64_t stride_;  // elements between a channel's planes, or between pixels
   std::int64_t base_;
-  std::uint32_t skipped_positions_ = 0;  // of the first plane, before the block's first position
+  std::uint32_t skipped_positions_ = 0;  // positions of the first plane before the block's first
 };
 
 enum class direction { forwards, backwards };

@@ -62,7 +62,7 @@ int tap_rows_of(const direct_convolution& of) {
 }
 
 struct deep_step {
-  int image, first_column, first_row;  // of results
+  int image, first_column, first_row;  // place of the first result
 };
 
 __device__ deep_step step_at(const deep_form& f, std::int64_t index) {

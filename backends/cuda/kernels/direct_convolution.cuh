@@ -58,7 +58,7 @@ inline constexpr int factors_of_word = 4 / static_cast<int>(sizeof(T));
 // Everything in nhwc. Tiles are `rows` x 32 results of one image.
 inline constexpr int tile_columns = 32;
 struct direct_form {
-  int height, width, channels, taps_h, taps_w;  // of x and w
+  int height, width, channels, taps_h, taps_w;  // extents of x and w
   int result_height, result_width, result_channels;
   int stride_h, stride_w, pad_h, pad_w;
   int rows, patch_rows, patch_columns;
@@ -109,7 +109,7 @@ inline bool direct_applies_to(const direct_convolution& of) {
 }
 
 struct tile_position {
-  int image, row, column;  // of its first result
+  int image, row, column;  // place of its first result
 };
 
 __device__ inline tile_position position_of(const direct_form& f, std::int64_t tile) {

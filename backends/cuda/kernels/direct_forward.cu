@@ -3,7 +3,7 @@
 namespace um::kernels {
 namespace {
 
-constexpr int fragments = tile_columns / 16;  // of pixels; a warp takes a row of a tile at a time
+constexpr int fragments = tile_columns / 16;  // fragments of pixels; a warp takes a row of a tile at a time
 constexpr int warps = 8, threads = warps * warp_threads;
 constexpr int resident_blocks = 2;  // limited by registers
 

@@ -11,7 +11,7 @@ namespace um::kernels {
 struct grouped_geometry {
   tensor_strides x, w, y;
   int stride_h, stride_w, pad_h, pad_w;
-  int channels, filters;  // of a group
+  int channels, filters;  // input channels and filters of a group
   bool relu;
 };
 

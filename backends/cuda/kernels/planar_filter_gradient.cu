@@ -78,7 +78,7 @@ bool shape_form(const direct_convolution& of, planar_form& f) {
 }
 
 struct tile_position {
-  int image, row, column;  // of its first result
+  int image, row, column;  // place of its first result
 };
 __device__ tile_position position_of(const planar_form& f, std::int64_t tile) {
   auto rest = static_cast<std::uint32_t>(tile);

@@ -6,7 +6,7 @@ namespace {
 constexpr int blocks_per_multiprocessor = 8;  // all resident at once, so that no block waits for another
 constexpr std::int64_t launch_ns = 2000;      // overhead of a kernel
 constexpr std::int64_t least_wave_ns = 5000;  // the timer of some GPUs ticks once a microsecond
-constexpr std::int64_t latency_ns = 5000;     // of a wave's touches beyond their share of the bandwidth
+constexpr std::int64_t latency_ns = 5000;     // of a wave, in addition to its time at full bandwidth
 constexpr std::int64_t most_waves = 1024;
 
 __device__ std::int64_t now_ns() {

@@ -111,8 +111,8 @@ struct tile_map {
 struct tile {
   std::uint32_t channel;
   int top, left;
-  std::int64_t pixel;   // of (top, left), inside the tensor or not
-  std::int64_t matrix;  // of this tile in a matrix
+  std::int64_t pixel;   // index of the pixel (top, left), which may lie outside
+  std::int64_t matrix;  // index of this tile in a matrix
 };
 
 template <bool ChannelsLast>
