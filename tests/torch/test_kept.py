@@ -35,6 +35,13 @@ def test_the_table_quotes_the_records():
     assert sum(not row["fails_below"] for row in fitted) == 2
 
 
+def test_the_table_quotes_how_long_compiling_takes():
+    fitted, page = kept("fit_h100.jsonl"), (ROOT / "results/torch/README.md").read_text(encoding="utf-8")
+    for model in ("resnet50", "vit_b16"):
+        longer = one(fitted, model, "fit", 1.5)["first_step_s"] / one(fitted, model, "plain")["first_step_s"]
+        assert f"{longer:.2f} times" in page
+
+
 def test_the_pages_quote_the_records():
     fitted = kept("fit_h100.jsonl")
 
