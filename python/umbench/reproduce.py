@@ -28,11 +28,14 @@ def program():
 
 
 def options_of(paper, cell, backend):
-    """(options, backend) of a cell; a cell may have a machine of its own."""
+    """(options, backend) of a cell; a cell may have a machine of its own. On a GPU workspaces must leave room for what is compared."""
     options, machine = (cell["options"], cell["machine"]) if isinstance(cell, dict) else (cell, paper["machine"])
+    if backend.startswith("cuda:") and "--workspace-cap" not in options:
+        options = [*options, "--workspace-cap", WORKSPACE]
     return options, backend or f"sim:{machine}"
 
 
+WORKSPACE = "256MiB"
 RESULTS = ("ok", "infeasible", "unsupported")  # other outcomes are failures; a figure off the published one is neither
 
 

@@ -10,7 +10,7 @@ import unittest
 from interface import PROGRAM, ROOT, InterfaceTest, entries
 
 sys.path.insert(0, str(ROOT / "python"))
-from umbench import variations  # noqa: E402
+from umbench import reproduce, variations  # noqa: E402
 
 PAPERS = sorted((ROOT / "results/papers").glob("*.json"))
 ASKED = {"unified_memory", "ooc_cudnn", "tvdnn", "pooch", "smartpool", "autoswap", "vdnn", "oc_dnn", "deepum", "uvm_discard"}
@@ -76,6 +76,13 @@ class Reproduce(InterfaceTest):
         self.assertEqual([r["outcome"] for r in records], ["ok"] * len(paper["cells"]))
         self.assertTrue(all(r["simulated"] for r in records))
         self.refused("reproduce", "vdnn", "--out", "out", words=["vdnn.jsonl", "exists", "--out"])
+
+    def test_workspaces_leave_room_on_a_gpu(self):
+        paper, cell = {"machine": "h200"}, ["--network", "alexnet"]
+        self.assertEqual(reproduce.options_of(paper, cell, ""), (cell, "sim:h200"))
+        self.assertEqual(reproduce.options_of(paper, cell, "cuda:0"), ([*cell, "--workspace-cap", "256MiB"], "cuda:0"))
+        own = [*cell, "--workspace-cap", "1GiB"]
+        self.assertEqual(reproduce.options_of(paper, own, "cuda:0"), (own, "cuda:0"))
 
     def test_another_run_stands_beside(self):
         kept, none = str(ROOT / "results/papers/simulated"), str(self.folder)
