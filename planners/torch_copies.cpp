@@ -44,7 +44,7 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
     if (const std::size_t t = first_read_[made_[i].tensor]; t < kernels.count())
       returning_.push_back({i, t, 0, 0});
   }
-  std::ranges::stable_sort(returning_, {}, &returning::first_read);
+  std::ranges::stable_sort(returning_, {}, &returning_copy::first_read);
   std::int64_t latest = std::numeric_limits<std::int64_t>::max();
   for (auto each = returning_.rbegin(); each != returning_.rend(); ++each) {
     torch_copy& copy = made_[each->copy];
@@ -58,7 +58,8 @@ void torch_copies::begin_backward(const torch_kernels& kernels, const std::vecto
 
 // Inductor computes what it fuses when a library call wants it, so a copy begins right behind such a call.
 // Sets `begin` to that moment; returns the kernel before whose first node the copy is put for it.
-std::size_t torch_copies::begin_behind_library_call(const torch_kernels& kernels, returning& each) const {
+std::size_t torch_copies::begin_behind_library_call(const torch_kernels& kernels,
+                                                    returning_copy& each) const {
   if (!orders_.wiring.step.fused) return each.begin;
   while (each.begin > 0 && !kernels.kernel(each.begin - 1).library) --each.begin;
   std::size_t next = each.begin;
@@ -68,7 +69,7 @@ std::size_t torch_copies::begin_behind_library_call(const torch_kernels& kernels
 
 std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {
   std::vector<torch_id> begun;
-  for (returning& each : returning_) {
+  for (returning_copy& each : returning_) {
     if (each.begin != t) continue;
     const torch_id tensor = made_[each.copy].tensor;
     free_at_ = std::max(free_at_, now) + ns_of(tensor);
@@ -79,7 +80,7 @@ std::vector<torch_id> torch_copies::back(std::size_t t, std::int64_t now) {
 }
 
 std::int64_t torch_copies::there(std::size_t t, std::int64_t now) const {
-  for (const returning& each : returning_) {
+  for (const returning_copy& each : returning_) {
     if (each.first_read == t) now = std::max(now, each.done);
   }
   return now;

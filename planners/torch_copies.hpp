@@ -41,19 +41,19 @@ class torch_copies {
   const std::vector<torch_copy>& made() const { return made_; }
 
  private:
-  struct returning {
+  struct returning_copy {
     std::size_t copy = 0;  // index into made_
     std::size_t first_read = 0, begin = 0;
     std::int64_t done = 0;
   };
-  std::size_t begin_behind_library_call(const torch_kernels& kernels, returning& each) const;
+  std::size_t begin_behind_library_call(const torch_kernels& kernels, returning_copy& each) const;
   std::int64_t ns_of(torch_id tensor) const;
   std::int64_t slow_ns_of(torch_id tensor) const;
 
   const torch_orders& orders_;
   std::vector<std::size_t> first_read_;
   std::vector<leaving> open_;
-  std::vector<returning> returning_;
+  std::vector<returning_copy> returning_;
   std::vector<torch_copy> made_;
   double times_ = 1;
   std::int64_t free_at_ = 0, slow_free_at_ = 0;  // the link, in the direction at hand

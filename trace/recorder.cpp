@@ -18,10 +18,10 @@ quantity quantity_moved(cause why, bool to_host) {
   return static_cast<quantity>(first + static_cast<std::size_t>(why));
 }
 
-bool by_user(quantity what) {
+bool caused_by_user(quantity what) {
   return what == quantity::in_user || what == quantity::out_user;
 }
-bool by_host(quantity what) {
+bool caused_by_host(quantity what) {
   return what == quantity::cpu_read_faults || what == quantity::cpu_write_faults ||
          what == quantity::out_demand || what == quantity::out_tree;
 }
@@ -156,7 +156,7 @@ void recorder::write_line(other_line& of) {
 // A line ends where a launch began that moved something, so that reading the lines by time gives the order of
 // accesses.
 void recorder::add_to_other_line(const event& e) {
-  other_line& into = by_user(e.what) ? user_ : by_host(e.what) ? host_ : other_;
+  other_line& into = caused_by_user(e.what) ? user_ : caused_by_host(e.what) ? host_ : other_;
   if (!into.moved.empty() &&
       (launches_.began_between(into.moved.begin(), e.begin) || e.begin > into.moved.end() + longest_pause))
     write_line(into);
@@ -171,7 +171,7 @@ void recorder::assign_events(nanoseconds before, bool all) {
   for (const event& e : events_) {
     if (e.begin >= before) {
       kept.push_back(e);
-    } else if (by_user(e.what) || by_host(e.what)) {
+    } else if (caused_by_user(e.what) || caused_by_host(e.what)) {
       no_launch.push_back(e);
     } else if (!launches_.take(e)) {
       (all ? no_launch : kept).push_back(e);  // kept: of a kernel that still runs

@@ -39,7 +39,7 @@ constexpr std::chrono::milliseconds longest_wait{500};
   constexpr std::array shortages{EMFILE, ENFILE, EAGAIN, ENOMEM};
   const int code = errno;
   const std::string words = fmt::format("{}: {}", what, strerrordesc_np(code));
-  if (std::ranges::find(shortages, code) != shortages.end()) throw no_child_now(words);
+  if (std::ranges::find(shortages, code) != shortages.end()) throw child_unavailable(words);
   throw std::runtime_error(words);
 }
 

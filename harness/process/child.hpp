@@ -62,7 +62,7 @@ struct child_report {
 using child_job = std::function<int()>;
 
 // There is no descriptor, process or memory for another child; there may be, once one that runs has ended.
-struct no_child_now : std::runtime_error {
+struct child_unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -77,7 +77,7 @@ class child_pool {
   // Starts a copy of this process (fork) that does `job` and ends: it finds every value as it is here, an
   // empty standard input, no signal held back or ignored, and none of the files that are to close on exec. It
   // dies with this process, and before it if memory runs out. This process has one thread and has not used
-  // CUDA, which outlives no fork. `probe` tells how the child fares. Throws `no_child_now` or another
+  // CUDA, which outlives no fork. `probe` tells how the child fares. Throws `child_unavailable` or another
   // std::runtime_error if none can be started.
   void start(std::size_t id, const child_job& job, child_limits within, process_probe probe = kernel_probe());
   std::size_t running() const { return children_.size(); }

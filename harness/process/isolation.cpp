@@ -181,7 +181,7 @@ bool start_cell(child_pool& pool, std::size_t id, const cell& work) {
     pool.start(
         id, [&] { return run_and_print_record(work); }, limits_for(work), probe_for(asked_failure(work.key)));
     return true;
-  } catch (const no_child_now&) {
+  } catch (const child_unavailable&) {
     if (pool.running() == 0) throw;
     return false;
   }

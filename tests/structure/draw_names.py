@@ -14,7 +14,7 @@ from structure import ROOT, functions, sources
 
 FOLDERS = ("core", "networks", "simulator", "schedule", "planners", "hints", "harness", "measure", "backends", "um_allocators", "trace")
 TYPE = re.compile(r"\s*(?:enum class|class|struct|using|concept) (\w+)(?: :| =| \{|\b)(?!.*;\s*//\s*forward)")
-MEMBER = re.compile(r"\s+(?:static |constexpr |const |mutable )*[\w:<>,\s\*&\[\]]+?[\s>&*](\w+)(?: = [^()]*|\{[^()]*\})?;(?:\s*//.*)?$")
+MEMBER = re.compile(r"\s+(?:static |constexpr |const |mutable )*(?=\w)[\w:<>,\s\*&\[\]]+?[\s>&*](\w+)(?: = [^()]*|\{[^()]*\})?;(?:\s*//.*)?$")
 KEYWORDS = ("return", "throw", "using", "friend", "break", "continue", "case", "default", "else", "delete", "goto", "typename")
 
 
@@ -25,7 +25,7 @@ def names(path):
         if kernel := re.search(r"__launch_bounds__\(.*?\) (\w+)\(", signature):
             name = kernel[1]
         yield first + 1, name.split("::")[-1], signature
-    declares = re.compile(r"\s*(?:virtual |static |constexpr |inline |explicit )*[\w:<>,&\*\s]+?[\s&\*](\w+)\(.*\)(?: const)?(?: noexcept)?(?: = 0)?;$")
+    declares = re.compile(r"\s*(?:virtual |static |constexpr |inline |explicit )*(?=\w)[\w:<>,&\*\s]+?[\s&\*](\w+)\(.*\)(?: const)?(?: noexcept)?(?: = 0)?;$")
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith(KEYWORDS) or line.lstrip().startswith("//"):
             continue
