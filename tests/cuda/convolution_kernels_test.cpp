@@ -261,7 +261,7 @@ TEST_F(convolution_kernels, see_wrong_results_at_sampled_places) {
         at.push_back(uploaded(tensor_of(shapes[i], dtype::f32, order), *all[i]));
       const auto expected =
           kernels::sampled_results(where(), of, at[0].data(), at[1].data(), at[2].data(), nullptr);
-      const tensor tensor_form = tensor_of(shapes[which], dtype::f32, order);
+      const tensor form = tensor_of(shapes[which], dtype::f32, order);
       values right = results[which], wrong = right;
       for (double& value : wrong) value *= 1.01;
       EXPECT_LT(kernels::sampled_difference(where(), of, uploaded(form, right).data(), expected),

@@ -18,7 +18,7 @@
 namespace um::gpu_tests {
 namespace {
 
-using kernels::form;
+using kernels::tensor_form;
 
 template <class Value>
 std::vector<Value> fetched(const std::byte* from, std::size_t count) {
