@@ -24,8 +24,8 @@
 namespace um {
 namespace {
 
-using kernels::form;
 using kernels::launch_site;
+using kernels::tensor_form;
 
 struct device {
   stream on;
@@ -114,7 +114,7 @@ recording_handle recorded(const device& gpu, const std::vector<std::function<voi
 // A kernel on a form: how many bytes it moves, and the call on operands of its own.
 struct kernel_case {
   std::string name;
-  form of;
+  tensor_form of;
   double bytes;
   std::function<std::function<void()>(launch_site, operands&)> prepare;
   double flops = 0;  // if arithmetic bounds it
@@ -145,20 +145,20 @@ void measure(benchmark::State& state, const device& gpu, const kernel_case& c) {
   }
 }
 
-double bytes_in(const form& of) {
+double bytes_in(const tensor_form& of) {
   return static_cast<double>(elements(of.shape)) * static_cast<double>(size_of(of.type));
 }
 
 // --- the kernels ---
 
-kernel_case of_bias_relu(const form& of) {
+kernel_case of_bias_relu(const tensor_form& of) {
   return {"bias_relu", of, 2 * bytes_in(of), [of](launch_site where, operands& on) {
             void* const y = on.data(of.shape, of.type);
             const float* const b = on.vector(of.shape.c);
             return [=] { kernels::bias_relu(where, y, b, true, of); };
           }};
 }
-kernel_case of_relu_bias_backward(const form& of) {
+kernel_case of_relu_bias_backward(const tensor_form& of) {
   return {"relu_bias_backward", of, 3 * bytes_in(of), [of](launch_site where, operands& on) {
             void *const y = on.data(of.shape, of.type), *const dy = on.data(of.shape, of.type);
             float* const db = on.vector(of.shape.c);
@@ -166,7 +166,7 @@ kernel_case of_relu_bias_backward(const form& of) {
             return [=] { kernels::relu_bias_backward(where, y, dy, dy, db, of, false, workspace); };
           }};
 }
-kernel_case of_bias_backward(const form& of) {
+kernel_case of_bias_backward(const tensor_form& of) {
   return {"bias_backward", of, bytes_in(of), [of](launch_site where, operands& on) {
             void* const dy = on.data(of.shape, of.type);
             float* const db = on.vector(of.shape.c);
@@ -174,20 +174,20 @@ kernel_case of_bias_backward(const form& of) {
             return [=] { kernels::bias_backward(where, dy, db, of, false, workspace); };
           }};
 }
-kernel_case of_add(const form& of) {
+kernel_case of_add(const tensor_form& of) {
   return {"add", of, 3 * bytes_in(of), [of](launch_site where, operands& on) {
             void *const a = on.data(of.shape, of.type), *const b = on.data(of.shape, of.type);
             return [=] { kernels::add(where, a, b, a, elements(of.shape), of.type); };
           }};
 }
-kernel_case of_cast(const form& of) {
+kernel_case of_cast(const tensor_form& of) {
   const dtype to = of.type == dtype::f32 ? dtype::bf16 : dtype::f32;
   return {"cast", of, bytes_in(of) + bytes_in({of.shape, to}), [of, to](launch_site where, operands& on) {
             void *const x = on.data(of.shape, of.type), *const y = on.data(of.shape, to);
             return [=] { kernels::cast(where, x, of.type, y, to, elements(of.shape)); };
           }};
 }
-kernel_case of_sgd_update(const form& of) {
+kernel_case of_sgd_update(const tensor_form& of) {
   return {"sgd_update", of, 3 * bytes_in(of), [of](launch_site where, operands& on) {
             auto* const w = static_cast<float*>(on.data(of.shape, dtype::f32));
             auto* const dw = static_cast<float*>(on.data(of.shape, dtype::f32));
@@ -195,7 +195,7 @@ kernel_case of_sgd_update(const form& of) {
           }};
 }
 
-kernels::pool_problem pooled(const form& of, max_pool how) {
+kernels::pool_problem pooled(const tensor_form& of, max_pool how) {
   const auto reach = [&](std::int64_t extent) {
     return (extent + 2 * how.pad - how.window) / how.stride + 1;
   };
@@ -215,7 +215,7 @@ pool_data pool_data_of(launch_site where, operands& on, const kernels::pool_prob
   kernels::max_pool_forward(where, d.x, d.b, d.y, d.index, p);
   return d;
 }
-kernel_case of_max_pool(const form& of, const max_pool& how) {
+kernel_case of_max_pool(const tensor_form& of, const max_pool& how) {
   const auto p = pooled(of, how);
   const double bytes = bytes_in(of) + bytes_in({p.y, p.type}) + static_cast<double>(elements(p.y));
   return {"max_pool" + suffix(how), of, bytes, [p](launch_site where, operands& on) {
@@ -224,7 +224,7 @@ kernel_case of_max_pool(const form& of, const max_pool& how) {
           }};
 }
 // With mask and bias gradient.
-kernel_case of_max_pool_backward(const form& of, const max_pool& how) {
+kernel_case of_max_pool_backward(const tensor_form& of, const max_pool& how) {
   const auto p = pooled(of, how);
   const double bytes = bytes_in(of) + 2 * bytes_in({p.y, p.type}) + static_cast<double>(elements(p.y));
   return {"max_pool_backward" + suffix(how), of, bytes, [p](launch_site where, operands& on) {
@@ -237,7 +237,7 @@ kernel_case of_max_pool_backward(const form& of, const max_pool& how) {
 }
 
 // Statistics read x once, normalisation once more.
-kernel_case of_batch_norm(const form& of, bool residual) {
+kernel_case of_batch_norm(const tensor_form& of, bool residual) {
   return {residual ? "batch_norm_residual" : "batch_norm", of, (residual ? 4 : 3) * bytes_in(of),
           [of, residual](launch_site where, operands& on) {
             const auto c = of.shape.c;
@@ -258,7 +258,7 @@ kernel_case of_batch_norm(const form& of, bool residual) {
             };
           }};
 }
-kernel_case of_batch_statistics(const form& of) {
+kernel_case of_batch_statistics(const tensor_form& of) {
   return {"batch_statistics", of, bytes_in(of), [of](launch_site where, operands& on) {
             void* const x = on.data(of.shape, of.type);
             float *const mean = on.vector(of.shape.c), *const deviation = on.vector(of.shape.c);
@@ -268,7 +268,7 @@ kernel_case of_batch_statistics(const form& of) {
 }
 // Without a residual both passes read x and dy, the second writes dx; with one the first reads x, dy,
 // dy2 and y and writes dresidual, the second reads x and dresidual and writes dx.
-kernel_case of_batch_norm_backward(const form& of, bool residual) {
+kernel_case of_batch_norm_backward(const tensor_form& of, bool residual) {
   return {residual ? "batch_norm_backward_residual" : "batch_norm_backward", of,
           (residual ? 8 : 5) * bytes_in(of), [of, residual](launch_site where, operands& on) {
             const auto c = of.shape.c;
@@ -292,14 +292,14 @@ kernel_case of_batch_norm_backward(const form& of, bool residual) {
             return [=] { kernels::batch_norm_backward(where, what, of, workspace); };
           }};
 }
-kernel_case of_average(const form& of) {
+kernel_case of_average(const tensor_form& of) {
   return {"global_average_pool", of, bytes_in(of), [of](launch_site where, operands& on) {
             void* const x = on.data(of.shape, of.type);
             void* const y = on.data({of.shape.n, of.shape.c}, of.type);
             return [=] { kernels::global_average_pool(where, x, y, of); };
           }};
 }
-kernel_case of_average_backward(const form& of) {
+kernel_case of_average_backward(const tensor_form& of) {
   return {"global_average_pool_backward", of, bytes_in(of), [of](launch_site where, operands& on) {
             void* const dx = on.data(of.shape, of.type);
             void* const dy = on.data({of.shape.n, of.shape.c}, of.type);
@@ -308,7 +308,7 @@ kernel_case of_average_backward(const form& of) {
 }
 
 kernel_case of_average_pool(const kernels::average_problem& p, bool forward) {
-  const form x{p.x, p.type, p.order};
+  const tensor_form x{p.x, p.type, p.order};
   return {std::string(forward ? "average_pool" : "average_pool_backward") + "/" +
               std::to_string(p.how.window_h) + "/" + std::to_string(p.how.stride_h),
           x, bytes_in(x) + bytes_in({p.y, p.type}),
@@ -322,7 +322,7 @@ kernel_case of_average_pool(const kernels::average_problem& p, bool forward) {
 kernel_case of_grouped(const kernels::grouped_convolution& of, convolution_kind kind) {
   constexpr std::array<const char*, 3> names{"grouped_forward", "grouped_backward_data",
                                              "grouped_backward_filter"};
-  const form x{of.x, of.type, of.order};
+  const tensor_form x{of.x, of.type, of.order};
   return {std::string(names.at(static_cast<std::size_t>(kind))) + "/" + std::to_string(of.how.groups) + "/" +
               std::to_string(of.how.stride_h),
           x, bytes_in(x) + bytes_in({of.y, of.type}),
@@ -342,7 +342,7 @@ kernel_case of_grouped(const kernels::grouped_convolution& of, convolution_kind 
 }
 
 // Each operand once; the arithmetic of these, bound by bytes, is small.
-kernel_case of_direct(const form& x, const kernels::direct_convolution& of, bool forward) {
+kernel_case of_direct(const tensor_form& x, const kernels::direct_convolution& of, bool forward) {
   const double bytes = bytes_in(x) + bytes_in({of.y, of.type});
   const std::string name = forward ? "direct_forward" : "direct_filter_gradient";
   return {name, x, bytes, [of, forward](launch_site where, operands& on) -> std::function<void()> {
@@ -360,7 +360,7 @@ kernel_case of_direct(const form& x, const kernels::direct_convolution& of, bool
 }
 
 kernel_case of_deep(const kernels::direct_convolution& of) {
-  const form x{of.x, dtype::f32, memory_order::nhwc};
+  const tensor_form x{of.x, dtype::f32, memory_order::nhwc};
   return {"deep_filter_gradient/" + std::to_string(of.y.c), x, bytes_in(x) + bytes_in({of.y, of.type}),
           [of](launch_site where, operands& on) -> std::function<void()> {
             const auto* const xs = static_cast<const float*>(on.data(of.x, dtype::f32));
@@ -379,7 +379,7 @@ using case_list = std::vector<kernel_case>;
 
 void add_vgg(case_list& all, dtype type, memory_order order) {
   for (const dims shape : {dims{64, 64, 224, 224}, dims{64, 256, 56, 56}, dims{64, 512, 14, 14}}) {
-    const form of{shape, type, order};
+    const tensor_form of{shape, type, order};
     for (const auto make : {of_bias_relu, of_relu_bias_backward, of_bias_backward}) all.push_back(make(of));
     all.push_back(of_max_pool(of, {2, 2, 0}));
     all.push_back(of_max_pool_backward(of, {2, 2, 0}));
@@ -388,7 +388,7 @@ void add_vgg(case_list& all, dtype type, memory_order order) {
 
 void add_alexnet(case_list& all, dtype type, memory_order order) {
   for (const dims shape : {dims{512, 64, 55, 55}, dims{512, 192, 27, 27}, dims{512, 256, 13, 13}}) {
-    const form of{shape, type, order};
+    const tensor_form of{shape, type, order};
     for (const auto make : {of_bias_relu, of_relu_bias_backward}) all.push_back(make(of));
     all.push_back(of_max_pool(of, {3, 2, 0}));
     all.push_back(of_max_pool_backward(of, {3, 2, 0}));
@@ -396,7 +396,7 @@ void add_alexnet(case_list& all, dtype type, memory_order order) {
 }
 
 void add_resnet(case_list& all, dtype type, memory_order order) {
-  const form first{{128, 64, 112, 112}, type, order}, last{{128, 2048, 7, 7}, type, order};
+  const tensor_form first{{128, 64, 112, 112}, type, order}, last{{128, 2048, 7, 7}, type, order};
   all.push_back(of_max_pool(first, {3, 2, 1}));
   all.push_back(of_max_pool_backward(first, {3, 2, 1}));
   for (const dims shape :
@@ -418,7 +418,7 @@ void add_shallow(case_list& all, dtype type) {
       {{128, 3, 224, 224}, {64, 3, 7, 7}, {128, 64, 112, 112}, {2, 2, 3, 3, false}, type},
       {{512, 3, 224, 224}, {64, 3, 11, 11}, {512, 64, 55, 55}, {4, 4, 2, 2, true}, type}};
   for (const kernels::direct_convolution& of : layers) {
-    const form x{of.x, type, memory_order::nhwc};
+    const tensor_form x{of.x, type, memory_order::nhwc};
     for (const bool forward : {true, false}) all.push_back(of_direct(x, of, forward));
   }
 }
@@ -482,7 +482,7 @@ case_list cases() {
   case_list all;
   add_deep(all);
   for (const dtype type : {dtype::f32, dtype::bf16}) {
-    const form matrix{{4096, 512, 7, 7}, type, memory_order::nchw};
+    const tensor_form matrix{{4096, 512, 7, 7}, type, memory_order::nchw};
     all.push_back(of_cast(matrix));
     all.push_back(of_add({{128, 256, 56, 56}, type, memory_order::nchw}));
     if (type == dtype::f32) all.push_back(of_sgd_update(matrix));

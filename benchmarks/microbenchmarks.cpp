@@ -35,7 +35,8 @@ link_rates measure_link(bench& on) {
   constexpr byte_count bytes = 256 * MiB;
   const auto rate = [&](copy_direction direction) {
     return bytes_per_second(
-        bytes, median_total(take(on, pinned_copy(mover::copy_engine, direction, bytes), 5).later));
+        bytes,
+        median_total(take_samples(on, pinned_copy(copy_method::copy_engine, direction, bytes), 5).later));
   };
   return {rate(copy_direction::to_device), rate(copy_direction::to_host), rate(copy_direction::both)};
 }
@@ -59,7 +60,7 @@ struct runner {
 
   // Frees the memory of one family before the next.
   void enter(std::string_view name) {
-    if (name != family) on.let_go();
+    if (name != family) on.release_shared_memory();
     family = name;
   }
 
@@ -105,9 +106,9 @@ void add_times(benchmark::State& state, const measurement& what, const samples& 
 
 // Medians of the case's own counters.
 void add_own(benchmark::State& state, const samples& all) {
-  for (const auto& [name, value] : all.first.more) {
+  for (const auto& [name, value] : all.first.counters) {
     std::vector<double> values;
-    for (const repetition& r : all.later) values.push_back(r.more.at(name));
+    for (const repetition& r : all.later) values.push_back(r.counters.at(name));
     state.counters[name] = median_of(std::move(values));
   }
 }
@@ -115,7 +116,7 @@ void add_own(benchmark::State& state, const samples& all) {
 void run_timed(benchmark::State& state, runner& with, std::string_view family, const measurement& what) {
   samples all;
   with.enter(family);
-  skipping(state, [&] { all = take_for_a_while(with.on, what); });
+  skipping(state, [&] { all = take_samples_for_a_while(with.on, what); });
   // The library needs as many times as it was promised, whatever number was taken.
   std::size_t next = 0;
   for ([[maybe_unused]] const auto tick : state) {
@@ -172,8 +173,8 @@ void require_whole(const unified_memory_counts& counts, const measurement& what)
       refuse("it saw " + std::to_string(seen) + " of " + std::to_string(sure) + " bytes go to the " + where);
     }
   };
-  compare("device", counts.to_device.all, what.brings_in);
-  compare("host", counts.to_host.all, what.brings_out);
+  compare("device", counts.to_device.all, what.expected_in_bytes);
+  compare("host", counts.to_host.all, what.expected_out_bytes);
 }
 
 // One counted repetition after one that is not.

@@ -110,11 +110,11 @@ void translator::add_memory(const CUpti_ActivityMemory4& m) {
     return recorder_.add(release{at(m.timestamp), m.address});
   std::vector<std::string> callers;
   if (const auto known = callers_.find(m.address); known != callers_.end()) {
-    called = std::move(known->second);
+    callers = std::move(known->second);
     callers_.erase(known);
   }
   recorder_.add(allocation{at(m.timestamp), m.address, m.bytes, m.deviceId, memory_of(m.memoryKind),
-                           std::move(called)});
+                           std::move(callers)});
 }
 
 void translator::note_callers(std::uint64_t address, std::vector<std::string> called) {
