@@ -60,6 +60,15 @@ class Exported(InterfaceTest):
         self.assertEqual(sorted(path.stem for path in EXPORTED.glob("*.json")), NETWORKS)
         self.assertLess(sum(path.stat().st_size for path in EXPORTED.glob("*.json")), 3_000_000)
 
+    def test_states_stay_on_the_host_where_nothing_fits_otherwise(self):
+        """VGG-16's weights, gradients and AdamW's states are 2.1 of 2.35 GiB."""
+        for ratio, states_on_host in ((1.02, False), (1.4, True)):
+            self.well("run", "--network", "vgg16", "--batch", "8", "--optimizer", "adamw", "--strategy", "swap_all", "--ratio", str(ratio),
+                      "--backend", "sim:h200", "--iterations", "1", "--out", f"{ratio}.jsonl")
+            memory = records(self.folder / f"{ratio}.jsonl")[-1]["memory"]
+            self.assertEqual(memory["pinned_arena_bytes"] > 2**30, states_on_host)
+            self.assertLessEqual(memory["device_arena_bytes"], memory["budget_bytes"])
+
     def test_they_are_of_the_schema_and_so_is_what_plan_writes(self):
         schema = jsonschema.Draft202012Validator(json.loads((ROOT / "results/graph.schema.json").read_text(encoding="utf-8")))
         self.well("plan", "--network", "resnet20_cifar", "--optimizer", "adamw", "--strategy", "device", "--backend", "sim:h200", "--graph", "ours.json")
