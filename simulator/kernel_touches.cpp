@@ -76,7 +76,8 @@ class kernel_simulation {
       : run_(run), memory_(memory), operands_(operands_off_device(run, s)) {
     const op o = operator_of(run.network, std::get<compute>(s.what));
     passes_ = extra_input_passes(o);
-    hits_run_ahead_ = run.order == touch_orders::hits_first;
+    hits_run_ahead_ = run.order == touch_orders::hits_first ||
+                      (run.order == touch_orders::by_shape && shape_of(o) == launch_shape::resident);
   }
 
   managed_traffic run() {

@@ -59,6 +59,17 @@ std::vector<touch_phase> phases_of(const graph& g, const op& o) {
       o.what);
 }
 
+launch_shape shape_of(const op& o) {
+  return std::visit(
+      []<class T>(const T&) {
+        constexpr bool sums_channels =
+            std::is_same_v<T, bias_backward> || std::is_same_v<T, relu_bias_backward> ||
+            std::is_same_v<T, batch_norm> || std::is_same_v<T, batch_norm_backward>;
+        return sums_channels ? launch_shape::resident : launch_shape::waves;
+      },
+      o.what);
+}
+
 unsigned extra_input_passes(const op& o) {
   return std::visit(
       []<class T>(const T&) {

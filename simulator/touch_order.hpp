@@ -15,9 +15,12 @@
 //
 // Within a wave inputs come before outputs, in the order of the operands.
 //
-// A grid all of whose threads are resident strides in the same order: on an H100 none of them used what was
-// on the device before what was missing in front of it had come (order/ of um_microbenchmarks,
-// results/validation).
+// Where each block of a resident grid sums data of its own, hits run ahead while misses wait. So resident
+// data is used before it is evicted, and only what was missing at the beginning has to come.
+//
+//   waves      a block of threads for each tile or piece: products of matrices and convolutions by cuDNN and
+//              cuBLAS, elementwise operators, pools
+//   resident   a block for each channel: gradients of biases, the statistics of batch normalisation
 #pragma once
 
 #include <cstdint>
@@ -29,6 +32,9 @@
 namespace um {
 
 enum class touch_phase : std::uint8_t { streamed, throughout, at_end };
+
+enum class launch_shape : std::uint8_t { waves, resident };
+launch_shape shape_of(const op& o);
 
 // One entry for each operand of the operator, inputs first.
 std::vector<touch_phase> phases_of(const graph& g, const op& o);
