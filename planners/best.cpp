@@ -20,14 +20,14 @@ constexpr nanoseconds any_time = std::numeric_limits<nanoseconds>::max();
 
 // What takes no more than the operators and one in a thousand is not improved: nobody could tell.
 constexpr nanoseconds close_permille = 1;
-// Operators of a network for which all budgets of the ladder are searched well. For larger ones only the
-// budget at hand is.
+// Operators of a network for which all budgets of the ladder are searched. For larger ones only the budget at
+// hand is: few changes of a decision could be tried for each.
 constexpr std::size_t small_network = 600;
 
 // Events that all decisions may go through, by `effort`. One takes 20 to 40 ns, so that 500 operators take
 // some two seconds, 2,500 some five and 10,000 some twenty.
 std::uint64_t all_work(const problem& p) {
-  const std::uint64_t normal = 25'000'000 + 80'000 * std::uint64_t{p.network.ops.size()};
+  const std::uint64_t normal = 120'000'000 + 20'000 * std::uint64_t{p.network.ops.size()};
   const auto effort = p.knobs.find("effort");
   if (effort == p.knobs.end() || effort->second == 1) return normal;
   return effort->second == 0 ? normal / 8 : normal * 4;
@@ -45,16 +45,18 @@ class best_search {
         is_small_(p.network.ops.size() <= small_network),
         rungs_(ladder_of(footprint_, is_small_ ? ladder_steps::fine : ladder_steps::coarse)),
         best_at_(rungs_.size(), any_time),
-        left_(all_work(p)) {
+        left_(all_work(p) / 3) {
     for (const op_cost& c : p.costs) computing_ += c.time;
   }
 
   memory_plan run() {
     if (is_small_) {
-      for (std::size_t s = 0; s < splits_.size(); ++s) decide_for(s);
+      for (std::size_t s = 0; s < splits_.size(); ++s) {
+        if (!splits_[s].of_budget) decide_for(s);
+      }
     }
-    if (candidates_.empty()) decide_at_hand(all_work(p_));
     place_fastest();
+    decide_at_hand();
     // Behind the search: where rivals are nearly as fast, what they found would cut it short.
     if (!is_close()) take(best_rival(p_, place_, by_.rivals, same_bits_, least_time()));
     if (!best_) {
@@ -103,38 +105,54 @@ class best_search {
     }
   }
 
-  // Every split with little effort, then the fastest of them with more.
-  void decide_at_hand(std::uint64_t work) {
-    std::vector<candidate> looks;
-    for (std::size_t split = 0; split < splits_.size(); ++split) {
-      search_space& of = space_of(split);
-      constexpr std::size_t tries = 12;
-      solution found = decide(of, p_.budget, {tries, work / 2 / splits_.size()});
-      if (found.is.over == 0) looks.push_back({split, p_.budget, std::move(found)});
-    }
-    std::ranges::stable_sort(looks, {}, time_of);
-    constexpr std::size_t most_looks = 3;
-    if (looks.size() > most_looks) looks.resize(most_looks);
-    if (looks.empty()) looks.push_back({0, p_.budget, {}});
-    for (candidate& look : looks) {
-      const std::uint64_t share = &look == &looks.front() ? work / 2 : work / 4;
-      search_space& of = space_of(look.split);
-      solution found = decide(of, p_.budget, full_effort(of, share));
-      if (found.is.over == 0) candidates_.push_back({look.split, p_.budget, std::move(found)});
-      if (!look.decided.treatments.empty()) candidates_.push_back(std::move(look));
-    }
+  struct look {
+    std::size_t split = 0;
+    nanoseconds time = 0;
+    byte_count aim = 0;
+  };
+  static nanoseconds nearly(nanoseconds time) { return time == any_time ? time : time + time / 20; }
+  bool is_near() const { return best_ && best_->time <= computing_ + computing_ / 10; }
+
+  std::optional<look> consider(std::size_t split, const effort_limits& most, byte_count aim,
+                               nanoseconds to_beat) {
+    repaired found = decide_and_place(space_of(split), place_, {p_.budget, aim, to_beat}, most);
+    if (!found.best) return std::nullopt;
+    const look seen{split, found.best->time, found.aim};
+    take(std::move(found.best));
+    return seen;
   }
-  // Tries for each class of gaps: in larger orders fewer.
-  static effort full_effort(const search_space& of, std::uint64_t work) {
-    constexpr std::size_t work_for_tries = 70'000'000, least_tries = 20, most_tries = 300;
-    const std::size_t size = std::max<std::size_t>(of.classes().size() * of.uses().order.size(), 1);
-    return {std::clamp(work_for_tries / size, least_tries, most_tries), work};
+
+  // For the budget at hand: every split with little effort, then the fastest of them with more: the first,
+  // those that come near the best, and those that follow it where it is slow.
+  void decide_at_hand() {
+    const std::uint64_t work = all_work(p_);
+    std::vector<look> looks;
+    for (std::size_t split = 0; split < splits_.size() && !is_close(); ++split) {
+      const auto seen =
+          consider(split, quick_effort(work / 2 / splits_.size()), p_.budget, nearly(least_time()));
+      if (seen) looks.push_back(*seen);
+    }
+    if (looks.empty())
+      looks.push_back({candidates_.empty() ? 0 : candidates_.front().split, any_time, p_.budget});
+    std::ranges::stable_sort(looks, {}, &look::time);
+    constexpr std::size_t most_looks = 3;
+    for (std::size_t i = 0; i < std::min(looks.size(), most_looks) && !is_close(); ++i) {
+      if (i > 0 && is_near() && looks[i].time > nearly(least_time())) continue;
+      consider(looks[i].split, full_effort(i == 0 ? work / 2 : work / 4), looks[i].aim, least_time());
+    }
+    // What is decided for somewhat less memory may pack better.
+    constexpr std::size_t most_rungs = 3;
+    std::size_t rungs = 0;
+    for (const rung& r : rungs_) {
+      if (r.budget >= p_.budget || !r.decided || is_close() || ++rungs > most_rungs) continue;
+      consider(looks.front().split, quick_effort(work / 64), r.budget, least_time());
+    }
   }
 
   // The fastest first, until no other can be faster.
   void place_fastest() {
     std::ranges::stable_sort(candidates_, {}, time_of);
-    const repair_limits most{is_small_ ? 3 : 6, {4, all_work(p_) / (is_small_ ? 64 : 16)}};
+    const repair_limits most{3, {4, all_work(p_) / 64}};
     for (candidate& c : candidates_) {
       if (time_of(c) >= least_time()) return;
       search_space& of = space_of(c.split);

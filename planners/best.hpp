@@ -15,8 +15,8 @@ struct search_request {
 };
 
 // The plan of the least priced time of those that the search decides for a ladder of budgets, which does not
-// depend on the budget at hand, and of the rivals' plans. Reads knobs `bits`, `copies` and `copy_us`. Throws
-// infeasible where there is none.
+// depend on the budget at hand, for that budget itself, and of the rivals' plans. Reads knobs `bits`,
+// `copies` and `copy_us`. Throws infeasible where there is none.
 memory_plan plan_best(const problem& p, const placer& place, const search_request& by);
 
 }  // namespace um

@@ -3,6 +3,88 @@
 #include <algorithm>
 
 namespace um {
+namespace {
+
+// Classes of gaps times computes times tries of each: beyond, a search goes through an order with fewer
+// tries.
+constexpr std::size_t work_for_tries = 70'000'000;
+
+class repairing {
+ public:
+  repairing(search_space& of, const placer& place, const target& at, const effort_limits& most)
+      : place_(place), at_(at), most_(most), of_(of), aim_(at.aim), decided_for_(at.aim) {
+    const std::size_t size = std::max<std::size_t>(of_.classes().size() * of_.uses().order.size(), 1);
+    tries_ = std::clamp(work_for_tries / size, most.least_tries, most.most_tries);
+  }
+
+  repaired run() {
+    if (of_.computing() >= at_.to_beat) return {};
+    solution now = decide(of_, aim_, {tries_, most_.work});
+    for (int i = 0; i < most_.placings; ++i) {
+      if (i > 0) now = decide_again(of_, aim_, {tries_ / 8, most_.work / 8}, now);
+      if (now.is.over == 0 && now.is.forecast.time >= at_.to_beat && !found_.best) break;
+      if (now.is.over > 0 && aim_ < decided_for_) aim_ += (decided_for_ - aim_) / 2;
+      if (now.is.over > 0 || now.is.forecast.time >= at_.to_beat) continue;
+      decided_for_ = std::min(decided_for_, aim_);
+      if (!place_and_aim(now)) break;
+    }
+    found_.work = of_.work() - before_;
+    return std::move(found_);
+  }
+
+ private:
+  // Places decisions, unless they are the last ones, and sets what to decide for next; false: there is
+  // nothing to gain.
+  bool place_and_aim(const solution& now) {
+    std::optional<placed_plan> placed;
+    if (now.treatments != placed_) {
+      placed = place_.decided(of_.plan(now.treatments));
+      placed_ = now.treatments;
+      need_ = placed ? std::optional(placed->need) : std::nullopt;
+    }
+    if (!need_) {  // with other decisions it may
+      aim_ -= aim_ / 20;
+    } else if (*need_ <= at_.budget) {
+      if (placed && placed->time < at_.to_beat) {
+        at_.to_beat = placed->time;
+        found_.best = std::move(placed);
+        found_.aim = aim_;
+      }
+      if (aim_ == at_.budget) return false;
+      fits_ = aim_;
+      aim_ += (at_.budget - aim_) / 3;
+    } else {
+      aim_ = std::max(fits_, aim_ - std::min(aim_, (*need_ - at_.budget) * 3 / 4 + at_.budget / 1000));
+    }
+    return true;
+  }
+
+  const placer& place_;
+  target at_;
+  effort_limits most_;
+  search_space& of_;
+  std::uint64_t before_ = of_.work();
+  std::size_t tries_ = 0;
+  byte_count aim_ = 0, fits_ = 0;                 // fits_: the most that was decided for and placed
+  byte_count decided_for_ = 0;                    // the least that decisions were found for
+  std::optional<std::vector<treatment>> placed_;  // the decisions placed last,
+  std::optional<byte_count> need_;                // and what they need, if there is such a plan
+  repaired found_;
+};
+
+}  // namespace
+
+effort_limits quick_effort(std::uint64_t work) {
+  return {12, 12, 3, work};
+}
+effort_limits full_effort(std::uint64_t work) {
+  return {20, 300, 6, work};
+}
+
+repaired decide_and_place(search_space& of, const placer& place, const target& at,
+                          const effort_limits& most) {
+  return repairing(of, place, at, most).run();
+}
 
 std::optional<placed_plan> place_or_repair(search_space& of, const placer& place, solution decided,
                                            byte_count rung, byte_count budget, nanoseconds to_beat,

@@ -14,9 +14,10 @@ constexpr std::array micro_batches{2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U};
 // Computes of one order: what is known of each takes about 10 kB, and planning has 500 MB. Beyond, a few
 // changes take as long as all of a search may.
 constexpr std::size_t most_computes = 20'000;
-// A region's operators take more than this part of the footprint each; in parts they take half of that at
-// most.
+// A region's operators take more than this part of the footprint, or of the budget, each; in parts they take
+// half of that at most.
 constexpr std::array<byte_count, 3> shares{6, 20, 64};
+constexpr std::array<byte_count, 2> shares_of_budget{4, 16};
 constexpr std::uint32_t most_parts = 64;
 // Operators between two large ones that join their regions.
 constexpr op_id most_between = 8;
@@ -89,19 +90,22 @@ std::vector<inner_loop> regions_above(const problem& p, byte_count most, const s
 std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why) {
   const std::vector<op_id> late = large_gradients(p.network);
   std::vector<loops> all{{1, {}, late}};
+  std::size_t fixed = 1;
   if (!same_bits) {
     add_micro_batches(p, late, all, why);
-    const byte_count footprint = footprint_of(p.network, p.costs).total;
-    for (const byte_count share : shares) {
-      loops regions{1, regions_above(p, footprint / share, late), late};
+    const auto add = [&](byte_count most) {
+      loops regions{1, regions_above(p, most, late), late};
       if (!regions.inner.empty() && std::ranges::find(all, regions) == all.end())
         all.push_back(std::move(regions));
-    }
+    };
+    for (const byte_count share : shares) add(footprint_of(p.network, p.costs).total / share);
+    fixed = all.size();
+    for (const byte_count share : shares_of_budget) add(p.budget / share);
   }
   std::vector<batch_split> splits;
-  for (loops& by : all) {
-    if (and_without) splits.push_back({by, false});
-    splits.push_back({std::move(by), true});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (and_without) splits.push_back({all[i], false, i >= fixed});
+    splits.push_back({std::move(all[i]), true, i >= fixed});
   }
   return splits;
 }

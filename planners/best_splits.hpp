@@ -10,16 +10,17 @@
 namespace um {
 
 struct batch_split {
-  loops by;           // how operators go over the batch in parts
-  bool moves = true;  // tensors may be swapped
+  loops by;                // how operators go over the batch in parts
+  bool moves = true;       // tensors may be swapped
+  bool of_budget = false;  // for other budgets its regions would be others
 };
 
 // Whole operators first; without `same_bits` also
 // - micro-batches, in growing number. Where an operator in the middle needs the whole batch, the others go in
 //   parts between such operators.
-// - regions: operators whose operands take a large share of the budget go in parts together, all others
-// whole. `why` becomes the reason, if there is one, why micro-batches cannot go through the whole network.
-// `and_without`: each also without moving anything.
+// - regions: operators whose operands take a large share of the footprint, or of the budget, go in parts
+// together, all others whole. `why` becomes the reason, if there is one, why micro-batches cannot go through
+// the whole network. `and_without`: each also without moving anything.
 std::vector<batch_split> splits_of(const problem& p, bool same_bits, bool and_without, std::string& why);
 
 }  // namespace um
