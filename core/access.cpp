@@ -4,8 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/cutting.hpp"
-#include "core/flops.hpp"
+#include "core/kinds.hpp"
 
 namespace um {
 namespace {

@@ -119,31 +119,6 @@ hint_strategy with_knobs(hint_strategy s, const knob_values& knobs) {
   return s;
 }
 
-std::string_view to_text(tensor_use use) {
-  constexpr std::array<std::string_view, 5> names{"any", "read_only", "written", "needed_again", "passing"};
-  return names.at(static_cast<std::size_t>(use));
-}
-std::string_view to_text(operand_side side) {
-  constexpr std::array<std::string_view, 3> names{"inputs", "outputs", "both"};
-  return names.at(static_cast<std::size_t>(side));
-}
-std::string_view to_text(look_ahead unit) {
-  constexpr std::array<std::string_view, 3> names{"operators", "bytes", "room"};
-  return names.at(static_cast<std::size_t>(unit));
-}
-std::string_view to_text(fetch_source from) {
-  return from == fetch_source::network ? "network" : "recorded";
-}
-std::string_view to_text(evict_when when) {
-  return when == evict_when::after_use ? "after_use" : "pressure";
-}
-std::string_view to_text(evict_order order) {
-  constexpr std::array<std::string_view, 3> names{"driver", "not_soon", "furthest_use"};
-  return names.at(static_cast<std::size_t>(order));
-}
-std::string_view to_text(evict_means means) {
-  return means == evict_means::twin ? "twin" : "prefetch_to_host";
-}
 std::string_view verb_of(const policy& what) {
   constexpr std::array<std::string_view, 7> names{"residence", "advise", "prefetch", "evict",
                                                   "discard",   "cut",    "search"};

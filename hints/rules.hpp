@@ -2,6 +2,7 @@
 // hold such values; one planner (plan_hints) turns them into memory plans.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/memory_plan.hpp"
+#include "core/names.hpp"
 #include "core/planner.hpp"
 
 namespace um {
@@ -22,6 +24,9 @@ enum class tensor_use : std::uint8_t {
   needed_again,  // used again after operators that do not touch it, as in the backward pass
   passing,       // written, and then used by its neighbours only
 };
+template <>
+inline constexpr std::array enum_names<tensor_use>{"any"sv, "read_only"sv, "written"sv, "needed_again"sv,
+                                                   "passing"sv};
 
 // Tensors that fit all of these; a list of several is an `or`, an empty one says nothing.
 struct tensor_choice {
@@ -52,15 +57,21 @@ struct advice_rule {
 };
 
 enum class operand_side : std::uint8_t { inputs, outputs, both };
+template <>
+inline constexpr std::array enum_names<operand_side>{"inputs"sv, "outputs"sv, "both"sv};
 enum class look_ahead : std::uint8_t {
   operators,  // `ahead` operators before the use
   bytes,      // as soon as less than `ahead` bytes are under way
   room,       // in the order of uses, each as soon as there is room; `ahead` is of no meaning
 };
+template <>
+inline constexpr std::array enum_names<look_ahead>{"operators"sv, "bytes"sv, "room"sv};
 enum class fetch_source : std::uint8_t {
   network,   // operands, as the network lists them
   recorded,  // what faulted in a recorded first iteration without hints, in the order of its faults
 };
+template <>
+inline constexpr std::array enum_names<fetch_source>{"network"sv, "recorded"sv};
 struct prefetch_rule {
   operand_side of = operand_side::both;
   look_ahead unit = look_ahead::operators;
@@ -73,15 +84,21 @@ enum class evict_when : std::uint8_t {
   after_use,  // right after a use, if `gap` or more operators pass before the next
   pressure,   // when an operator needs the room
 };
+template <>
+inline constexpr std::array enum_names<evict_when>{"after_use"sv, "pressure"sv};
 enum class evict_order : std::uint8_t {
   driver,        // least recently migrated or populated first, as the driver
   not_soon,      // the same among what the next `gap` operators do not need
   furthest_use,  // whose next use is furthest away (Belady)
 };
+template <>
+inline constexpr std::array enum_names<evict_order>{"driver"sv, "not_soon"sv, "furthest_use"sv};
 enum class evict_means : std::uint8_t {
   prefetch_to_host,  // by the driver
   twin,              // an asynchronous copy to a pinned twin, then a discard
 };
+template <>
+inline constexpr std::array enum_names<evict_means>{"prefetch_to_host"sv, "twin"sv};
 struct evict_rule {
   evict_when when = evict_when::pressure;
   evict_order order = evict_order::driver;  // of `pressure`
@@ -137,13 +154,6 @@ hint_strategy without(hint_strategy s, std::string_view rule);
 std::vector<knob> knobs_of(const hint_strategy& s);
 hint_strategy with_knobs(hint_strategy s, const knob_values& knobs);
 
-std::string_view to_text(tensor_use use);
-std::string_view to_text(operand_side side);
-std::string_view to_text(look_ahead unit);
-std::string_view to_text(fetch_source from);
-std::string_view to_text(evict_when when);
-std::string_view to_text(evict_order order);
-std::string_view to_text(evict_means means);
 // The policy's verb, as in files: "residence", "advise", "prefetch", "evict", "discard", "cut", "search".
 std::string_view verb_of(const policy& what);
 

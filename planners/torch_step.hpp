@@ -1,8 +1,11 @@
 // A training step as PyTorch's partitioner sees it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
+
+#include "core/names.hpp"
 
 namespace um {
 
@@ -18,6 +21,9 @@ enum class torch_kind : std::uint8_t {
   far_reduction,  // over other dimensions: ends the fused kernel that it is in
   kernel,         // a product, a convolution, a library call: never fused
 };
+template <>
+inline constexpr std::array enum_names<torch_kind>{"input"sv,     "view"sv,          "item"sv,  "pointwise"sv,
+                                                   "reduction"sv, "far_reduction"sv, "kernel"sv};
 
 struct torch_node {
   torch_kind kind = torch_kind::kernel;

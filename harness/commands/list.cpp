@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "core/figures.hpp"
 #include "harness/commands/cells.hpp"
@@ -134,11 +135,36 @@ void list_figures() {
   }
 }
 
+struct attribute_names {
+  std::vector<std::string>& all;
+  void pair(const char* name, std::int32_t, std::int32_t, std::int64_t) const {
+    all.push_back(std::string(name) + " (rows, columns)");
+  }
+  void integer(const char* name, std::int32_t, std::int64_t) const { all.emplace_back(name); }
+  void integer_or(const char* name, std::int32_t, std::int64_t) const { all.emplace_back(name); }
+  void flag(const char* name, bool) const { all.emplace_back(name); }
+  void number(const char* name, float, double, double) const { all.emplace_back(name); }
+};
+
+// Kinds of operators, as graph files name them, and their attributes.
+void list_operators() {
+  fmt::print("kinds of operators in graph files; core/operators.hpp has their operands\n");
+  for (const op_attributes& kind : every_kind()) {
+    std::vector<std::string> names;
+    std::visit(overloaded{[&](const opaque&) { names.emplace_back("its own (docs/networks.md)"); },
+                          [&](const auto& a) { fields_of(a, attribute_names{names}); }},
+               kind);
+    fmt::print("  {:<32}{}\n", kind_of(kind), fmt::join(names, ", "));
+  }
+}
+
 }  // namespace
 
 int list_command(const list_options& options) {
   const std::string& what = options.what;
-  const std::vector<std::string> known{"networks", "strategies", "machines", "figures", "schema"};
+  const std::vector<std::string> known{"networks",    "strategies",  "machines",     "figures",
+                                       "operators",   "schema",      "sweep-schema", "graph-schema",
+                                       "plan-schema", "rules-schema"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw input_error(unknown_name("list", what, known));
   }
@@ -147,8 +173,13 @@ int list_command(const list_options& options) {
     fmt::print("{}\n", to_json(strategies()));
     return 0;
   }
-  if (what == "schema") {
-    fmt::print("{}", record_schema());
+  const std::map<std::string, std::string (*)()> schemas{{"schema", record_schema},
+                                                         {"sweep-schema", sweep_schema},
+                                                         {"graph-schema", graph_schema},
+                                                         {"plan-schema", plan_schema},
+                                                         {"rules-schema", rules_schema}};
+  if (const auto schema = schemas.find(what); schema != schemas.end()) {
+    fmt::print("{}", schema->second());
     return 0;
   }
   const auto machines = machines_in(options.machines);
@@ -156,6 +187,7 @@ int list_command(const list_options& options) {
   if (what.empty() || what == "strategies") options.all ? list_strategies() : list_strategies_by_way();
   if (what.empty() || what == "machines") list_machines(machines);
   if (what == "figures") list_figures();
+  if (what == "operators") list_operators();
   return 0;
 }
 

@@ -325,7 +325,9 @@ void add_validate(CLI::App& app, validate_options& o) {
 
 void add_list(CLI::App& app, list_options& o) {
   CLI::App& list = *app.add_subcommand("list", "Networks, strategies and machines, with their knobs");
-  option(list, "WHAT", o.what, {"networks|strategies|machines|figures", "What to list", "all but figures"});
+  option(
+      list, "WHAT", o.what,
+      {"networks|strategies|machines|figures|operators", "What to list", "networks, strategies, machines"});
   add_machines(list, o.machines);
   list.add_flag("--all", o.all, "Strategies one by one, with their knobs");
   list.add_flag("--json", o.json, "Strategies for scripts");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -118,6 +119,11 @@ int run_script_and_wait(const script_command& command, const std::vector<std::st
 }
 
 }  // namespace
+
+void print_slowdowns(const std::string& records) {
+  std::fflush(stdout);
+  run_script_and_wait({"table of slowdowns", "plots.table", ""}, {records});
+}
 
 std::string graph_of_trace(const std::string& trace) {
   const std::string graph =

@@ -25,6 +25,9 @@ const script_command* script_named(const std::string& command);
 // Makes a network of a trace: FILE.graph.json beside FILE.jsonl, whose path it returns. Throws script_failed.
 std::string graph_of_trace(const std::string& trace);
 
+// Prints the slowdowns of a record file (plots/table.py). Says why where Python or the package is missing.
+void print_slowdowns(const std::string& records);
+
 // Thrown if a script failed; the script has reported why.
 struct script_failed {
   int exit_code;

@@ -18,7 +18,6 @@
 #include "harness/json/machines.hpp"
 #include "harness/process/preflight.hpp"
 #include "harness/process/sweep_runner.hpp"
-#include "harness/study/table.hpp"
 
 namespace um {
 namespace {
@@ -115,7 +114,8 @@ int finish(const sweep_result& result, const sweep_options& options, std::size_t
         *result.hung, result.records.size(), cells, out, command_to_resume(options, out));
     return 1;
   }
-  fmt::print("{}\n{} cells are in {}\n", table_of(result.records), cells, out);
+  print_slowdowns(out);
+  fmt::print("\n{} cells are in {}\n", cells, out);
   if (result.failed == 0) return 0;
   std::fflush(stdout);
   say("umbench: {} of {} cells failed; their records in {} say why\n", result.failed, cells, out);

@@ -7,10 +7,16 @@
 //     v.field("high", b.high);
 //   }
 //
-// Of a visitor: field(name, member) is always there; if_any(...) is left out where it is empty. Each takes a
-// format last, which says what else the value must be.
+// Of a visitor:
+//   field(name, member)        is always there
+//   if_any(name, member)       is left out where it is empty
+//   some(name, list)           the same, and an empty list is refused
+//   or_default(name, member)   is written; files may leave it out where it has its default
+//   one_or_more(name, list)    one value in place of a list of one; files may leave it out
+// Each takes a format last, which says what else the value must be.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -39,6 +45,16 @@ struct inside_of<std::vector<T>> {
   using type = T;
   static constexpr bool is_optional = false, is_list = true;
 };
+template <class T>
+struct inside_of<std::map<std::string, T>> {  // one format for each value
+  using type = T;
+  static constexpr bool is_optional = false, is_list = false, is_map = true;
+};
+template <class T>
+concept is_map = requires { inside_of<T>::is_map; };
+// Such a format is for a list or an object as a whole, not for each value inside.
+template <class Format>
+concept for_the_whole = requires { Format::whole; };
 
 inline json or_null_schema(json schema) {
   return {{"anyOf", json::array({std::move(schema), {{"type", "null"}}})}};
@@ -55,28 +71,138 @@ struct plain {
   json schema() const;
 };
 
+// A number from `least` to `most`.
+struct between {
+  double least = 0, most = 0;
+  template <class T>
+  json write(T value) const {
+    return value;
+  }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return static_cast<T>(as_number(value, at, least, most));
+  }
+  template <class T>
+  json schema() const {
+    return {{"type", "number"}, {"minimum", least}, {"maximum", most}};
+  }
+};
+
+// One of some values of an enumeration.
+template <class E, std::size_t N>
+struct one_among {
+  std::array<E, N> all;
+  json write(E value) const { return to_text(value); }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return as_choice(value, at, std::span<const E>(all));
+  }
+  template <class T>
+  json schema() const {
+    json names = json::array();
+    for (const E value : all) names.push_back(to_text(value));
+    return {{"enum", names}};
+  }
+};
+template <class E, class... More>
+one_among(E, More...) -> one_among<E, 1 + sizeof...(More)>;
+
+// A text that is one of these.
+struct one_text {
+  std::vector<std::string> all;
+  json write(const std::string& text) const { return text; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return all[as_one_of(value, at, all)];
+  }
+  template <class T>
+  json schema() const {
+    return {{"enum", all}};
+  }
+};
+
+// A name that can stand in keys and file names (harness/json/parts.hpp).
+struct plain_name {
+  bool of_strategy = false;
+  json write(const std::string& name) const { return name; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    T name = as_text(value, at);
+    if (!(of_strategy ? is_strategy_name(name) : is_plain_name(name))) {
+      refuse(at, "use lower-case letters, digits, '-', '_', '.'");
+    }
+    return name;
+  }
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"pattern", of_strategy ? "^[a-z0-9._-][a-z0-9._#,=-]*$" : "^[a-z0-9._-]+$"}};
+  }
+};
+
+// Any whole number.
+inline constexpr plain any_integer{std::numeric_limits<std::int64_t>::min()};
+
 template <class T, class Format>
 json write_value(const T& value, const Format& format) {
-  if constexpr (inside_of<T>::is_optional) {
+  if constexpr (for_the_whole<Format>) {
+    return format.write(value);
+  } else if constexpr (inside_of<T>::is_optional) {
     return value ? write_value(*value, format) : json(nullptr);
   } else if constexpr (inside_of<T>::is_list) {
     json all = json::array();
     for (const auto& element : value) all.push_back(write_value(element, format));
+    return all;
+  } else if constexpr (is_map<T>) {
+    json all = json::object();
+    for (const auto& [name, element] : value) all[name] = write_value(element, format);
     return all;
   } else {
     return format.write(value);
   }
 }
 
+// "sim:NAME" or "cuda:N"; parse_backend() refuses what is neither.
+struct backend_text {
+  json write(const std::string& text) const { return text; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return as_text(value, at);
+  }
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"pattern", "^(sim:.+|cuda:[0-9]+)$"}};
+  }
+};
+
+template <class T>
+bool is_empty(const T& value) {
+  if constexpr (requires { value.empty(); }) {
+    return value.empty();
+  } else if constexpr (requires { value.has_value(); }) {
+    return !value;
+  } else {
+    return value == T{};
+  }
+}
+
 template <class T, class Format>
 T read_value(const json& value, const place& at, const Format& format) {
-  if constexpr (inside_of<T>::is_optional) {
+  if constexpr (for_the_whole<Format>) {
+    return format.template read<T>(value, at);
+  } else if constexpr (inside_of<T>::is_optional) {
     if (value.is_null()) return std::nullopt;
     return read_value<typename inside_of<T>::type>(value, at, format);
   } else if constexpr (inside_of<T>::is_list) {
     T all;
     for (const auto& [element, where] : as_list(value, at)) {
       all.push_back(read_value<typename inside_of<T>::type>(*element, where, format));
+    }
+    return all;
+  } else if constexpr (is_map<T>) {
+    T all;
+    const fields object(value, at);  // refuses what is none
+    for (const auto& [name, element] : value.items()) {
+      all[name] = read_value<typename inside_of<T>::type>(element, inside(at, name), format);
     }
     return all;
   } else {
@@ -86,17 +212,37 @@ T read_value(const json& value, const place& at, const Format& format) {
 
 template <class T, class Format>
 json schema_of(const Format& format) {
-  if constexpr (inside_of<T>::is_optional) {
+  if constexpr (for_the_whole<Format>) {
+    return format.template schema<T>();
+  } else if constexpr (inside_of<T>::is_optional) {
     return or_null_schema(schema_of<typename inside_of<T>::type>(format));
   } else if constexpr (inside_of<T>::is_list) {
     return {{"type", "array"}, {"items", schema_of<typename inside_of<T>::type>(format)}};
+  } else if constexpr (is_map<T>) {
+    return {{"type", "object"}, {"additionalProperties", schema_of<typename inside_of<T>::type>(format)}};
   } else {
     return format.template schema<T>();
   }
 }
 
+// A list, or one value in place of a list of one.
+template <class T, class Format>
+std::vector<T> read_one_or_more(const json& value, const place& at, const Format& format) {
+  if (!value.is_array()) return {read_value<T>(value, at, format)};
+  std::vector<T> list;
+  for (const auto& [one, where] : as_list(value, at)) list.push_back(read_value<T>(*one, where, format));
+  if (list.empty()) refuse(at, "the list is empty; give at least one value");
+  return list;
+}
+template <class T, class Format>
+json schema_of_one_or_more(const Format& format) {
+  const json one = schema_of<T>(format);
+  return {{"anyOf", {one, {{"type", "array"}, {"minItems", 1}, {"items", one}}}}};
+}
+
 class field_writer {
  public:
+  static constexpr bool reads = false, makes_schema = false;
   json out = json::object();
 
   template <class T, class Format = plain>
@@ -105,13 +251,19 @@ class field_writer {
   }
   template <class T, class Format = plain>
   void if_any(const char* name, T& member, const Format& format = {}) {
-    if constexpr (std::is_same_v<T, bool>) {
-      if (member) field(name, member, format);
-    } else if constexpr (inside_of<T>::is_list) {
-      if (!member.empty()) field(name, member, format);
-    } else if (member) {
-      field(name, *member, format);
-    }
+    if (!is_empty(member)) field(name, member, format);
+  }
+  template <class T, class Format = plain>
+  void some(const char* name, T& list, const Format& format = {}) {
+    if_any(name, list, format);
+  }
+  template <class T, class Format = plain>
+  void or_default(const char* name, T& member, const Format& format = {}) {
+    field(name, member, format);
+  }
+  template <class T, class Format = plain>
+  void one_or_more(const char* name, const std::vector<T>& list, const Format& format = {}) {
+    for (const auto& one : list) out[name].push_back(write_value(T(one), format));
   }
   // A field that follows from others: written, ignored when read.
   template <class T>
@@ -120,24 +272,41 @@ class field_writer {
   }
   void constant(const char* name, const json& value) { out[name] = value; }
   void require(bool, const char*) {}
+  void note(const char*, const char*) {}
+  void rule(const char*) {}
 };
 
 class field_reader {
  public:
+  static constexpr bool reads = true, makes_schema = false;
   field_reader(const json& object, const place& at) : from_(object, at) {}
 
   template <class T, class Format = plain>
   void field(const char* name, T& member, const Format& format = {}) {
-    member = read_value<T>(from_.at(name), from_.where(name), format);
+    member = read_value<T>(from_.at(name), where(name), format);
   }
   template <class T, class Format = plain>
   void if_any(const char* name, T& member, const Format& format = {}) {
     if (!from_.has(name)) return;
     if constexpr (inside_of<T>::is_optional) {
-      member = read_value<typename inside_of<T>::type>(from_.at(name), from_.where(name), format);
+      member = read_value<typename inside_of<T>::type>(from_.at(name), where(name), format);
     } else {
       field(name, member, format);
     }
+  }
+  template <class T, class Format = plain>
+  void some(const char* name, T& list, const Format& format = {}) {
+    if (!from_.has(name)) return;
+    field(name, list, format);
+    if (list.empty()) refuse(where(name), "the list is empty; leave the field out");
+  }
+  template <class T, class Format = plain>
+  void or_default(const char* name, T& member, const Format& format = {}) {
+    if (from_.has(name)) field(name, member, format);
+  }
+  template <class T, class Format = plain>
+  void one_or_more(const char* name, std::vector<T>& list, const Format& format = {}) {
+    if (from_.has(name)) list = read_one_or_more<T>(from_.at(name), where(name), format);
   }
   template <class T>
   void derived(const char* name, const std::optional<T>&) {
@@ -146,15 +315,20 @@ class field_reader {
   }
   void constant(const char* name, const json& value) {
     if (value.is_string()) {
-      as_one_of(from_.at(name), from_.where(name), {value.get<std::string>()});
+      as_one_of(from_.at(name), where(name), {value.get<std::string>()});
     } else {
       from_.schema();
     }
   }
-  // Refuses the document unless `is_so`.
+  void note(const char*, const char*) {}
+  void rule(const char*) {}
+  // Refuses the document unless it is so.
   void require(bool is_so, const char* what) {
     if (!is_so) refuse(from_.where(), what);
   }
+  [[noreturn]] void refuse_here(const std::string& what) { refuse(from_.where(), what); }
+  bool has(std::string_view name) { return from_.has(name); }
+  place where(std::string_view name) const { return from_.where(name); }
   void finish() { from_.finish(); }
 
  private:
@@ -163,7 +337,8 @@ class field_reader {
 
 class field_schema {
  public:
-  json properties = json::object(), required = json::array();
+  static constexpr bool reads = false, makes_schema = true;
+  json properties = json::object(), required = json::array(), rules = json::object();
 
   template <class T, class Format = plain>
   void field(const char* name, T&, const Format& format = {}) {
@@ -180,6 +355,21 @@ class field_schema {
       properties[name] = schema_of<T>(format);
     }
   }
+  template <class T, class Format = plain>
+  void some(const char* name, T&, const Format& format = {}) {
+    properties[name] = schema_of<T>(format);
+    properties[name]["minItems"] = 1;
+  }
+  template <class T, class Format = plain>
+  void or_default(const char* name, T& member, const Format& format = {}) {
+    properties[name] = schema_of<T>(format);
+    properties[name]["default"] = write_value(member, format);
+  }
+  template <class T, class Format = plain>
+  void one_or_more(const char* name, std::vector<T>& list, const Format& format = {}) {
+    properties[name] = schema_of_one_or_more<T>(format);
+    if (list.size() == 1) properties[name]["default"] = write_value(T(list.front()), format);
+  }
   template <class T>
   void derived(const char* name, const std::optional<T>&) {
     properties[name] = {{"type", {"number", "null"}}, {"minimum", 0}};
@@ -188,13 +378,19 @@ class field_schema {
     properties[name] = {{"const", value}};
     required.push_back(name);
   }
+  // What the field means, for readers of the schema.
+  void note(const char* name, const char* text) { properties[name]["description"] = text; }
   void require(bool, const char*) {}  // what fields say together is no property
+  // What fields say together, as a part of a schema.
+  void rule(const char* schema) { rules.update(json::parse(schema)); }
 
   json object() const {
-    return {{"type", "object"},
-            {"properties", properties},
-            {"required", required},
-            {"additionalProperties", false}};
+    json made{{"type", "object"},
+              {"properties", properties},
+              {"required", required},
+              {"additionalProperties", false}};
+    made.update(rules);
+    return made;
   }
 };
 
@@ -231,7 +427,7 @@ void describe_network(Visitor& v, network_spec& n, const char* name, const char*
   v.field("sgd", n.sgd);
   v.if_any("optimizer", n.optimizer);
   v.if_any("masters", n.masters);
-  v.field(knobs, n.knobs);
+  v.field(knobs, n.knobs, any_integer);
   v.field("fusion", n.fusion_mode);
   v.field("precision", n.arithmetic);
   memory_order order = n.order.value_or(standard_order(n.arithmetic));
@@ -245,9 +441,7 @@ template <class T>
 json plain::write(const T& value) const {
   if constexpr (named_enum<T>) {
     return to_text(value);
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_convertible_v<T, std::string> ||
-                       std::is_same_v<T, std::map<std::string, std::string>> ||
-                       std::is_same_v<T, std::map<std::string, std::int64_t>>) {
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_convertible_v<T, std::string>) {
     return value;
   } else {
     T copy = value;
@@ -268,13 +462,6 @@ T plain::read(const json& value, const place& at) const {
     return as_number(value, at, -any, any);
   } else if constexpr (std::is_same_v<T, std::string>) {
     return as_text(value, at);
-  } else if constexpr (std::is_same_v<T, std::map<std::string, std::int64_t>>) {
-    return knobs_from(value, at);
-  } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
-    if (!value.is_object()) refuse(at, "wants an object of texts");
-    T texts;
-    for (const auto& [name, text] : value.items()) texts[name] = as_text(text, inside(at, name));
-    return texts;
   } else {
     T made{};
     read_object(made, value, at);
@@ -298,10 +485,6 @@ json plain::schema() const {
     return {{"type", "number"}};
   } else if constexpr (std::is_same_v<T, std::string>) {
     return {{"type", "string"}};
-  } else if constexpr (std::is_same_v<T, std::map<std::string, std::int64_t>>) {
-    return {{"type", "object"}, {"additionalProperties", {{"type", "integer"}}}};
-  } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
-    return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}};
   } else {
     return schema_of_object<T>();
   }

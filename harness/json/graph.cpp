@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -8,9 +9,8 @@
 
 #include "core/access.hpp"
 #include "harness/io/text.hpp"
-#include "harness/json/fields.hpp"
+#include "harness/json/document.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/parts.hpp"
 
 namespace um {
 namespace {
@@ -19,165 +19,186 @@ constexpr std::int64_t most_attribute = std::numeric_limits<std::int32_t>::max()
 // Of one operator: no clock and no sum of such overflows.
 constexpr std::int64_t longest_ns = 1'000'000'000'000, most_workspace = std::int64_t{1} << 50;
 
-std::int32_t small(fields& f, std::string_view name, std::int64_t least) {
-  return static_cast<std::int32_t>(f.integer(name, least, most_attribute));
-}
-
-// Fields that files need not have mean what they mostly are.
-bool boolean_or(fields& f, std::string_view name, bool usual) {
-  return f.has(name) ? f.boolean(name) : usual;
-}
-
 // --- attributes ---
 
-std::pair<std::int32_t, std::int32_t> pair_from(fields& f, std::string_view name, std::int64_t least) {
-  const auto values = f.list(name);
-  if (values.size() != 2) refuse(f.where(name), "wants two numbers: rows, columns");
-  const auto number = [&](std::size_t i) {
-    return static_cast<std::int32_t>(as_integer(*values[i].first, values[i].second, least, most_attribute));
-  };
-  return {number(0), number(1)};
-}
-
-// Visitors of the attributes (core/operators.hpp).
-struct attribute_writer {
-  json& out;
-  void pair(const char* name, std::int32_t rows, std::int32_t columns, std::int64_t) const {
-    out[name] = {rows, columns};
-  }
-  void integer(const char* name, std::int32_t value, std::int64_t) const { out[name] = value; }
-  void integer_or(const char* name, std::int32_t value, std::int64_t) const { out[name] = value; }
-  void flag(const char* name, bool value) const { out[name] = value; }
-  void number(const char* name, float value, double, double) const { out[name] = value; }
+struct two_numbers {
+  std::int32_t rows = 0, columns = 0;
 };
-struct attribute_reader {
-  fields& f;
+struct pair_format {
+  std::int64_t least = 0;
+  json write(two_numbers pair) const { return {pair.rows, pair.columns}; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    const auto numbers = read_value<std::vector<std::int32_t>>(value, at, plain{least, most_attribute});
+    if (numbers.size() != 2) refuse(at, "wants two numbers: rows, columns");
+    return {numbers[0], numbers[1]};
+  }
+  template <class T>
+  json schema() const {
+    const json number{{"type", "integer"}, {"minimum", least}, {"maximum", most_attribute}};
+    return {{"type", "array"}, {"minItems", 2}, {"maxItems", 2}, {"items", number}};
+  }
+};
+
+// Hands the attributes of an operator (core/operators.hpp) to a visitor of a document.
+template <class Visitor>
+struct attribute_visitor {
+  Visitor& v;
   void pair(const char* name, std::int32_t& rows, std::int32_t& columns, std::int64_t least) const {
-    std::tie(rows, columns) = pair_from(f, name, least);
+    two_numbers both{rows, columns};
+    v.field(name, both, pair_format{least});
+    rows = both.rows;
+    columns = both.columns;
   }
   void integer(const char* name, std::int32_t& value, std::int64_t least) const {
-    value = small(f, name, least);
+    v.field(name, value, plain{least, most_attribute});
   }
   void integer_or(const char* name, std::int32_t& value, std::int64_t least) const {
-    value = f.has(name) ? small(f, name, least) : static_cast<std::int32_t>(least);
+    v.or_default(name, value, plain{least, most_attribute});
   }
-  void flag(const char* name, bool& value) const { value = boolean_or(f, name, false); }
+  void flag(const char* name, bool& value) const { v.or_default(name, value); }
   void number(const char* name, float& value, double least, double most) const {
-    value = static_cast<float>(f.number(name, least, most));
+    v.field(name, value, between{least, most});
   }
 };
 
-json json_of(const std::vector<batch_cut>& cuts) {
-  json list = json::array();
-  for (const batch_cut cut : cuts) list.push_back(to_text(cut));
-  return list;
-}
-void write(json& out, const opaque& a) {
-  out["label"] = a.label;
-  out["flops"] = a.flops;
-  out["bytes"] = a.bytes;
-  out["products"] = a.products;
-  out["duration_ns"] = or_null(a.duration);
-  out["workspace_bytes"] = a.workspace_bytes;
-  const bool is_cut = !a.in.empty() || !a.out.empty();
-  out["cut"] = is_cut ? json{{"in", json_of(a.in)}, {"out", json_of(a.out)}} : json(nullptr);
-}
-void read(fields& f, opaque& a) {
-  a.label = f.text("label");
-  a.flops = f.count("flops");
-  a.bytes = f.count("bytes");
-  a.products = boolean_or(f, "products", false);
-  if (f.has("duration_ns") && !f.is_null("duration_ns")) a.duration = f.integer("duration_ns", 0, longest_ns);
-  if (f.has("workspace_bytes"))
-    a.workspace_bytes = static_cast<byte_count>(f.integer("workspace_bytes", 0, most_workspace));
-  if (!f.has("cut") || f.is_null("cut")) return;
-  fields cut = f.object("cut");
-  const auto cuts = [&](const char* side) {
-    std::vector<batch_cut> all;
-    for (const auto& [value, at] : cut.list(side)) all.push_back(as_choice<batch_cut>(*value, at));
-    return all;
-  };
-  a.in = cuts("in");
-  a.out = cuts("out");
-  cut.finish();
-}
+// Read with its attributes as they are by themselves.
+struct kind_format {
+  json write(const op_attributes& what) const { return kind_of(what); }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return every_kind()[as_one_of(value, at, operator_kinds())];
+  }
+  template <class T>
+  json schema() const {
+    return {{"enum", operator_kinds()}};
+  }
+};
 
-template <class Kind>
-void write(json& out, const Kind& a) {
-  fields_of(a, attribute_writer{out});
-}
-template <class Kind>
-void read(fields& f, Kind& a) {
-  fields_of(a, attribute_reader{f});
-}
+struct operand_cuts {
+  std::vector<batch_cut> in, out;
+};
 
-op_attributes attributes_from(fields& f) {
-  op_attributes what = every_kind()[as_one_of(f.at("kind"), f.where("kind"), operator_kinds())];
-  std::visit([&](auto& attributes) { read(f, attributes); }, what);
-  return what;
+template <class Visitor, class Kind>
+void describe_attributes(Visitor& v, Kind& a) {
+  fields_of(a, attribute_visitor<Visitor>{v});
+}
+template <class Visitor>
+void describe_attributes(Visitor& v, opaque& a) {
+  v.field("label", a.label);
+  v.field("flops", a.flops);
+  v.field("bytes", a.bytes);
+  v.or_default("products", a.products);
+  v.or_default("duration_ns", a.duration, plain{0, longest_ns});
+  v.or_default("workspace_bytes", a.workspace_bytes, plain{0, most_workspace});
+  std::optional<operand_cuts> cut;
+  if (!a.in.empty() || !a.out.empty()) cut = {a.in, a.out};
+  v.or_default("cut", cut);
+  if (cut) std::tie(a.in, a.out) = std::tie(cut->in, cut->out);
+  v.note("label", "what its framework calls it; cpu: the CPU touches its inputs (simulated only)");
+  v.note("flops", "a multiplication and an addition are two");
+  v.note("bytes", "read and written");
+  v.note("products", "flops are products of matrices: at the rate of the precision");
+  v.note("duration_ns",
+         "with everything resident; null: the longer of flops and bytes at a machine's rates, and a launch");
+  v.note("workspace_bytes", "memory that it needs while it runs");
+  v.note("cut",
+         "how each operand is cut where the operator goes over the batch in parts: read whole, the same "
+         "samples, or the sum over samples; null: it cannot be cut");
 }
 
 // --- tensors and operators ---
 
-json json_of(const tensor& t) {
-  return {{"name", t.name},
-          {"shape", {t.shape.n, t.shape.c, t.shape.h, t.shape.w}},
-          {"type", to_text(t.type)},
-          {"order", to_text(t.order)},
-          {"use", to_text(t.use)}};
-}
-
-tensor tensor_from(const json& value, const place& at) {
-  fields f(value, at);
-  tensor t;
-  t.name = f.text("name");
-  const auto shape = f.list("shape");
-  if (shape.size() != 4) refuse(f.where("shape"), "wants four extents");
-  const auto extent = [&](std::size_t i) { return as_integer(*shape[i].first, shape[i].second, 1); };
-  t.shape = {extent(0), extent(1), extent(2), extent(3)};
-  if (f.has("type")) t.type = as_choice<dtype>(f.at("type"), f.where("type"));
-  if (f.has("order")) t.order = memory_order_from(f.at("order"), f.where("order"));
-  if (f.has("use")) t.use = as_choice<role>(f.at("use"), f.where("use"));
-  f.finish();
-  return t;
-}
-
-json json_of(const graph& g, const op& o) {
-  const auto names = [&](const std::vector<tensor_id>& ids) {
-    json list = json::array();
-    for (const tensor_id id : ids) list.push_back(g.tensors[id].name);
-    return list;
-  };
-  json out{{"name", o.name}, {"kind", kind_of(o.what)}};
-  std::visit([&](const auto& attributes) { write(out, attributes); }, o.what);
-  out["in"] = names(o.in);
-  out["out"] = names(o.out);
-  out["repeatable"] = o.repeatable;
-  out["alias"] = o.alias ? json{{"input", o.alias->input}, {"output", o.alias->output}} : json(nullptr);
-  return out;
-}
+struct extents {
+  json write(const dims& shape) const { return {shape.n, shape.c, shape.h, shape.w}; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    const auto shape = read_value<std::vector<std::int64_t>>(value, at, plain{1});
+    if (shape.size() != 4) refuse(at, "wants four extents");
+    return {shape[0], shape[1], shape[2], shape[3]};
+  }
+  template <class T>
+  json schema() const {
+    return {{"description", "n, c, h, w; the batch first, vectors along c"},
+            {"type", "array"},
+            {"minItems", 4},
+            {"maxItems", 4},
+            {"items", plain{1}.schema<std::int64_t>()}};
+  }
+};
 
 using tensor_ids = std::map<std::string, tensor_id, std::less<>>;
 
-std::vector<tensor_id> operands_from(fields& f, std::string_view name, const tensor_ids& ids) {
-  std::vector<tensor_id> operands;
-  for (const auto& [value, at] : f.list(name)) {
-    const std::string tensor_name = as_text(*value, at);
-    const auto found = ids.find(tensor_name);
-    if (found == ids.end()) refuse(at, fmt::format("no tensor is named \"{}\"", one_line(tensor_name)));
-    operands.push_back(found->second);
+// The tensors of a graph by their names. Writing needs no `ids`.
+struct tensor_name {
+  const std::vector<tensor>& all;
+  const tensor_ids& ids;
+  json write(tensor_id id) const { return all[id].name; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    const std::string name = as_text(value, at);
+    const auto found = ids.find(name);
+    if (found == ids.end()) refuse(at, fmt::format("no tensor is named \"{}\"", one_line(name)));
+    return found->second;
   }
-  return operands;
-}
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}};
+  }
+};
 
-std::optional<may_alias> alias_from(fields& f) {
-  if (!f.has("alias") || f.is_null("alias")) return std::nullopt;
-  fields a = f.object("alias");
-  may_alias alias{static_cast<std::uint32_t>(a.integer("input", 0, most_attribute)),
-                  static_cast<std::uint32_t>(a.integer("output", 0, most_attribute))};
-  a.finish();
-  return alias;
-}
+struct operator_format {
+  tensor_name operand;
+  json write(op o) const {
+    field_writer v;
+    describe_operator(v, o);
+    return std::move(v.out);
+  }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    field_reader v(value, at);
+    T o;
+    describe_operator(v, o);
+    v.finish();
+    return o;
+  }
+  // What an operator of its kind has.
+  template <class T>
+  json schema() const {
+    std::vector<std::pair<json, json>> by_fields;  // and the kinds that have them
+    for (const op_attributes& what : every_kind()) {
+      field_schema v;
+      op o;
+      o.what = what;
+      describe_operator(v, o);
+      v.properties["kind"] = true;
+      auto same = std::ranges::find(by_fields, v.object(), &std::pair<json, json>::first);
+      if (same == by_fields.end()) same = by_fields.emplace(same, v.object(), json::array());
+      same->second.push_back(kind_of(what));
+    }
+    json rules = json::array();
+    for (const auto& [object, kinds] : by_fields) {
+      rules.push_back({{"if", {{"properties", {{"kind", {{"enum", kinds}}}}}}}, {"then", object}});
+    }
+    return {{"type", "object"},
+            {"required", {"kind"}},
+            {"properties", {{"kind", kind_format{}.schema<op_attributes>()}}},
+            {"allOf", std::move(rules)}};
+  }
+  template <class Visitor>
+  void describe_operator(Visitor& v, op& o) const {
+    v.field("name", o.name);
+    v.field("kind", o.what, kind_format{});
+    std::visit([&](auto& attributes) { describe_attributes(v, attributes); }, o.what);
+    v.field("in", o.in, operand);
+    v.field("out", o.out, operand);
+    v.or_default("repeatable", o.repeatable);
+    v.or_default("alias", o.alias);
+    v.note("in", "names of tensors, in the operator's order");
+    v.note("repeatable", "false: computing it twice changes the result");
+    v.note("alias", "in[input] and out[output] may share memory when nothing reads the input afterwards");
+  }
+};
 
 // Plans name operators.
 void check_names(const graph& g, const place& ops) {
@@ -197,30 +218,66 @@ void check_work(const graph& g, const op& o, const place& at) {
   }
 }
 
-op op_from(const json& value, const place& at, const tensor_ids& ids) {
-  fields f(value, at);
-  op o;
-  o.name = f.text("name");
-  o.what = attributes_from(f);
-  o.in = operands_from(f, "in", ids);
-  o.out = operands_from(f, "out", ids);
-  o.repeatable = boolean_or(f, "repeatable", true);
-  o.alias = alias_from(f);
-  f.finish();
-  return o;
+// Reads the ids of tensors, whose names must differ.
+tensor_ids ids_of(const graph& g, const place& tensors) {
+  tensor_ids ids;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) {
+    const std::string& name = g.tensors[t].name;
+    if (!ids.emplace(name, t).second) {
+      refuse(inside(inside(tensors, t), "name"), fmt::format("two tensors are named \"{}\"", one_line(name)));
+    }
+  }
+  return ids;
 }
 
 }  // namespace
 
+template <class Visitor>
+void describe(Visitor& v, operand_cuts& c) {
+  v.field("in", c.in);
+  v.field("out", c.out);
+}
+
+template <class Visitor>
+void describe(Visitor& v, may_alias& a) {
+  v.field("input", a.input, plain{0, most_attribute});
+  v.field("output", a.output, plain{0, most_attribute});
+}
+
+template <class Visitor>
+void describe(Visitor& v, tensor& t) {
+  v.field("name", t.name);
+  v.field("shape", t.shape, extents{});
+  v.or_default("type", t.type);
+  v.or_default("order", t.order);
+  v.or_default("use", t.use);
+  v.note("order", "in which elements lie");
+  v.note("use",
+         "inputs, labels, parameters and states (of an optimizer) are given; gradients of parameters and "
+         "outputs must have their value at the end");
+}
+
+template <class Visitor>
+void describe(Visitor& v, graph& g) {
+  v.constant("schema", 1);
+  v.constant("kind", "graph");
+  v.field("name", g.name);
+  v.field("precision", g.arithmetic);
+  std::optional<bool> shares;
+  if (!g.shares_memory) shares = false;
+  v.if_any("shares_memory", shares);
+  g.shares_memory = shares.value_or(true);
+  v.field("tensors", g.tensors);
+  tensor_ids ids;
+  if constexpr (Visitor::reads) ids = ids_of(g, v.where("tensors"));
+  v.field("ops", g.ops, operator_format{{g.tensors, ids}});
+  v.note("precision", "in which products are computed");
+  v.note("shares_memory", "false: every tensor keeps its place for all of the iteration (true)");
+}
+
 json json_of(const graph& g) {
-  json tensors = json::array(), ops = json::array();
-  for (const tensor& t : g.tensors) tensors.push_back(json_of(t));
-  for (const op& o : g.ops) ops.push_back(json_of(g, o));
-  json out{{"schema", 1}, {"kind", "graph"}, {"name", g.name}, {"precision", to_text(g.arithmetic)}};
-  if (!g.shares_memory) out["shares_memory"] = false;
-  out["tensors"] = std::move(tensors);
-  out["ops"] = std::move(ops);
-  return out;
+  graph copy = g;
+  return write_object(copy);
 }
 
 std::vector<std::string> operator_kinds() {
@@ -234,28 +291,25 @@ std::string to_json(const graph& g) {
 }
 
 graph graph_from(const json& document, const place& at) {
-  fields f(document, at);
-  f.schema();
-  as_one_of(f.at("kind"), f.where("kind"), {"graph"});
   graph g;
-  g.name = f.text("name");
-  g.arithmetic = precision_from(f.at("precision"), f.where("precision"));
-  g.shares_memory = boolean_or(f, "shares_memory", true);
-  tensor_ids ids;
-  for (const auto& [value, where] : f.list("tensors")) {
-    g.tensors.push_back(tensor_from(*value, where));
-    const bool is_new =
-        ids.emplace(g.tensors.back().name, static_cast<tensor_id>(g.tensors.size() - 1)).second;
-    if (!is_new)
-      refuse(inside(where, "name"),
-             fmt::format("two tensors are named \"{}\"", one_line(g.tensors.back().name)));
-  }
-  for (const auto& [value, where] : f.list("ops")) g.ops.push_back(op_from(*value, where, ids));
-  f.finish();
-  check_names(g, f.where("ops"));
+  read_object(g, document, at);
+  const place ops = inside(at, "ops");
+  check_names(g, ops);
   if (const auto defect = defect_of(g)) refuse(at, one_line(*defect));
-  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work(g, g.ops[i], inside(f.where("ops"), i));
+  for (std::size_t i = 0; i < g.ops.size(); ++i) check_work(g, g.ops[i], inside(ops, i));
   return g;
+}
+
+std::string graph_schema() {
+  json all{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+           {"title", "A network as umbench writes and takes it"},
+           {"description",
+            "Made by `umbench list graph-schema`. Written by `umbench plan --graph` and `umbench export`, "
+            "taken by "
+            "--network. What a schema cannot say is checked on reading: names are unique, operators come in "
+            "execution order, each tensor has one writer, extents fit."}};
+  all.update(schema_of_object<graph>());
+  return dump_indented(all);
 }
 
 graph graph_from_json(std::string_view text, const std::string& source) {

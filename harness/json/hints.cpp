@@ -2,242 +2,244 @@
 #include <fmt/format.h>
 
 #include "harness/io/text.hpp"
+#include "harness/json/document.hpp"
 #include "harness/json/json.hpp"
-#include "harness/json/parts.hpp"
 
 namespace um {
 namespace {
 
-constexpr std::array all_uses{tensor_use::any, tensor_use::read_only, tensor_use::written,
-                              tensor_use::needed_again, tensor_use::passing};
 constexpr std::int64_t most_operators = 4096, most_trials = 1000;
+constexpr std::size_t most_rules = 1000;
 
 // --- which tensors ---
 
-role role_from(const json& value, const place& at) {
-  if (value == "workspace") {
-    refuse(at, "workspaces always lie in the device arena, no rule can be for them; drop it");
+struct role_name {
+  json write(role use) const { return to_text(use); }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    if (value == "workspace") {
+      refuse(at, "workspaces always lie in the device arena, no rule can be for them; drop it");
+    }
+    return as_choice<role>(value, at);
   }
-  return as_choice<role>(value, at);
-}
+  template <class T>
+  json schema() const {
+    json names = plain{}.schema<role>();
+    std::erase(names["enum"].get_ref<json::array_t&>(), "workspace");
+    return names;
+  }
+};
 
-std::vector<std::string> patterns_from(fields& f, std::string_view name) {
-  std::vector<std::string> all;
-  if (!f.has(name)) return all;
-  for (const auto& [value, at] : f.list(name)) {
-    all.push_back(as_text(*value, at));
-    if (all.back().empty()) refuse(at, "an empty pattern fits nothing; drop it, or write \"*\"");
+struct pattern_text {
+  json write(const std::string& pattern) const { return pattern; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    T pattern = as_text(value, at);
+    if (pattern.empty()) refuse(at, "an empty pattern fits nothing; drop it, or write \"*\"");
+    return pattern;
   }
-  if (all.empty()) refuse(f.where(name), "the list is empty; leave the field out for every tensor");
-  return all;
-}
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"minLength", 1}};
+  }
+};
 
 // A kind of operator, or "opaque:LABEL".
-std::vector<std::string> kinds_from(fields& f, std::string_view name) {
-  std::vector<std::string> kinds, all;
-  for (const op_attributes& kind : every_kind()) kinds.emplace_back(kind_of(kind));
-  if (!f.has(name)) return all;
-  for (const auto& [value, at] : f.list(name)) {
-    const std::string given = as_text(*value, at);
-    const bool is_label = given.starts_with(opaque_label) && given.size() > opaque_label.size();
-    all.push_back(is_label ? given : kinds[as_one_of(*value, at, kinds)]);
+struct kind_or_label {
+  json write(const std::string& kind) const { return kind; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    T given = as_text(value, at);
+    if (!given.starts_with(opaque_label) || given.size() == opaque_label.size())
+      as_one_of(value, at, operator_kinds());
+    return given;
   }
-  if (all.empty()) refuse(f.where(name), "the list is empty; leave the field out for every operator");
-  return all;
-}
-
-tensor_choice choice_from(fields& f) {
-  tensor_choice which;
-  if (f.has("roles")) {
-    for (const auto& [value, at] : f.list("roles")) which.roles.push_back(role_from(*value, at));
-    if (which.roles.empty())
-      refuse(f.where("roles"), "the list is empty; leave the field out for every role");
+  template <class T>
+  json schema() const {
+    return {{"anyOf", {{{"enum", operator_kinds()}}, {{"type", "string"}, {"pattern", "^opaque:."}}}}};
   }
-  if (f.has("use")) which.use = as_choice(f.at("use"), f.where("use"), std::span<const tensor_use>(all_uses));
-  which.names = patterns_from(f, "names");
-  if (f.has("least_bytes"))
-    which.least_bytes = static_cast<byte_count>(f.integer("least_bytes", 1, most_integer));
-  which.read_by = kinds_from(f, "read_by");
-  which.written_by = kinds_from(f, "written_by");
-  return which;
-}
-
-void write_choice(json& out, const tensor_choice& which) {
-  if (!which.roles.empty()) {
-    out["roles"] = json::array();
-    for (const role r : which.roles) out["roles"].push_back(to_text(r));
-  }
-  if (which.use != tensor_use::any) out["use"] = to_text(which.use);
-  if (!which.names.empty()) out["names"] = which.names;
-  if (which.least_bytes > 0) out["least_bytes"] = which.least_bytes;
-  if (!which.read_by.empty()) out["read_by"] = which.read_by;
-  if (!which.written_by.empty()) out["written_by"] = which.written_by;
-}
-
-// --- policies ---
-
-struct ahead_field {
-  const char* name;
-  look_ahead unit;
-  std::int64_t most;
 };
-constexpr std::array ahead_fields{ahead_field{"ahead_operators", look_ahead::operators, most_operators},
-                                  ahead_field{"ahead_bytes", look_ahead::bytes, most_integer}};
 
-prefetch_rule prefetch_from(fields f) {
-  prefetch_rule r;
-  r.of = as_choice(f.at("operands"), f.where("operands"),
-                   {operand_side::inputs, operand_side::outputs, operand_side::both});
-  int given = 0;
-  for (const ahead_field& a : ahead_fields) {
-    if (!f.has(a.name)) continue;
-    r.unit = a.unit;
-    r.ahead = f.integer(a.name, 0, a.most);
-    ++given;
+// defect_of() refuses other names.
+struct rule_name {
+  json write(const std::string& name) const { return name; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return as_text(value, at);
   }
-  if (f.has("ahead")) {
-    as_choice(f.at("ahead"), f.where("ahead"), {look_ahead::room});
-    r.unit = look_ahead::room;
-    r.ahead = 0;
-    ++given;
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}, {"pattern", "^[a-z0-9_]+$"}};
   }
-  if (given != 1) refuse(f.where(), "give one of ahead_operators, ahead_bytes and \"ahead\": \"room\"");
-  if (f.has("from")) {
-    r.from = as_choice(f.at("from"), f.where("from"), {fetch_source::network, fetch_source::recorded});
-  }
-  f.finish();
-  return r;
-}
+};
 
-evict_rule evict_from(fields f) {
-  evict_rule r;
-  r.when = as_choice(f.at("when"), f.where("when"), {evict_when::after_use, evict_when::pressure});
-  r.by = as_choice(f.at("by"), f.where("by"), {evict_means::prefetch_to_host, evict_means::twin});
-  if (r.when == evict_when::pressure) {
-    r.order = as_choice(f.at("order"), f.where("order"),
-                        {evict_order::driver, evict_order::not_soon, evict_order::furthest_use});
-  }
-  r.gap = 0;
-  if (r.when == evict_when::after_use || r.order == evict_order::not_soon) {
-    r.gap = f.integer("gap_operators", 0, most_operators);
-  }
-  f.finish();
-  return r;
-}
-
-discard_rule discard_from(fields f) {
-  const discard_rule r{f.boolean("prefetch")};
-  f.finish();
-  return r;
-}
-
-search_rule search_from(fields f) {
-  const search_rule r{f.integer("trials", 1, most_trials)};
-  f.finish();
-  return r;
-}
-
-policy policy_from(fields& f, std::string_view verb) {
-  if (verb == "residence") {
-    return residence_rule{
-        as_choice(f.at(verb), f.where(verb), {residence::managed, residence::device, residence::host})};
-  }
-  if (verb == "advise") {
-    return advice_rule{as_choice<advice>(f.at(verb), f.where(verb))};
-  }
-  if (verb == "prefetch") return prefetch_from(f.object(verb));
-  if (verb == "evict") return evict_from(f.object(verb));
-  if (verb == "discard") return discard_from(f.object(verb));
-  if (verb == "search") return search_from(f.object(verb));
-  f.object(verb).finish();
-  return cut_rule{};
-}
-
-policy only_policy_from(fields& f) {
-  constexpr std::array verbs{"residence", "advise", "prefetch", "evict", "discard", "cut", "search"};
-  const char* found = nullptr;
-  for (const char* verb : verbs) {
-    if (!f.has(verb)) continue;
-    if (found != nullptr) {
-      refuse(f.where(), fmt::format("it decides both {} and {}; write two rules", found, verb));
-    }
-    found = verb;
-  }
-  if (found == nullptr) {
-    refuse(f.where(), fmt::format("it decides nothing; give one of {}", fmt::join(verbs, ", ")));
-  }
-  return policy_from(f, found);
-}
-
-hint_rule rule_from(const json& value, const place& at) {
-  fields f(value, at);
-  hint_rule r;
-  r.name = f.text("name");
-  r.which = choice_from(f);
-  r.what = only_policy_from(f);
-  f.finish();
-  return r;
-}
-
-json json_of(const policy& what) {
-  return std::visit(overloaded{[](const residence_rule& r) { return json(to_text(r.where)); },
-                               [](const advice_rule& r) { return json(to_text(r.hint)); },
-                               [](const prefetch_rule& r) {
-                                 json out{{"operands", to_text(r.of)}};
-                                 if (r.unit == look_ahead::room) {
-                                   out["ahead"] = to_text(r.unit);
-                                 } else {
-                                   out[ahead_fields.at(static_cast<std::size_t>(r.unit)).name] = r.ahead;
-                                 }
-                                 if (r.from != fetch_source::network) out["from"] = to_text(r.from);
-                                 return out;
-                               },
-                               [](const evict_rule& r) {
-                                 json out{{"when", to_text(r.when)}, {"by", to_text(r.by)}};
-                                 if (r.when == evict_when::pressure) out["order"] = to_text(r.order);
-                                 if (r.when == evict_when::after_use || r.order == evict_order::not_soon) {
-                                   out["gap_operators"] = r.gap;
-                                 }
-                                 return out;
-                               },
-                               [](const discard_rule& r) { return json{{"prefetch", r.prefetch}}; },
-                               [](const cut_rule&) { return json::object(); },
-                               [](const search_rule& r) { return json{{"trials", r.trials}}; }},
-                    what);
+template <class Visitor>
+void describe_choice(Visitor& v, tensor_choice& which) {
+  v.some("roles", which.roles, role_name{});
+  v.if_any("use", which.use);
+  v.some("names", which.names, pattern_text{});
+  v.if_any("least_bytes", which.least_bytes, plain{1});
+  v.some("read_by", which.read_by, kind_or_label{});
+  v.some("written_by", which.written_by, kind_or_label{});
+  v.note("roles", "left out: every role");
+  v.note("names", "patterns as in a shell, of which one fits");
 }
 
 }  // namespace
 
-constexpr std::size_t most_rules = 1000;
+// --- policies ---
+
+template <class Visitor>
+void describe(Visitor& v, prefetch_rule& r) {
+  v.field("operands", r.of);
+  std::optional<std::int64_t> operators, bytes;
+  std::optional<look_ahead> room;
+  if (!Visitor::reads && r.unit == look_ahead::operators) operators = r.ahead;
+  if (r.unit == look_ahead::bytes) bytes = r.ahead;
+  if (r.unit == look_ahead::room) room = r.unit;
+  v.if_any("ahead_operators", operators, plain{0, most_operators});
+  v.if_any("ahead_bytes", bytes);
+  v.if_any("ahead", room, one_among{look_ahead::room});
+  v.require((operators ? 1 : 0) + (bytes ? 1 : 0) + (room ? 1 : 0) == 1,
+            "give one of ahead_operators, ahead_bytes and \"ahead\": \"room\"");
+  r.unit = operators ? look_ahead::operators : bytes ? look_ahead::bytes : look_ahead::room;
+  r.ahead = operators.value_or(bytes.value_or(0));
+  v.if_any("from", r.from);
+  v.rule(R"({"oneOf": [{"required": ["ahead_operators"]}, {"required": ["ahead_bytes"]},
+                       {"required": ["ahead"]}]})");
+}
+
+template <class Visitor>
+void describe(Visitor& v, evict_rule& r) {
+  v.field("when", r.when);
+  v.field("by", r.by);
+  constexpr plain gap{0, most_operators};
+  if constexpr (Visitor::makes_schema) {
+    v.if_any("order", r.order);
+    v.if_any("gap_operators", r.gap, gap);
+    v.rule(R"({"oneOf": [
+      {"properties": {"when": {"const": "after_use"}, "order": false}, "required": ["gap_operators"]},
+      {"properties": {"when": {"const": "pressure"}, "order": {"const": "not_soon"}},
+       "required": ["order", "gap_operators"]},
+      {"properties": {"when": {"const": "pressure"}, "order": {"not": {"const": "not_soon"}}, "gap_operators": false},
+       "required": ["order"]}]})");
+    return;
+  }
+  if (r.when == evict_when::pressure) v.field("order", r.order);
+  if (r.when == evict_when::after_use || r.order == evict_order::not_soon) {
+    v.field("gap_operators", r.gap, gap);
+  } else {
+    r.gap = 0;
+  }
+}
+
+template <class Visitor>
+void describe(Visitor& v, discard_rule& r) {
+  v.field("prefetch", r.prefetch);
+}
+template <class Visitor>
+void describe(Visitor&, cut_rule&) {}
+template <class Visitor>
+void describe(Visitor& v, search_rule& r) {
+  v.field("trials", r.trials, plain{1, most_trials});
+}
+
+namespace {
+
+template <class Visitor>
+void describe_policy(Visitor& v, policy& what) {
+  const std::string verb(verb_of(what));
+  const auto field = [&](auto& rule) { v.field(verb.c_str(), rule); };
+  std::visit(overloaded{[&](residence_rule& r) {
+                          v.field(verb.c_str(), r.where,
+                                  one_among{residence::managed, residence::device, residence::host});
+                        },
+                        [&](advice_rule& r) { v.field(verb.c_str(), r.hint); }, field},
+             what);
+}
+
+// One of each, in the order of the variant.
+template <class... Rules>
+std::vector<policy> one_of_each(std::variant<Rules...>*) {
+  return {Rules{}...};
+}
+
+// A rule has one of them.
+void describe_policies(field_schema& v) {
+  json one = json::array();
+  for (policy kind : one_of_each(static_cast<policy*>(nullptr))) {
+    field_schema alone;
+    describe_policy(alone, kind);
+    v.properties.update(alone.properties);
+    one.push_back({{"required", alone.required}});
+  }
+  v.rules["oneOf"] = std::move(one);
+}
+
+// A policy of the one kind whose verb is given.
+policy kind_given(field_reader& v) {
+  const std::vector<policy> all = one_of_each(static_cast<policy*>(nullptr));
+  const policy* found = nullptr;
+  std::vector<std::string_view> verbs;
+  for (const policy& kind : all) {
+    verbs.push_back(verb_of(kind));
+    if (!v.has(verbs.back())) continue;
+    if (found != nullptr) {
+      v.refuse_here(fmt::format("it decides both {} and {}; write two rules", verb_of(*found), verbs.back()));
+    }
+    found = &kind;
+  }
+  if (found == nullptr) {
+    v.refuse_here(fmt::format("it decides nothing; give one of {}", fmt::join(verbs, ", ")));
+  }
+  return *found;
+}
+
+}  // namespace
+
+template <class Visitor>
+void describe(Visitor& v, hint_rule& r) {
+  v.field("name", r.name, rule_name{});
+  describe_choice(v, r.which);
+  if constexpr (Visitor::makes_schema) return describe_policies(v);
+  if constexpr (Visitor::reads) r.what = kind_given(v);
+  describe_policy(v, r.what);
+}
+
+template <class Visitor>
+void describe(Visitor& v, hint_strategy& s) {
+  v.constant("schema", 1);
+  v.constant("kind", "hints");
+  v.field("name", s.name, plain_name{true});
+  v.field("summary", s.summary);
+  v.field("rules", s.rules);
+}
+
+std::string rules_schema() {
+  json all{
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "A hint strategy as a list of rules"},
+      {"description",
+       "Made by `umbench list rules-schema`. Taken by --strategy FILE.json (docs/hints.md). What a schema "
+       "cannot say is checked on reading: names of rules are unique, one rule at most evicts under pressure, "
+       "a "
+       "search has something to search."}};
+  all.update(schema_of_object<hint_strategy>());
+  all["properties"]["rules"]["maxItems"] = most_rules;
+  return dump_indented(all);
+}
 
 json json_of(const hint_strategy& s) {
-  json rules = json::array();
-  for (const hint_rule& r : s.rules) {
-    json out{{"name", r.name}};
-    write_choice(out, r.which);
-    out[std::string(verb_of(r.what))] = json_of(r.what);
-    rules.push_back(std::move(out));
-  }
-  return {{"schema", 1},
-          {"kind", "hints"},
-          {"name", s.name},
-          {"summary", s.summary},
-          {"rules", std::move(rules)}};
+  hint_strategy copy = s;
+  return write_object(copy);
 }
 
 hint_strategy hint_strategy_from(const json& value, const place& at) {
-  fields f(value, at);
-  f.schema();
-  as_one_of(f.at("kind"), f.where("kind"), {"hints"});
   hint_strategy s;
-  s.name = f.text("name");
-  if (!is_strategy_name(s.name)) refuse(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
-  s.summary = f.text("summary");
-  const auto rules = f.list("rules");
-  if (rules.size() > most_rules) refuse(f.where("rules"), fmt::format("has more than {} rules", most_rules));
-  for (const auto& [rule, where] : rules) s.rules.push_back(rule_from(*rule, where));
-  f.finish();
-  if (const auto wrong = defect_of(s)) refuse(f.where("rules"), one_line(*wrong));
+  read_object(s, value, at);
+  const place rules = inside(at, "rules");
+  if (s.rules.size() > most_rules) refuse(rules, fmt::format("has more than {} rules", most_rules));
+  if (const auto wrong = defect_of(s)) refuse(rules, one_line(*wrong));
   return s;
 }
 

@@ -24,6 +24,8 @@ namespace um {
 
 std::string to_json(const graph& g);
 graph graph_from_json(std::string_view text, const std::string& source);
+// The JSON Schema, results/graph.schema.json.
+std::string graph_schema();
 
 std::string to_json(const machine& m);
 // 16 hexadecimal digits that depend on every figure, and not on what the machine is called or where they come
@@ -43,10 +45,14 @@ std::string to_json(const plan_file& file);
 // Six hexadecimal digits that depend on where its tensors lie, its actions, packer and budget.
 std::string plan_digest(const plan_file& file);
 plan_file plan_from_json(std::string_view text, const std::string& source);
+// The JSON Schema, results/plan.schema.json.
+std::string plan_schema();
 
 // A strategy of rules: what a user writes, and what a record keeps.
 std::string to_json(const hint_strategy& s);
 hint_strategy hint_strategy_from_json(std::string_view text, const std::string& source);
+// The JSON Schema, results/rules.schema.json.
+std::string rules_schema();
 
 // The table of strategies, for scripts (docs/records.md).
 std::string to_json(std::span<const strategy> rows);
@@ -56,6 +62,8 @@ std::string to_json(const advice_given& a);
 std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source);
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source);
+// The JSON Schema, results/sweep.schema.json.
+std::string sweep_schema();
 
 // Records and environments are single lines without the line break.
 std::string to_json(const record& r);

@@ -138,21 +138,12 @@ void widen_by_samples(figure_bounds& width, const figure& of, const measure::spr
   width.most = std::max(width.most, held(samples.upper));
 }
 
-struct one_of {
-  std::vector<std::string> names;
-  json write(const std::string& name) const { return name; }
-  template <class T>
-  T read(const json& value, const place& at) const {
-    return names[as_one_of(value, at, names)];
-  }
-};
-
 }  // namespace
 
 template <class Visitor>
 void describe(Visitor& v, operator_speed& p) {
-  v.field("kind", p.kind, one_of{operator_kinds()});
-  v.field("precision", p.precision, one_of{{enum_names<precision>.begin(), enum_names<precision>.end()}});
+  v.field("kind", p.kind, one_text{operator_kinds()});
+  v.field("precision", p.precision, one_text{{enum_names<precision>.begin(), enum_names<precision>.end()}});
   std::optional<std::int64_t> filter;
   if (p.filter != 0) filter = p.filter;
   v.if_any("filter", filter, plain{1, 1 << 20});
@@ -162,7 +153,7 @@ void describe(Visitor& v, operator_speed& p) {
 
 template <class Visitor>
 void describe(Visitor& v, figure_bounds& w) {
-  v.field("figure", w.name, one_of{names_of_figures()});
+  v.field("figure", w.name, one_text{names_of_figures()});
   const figure& of = *std::ranges::find(figures(), w.name, &figure::name);
   v.field("least", w.least, plain{of.least, of.most});
   v.field("most", w.most, plain{w.least, of.most});
@@ -205,7 +196,7 @@ machine machine_from_json(std::string_view text, const std::string& source) {
     to.operators = read_value<std::vector<operator_speed>>(f.at("operators"), f.where("operators"), plain{});
   if (f.has("widths"))
     to.bounds = read_value<std::vector<figure_bounds>>(f.at("widths"), f.where("widths"), plain{});
-  if (f.has("calibration")) check_calibration(f.object("calibration"));
+  if (f.has("calibration")) check_calibration(f.at("calibration"), f.where("calibration"));
   f.finish();
   return to;
 }

@@ -20,7 +20,7 @@ json or_null(const std::optional<T>& value) {
 
 json json_of(const machine& m);
 // Refuses what `umbench calibrate` does not write; readers of a machine need none of it.
-void check_calibration(fields f);
+void check_calibration(const json& value, const place& at);
 
 json environment_schema();
 
@@ -32,15 +32,6 @@ graph graph_from(const json& value, const place& at);
 
 // Of operators, as graphs and machine files name them.
 std::vector<std::string> operator_kinds();
-
-pass pass_from(const json& value, const place& at);
-fusion fusion_from(const json& value, const place& at);
-precision precision_from(const json& value, const place& at);
-memory_order memory_order_from(const json& value, const place& at);
-
-// {"name": whole number, ...}
-json knobs_json(const std::map<std::string, std::int64_t>& knobs);
-std::map<std::string, std::int64_t> knobs_from(const json& value, const place& at);
 
 // Lower-case letters, digits, '-', '_', '.'; not empty. Such names can stand in keys and file names.
 bool is_plain_name(std::string_view name);

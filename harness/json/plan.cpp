@@ -44,6 +44,10 @@ struct name_format {
     refuse(at, fmt::format("the network has no {} named \"{}\"{}", is_operator ? "operator" : "tensor",
                            one_line(name), near.empty() ? "" : fmt::format("; did you mean {}?", near)));
   }
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}};
+  }
 };
 
 struct range_format {
@@ -54,6 +58,14 @@ struct range_format {
     for (const auto& [end, where] : as_list(value, at)) ends.push_back(as_integer(*end, where));
     if (ends.size() != 2 || ends[0] >= ends[1]) refuse(at, "wants a range [begin, end) such as [0, 8]");
     return {ends[0], ends[1]};
+  }
+  template <class T>
+  json schema() const {
+    return {{"description", "[begin, end)"},
+            {"type", "array"},
+            {"minItems", 2},
+            {"maxItems", 2},
+            {"items", plain{}.schema<std::int64_t>()}};
   }
 };
 
@@ -87,6 +99,12 @@ void describe_action(Visitor& v, compute& c, const named_graph& of) {
   v.if_any("again", c.cheap_recompute);
 }
 
+// One of each.
+const std::array<action, verbs.size()>& action_kinds() {
+  static const std::array<action, verbs.size()> kinds{advise{}, prefetch{}, evict{}, discard{}, compute{}};
+  return kinds;
+}
+
 struct action_format {
   const named_graph& of;
   json write(action a) const {
@@ -97,14 +115,24 @@ struct action_format {
   }
   template <class T>
   T read(const json& value, const place& at) const {
-    static const std::array<action, verbs.size()> kinds{advise{}, prefetch{}, evict{}, discard{}, compute{}};
     field_reader v(value, at);
     std::string verb;
     v.field("do", verb);
-    T a = kinds.at(as_one_of(verb, inside(at, "do"), {verbs.begin(), verbs.end()}));
+    T a = action_kinds().at(as_one_of(verb, inside(at, "do"), {verbs.begin(), verbs.end()}));
     std::visit([&](auto& one) { describe_action(v, one, of); }, a);
     v.finish();
     return a;
+  }
+  template <class T>
+  json schema() const {
+    json kinds = json::array();
+    for (action a : action_kinds()) {
+      field_schema v;
+      v.constant("do", verb_of(a));
+      std::visit([&](auto& one) { describe_action(v, one, of); }, a);
+      kinds.push_back(v.object());
+    }
+    return {{"oneOf", std::move(kinds)}};
   }
 };
 
@@ -121,6 +149,10 @@ struct homes_format {
     T homes{of, std::vector<residence>(of->tensors.size())};
     read_object(homes, value, at);
     return homes;
+  }
+  template <class T>
+  json schema() const {
+    return schema_of<std::map<std::string, residence>>(plain{});
   }
 };
 
@@ -151,23 +183,14 @@ struct network_format {
       refuse(at, error.what());
     }
   }
-};
-
-struct strategy_name {
-  json write(const std::string& name) const { return name; }
   template <class T>
-  T read(const json& value, const place& at) const {
-    const std::string name = as_text(value, at);
-    if (!is_strategy_name(name)) refuse(at, "use lower-case letters, digits and '_'");
-    return name;
-  }
-};
-
-struct ratio_format {
-  json write(double ratio) const { return ratio; }
-  template <class T>
-  T read(const json& value, const place& at) const {
-    return as_number(value, at, least_ratio, most_ratio);
+  json schema() const {
+    network_spec any;
+    field_schema v, of_graph;
+    describe_network(v, any, "name", "knobs");
+    of_graph.properties["graph"] = {{"$ref", "graph.schema.json"}};
+    of_graph.required.push_back("graph");
+    return {{"oneOf", {of_graph.object(), v.object()}}};
   }
 };
 
@@ -176,6 +199,12 @@ struct packer_name {
   template <class T>
   T read(const json& value, const place& at) const {
     return as_choice(value, at, all_packers());
+  }
+  template <class T>
+  json schema() const {
+    json names = json::array();
+    for (const packer& p : all_packers()) names.push_back(p.name);
+    return {{"enum", names}};
   }
 };
 
@@ -206,19 +235,27 @@ void describe(Visitor& v, plan_file& file) {
   v.constant("schema", 1);
   v.constant("kind", "plan");
   v.field("network", file.network, network_format{});
-  v.field("strategy", file.strategy, strategy_name{});
-  v.field("strategy_knobs", file.strategy_knobs);
-  v.field("ratio", file.ratio, ratio_format{});
+  v.field("strategy", file.strategy, plain_name{true});
+  v.field("strategy_knobs", file.strategy_knobs, any_integer);
+  v.field("ratio", file.ratio, between{least_ratio, most_ratio});
   v.field("footprint_bytes", file.footprint);
   v.field("budget_bytes", file.budget, plain{1});
   v.field("mode", file.mode);
   v.field("placed_by", file.placed_by, packer_name{});
-  const named_graph of{*file.network.built};
+  static const graph none;  // for the schema, which is of any network
+  const named_graph of{file.network.built ? *file.network.built : none};
   named_homes homes{&of.g, file.plan.home};
   v.field("homes", homes, homes_format{&of.g});
   file.plan.home = homes.home;
   v.field("actions", file.plan.actions, action_format{of});
-  v.if_any("joins", file.plan.joins, plain{0, static_cast<std::int64_t>(file.plan.actions.size())});
+  const auto count = static_cast<std::int64_t>(file.plan.actions.size());
+  v.if_any("joins", file.plan.joins, plain{0, of.g.ops.empty() ? most_integer : count});
+  v.note("strategy", "as a record names it");
+  v.note("ratio", "footprint / budget, if it was asked for");
+  v.note("footprint_bytes", "where it was planned");
+  v.note("homes", "of every tensor");
+  v.note("actions", "in program order");
+  v.note("joins", "before which of the actions, by index, all lanes wait for each other");
 }
 
 namespace {
@@ -257,6 +294,19 @@ plan_file plan_from_json(std::string_view text, const std::string& source) {
     refuse(at, fmt::format("the plan is wrong: {}", one_line(*defect)));
   }
   return file;
+}
+
+std::string plan_schema() {
+  json all{
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "A plan as umbench writes it and runs it"},
+      {"description",
+       "Made by `umbench list plan-schema`. Written by `umbench plan -o`, taken by `run --plan`. What a "
+       "schema "
+       "cannot say is checked on reading: tensors and operators are the network's, every tensor has a home, "
+       "ratio, footprint and budget agree, and the plan is proven."}};
+  all.update(schema_of_object<plan_file>());
+  return dump_indented(all);
 }
 
 std::string plan_digest(const plan_file& file) {

@@ -65,18 +65,6 @@ struct one_line_text {
   }
 };
 
-struct backend_text {
-  json write(const std::string& text) const { return text; }
-  template <class T>
-  T read(const json& value, const place& at) const {
-    return as_text(value, at);  // check_consistent() refuses what is no backend
-  }
-  template <class T>
-  json schema() const {
-    return {{"type", "string"}, {"pattern", "^(sim:.+|cuda:[0-9]+)$"}};
-  }
-};
-
 struct bits_text {
   json write(bool same) const { return same ? "same" : "rounding"; }
   template <class T>
@@ -90,21 +78,8 @@ struct bits_text {
 };
 
 // How what ran on a GPU was launched.
-struct launch_text {
-  static constexpr std::array all{launch_mode::streams, launch_mode::operator_graphs,
-                                  launch_mode::stretch_graphs, launch_mode::cuda_graph};
-  json write(launch_mode way) const { return to_text(way); }
-  template <class T>
-  T read(const json& value, const place& at) const {
-    return as_choice(value, at, std::span<const launch_mode>(all));
-  }
-  template <class T>
-  json schema() const {
-    json names = json::array();
-    for (const launch_mode way : all) names.push_back(to_text(way));
-    return {{"enum", names}};
-  }
-};
+constexpr one_among launch_text{launch_mode::streams, launch_mode::operator_graphs,
+                                launch_mode::stretch_graphs, launch_mode::cuda_graph};
 
 struct rules_object {
   json write(const hint_strategy& rules) const { return json_of(rules); }
@@ -300,7 +275,7 @@ void describe_identity(Visitor& v, record& r) {
   describe_network(v, r.network, "network", "network_knobs");
   v.field("workspace_cap_bytes", r.workspace_cap, plain{1});
   v.field("strategy", r.strategy);
-  v.field("strategy_knobs", r.strategy_knobs);
+  v.field("strategy_knobs", r.strategy_knobs, any_integer);
   v.field("rules", r.rules, rules_object{});
   v.field("family", r.kind);
   v.field("bits", r.same_bits, bits_text{});
@@ -368,7 +343,7 @@ void describe(Visitor& v, record& r) {
   v.if_any("replayed", r.replayed);
   v.field("calibrated", r.calibrated);
   v.if_any("kernels_at_peak", r.kernels_at_peak);
-  v.field("launch", r.launch, launch_text{});
+  v.field("launch", r.launch, launch_text);
   v.field("engines", r.engines);
   v.field("timeline", r.timeline);
 }
@@ -413,7 +388,7 @@ constexpr const char* record_rules = R"json([
   {"if": {"properties": {"simulated": {"const": true}}},
    "then": {"properties": {"backend": {"pattern": "^sim:"}, "launch": {"type": "null"},
                            "engines": {"type": "null"}}},
-   "else": {"properties": {"backend": {"pattern": "^cuda:"}, "mode": {"enum": ["capped", "native"]}}}}
+   "else": {"properties": {"backend": {"pattern": "^cuda:"}, "mode": {"not": {"const": "simulated"}}}}}
 ])json";
 
 }  // namespace

@@ -8,127 +8,198 @@
 #include "harness/io/errors.hpp"
 #include "harness/io/numbers.hpp"
 #include "harness/io/text.hpp"
-#include "harness/json/fields.hpp"
+#include "harness/json/document.hpp"
 #include "harness/json/network_file.hpp"
-#include "harness/json/parts.hpp"
 #include "harness/json/rules_file.hpp"
 
 namespace um {
 namespace {
 
-using elements = std::vector<std::pair<const json*, place>>;
-
-// A list, or one value in place of a list of one.
-elements one_or_more(fields& f, std::string_view name) {
-  const json& value = f.at(name);
-  elements all = value.is_array() ? as_list(value, f.where(name)) : elements{{&value, f.where(name)}};
-  if (all.empty()) refuse(f.where(name), "the list is empty; give at least one value");
-  return all;
-}
-
-template <class T, class Read>
-void read_list(fields& f, std::string_view name, std::vector<T>& into, Read read) {
-  if (!f.has(name)) return;
-  into.clear();
-  for (const auto& [value, at] : one_or_more(f, name)) into.push_back(read(*value, at));
-}
-
-std::int64_t knob_value_from(const json& value, const place& at) {
-  return as_integer(value, at, std::numeric_limits<std::int64_t>::min());
-}
-
 // {"ahead": [1, 2], "other": 3}
-void read_knobs(fields& f, std::string_view name, std::map<std::string, std::vector<std::int64_t>>& into) {
-  if (!f.has(name)) return;
-  into.clear();
-  fields knobs = f.object(name);
-  for (const auto& [knob, value] : f.at(name).items()) {
-    read_list(knobs, knob, into[knob], knob_value_from);
+struct knob_lists {
+  static constexpr bool whole = true;
+  template <class T>
+  json write(const T& knobs) const {
+    return knobs;
   }
-}
+  template <class T>
+  T read(const json& value, const place& at) const {
+    T knobs;
+    fields f(value, at);  // refuses what is no object
+    for (const auto& [name, values] : value.items()) {
+      knobs[name] = read_one_or_more<std::int64_t>(values, inside(at, name), any_integer);
+    }
+    return knobs;
+  }
+  template <class T>
+  json schema() const {
+    return {{"type", "object"}, {"additionalProperties", schema_of_one_or_more<std::int64_t>(any_integer)}};
+  }
+};
+
+// Bytes, or a text such as "4GiB".
+struct size_format {
+  json write(byte_count bytes) const { return bytes; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    if (!value.is_string()) return static_cast<T>(as_integer(value, at, 1));
+    const auto bytes = usable_size(value.get<std::string>());
+    if (!bytes) {
+      refuse(at, fmt::format("\"{}\" is not a size below 2^63 bytes; write for example \"4GiB\"",
+                             one_line(value.get<std::string>())));
+    }
+    return *bytes;
+  }
+  template <class T>
+  json schema() const {
+    constexpr const char* size = "^[0-9]+(\\.[0-9]+)? *(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?$";
+    return {{"anyOf", {plain{1}.schema<byte_count>(), {{"type", "string"}, {"pattern", size}}}}};
+  }
+};
 
 // "none" or an optimizer.
-std::optional<optimizer_kind> optimizer_from(const json& value, const place& at) {
-  if (value == "none") return std::nullopt;
-  return as_choice<optimizer_kind>(value, at);
-}
-
-byte_count size_from(const json& value, const place& at) {
-  if (!value.is_string()) return static_cast<byte_count>(as_integer(value, at, 1));
-  const auto bytes = usable_size(value.get<std::string>());
-  if (!bytes) {
-    refuse(at, fmt::format("\"{}\" is not a size below 2^63 bytes; write for example \"4GiB\"",
-                           one_line(value.get<std::string>())));
+struct optimizer_format {
+  static constexpr bool whole = true;
+  template <class T>
+  json write(const T& optimizer) const {
+    return optimizer ? to_text(*optimizer) : "none";
   }
-  return *bytes;
+  template <class T>
+  T read(const json& value, const place& at) const {
+    if (value == "none") return std::nullopt;
+    return as_choice<optimizer_kind>(value, at);
+  }
+  template <class T>
+  json schema() const {
+    json names = plain{}.schema<optimizer_kind>();
+    names["enum"].insert(names["enum"].begin(), "none");
+    return names;
+  }
+};
+
+// Reads what a name stands for; the message of a refusal names its place.
+template <class Read>
+auto looked_up(const json& value, const place& at, const Read& read) {
+  const std::string text = as_text(value, at);
+  const auto beside = [&] { return (std::filesystem::path(at.source).parent_path() / text).string(); };
+  try {
+    return read(text, beside);
+  } catch (const input_error& error) {
+    refuse(at, error.what());
+  }
 }
 
 // A name, or a file of rules: beside the sweep's file, or where its path says.
-strategy_choice strategy_from(const json& value, const place& at) {
-  const std::string text = as_text(value, at);
-  try {
-    if (!is_rules_file(text)) return strategy_named(text);
-    return strategy_from_rules(
-        rules_from_file((std::filesystem::path(at.source).parent_path() / text).string()));
-  } catch (const input_error& error) {
-    refuse(at, error.what());
+struct strategy_format {
+  json write(const strategy_choice& how) const { return how->row.name; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return looked_up(value, at, [](const std::string& text, const auto& path) {
+      return is_rules_file(text) ? strategy_from_rules(rules_from_file(path())) : strategy_named(text);
+    });
   }
-}
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}};
+  }
+};
 
 // A name, or a graph file or trace, as with rules.
-network_spec network_of(const json& value, const place& at, const trace_converter& graph_of_trace) {
-  network_spec n;
-  n.name = as_text(value, at);
-  const bool is_trace = graph_of_trace && n.name.ends_with(".jsonl");
-  if (!is_trace && !is_network_file(n.name)) return n;
-  const std::string path = (std::filesystem::path(at.source).parent_path() / n.name).string();
-  try {
-    return network_from_file(is_trace ? graph_of_trace(path) : path);
-  } catch (const input_error& error) {
-    refuse(at, error.what());
+struct network_format {
+  trace_converter graph_of_trace;  // empty: no trace is taken
+  json write(const network_spec& n) const { return n.name; }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    return looked_up(value, at, [&](const std::string& text, const auto& path) {
+      if (graph_of_trace && text.ends_with(".jsonl")) return network_from_file(graph_of_trace(path()));
+      return is_network_file(text) ? network_from_file(path()) : network_spec{.name = text};
+    });
   }
+  template <class T>
+  json schema() const {
+    return {{"type", "string"}};
+  }
+};
+
+template <class Visitor>
+void describe_grid(Visitor& v, grid& g, const network_format& network) {
+  v.one_or_more("network", g.networks, network);
+  v.one_or_more("batch", g.batches, plain{1});
+  v.one_or_more("insize", g.insizes, plain{1});
+  v.one_or_more("pass", g.passes);
+  v.one_or_more("sgd", g.sgd);
+  v.one_or_more("optimizer", g.optimizers, optimizer_format{});
+  v.one_or_more("masters", g.masters);
+  v.one_or_more("fusion", g.fusions);
+  v.one_or_more("precision", g.precisions);
+  v.one_or_more("memory_order", g.orders);
+  v.or_default("network_knobs", g.network_knobs, knob_lists{});
+  v.one_or_more("strategy", g.strategies, strategy_format{});
+  v.or_default("strategy_knobs", g.strategy_knobs, knob_lists{});
+  v.one_or_more("ratio", g.ratios, between{least_ratio, most_ratio});
+  v.one_or_more("budget", g.budgets, size_format{});
+  v.one_or_more("backend", g.backends, backend_text{});
+  v.one_or_more("mode", g.modes);
+  v.one_or_more("workspace_cap", g.workspace_caps, size_format{});
+  v.or_default("iterations", g.iterations, plain{1, most_iterations});
+  v.or_default("deadline_s", g.deadline_s, plain{1, most_deadline_s});
+  v.or_default("timeline", g.timeline);
+  v.note("network", "names, or graph files and traces beside this one");
+  v.note("insize", "short for the network knob");
+  v.note("strategy", "names, or files of rules beside this one");
+  v.note("strategy_knobs", "for those strategies that have them");
+  v.note("ratio", "footprint / budget");
+  v.note("budget", "bytes, or a size such as \"4GiB\"");
+  v.note("backend", "sim:NAME or cuda:N");
+  v.note("workspace_cap", "of one operator, cuda:N only");
 }
 
-void read_axes(fields& f, grid& g, const trace_converter& graph_of_trace) {
-  const auto integer_from_one = [](auto& v, auto& at) { return as_integer(v, at, 1); };
-  const auto ratio_from = [](auto& v, auto& at) { return as_number(v, at, least_ratio, most_ratio); };
-  read_list(f, "network", g.networks, [&](auto& v, auto& at) { return network_of(v, at, graph_of_trace); });
-  read_list(f, "batch", g.batches, integer_from_one);
-  read_list(f, "insize", g.insizes, integer_from_one);
-  read_list(f, "pass", g.passes, pass_from);
-  read_list(f, "sgd", g.sgd, as_boolean);
-  read_list(f, "optimizer", g.optimizers, optimizer_from);
-  read_list(f, "masters", g.masters, as_boolean);
-  read_list(f, "fusion", g.fusions, fusion_from);
-  read_list(f, "precision", g.precisions, precision_from);
-  read_list(f, "memory_order", g.orders, memory_order_from);
-  read_list(f, "strategy", g.strategies, strategy_from);
-  read_list(f, "ratio", g.ratios, ratio_from);
-  read_list(f, "budget", g.budgets, size_from);
-  read_list(f, "workspace_cap", g.workspace_caps, size_from);
-  read_list(f, "backend", g.backends, as_text);
-  read_list(f, "mode", g.modes, [](auto& v, auto& at) { return as_choice<run_mode>(v, at); });
-  read_knobs(f, "network_knobs", g.network_knobs);
-  read_knobs(f, "strategy_knobs", g.strategy_knobs);
+// A grid whose fields replace those of `common`.
+struct grid_format {
+  network_format network;
+  grid common = {};
+  json write(grid g) const {
+    field_writer v;
+    describe_grid(v, g, network);
+    return std::move(v.out);
+  }
+  template <class T>
+  T read(const json& value, const place& at) const {
+    field_reader v(value, at);
+    T g = common;
+    // What a grid says of its memory replaces what is common, whichever of the two ways it says it.
+    if (v.has("ratio")) g.budgets.clear();
+    if (v.has("budget")) g.ratios.clear();
+    describe_grid(v, g, network);
+    v.finish();
+    return g;
+  }
+  template <class T>
+  json schema() const {
+    return {{"$ref", "#/$defs/grid"}};
+  }
+};
+
+struct sweep_document {
+  sweep_spec spec = {};
+  network_format network = {};
+};
+
+}  // namespace
+
+template <class Visitor>
+void describe(Visitor& v, sweep_document& d) {
+  v.constant("schema", 1);
+  v.field("name", d.spec.name, plain_name{});
+  std::optional<grid> common;
+  v.if_any("common", common, grid_format{d.network});
+  v.field("grids", d.spec.grids, grid_format{d.network, common.value_or(grid{})});
+  v.note("name", "of the record file, unless --out names it");
+  v.note("common", "what every grid has unless it says otherwise");
+  v.note("grids", "products of their lists");
 }
 
-// What the object gives replaces what `g` has.
-grid grid_from(const json& value, const place& at, grid g, const trace_converter& graph_of_trace) {
-  fields f(value, at);
-  // What a grid says of its memory replaces what is common, whichever of the two ways it says it.
-  if (f.has("ratio")) g.budgets.clear();
-  if (f.has("budget")) g.ratios.clear();
-  read_axes(f, g, graph_of_trace);
-  if (f.has("iterations")) {
-    g.iterations = static_cast<std::uint32_t>(f.integer("iterations", 1, most_iterations));
-  }
-  if (f.has("deadline_s")) {
-    g.deadline_s = static_cast<std::uint32_t>(f.integer("deadline_s", 1, most_deadline_s));
-  }
-  if (f.has("timeline")) g.timeline = f.boolean("timeline");
-  f.finish();
-  return g;
-}
+namespace {
 
 void check_complete(const grid& g, const place& at) {
   if (g.networks.empty()) refuse(at, "field \"network\" is missing; add it");
@@ -136,7 +207,35 @@ void check_complete(const grid& g, const place& at) {
   if (g.backends.empty()) refuse(at, "field \"backend\" is missing; add it");
 }
 
+// Every grid has it, or `common` has.
+json has_one(const char* name) {
+  const json has{{"required", {name}}};
+  return {{"anyOf",
+           {{{"properties", {{"common", has}}}, {"required", {"common"}}},
+            {{"properties", {{"grids", {{"items", has}}}}}}}}};
+}
+
 }  // namespace
+
+std::string sweep_schema() {
+  field_schema v;
+  grid any;
+  describe_grid(v, any, {});
+  json of_grid = v.object(), made = schema_of_object<sweep_document>();
+  of_grid["not"] = {{"required", {"ratio", "budget"}}};
+  made["properties"]["grids"]["minItems"] = 1;
+  json all{
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "A sweep as umbench takes it"},
+      {"description",
+       "Made by `umbench list sweep-schema`. What a schema cannot say is checked on reading: names are "
+       "known, knobs are the network's or the strategy's and within their limits, ratio or budget is given "
+       "and not both, insize is given once, there are at most 100,000 cells."}};
+  all.update(made);
+  all["allOf"] = {has_one("network"), has_one("strategy"), has_one("backend")};
+  all["$defs"] = {{"grid", std::move(of_grid)}};
+  return dump_indented(all);
+}
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source) {
   return sweep_from_json(text, source, nullptr);
@@ -144,21 +243,13 @@ sweep_spec sweep_from_json(std::string_view text, const std::string& source) {
 
 sweep_spec sweep_from_json(std::string_view text, const std::string& source,
                            const trace_converter& graph_of_trace) {
-  const json document = parse_json(text, source);
-  fields f(document, {source, ""});
-  f.schema();
-  sweep_spec spec;
-  spec.name = f.text("name");
-  if (!is_plain_name(spec.name)) refuse(f.where("name"), "use lower-case letters, digits, '-', '_', '.'");
-  grid common;
-  if (f.has("common")) common = grid_from(f.at("common"), f.where("common"), {}, graph_of_trace);
-  for (const auto& [value, at] : f.list("grids")) {
-    spec.grids.push_back(grid_from(*value, at, common, graph_of_trace));
-    check_complete(spec.grids.back(), at);
-  }
-  if (spec.grids.empty()) refuse(f.where("grids"), "the list is empty; give at least one grid");
-  f.finish();
-  return spec;
+  const place at{source, ""}, all = inside(at, "grids");
+  sweep_document document{{}, {graph_of_trace}};
+  read_object(document, parse_json(text, source), at);
+  const std::vector<grid>& grids = document.spec.grids;
+  if (grids.empty()) refuse(all, "the list is empty; give at least one grid");
+  for (std::size_t i = 0; i < grids.size(); ++i) check_complete(grids[i], inside(all, i));
+  return std::move(document.spec);
 }
 
 }  // namespace um

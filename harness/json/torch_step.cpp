@@ -2,49 +2,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/json/fields.hpp"
+#include "harness/json/document.hpp"
 
 namespace um {
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
-constexpr double most_seconds = 3600;
+constexpr double most_seconds = 3600, most_rate = 1e9;
+constexpr plain up_to_most{0, most_bytes};
 
-std::vector<torch_id> numbers_in(fields& f, std::string_view name, std::size_t nodes) {
-  std::vector<torch_id> numbers;
-  for (const auto& [value, at] : f.list(name)) {
-    const auto number = as_integer(*value, at, 0, most_integer);
-    if (number >= static_cast<std::int64_t>(nodes)) refuse(at, "names no earlier node");
-    numbers.push_back(static_cast<torch_id>(number));
+void check_earlier(const std::vector<torch_id>& numbers, std::size_t nodes, const place& at) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (numbers[i] >= nodes) refuse(inside(at, i), "names no earlier node");
   }
-  return numbers;
-}
-
-torch_kind kind_in(fields& f) {
-  const std::vector<std::string> names{"input",     "view",          "item",  "pointwise",
-                                       "reduction", "far_reduction", "kernel"};
-  return static_cast<torch_kind>(as_one_of(f.at("kind"), f.where("kind"), names));
-}
-
-torch_node node_in(const json& value, const place& at, std::size_t number) {
-  fields f(value, at);
-  torch_node n;
-  n.kind = kind_in(f);
-  n.inputs = numbers_in(f, "inputs", number);
-  if ((n.kind == torch_kind::view || n.kind == torch_kind::item) && n.inputs.empty())
-    refuse(at, "a view or an item has an input");
-  n.bytes = f.integer("bytes", 0, most_bytes);
-  n.elements = f.integer("elements", 0, most_bytes);
-  n.ns = f.integer("ns", 0, most_bytes);
-  n.workspace = f.integer("workspace", 0, most_bytes);
-  n.family = static_cast<int>(f.integer("family", 0, 1 << 30));
-  n.forward = f.boolean("forward");
-  n.resident = f.boolean("resident");
-  n.repeatable = f.boolean("repeatable");
-  n.forward_result = f.boolean("forward_result");
-  n.backward_result = f.boolean("backward_result");
-  f.finish();
-  return n;
 }
 
 json number_or_none(torch_id v) {
@@ -69,24 +39,48 @@ json estimate_of(const torch_plan& plan) {
 
 }  // namespace
 
+template <class Visitor>
+void describe(Visitor& v, torch_node& n) {
+  v.field("kind", n.kind);
+  v.field("inputs", n.inputs, plain{0, no_node - 1});
+  v.require((n.kind != torch_kind::view && n.kind != torch_kind::item) || !n.inputs.empty(),
+            "a view or an item has an input");
+  v.field("bytes", n.bytes, up_to_most);
+  v.field("elements", n.elements, up_to_most);
+  v.field("ns", n.ns, up_to_most);
+  v.field("workspace", n.workspace, up_to_most);
+  v.field("family", n.family, plain{0, 1 << 30});
+  v.field("forward", n.forward);
+  v.field("resident", n.resident);
+  v.field("repeatable", n.repeatable);
+  v.field("forward_result", n.forward_result);
+  v.field("backward_result", n.backward_result);
+}
+
+template <class Visitor>
+void describe(Visitor& v, torch_question& q) {
+  v.field("nodes", q.step.nodes);
+  v.field("budget", q.budget, plain{1, most_bytes});
+  v.field("base_bytes", q.step.base_bytes, up_to_most);
+  v.field("bytes_per_ns", q.step.bytes_per_ns, between{1e-6, most_rate});
+  v.field("launch_ns", q.step.launch_ns, up_to_most);
+  v.field("between_ns", q.step.between_ns, up_to_most);
+  v.field("link_bytes_per_ns", q.step.link_bytes_per_ns, between{0, most_rate});
+  v.field("copy_ns", q.step.copy_ns, up_to_most);
+  v.field("copy_drag", q.step.copy_drag, between{0, 1});
+  v.field("fused", q.step.fused);
+  v.field("begin", q.begin, plain{0, no_node - 1});
+  v.field("seconds", q.seconds, between{0, most_seconds});
+}
+
 torch_question torch_question_from(const std::string& text, const std::string& source) {
-  const json value = parse_json(text, source);
-  fields f(value, {source, ""});
+  const place at{source, ""};
   torch_question q;
-  for (const auto& [node, at] : f.list("nodes"))
-    q.step.nodes.push_back(node_in(*node, at, q.step.nodes.size()));
-  q.budget = f.integer("budget", 1, most_bytes);
-  q.step.base_bytes = f.integer("base_bytes", 0, most_bytes);
-  q.step.bytes_per_ns = f.number("bytes_per_ns", 1e-6, 1e9);
-  q.step.launch_ns = f.integer("launch_ns", 0, most_bytes);
-  q.step.between_ns = f.integer("between_ns", 0, most_bytes);
-  q.step.link_bytes_per_ns = f.number("link_bytes_per_ns", 0, 1e9);
-  q.step.copy_ns = f.integer("copy_ns", 0, most_bytes);
-  q.step.copy_drag = f.number("copy_drag", 0, 1);
-  q.step.fused = f.boolean("fused");
-  q.begin = numbers_in(f, "begin", q.step.nodes.size());
-  q.seconds = f.number("seconds", 0, most_seconds);
-  f.finish();
+  read_object(q, parse_json(text, source), at);
+  const auto& nodes = q.step.nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    check_earlier(nodes[i].inputs, i, inside(inside(inside(at, "nodes"), i), "inputs"));
+  check_earlier(q.begin, nodes.size(), inside(at, "begin"));
   return q;
 }
 

@@ -2,61 +2,67 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/json/fields.hpp"
-#include "harness/json/parts.hpp"
+#include "harness/json/document.hpp"
 
 namespace um {
 namespace {
 
 constexpr double most_figure = 1e15;
+constexpr between any_ratio{least_ratio, most_ratio};
 
-known_figure figure_from(const json& value, const place& at) {
-  fields f(value, at);
-  known_figure k;
-  k.name = f.text("name");
-  k.source = f.text("source");
-  k.least = f.number("least", 1e-6, most_figure);
-  k.most = f.number("most", k.least, most_figure);
-  const std::vector<std::string> units{"ns", "GB/s", "times", "ms"};
-  k.unit = units[as_one_of(f.at("unit"), f.where("unit"), units)];
-  k.input = f.boolean("input");
-  k.machine = f.text("machine");
-  if (f.has("why")) k.why = f.text("why");
-  if (f.has("pattern")) {
-    k.pattern = f.text("pattern");
-    if (f.has("ratio")) k.ratio = f.number("ratio", least_ratio, most_ratio);
-    if (k.unit != "ns" && k.unit != "GB/s") refuse(f.where("unit"), "of a pattern is \"ns\" or \"GB/s\"");
-  } else {
-    network_spec n;
-    n.name = f.text("network");
-    n.batch = f.integer("batch", 1);
-    n.fusion_mode = as_choice<fusion>(f.at("fusion"), f.where("fusion"));
-    n.mode = as_choice<pass>(f.at("pass"), f.where("pass"));
-    n.knobs = knobs_from(f.at("knobs"), f.where("knobs"));
-    k.network = built(std::move(n));
-    if (f.has("ratio")) k.ratio = f.number("ratio", least_ratio, most_ratio);
-    if (f.has("ratios")) {
-      for (const auto& [one, where] : f.list("ratios"))
-        k.ratios.push_back(as_number(*one, where, least_ratio, most_ratio));
-    }
-    k.strategy = f.text("strategy");
-    if (k.unit == "times") k.over = f.text("over");
-    if (k.unit != "times" && k.unit != "ms") refuse(f.where("unit"), "of a cell is \"times\" or \"ms\"");
-  }
-  f.finish();
-  return k;
+template <class Visitor>
+void describe_cell(Visitor& v, known_figure& k) {
+  network_spec n;
+  v.field("network", n.name);
+  v.field("batch", n.batch, plain{1});
+  v.field("fusion", n.fusion_mode);
+  v.field("pass", n.mode);
+  v.field("knobs", n.knobs);
+  k.network = built(std::move(n));
+  v.if_any("ratios", k.ratios, any_ratio);
+  v.field("strategy", k.strategy);
+  if (k.unit == "times") v.field("over", k.over);
 }
 
 }  // namespace
 
-std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source) {
-  const json value = parse_json(text, source);
-  fields f(value, {source, ""});
-  f.schema();
+// For reading alone: a pattern of the microbenchmarks, or a cell.
+template <class Visitor>
+void describe(Visitor& v, known_figure& k) {
+  v.field("name", k.name);
+  v.field("source", k.source);
+  v.field("least", k.least, between{1e-6, most_figure});
+  v.field("most", k.most, between{k.least, most_figure});
+  v.field("unit", k.unit, one_text{{"ns", "GB/s", "times", "ms"}});
+  v.field("input", k.input);
+  v.field("machine", k.machine);
+  v.if_any("why", k.why);
+  v.if_any("pattern", k.pattern);
+  v.if_any("ratio", k.ratio, any_ratio);
+  if (!k.pattern) describe_cell(v, k);
+  const bool is_rate = k.unit == "ns" || k.unit == "GB/s";
+  v.require(is_rate == k.pattern.has_value(),
+            "the unit of a pattern is \"ns\" or \"GB/s\", that of a cell \"times\" or \"ms\"");
+}
+
+namespace {
+
+struct known_figures {
   std::vector<known_figure> all;
-  for (const auto& [figure, at] : f.list("figures")) all.push_back(figure_from(*figure, at));
-  f.finish();
-  return all;
+};
+
+}  // namespace
+
+template <class Visitor>
+void describe(Visitor& v, known_figures& f) {
+  v.constant("schema", 1);
+  v.field("figures", f.all);
+}
+
+std::vector<known_figure> known_figures_from_json(std::string_view text, const std::string& source) {
+  known_figures found;
+  read_object(found, parse_json(text, source), {source, ""});
+  return found.all;
 }
 
 }  // namespace um

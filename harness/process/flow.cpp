@@ -128,8 +128,9 @@ struct prepared_cell {
   byte_count budget = 0;
 
   problem to_plan() const {
-    return {*network, costs, figures, budget, pressure_of(work.what.mode.value()), work.what.strategy_knobs,
-            slices};
+    return {
+        *network, costs, figures, budget, facts_of(work.what.mode.value()).under, work.what.strategy_knobs,
+        slices};
   }
 };
 

@@ -33,7 +33,7 @@ estimate estimate_of(const cell& work, const record& r) {
   if (r.result != outcome::ok) return e;
   e.device_bytes = r.memory.peak_device.value_or(0);
   e.device_arena_bytes = r.memory.device_arena.value_or(0);
-  if (work.what.mode != run_mode::native) e.guarded_bytes = r.memory.managed_arena.value_or(0);
+  if (!facts_of(work.what.mode.value()).needs_leave) e.guarded_bytes = r.memory.managed_arena.value_or(0);
   e.pinned_bytes = r.memory.pinned_arena.value_or(0);
   e.host_bytes = host_bytes_needed(e.pinned_bytes, r.memory.managed_arena.value_or(0), e.device_arena_bytes,
                                    r.memory.budget.value_or(0));

@@ -25,14 +25,12 @@ const network_family& family_named(const std::string& name) {
 
 void complete_mode(experiment& e, bool simulated) {
   const run_mode mode = e.mode.value_or(simulated ? run_mode::simulated : run_mode::capped);
-  if (mode == run_mode::simulated && !simulated) {
-    throw input_error(fmt::format("mode simulated does not exist on {}; use capped", e.backend));
+  const mode_facts& facts = facts_of(mode);
+  if (simulated ? !facts.simulated : !facts.on_gpu) {
+    throw input_error(fmt::format("mode {} does not exist on {}; use {}", to_text(mode), e.backend,
+                                  simulated ? "simulated or capped" : "capped"));
   }
-  if (mode == run_mode::native && simulated) {
-    throw input_error(fmt::format(
-        "mode native does not exist on {}: it has no real driver; use simulated or capped", e.backend));
-  }
-  if (mode == run_mode::native && !e.allow_native) {
+  if (facts.needs_leave && !e.allow_native) {
     throw input_error(
         "mode native is refused: it lets the GPU's driver evict by itself, and driver defects can hang the "
         "GPU "
@@ -218,7 +216,7 @@ cell simulated_on(cell work, const machine& stand_in) {
   experiment& e = work.what;
   e.backend = "sim:" + stand_in.name;
   e.workspace_cap.reset();
-  if (e.mode == run_mode::native) e.mode = run_mode::simulated;
+  if (!facts_of(e.mode.value()).simulated) e.mode = run_mode::simulated;
   work.where = parse_backend(e.backend);
   work.on = stand_in;
   return with_keys(std::move(work));
@@ -240,13 +238,6 @@ bool same_bits(const cell& work) {
 bool is_tighter(const experiment& a, const experiment& b) {
   if (a.ratio && b.ratio) return *a.ratio > *b.ratio;
   return a.budget && b.budget && *a.budget < *b.budget;
-}
-
-key_parts parts_of_key(const std::string& key) {
-  std::size_t end = 0;
-  for (int slashes = 0; slashes < 5 && end != std::string::npos; ++slashes) end = key.find('/', end + 1);
-  if (end == std::string::npos) return {key, key};
-  return {key.substr(0, end), key.substr(end + 1, key.find('/', end + 1) - end - 1)};
 }
 
 }  // namespace um

@@ -54,11 +54,4 @@ bool same_bits(const cell& work);
 // Whether `a` asks for less memory than `b` of the same line: a higher ratio, a smaller budget.
 bool is_tighter(const experiment& a, const experiment& b);
 
-// The parts of a key that tables have rows and columns for: "vgg16/b64/train/none/fp32" and
-// "swap_all,ahead=4".
-struct key_parts {
-  std::string work, strategy;
-};
-key_parts parts_of_key(const std::string& key);
-
 }  // namespace um

@@ -49,11 +49,16 @@ std::string storage_text(const network_spec& n) {
 
 byte_count peak_in_use(run_mode mode, const execution_plan& steps) {
   const byte_count asked_for = steps.peak_device_bytes;
-  return pressure_of(mode) == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
+  return facts_of(mode).under == pressure::driver ? std::min(asked_for, steps.budget) : asked_for;
 }
 
-pressure pressure_of(run_mode mode) {
-  return mode == run_mode::capped ? pressure::plan : pressure::driver;
+const mode_facts& facts_of(run_mode mode) {
+  static constexpr std::array<mode_facts, enum_names<run_mode>.size()> rows{{
+      {pressure::driver, true, false, false},  // simulated
+      {pressure::plan, true, true, false},     // capped
+      {pressure::driver, false, true, true},   // native
+  }};
+  return rows.at(static_cast<std::size_t>(mode));
 }
 
 }  // namespace um

@@ -46,6 +46,12 @@ std::string storage_text(const network_spec& n);
 // What updates the parameters: "", "+sgd", "+optimizer=adamw", "+optimizer=adamw,masters".
 std::string update_text(const network_spec& n);
 
-pressure pressure_of(run_mode mode);
+// What a mode means; its row stands in experiment.cpp.
+struct mode_facts {
+  pressure under;          // who keeps memory within the budget
+  bool simulated, on_gpu;  // the backends that have it
+  bool needs_leave;        // only with --allow-native-oversubscription
+};
+const mode_facts& facts_of(run_mode mode);
 
 }  // namespace um

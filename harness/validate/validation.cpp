@@ -187,7 +187,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   std::vector<nanoseconds> times{0};
   std::string not_run;
   try {  // a record from before a knob was added has the standard
-    const problem p{g, costs, on, *r.memory.budget, pressure_of(r.mode), complete(s, r.strategy_knobs)};
+    const problem p{g, costs, on, *r.memory.budget, facts_of(r.mode).under, complete(s, r.strategy_knobs)};
     times = durations_of(simulate(p, lower(p, s.plan(p), s.placed_by), iterations));
   } catch (const infeasible& reason) {
     not_run = reason.what();

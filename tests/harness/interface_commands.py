@@ -328,9 +328,9 @@ class Sweep(InterfaceTest):
         for number, (line, record) in enumerate(zip(progress, records), start=1):
             self.assertTrue(line.startswith(f"[{number:2}/{CELLS}] {record['key']} ... "), line)
             self.assertRegex(line, r", \d\d:\d\d left$")
-        self.assertRegex(done.stdout, r"(?m)^  strategy +x0\.50 +x1\.00 +x1\.50 +x2\.00$")
-        self.assertRegex(done.stdout, r"(?m)^  device +1\.00 +1\.00 +- +-$")
-        self.assertIn("simulated on machine file h200", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^ratio +0\.5 +1 +1\.5 +2$")
+        self.assertRegex(done.stdout, r"(?m)^device +1\.00x +1\.00x +no fit +no fit$")
+        self.assertIn("h200, simulated", done.stdout)
 
     def test_the_number_of_jobs_changes_nothing(self):
         spec = self.spec()

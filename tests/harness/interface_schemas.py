@@ -85,7 +85,7 @@ class Sweeps(SchemaTest):
                    (("common", "network"), None), (("common", "backend"), None), (("common", "backend"), "gpu"),
                    (("common", "backend"), "sim:"), (("common", "backend"), []), ((*grid, "strategy"), None),
                    ((*grid, "strategy"), []), ((*grid, "strategy"), 1), ((*grid, "budget"), "4GiB"), ((*grid, "batch"), 0),
-                   ((*grid, "batch"), -1), ((*grid, "batch"), 1.5), ((*grid, "batch"), "1"), ((*grid, "batch"), []), ((*grid, "batch"), 2**63),
+                   ((*grid, "batch"), -1), ((*grid, "batch"), 1.5), ((*grid, "batch"), "1"), ((*grid, "batch"), []),
                    ((*grid, "insize"), 0), ((*grid, "insize"), "224"), ((*grid, "ratio"), 0), ((*grid, "ratio"), 65), ((*grid, "ratio"), "2"),
                    ((*grid, "iterations"), 0), ((*grid, "iterations"), [5]), ((*grid, "iterations"), 100001), ((*grid, "deadline_s"), 86401),
                    ((*grid, "timeline"), 1), ((*grid, "timeline"), [True]), ((*grid, "sgd"), "yes"), ((*grid, "pass"), "backward"),
@@ -96,6 +96,7 @@ class Sweeps(SchemaTest):
                    ((*grid, "workspace_cap"), "many"), ((*grid, "workspace_cap"), 0), ((*grid, "colour"), "red")]
         self.assertGreater(len(changes), 50)
         self.both_refuse(self.schema("sweep"), self.LIST, SWEEP, changes)
+        self.refused(*self.LIST, self.write("large.json", self.changed(SWEEP, (*grid, "batch"), 2**63)))  # the schema has no limit
 
 
 class Plans(SchemaTest):
@@ -144,10 +145,13 @@ class Plans(SchemaTest):
         self.both_refuse(self.schema("plan"), self.COMMAND, plan, changes)
 
 
-class Records(SchemaTest):
-    def test_the_schema_is_made_of_the_fields(self):
-        """After a change of fields: umbench list schema > results/record.schema.json."""
-        self.assertEqual(self.well("list", "schema"), (ROOT / "results/record.schema.json").read_text(encoding="utf-8"))
+class Made(InterfaceTest):
+    def test_schemas_are_made_of_the_fields(self):
+        """After a change of fields: umbench list sweep-schema > results/sweep.schema.json, and so on."""
+        for name in ("record", "sweep", "graph", "plan", "rules"):
+            with self.subTest(name=name):
+                what = "schema" if name == "record" else f"{name}-schema"
+                self.assertEqual(self.well("list", what), (ROOT / f"results/{name}.schema.json").read_text(encoding="utf-8"))
 
 
 class Rules(SchemaTest):

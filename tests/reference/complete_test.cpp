@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -40,56 +41,6 @@ TEST(EveryKind, HasANameOfItsOwnAndACase) {
   std::set<std::string> seen;
   for (const operator_case& c : operator_cases()) seen.emplace(kind_of(c.what));
   EXPECT_EQ(seen, every_name());
-}
-
-struct field_names {
-  std::set<std::string>& all;
-  void pair(const char* name, std::int32_t, std::int32_t, std::int64_t) const { all.insert(name); }
-  void integer(const char* name, std::int32_t, std::int64_t) const { all.insert(name); }
-  void integer_or(const char* name, std::int32_t, std::int64_t) const { all.insert(name); }
-  void flag(const char* name, bool) const { all.insert(name); }
-  void number(const char* name, float, double, double) const { all.insert(name); }
-};
-
-// Names of the attributes in the schema of graph files, by kind; opaque has a definition of its own.
-std::map<std::string, std::set<std::string>> schema_of_kinds() {
-  const auto schema = nlohmann::json::parse(text_of("results/graph.schema.json"));
-  const std::set<std::string> of_every_operator{"name", "kind", "in", "out", "repeatable", "alias"};
-  std::map<std::string, std::set<std::string>> all;
-  for (const auto& entry : schema["$defs"]["attributes"]["oneOf"]) {
-    if (!entry.contains("properties")) continue;
-    std::set<std::string> fields;
-    for (const auto& [name, value] : entry["properties"].items()) {
-      if (!of_every_operator.contains(name)) fields.insert(name);
-    }
-    const auto& kind = entry["properties"]["kind"];
-    if (kind.contains("const")) all[kind["const"]] = fields;
-    if (kind.contains("enum")) {
-      for (const auto& one : kind["enum"]) all[one] = fields;
-    }
-  }
-  return all;
-}
-
-TEST(EveryKind, IsInTheSchemaOfFilesWithItsFields) {
-  std::map<std::string, std::set<std::string>> wanted;
-  for (const op_attributes& kind : every_kind()) {
-    if (std::holds_alternative<opaque>(kind)) continue;
-    std::set<std::string>& fields = wanted[std::string(kind_of(kind))];
-    std::visit(
-        [&]<class Kind>(const Kind& a) {
-          if constexpr (!std::is_same_v<Kind, opaque>) fields_of(a, field_names{fields});
-        },
-        kind);
-  }
-  EXPECT_EQ(schema_of_kinds(), wanted);
-}
-
-TEST(EveryKind, IsInTheTableOfTheDocs) {
-  const std::string page = text_of("docs/networks.md");
-  for (const std::string& name : every_name()) {
-    EXPECT_NE(page.find("`" + name + "`"), std::string::npos) << "docs/networks.md has no row for " << name;
-  }
 }
 
 class EveryCase : public testing::TestWithParam<std::size_t> {

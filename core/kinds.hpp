@@ -1,4 +1,5 @@
-// For each operand, how cutting the operator along an axis narrows it (core/access.hpp makes regions of it).
+// What each kind of operator touches and computes. For each operand, how cutting the operator along an axis
+// narrows it (core/access.hpp makes regions of it); and how many floating-point operations it takes.
 #pragma once
 
 #include <cstdint>
@@ -33,3 +34,11 @@ struct cut_rules {
 cut_rules cut_rules_of(const op& o);
 
 }  // namespace um::cutting
+
+namespace um {
+
+// Of the whole operator; multiply and add count as two. Throws std::overflow_error, naming it, where they are
+// 2^64 or more.
+std::uint64_t flops_of(const graph& g, const op& o);
+
+}  // namespace um

@@ -1,5 +1,3 @@
-#include "harness/study/table.hpp"
-
 #include <gtest/gtest.h>
 
 #include "harness/study/digests.hpp"
@@ -40,51 +38,6 @@ TEST(Steady, LeavesTheFirstIterationOut) {
   EXPECT_EQ(spread.value().high, 325);
   EXPECT_EQ(steady_quartiles(cell_record("device", 1, {900, 100})), std::nullopt);
   EXPECT_EQ(steady_ns(infeasible_record("device", 2)), std::nullopt);
-}
-
-TEST(Table, ShowsSlowdownsAgainstDeviceAtAnyRatio) {
-  const std::vector<record> records{
-      cell_record("device", 0.5, {9, 2'000'000}), infeasible_record("device", 1.5),
-      cell_record("managed", 0.5, {9, 2'100'000}), cell_record("managed", 1.5, {9, 25'000'000})};
-  const std::string expected =
-      "conv/b2/train/fused/fp32 on sim:h200, mode simulated: simulated on machine file h200, figures not "
-      "calibrated\n"
-      "  time of an iteration / 2.00 ms (device, everything resident)\n"
-      "  strategy   x0.50   x1.50\n"
-      "  device      1.00       -\n"
-      "  managed     1.05    12.5\n"
-      "\n"
-      "- the strategy cannot work within that budget\n";
-  EXPECT_EQ(table_of(records), expected);
-}
-
-TEST(Table, WithoutABaselineItShowsTimes) {
-  const std::string text = table_of(std::vector<record>{cell_record("managed", 1.5, {9, 25'000'000})});
-  EXPECT_NE(text.find("no `device` record"), std::string::npos);
-  EXPECT_NE(text.find("25.0 ms"), std::string::npos);
-}
-
-TEST(Table, NamesFailures) {
-  record r = cell_record("managed", 1.5, {});
-  r.result = outcome::timeout;
-  EXPECT_NE(table_of(std::vector<record>{r}).find("timeout"), std::string::npos);
-}
-
-TEST(Table, KeepsFusionsPrecisionsAndOrdersApart) {
-  const auto managed = [](const network_spec& n) { return cell_record("managed", 1, {9, 4'000'000}, n); };
-  const std::vector<record> records{
-      cell_record("device", 1, {9, 2'000'000}),
-      managed({.name = "conv", .batch = 2, .arithmetic = precision::bf16}),
-      managed({.name = "conv", .batch = 2, .order = memory_order::nhwc}),
-      managed({.name = "conv", .batch = 2, .fusion_mode = fusion::none}),
-  };
-  const std::string text = table_of(records);
-  for (const char* title : {"conv/b2/train/fused/fp32 on", "conv/b2/train/fused/bf16 on",
-                            "conv/b2/train/fused/fp32,nhwc on", "conv/b2/train/none/fp32 on"}) {
-    EXPECT_NE(text.find(title), std::string::npos) << title << "\n" << text;
-  }
-  EXPECT_NE(text.find("managed   4.00 ms"), std::string::npos) << "no device record of theirs\n" << text;
-  EXPECT_EQ(text.find("2.00\n"), std::string::npos) << text;
 }
 
 TEST(Text, TheFootprintIsPrintedTermByTerm) {
