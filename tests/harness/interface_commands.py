@@ -114,7 +114,7 @@ class Run(InterfaceTest):
             self.assertIn(f"machine file {name}, figures {flag}\n", ablated)
             grids = [{"network": "alexnet", "strategy": "managed", "ratio": 1, "backend": f"sim:{name}"}]
             swept = self.well("sweep", self.spec(grids=grids), *on, "--out", f"{name}_sweep.jsonl")
-            self.assertIn(f"machine file {name}, figures {flag}", swept)
+            self.assertRegex(swept, rf"{name}, simulated, " + ("[0-9]+ of [0-9]+ figures measured|estimated rates" if left else "calibrated rates"))
             listed = " ".join(self.well("list", "machines", *on).split())
             self.assertRegex(listed, rf" {name} [^;]*; {flag}(, 1 of its figures estimated)?\. ")
             self.assertRegex(self.well("env", "--machine", name, *on), rf"(?m)^link of machine file {name}, {flag}(, 1 .*)?$")
