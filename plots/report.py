@@ -33,9 +33,7 @@ def main():
         raise load.TooLittle(f"{', '.join(wanted.files)}: no cell finished well, nothing to report")
     use_style()
     out = Path(wanted.out)
-    sections = []
-    for section in report_figures.sections(records):
-        sections.append(write_section(out, section))
+    sections = [write_section(out, section) for section in report_figures.sections(records)]
     write(out / "index.html", report_page.page(wanted.title, wanted.files, environments, records, sections))
     print(out / "index.html")
 

@@ -26,7 +26,7 @@ MOST_BARS = 40    # of a panel, which can still be read
 
 
 def sections(records):
-    """Yields them one by one, so that the caller can show progress. Of many groups the figures show some, the rows all. `records` as common.read gives them."""
+    """Yields them one by one, to be written before the next is drawn. Of many groups the figures show some, the rows all. `records` as common.read gives them."""
     growing = growth.panels_of(records)
     grown = {id(cell) for lines in growing.values() for line in lines.values() for cell in line}
     by_budget = [record for record in records if id(record) not in grown]

@@ -141,10 +141,10 @@ def test_a_cell_of_several_files_counts_once(run, write, tmp_path):
     assert "1 of 2 cells failed" in (tmp_path / "page/index.html").read_text(encoding="utf-8")
 
 
-def test_a_report_of_many_groups_draws_some_and_tells_how_far_it_is(run, write, tmp_path):
+def test_a_report_of_many_groups_draws_some(run, write, tmp_path):
     cells = [synthetic.record(strategy=strategy, ratio=ratio, batch=batch, key=f"{batch}/{strategy}/{ratio}")
              for batch in range(1, 64) for strategy in ("device", "managed") for ratio in (0.5, 1.0, 2.0, 4.0)]
     done = run("report", write("many.jsonl", [synthetic.environment(), *cells]), "--out", "page")
-    assert done.returncode == 0 and b"Slowdown by ratio, 504 records" in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
     assert "Drawn are the 12 of 63 groups" in (tmp_path / "page/index.html").read_text(encoding="utf-8")
     assert (tmp_path / "page/slowdown.csv").read_text(encoding="utf-8").count("\n") == 505
