@@ -16,9 +16,9 @@
 namespace um {
 namespace {
 
-// Which tensors become managed; what is swapped has a twin in each. A tensor's managed range is its own from
-// its first compute to its last, so that what is given up and computed again in between would have to be
-// discarded and populated each time: it lies on the device.
+// Which tensors become managed. A swapped tensor has a twin under each choice. A managed tensor holds its
+// range from its first use to its last. A tensor that is computed again would be discarded and populated each
+// time, so it stays in device memory.
 enum class placement_scope : std::uint8_t {
   everything,  // all others
   lasting,     // of them, what outlives an iteration

@@ -9,7 +9,7 @@ nanoseconds times(std::uint64_t count, nanoseconds each) {
   return static_cast<nanoseconds>(count) * each;
 }
 
-// The next count of parts whose largest is smaller; 0 behind the last.
+// The smallest larger number of parts whose largest part is smaller; 0 if there is none.
 std::uint32_t next_count(std::uint32_t count, std::uint32_t extent) {
   const std::uint32_t size = (extent + count - 1) / count;
   return size <= 1 ? 0 : (extent + size - 2) / (size - 1);

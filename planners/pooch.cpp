@@ -114,7 +114,7 @@ class classifying {
     }
   }
 
-  // What copies of a map cost is asked of these events until the next call.
+  // Until the next call, costs of copies are those at these events.
   void look_at(const labelling::outcome& now) {
     memory_ =
         beside_.memory_of(now.events, staged_tensors(labelling_.uses(), labelling_.gaps(), now.decisions));

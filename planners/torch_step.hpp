@@ -48,7 +48,7 @@ struct torch_step {
   std::int64_t between_ns = 0;   // from the end of a fused kernel to the next
   double link_bytes_per_ns = 0;  // of copies to the host and back, each way; 0: nothing is offloaded
   std::int64_t copy_ns = 0;      // of a copy, beside its bytes
-  double copy_drag = 0;          // of a copy's time: how much longer kernels take meanwhile
+  double copy_drag = 0;          // by how much of a copy's time the kernels beside it are longer
   bool fused = true;             // false: each node is a kernel
 };
 

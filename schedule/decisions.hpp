@@ -137,7 +137,7 @@ class event_builder {
   std::span<const decision> decisions_;
   const std::vector<bool>* staged_ = nullptr;
   part_states states_;
-  std::vector<position> reader_;  // per part: the last that needs it while it is not there
+  std::vector<position> reader_;  // per part: the last position that reads it while it is off the device
   transfer_index transfers_;
   std::vector<event> events_;
   std::vector<part_id> needed_, made_;

@@ -76,7 +76,7 @@ bool direct_forward_fits(const direct_convolution& of);
 void direct_forward(launch_site where, const direct_convolution& of, const void* x, const void* w,
                     const float* b, void* y);
 bool direct_filter_gradient_fits(const direct_convolution& of);
-// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t direct_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 // dw = [dw +] the gradient.
 void direct_filter_gradient(launch_site where, const direct_convolution& of, const void* x, const void* dy,
@@ -88,7 +88,7 @@ void direct_filter_gradient(launch_site where, const direct_convolution& of, con
 // (AlexNet, 7 x 7) or by the bytes of dy (3 x 3). Any alignment of elements.
 bool planar_filter_gradient_fits(const direct_convolution& of);
 int planar_filter_gradient_shared_bytes(const direct_convolution& of);
-// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t planar_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 void planar_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
                             float* dw, bool add, float* workspace);
@@ -99,7 +99,7 @@ void planar_filter_gradient(launch_site where, const direct_convolution& of, con
 // the other. Operands aligned to 16 bytes.
 bool deep_filter_gradient_fits(const direct_convolution& of);
 int deep_filter_gradient_shared_bytes(const direct_convolution& of);
-// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t deep_filter_gradient_workspace(int multiprocessors, const direct_convolution& of);
 void deep_filter_gradient(launch_site where, const direct_convolution& of, const float* x, const float* dy,
                           float* dw, bool add, float* workspace);
@@ -119,7 +119,7 @@ void grouped_forward(launch_site where, const grouped_convolution& of, const voi
                      const float* b, void* y);
 void grouped_backward_data(launch_site where, const grouped_convolution& of, const void* w, const void* dy,
                            void* dx);
-// In bytes; the order of sums depends on the shapes and the number of multiprocessors.
+// Bytes of workspace. They depend, as the order of sums does, on shapes and the number of multiprocessors.
 std::size_t grouped_filter_workspace(int multiprocessors, const grouped_convolution& of);
 // dw = [dw +] the gradient.
 void grouped_backward_filter(launch_site where, const grouped_convolution& of, const void* x, const void* dy,

@@ -39,7 +39,7 @@ void require_all(const std::string& name, const std::vector<figure_setting>& set
       one_line(name), missing.size(), fmt::join(missing, ", ")));
 }
 
-// Where fitted figures come from that the file lacks.
+// A machine whose fitted figures are all borrowed: a file may lack them.
 machine with_borrowed_figures() {
   machine m;
   for (const figure& f : figures()) {

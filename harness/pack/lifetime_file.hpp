@@ -30,7 +30,7 @@ std::string to_csv(std::span<const traced_lifetime> all);
 struct swapped_lifetimes {
   std::vector<traced_lifetime> all;  // one that leaves is two: up to the access before and from the one after
   std::size_t leave = 0;             // number of lifetimes that leave
-  byte_count bytes = 0;              // their bytes, copied each way
+  byte_count bytes = 0;              // the bytes of those that leave; each is copied out once and back once
 };
 // Each different choice by the 44 weightings, that which moves least first; times have no unit, so that
 // copies take none. None if nothing need or can leave.

@@ -210,7 +210,7 @@ std::optional<std::vector<counters>> count_once(backend& on, const graph& g, con
 
 std::vector<counters> count_on_gpu(backend& on, const graph& g, const execution_plan& plan,
                                    std::uint32_t iterations) {
-  for (const bool with_faults : {true, false, false}) {  // of bytes alone CUPTI seldom loses any
+  for (const bool with_faults : {true, false, false}) {  // CUPTI seldom loses records without faults
     if (const auto all = count_once(on, g, plan, iterations, with_faults)) return *all;
   }
   throw unsupported("CUPTI lost records");

@@ -15,7 +15,7 @@ struct gradient_operands {
   sum_of_one* partial;  // null without a bias gradient
 };
 
-// N windows as they lie in memory.
+// N neighbouring windows, in the order of memory.
 template <class T, int N, class Index>
 struct pooled_windows {
   bits<T, N> dy, y;
