@@ -87,6 +87,8 @@ def place(umbench, prepared, tmp_path):
     (tmp_path / "here.json").symlink_to(ROOT / "results/microbenchmarks/h200.json")
     (tmp_path / "SPEC.json").symlink_to(prepared / "SPEC.json")
     (tmp_path / "train.py").touch()
+    (tmp_path / "my_program").write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "my_program").chmod(0o755)
     write_blocks((ROOT / "docs/hints.md").read_text(encoding="utf-8"), tmp_path)  # mine.json
     for number in (2, 3, 4):
         (tmp_path / f"part{number}.jsonl").write_bytes((prepared / f"part{number}.jsonl").read_bytes())
