@@ -82,7 +82,7 @@ def shufflenet():
 # --- transformers ---
 
 class WithLabels(nn.Module):
-    """A language model whose labels are its input, as transformers' trainers call it. Returns its loss."""
+    """A network of transformers, called with its input as labels. Returns its loss."""
 
     def __init__(self, model):
         super().__init__()
@@ -129,7 +129,7 @@ def vit(batch=32, **options):
 # --- others ---
 
 class Words(nn.Module):
-    """A language model of LSTM layers; returns its loss."""
+    """LSTM layers that predict the next word. Returns the loss."""
 
     def __init__(self, words, width, layers):
         super().__init__()

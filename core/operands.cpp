@@ -342,6 +342,8 @@ defect update_defect(const operands& all) {
 
 defect step_defect(const optimizer_step& a, const operands& all) {
   if (a.moments > 2) return "has more than two moments";
+  if (a.moments == 2 && (a.beta1 >= 1 || a.beta2 >= 1))
+    return "has a beta of 1, which leaves no value to correct";
   if (all.o.repeatable) return "updates in place, so it is not repeatable";
   std::size_t in = 0, out = 0;
   const auto moments = static_cast<std::size_t>(a.moments);

@@ -6,6 +6,25 @@
 #include "core/compute.hpp"
 
 namespace um {
+namespace {
+
+std::optional<memory_plan> plan_with_states_on_host(const strategy& s, const problem& p, byte_count states) {
+  problem roomier = p;
+  roomier.budget += states;
+  try {
+    memory_plan plan = s.plan(roomier);
+    for (std::size_t t = 0; t < plan.home.size(); ++t) {
+      residence& home = plan.home[t];
+      if (p.network.tensors[t].use == role::state && home == residence::device) home = residence::host;
+    }
+    return plan;
+  } catch (const infeasible&) {  // its message names the larger budget
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
 op_cost cost_of(const graph& g, const profile& costs, const machine& on, const slice_costs& slices,
                 const compute& c) {
   if (is_whole(c.part) && c.workspace == as_profiled && !c.cheap_recompute) return costs.at(c.what);
@@ -38,6 +57,17 @@ const strategy* find(std::span<const strategy> table, std::string_view name) {
   const auto row =
       std::find_if(table.begin(), table.end(), [&](const strategy& s) { return s.name == name; });
   return row == table.end() ? nullptr : &*row;
+}
+
+memory_plan plan_for(const strategy& s, const problem& p) {
+  try {
+    return s.plan(p);
+  } catch (const infeasible&) {
+    const byte_count states = bytes_of(p.network, role::state);
+    if (s.kind != family::explicit_ || states == 0) throw;
+    if (auto plan = plan_with_states_on_host(s, p, states)) return *std::move(plan);
+    throw;
+  }
 }
 
 knob_values complete(const strategy& s, const knob_values& given) {

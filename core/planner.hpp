@@ -113,6 +113,11 @@ memory_technique technique_of(const strategy& s);
 // nullptr if there is no such row.
 const strategy* find(std::span<const strategy> table, std::string_view name);
 
+// The strategy's plan. Explicit planners keep an optimizer's states on the device. Where nothing fits so, the
+// states stay in pinned memory and the step reaches them over the link: a plan for as much more room as they
+// take, without them. Throws infeasible.
+memory_plan plan_for(const strategy& s, const problem& p);
+
 // Defaults filled in. Throws std::invalid_argument naming an unknown knob or a value out of range.
 knob_values complete(const strategy& s, const knob_values& given);
 

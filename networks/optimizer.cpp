@@ -10,8 +10,7 @@ namespace {
 
 optimizer_step step_of(optimizer_kind how) {
   constexpr float standard_rate = 1e-3F;  // of torch.optim.SGD and AdamW
-  optimizer_step step{.moments = static_cast<std::int32_t>(how), .learning_rate = standard_rate};
-  return step;
+  return {.moments = static_cast<std::int32_t>(how), .learning_rate = standard_rate};
 }
 
 tensor_id append_state(graph& g, tensor_id parameter, const std::string& suffix) {

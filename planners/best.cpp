@@ -43,7 +43,7 @@ class best_search {
         splits_(splits_of(p, same_bits_, by.and_without, why_)),
         footprint_(footprint_of(p.network, p.costs).total),
         is_small_(p.network.ops.size() <= small_network),
-        rungs_(ladder_of(footprint_, is_small_ ? ladder_steps::fine : ladder_steps::coarse)),
+        rungs_(ladder_of(footprint_)),
         best_at_(rungs_.size(), any_time),
         left_(all_work(p) / 3) {
     for (const op_cost& c : p.costs) computing_ += c.time;
@@ -122,8 +122,8 @@ class best_search {
     return seen;
   }
 
-  // For the budget at hand: every split with little effort, then the fastest of them with more: the first,
-  // those that come near the best, and those that follow it where it is slow.
+  // For the budget that was asked for: every split with little effort, then the fastest of them with more:
+  // the first, those that come near the best, and those that follow it where it is slow.
   void decide_at_hand() {
     const std::uint64_t work = all_work(p_);
     std::vector<look> looks;

@@ -14,8 +14,8 @@ struct search_request {
   std::span<const strategy> rivals;  // strategies whose plans it must not be slower than
 };
 
-// The plan of the least priced time of those that the search decides for a ladder of budgets, which does not
-// depend on the budget at hand, for that budget itself, and of the rivals' plans. Reads knobs `bits`,
+// The plan of the least priced time: of the plans decided for a ladder of budgets, which does not
+// depend on the budget asked for, for that budget itself, and of the rivals' plans. Reads knobs `bits`,
 // `copies` and `copy_us`. Throws infeasible where there is none.
 memory_plan plan_best(const problem& p, const placer& place, const search_request& by);
 

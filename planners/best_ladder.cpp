@@ -83,11 +83,10 @@ class climbing {
 
 }  // namespace
 
-std::vector<rung> ladder_of(byte_count footprint, ladder_steps how) {
+std::vector<rung> ladder_of(byte_count footprint) {
   std::vector<rung> rungs;
   for (std::size_t i = 0; i < ratios.size(); ++i) {
     const bool decided = i % 2 == 1;
-    if (!decided && how == ladder_steps::coarse) continue;
     rungs.push_back({static_cast<byte_count>(static_cast<double>(footprint) / ratios[i]), decided});
   }
   return rungs;

@@ -9,16 +9,15 @@
 
 namespace um {
 
-// A budget that is decided for, whatever the budget at hand. `decided`: from the start, not only from what
+// A budget that is decided for, whatever budget was asked for. `decided`: from the start, not only from what
 // was found for its neighbours.
 struct rung {
   byte_count budget = 0;
   bool decided = false;
 };
 
-// The largest first, in steps of five percent and more; `coarse`: only those decided from the start.
-enum class ladder_steps : std::uint8_t { fine, coarse };
-std::vector<rung> ladder_of(byte_count footprint, ladder_steps how);
+// The largest first, in steps of five percent and more.
+std::vector<rung> ladder_of(byte_count footprint);
 
 // Goes down the ladder, from everything kept, as far as decisions fit; then up again, each time from the
 // better of what was found on the way down and at the rung below. So no rung has more time than one below it.

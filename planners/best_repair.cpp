@@ -28,7 +28,6 @@ class repairing {
       decided_for_ = std::min(decided_for_, aim_);
       if (!place_and_aim(now)) break;
     }
-    found_.work = of_.work() - before_;
     return std::move(found_);
   }
 
@@ -63,7 +62,6 @@ class repairing {
   target at_;
   effort_limits most_;
   search_space& of_;
-  std::uint64_t before_ = of_.work();
   std::size_t tries_ = 0;
   byte_count aim_ = 0, fits_ = 0;                 // fits_: the most that was decided for and placed
   byte_count decided_for_ = 0;                    // the least that decisions were found for

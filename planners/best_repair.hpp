@@ -24,8 +24,7 @@ struct target {
 
 struct repaired {
   std::optional<placed_plan> best;
-  byte_count aim = 0;      // what `best` was decided for
-  std::uint64_t work = 0;  // spent
+  byte_count aim = 0;  // what `best` was decided for
 };
 
 // Decides for `aim`; where the placed plan needs more than the budget, for as much less; where it needs less,

@@ -38,8 +38,8 @@ std::vector<knob_values> knobs_for(const strategy& s) {
 
 // Whether it computes nothing twice and ends the forward pass of the whole batch before the backward pass.
 bool only_swaps(const strategy& s) {
-  constexpr std::array others{"micro_batches"sv, "pooch"sv, "superneurons"sv, "capuchin"sv, "checkmate"sv};
-  return s.kind == family::explicit_ && std::ranges::find(others, s.name) == others.end();
+  constexpr std::array recomputing{"pooch"sv, "superneurons"sv, "capuchin"sv};
+  return s.kind == family::explicit_ && std::ranges::find(recomputing, s.name) == recomputing.end();
 }
 
 // What no placing makes faster: the computes, and what is fetched. Packing takes long, and most rivals are

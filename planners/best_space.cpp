@@ -123,7 +123,7 @@ evaluation search_space::memory_of(const std::vector<treatment>& treatments, byt
   return e;
 }
 
-// Whether so much differs from what is at hand that starting anew is faster.
+// Whether so much differs from the current decisions that starting anew is faster.
 bool search_space::is_far(const std::vector<treatment>& treatments) const {
   constexpr std::size_t share = 8;
   if (at_hand_.empty()) return true;

@@ -48,16 +48,16 @@ class search_space {
   bool allows(std::size_t c, treatment how) const;
   nanoseconds computing() const { return computing_; }
 
-  // All but the time and what is copied. Cheap where few decisions differ from those at hand.
+  // All but the time and what is copied. Cheap where few decisions differ from the current ones.
   evaluation memory_of(const std::vector<treatment>& treatments, byte_count budget);
   // To what memory_of() said just now, the rest.
   void add_time(evaluation& e);
-  // These decisions are at hand from now on.
+  // These decisions are the current ones from now on.
   void take(const std::vector<treatment>& treatments, byte_count budget);
   // Events and positions that were gone through so far: the measure of all limits, since it does not depend
   // on the machine that plans.
   std::uint64_t work() const { return work_; }
-  // Of the decisions at hand: events, and the compute at the peak. What is computed again there counts as the
+  // Of the current decisions: events, and the compute at the peak. What is computed again there counts as the
   // compute that it is for.
   std::size_t events() const { return static_cast<std::size_t>(list_.list().now().events); }
   position peak() const { return list_.list().peak(); }

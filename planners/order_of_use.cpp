@@ -1,21 +1,14 @@
 #include "planners/order_of_use.hpp"
 
-#include <numeric>
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include "core/lower.hpp"
 
 namespace um {
 namespace {
-
-graph renumbered(const graph& g, const std::vector<tensor_id>& number) {
-  graph other = g;
-  for (tensor_id t = 0; t < g.tensors.size(); ++t) other.tensors[number[t]] = g.tensors[t];
-  for (op& o : other.ops) {
-    for (tensor_id& t : o.in) t = number[t];
-    for (tensor_id& t : o.out) t = number[t];
-  }
-  return other;
-}
 
 memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
   std::vector<tensor_id> back(number.size());
@@ -32,6 +25,7 @@ memory_plan as_in_file(memory_plan plan, const std::vector<tensor_id>& number) {
   return plan;
 }
 
+// Packing depends on the order of tensors, too.
 bool fits(const problem& p, const memory_plan& plan) {
   try {
     lower(p, plan, packers::searched);
@@ -42,6 +36,16 @@ bool fits(const problem& p, const memory_plan& plan) {
 }
 
 }  // namespace
+
+graph renumbered(const graph& g, const std::vector<tensor_id>& number) {
+  graph other = g;
+  for (tensor_id t = 0; t < g.tensors.size(); ++t) other.tensors[number[t]] = g.tensors[t];
+  for (op& o : other.ops) {
+    for (tensor_id& t : o.in) t = number[t];
+    for (tensor_id& t : o.out) t = number[t];
+  }
+  return other;
+}
 
 std::vector<tensor_id> order_of_use(const graph& g) {
   const auto none = static_cast<tensor_id>(g.tensors.size());

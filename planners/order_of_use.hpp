@@ -9,6 +9,9 @@ namespace um {
 // order behind them.
 std::vector<tensor_id> order_of_use(const graph& g);
 
+// The graph with tensor t at place number[t].
+graph renumbered(const graph& g, const std::vector<tensor_id>& number);
+
 // `make`s a plan for the problem with its tensors in that order. Where packing that plan in the order of the
 // file takes more than the budget, makes one for the problem as it is.
 memory_plan plan_in_order_of_use(const problem& p, const planner& make);

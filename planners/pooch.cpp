@@ -138,7 +138,7 @@ class classifying {
 
   const problem& p_;
   labelling labelling_;
-  forecaster beside_;  // keeps what it knows of one outcome while on_ looks at others
+  forecaster beside_;  // keeps what it knows of one outcome while labelling_ looks at others
   prediction memory_;
   std::vector<choice> labels_;
 };

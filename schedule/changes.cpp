@@ -180,7 +180,7 @@ void changes::visit_now(position at) {
   for (const auto& [p, was] : states.seen()) compare(p, at, was);
 }
 
-// Behind a position, or, for -1, at the start: whether the part's state is as in the list at hand. `was`:
+// Behind a position, or, for -1, at the start: whether the part's state is as in the current list. `was`:
 // before the position.
 void changes::compare(part_id p, position at, part_state was) {
   part_states& states = build_.states();

@@ -3,7 +3,7 @@
 //
 // Events of a position depend on the states of the parts that it asks for and on the decisions for the gaps
 // they are in. So those positions are visited at which a part is asked for whose state or decision differs
-// from the list at hand, and again behind each of them, until all states are alike. Between them events are
+// from the current list, and again behind each of them, until all states are alike. Between them events are
 // the same, and what is alive differs by the same number of bytes: live_tree answers for such stretches.
 #pragma once
 
@@ -39,16 +39,16 @@ class changes {
   // Refers to all; nobody else may build with `events`.
   changes(const use_table& uses, std::span<const gap> gaps, event_builder& events, forecaster& costs);
 
-  // The list at hand becomes that of these decisions.
+  // The current list becomes that of these decisions.
   void restart(std::span<const decision> decisions, const std::vector<bool>& staged, byte_count budget);
   // What the list would be with other decisions for `changed`, which `decisions` has, as `staged` follows
   // from them. Refers to all three until keep().
   list_figures evaluate(std::span<const decision> decisions, const std::vector<bool>& staged,
                         std::span<const std::uint32_t> changed, byte_count budget);
-  // The list at hand becomes what was evaluated last.
+  // The current list becomes what was evaluated last.
   void keep();
 
-  // The list at hand, and what it follows from.
+  // The current list, and the decisions that it follows from.
   const event_list& list() const { return list_; }
   const std::vector<decision>& decisions() const { return decisions_; }
   const std::vector<bool>& staged() const { return staged_; }
@@ -93,7 +93,7 @@ class changes {
   std::priority_queue<position, std::vector<position>, std::greater<>> queue_;
   list_change change_;
   std::vector<state_change> states_;
-  std::vector<std::int64_t> differs_by_;  // per part: bytes alive beside those of the list at hand
+  std::vector<std::int64_t> differs_by_;  // per part: bytes alive beside those of the current list
   std::vector<part_id> pinned_;           // parts whose state was pinned; some may be unpinned again
   std::int64_t more_ = 0;                 // sum of differs_by_
   list_figures found_;

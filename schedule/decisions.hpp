@@ -141,7 +141,7 @@ class event_builder {
   transfer_index transfers_;
   std::vector<event> events_;
   std::vector<part_id> needed_, made_;
-  std::vector<position> runs_;           // to compute again before the compute at hand
+  std::vector<position> runs_;           // to compute again before the current compute
   std::vector<std::uint64_t> runs_for_;  // per position: the search for inputs that asked for it last
   std::uint64_t searches_ = 0;           // for inputs
   position now_ = 0;

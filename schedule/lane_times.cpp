@@ -12,7 +12,7 @@ constexpr std::size_t index_of(lane l) {
   return static_cast<std::size_t>(l);
 }
 
-// As simulator/execute.cpp has it.
+// As speed_beside in simulator/execute.cpp. Without a rate both ways: full pace.
 std::int64_t pace_beside(std::uint64_t own, std::uint64_t other, std::uint64_t both) {
   const std::uint64_t share = std::max(both / 2, both - std::min(other, both));
   if (both == 0 || share >= own) return full_pace;

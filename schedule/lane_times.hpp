@@ -53,9 +53,9 @@ class lane_times {
 
   const event_costs& costs_;
   std::int64_t pace_in_ = 1000, pace_out_ = 1000;  // speed of copies, in thousandths, while they go both ways
-  std::vector<bool> free_;                         // per part, as are the next three
   bool assume_worst_ = false;                      // expect_the_worst() was called
-  std::vector<char> copied_, at_home_;             // the part is staged; its home holds a valid copy
+  std::vector<bool> free_;                         // per part, as are the next four: its copies take no time
+  std::vector<char> copied_, at_home_;             // the list copies it; its home holds a valid copy
   std::vector<user> users_on_device_, users_at_home_;
   std::vector<byte_count> given_up_;    // per event: bytes released up to and including it
   std::vector<last_events> releasers_;  // per event: the last events that released memory by then

@@ -1,4 +1,4 @@
-// Machine files for GPUs that are not at hand: made from a data sheet, shown, checked.
+// Machine files for GPUs that this machine lacks: made from a data sheet, shown, checked.
 #include <fmt/format.h>
 
 #include <algorithm>

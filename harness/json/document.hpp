@@ -410,6 +410,13 @@ void read_object(T& value, const json& from, const place& at) {
   v.finish();
 }
 
+// The head of a schema; the rest is added by update().
+inline json schema_titled(const char* title, const char* description) {
+  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+          {"title", title},
+          {"description", description}};
+}
+
 template <class T>
 json schema_of_object() {
   field_schema v;

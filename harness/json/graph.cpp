@@ -301,13 +301,12 @@ graph graph_from(const json& document, const place& at) {
 }
 
 std::string graph_schema() {
-  json all{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-           {"title", "A network as umbench writes and takes it"},
-           {"description",
-            "Made by `umbench list graph-schema`. Written by `umbench plan --graph` and `umbench export`, "
-            "taken by "
-            "--network. What a schema cannot say is checked on reading: names are unique, operators come in "
-            "execution order, each tensor has one writer, extents fit."}};
+  json all = schema_titled(
+      "A network as umbench writes and takes it",
+      "Made by `umbench list graph-schema`. Written by `umbench plan --graph` and `umbench export`, "
+      "taken by "
+      "--network. What a schema cannot say is checked on reading: names are unique, operators come in "
+      "execution order, each tensor has one writer, extents fit.");
   all.update(schema_of_object<graph>());
   return dump_indented(all);
 }

@@ -94,9 +94,11 @@ void describe(Visitor& v, prefetch_rule& r) {
   v.field("operands", r.of);
   std::optional<std::int64_t> operators, bytes;
   std::optional<look_ahead> room;
-  if (!Visitor::reads && r.unit == look_ahead::operators) operators = r.ahead;
-  if (r.unit == look_ahead::bytes) bytes = r.ahead;
-  if (r.unit == look_ahead::room) room = r.unit;
+  if constexpr (!Visitor::reads) {
+    if (r.unit == look_ahead::operators) operators = r.ahead;
+    if (r.unit == look_ahead::bytes) bytes = r.ahead;
+    if (r.unit == look_ahead::room) room = r.unit;
+  }
   v.if_any("ahead_operators", operators, plain{0, most_operators});
   v.if_any("ahead_bytes", bytes);
   v.if_any("ahead", room, one_among{look_ahead::room});
@@ -216,14 +218,12 @@ void describe(Visitor& v, hint_strategy& s) {
 }
 
 std::string rules_schema() {
-  json all{
-      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
-      {"title", "A hint strategy as a list of rules"},
-      {"description",
-       "Made by `umbench list rules-schema`. Taken by --strategy FILE.json (docs/hints.md). What a schema "
-       "cannot say is checked on reading: names of rules are unique, one rule at most evicts under pressure, "
-       "a "
-       "search has something to search."}};
+  json all = schema_titled(
+      "A hint strategy as a list of rules",
+      "Made by `umbench list rules-schema`. Taken by --strategy FILE.json (docs/hints.md). What a schema "
+      "cannot say is checked on reading: names of rules are unique, one rule at most evicts under pressure, "
+      "a "
+      "search has something to search.");
   all.update(schema_of_object<hint_strategy>());
   all["properties"]["rules"]["maxItems"] = most_rules;
   return dump_indented(all);

@@ -32,8 +32,8 @@ std::string to_json(const machine& m);
 // from.
 std::string figures_digest(const machine& of);
 machine machine_from_json(std::string_view text, const std::string& source);
-// With the measured figures, by name in the file ("uvm.fault_ns"), and as widths of times and rates the
-// quartiles of their samples; all others are noted as estimated and keep their width. Inferred ones are
+// With the measured figures, by name in the file ("uvm.fault_ns"), and as bounds of times and rates the
+// quartiles of their samples; all others are noted as estimated and keep their bounds. Inferred ones are
 // noted, too, and have either width.
 machine with_figures(machine base, const measure::figures& found);
 // A machine file that also keeps the spread of the samples of each figure.

@@ -297,14 +297,12 @@ plan_file plan_from_json(std::string_view text, const std::string& source) {
 }
 
 std::string plan_schema() {
-  json all{
-      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
-      {"title", "A plan as umbench writes it and runs it"},
-      {"description",
-       "Made by `umbench list plan-schema`. Written by `umbench plan -o`, taken by `run --plan`. What a "
-       "schema "
-       "cannot say is checked on reading: tensors and operators are the network's, every tensor has a home, "
-       "ratio, footprint and budget agree, and the plan is proven."}};
+  json all = schema_titled(
+      "A plan as umbench writes it and runs it",
+      "Made by `umbench list plan-schema`. Written by `umbench plan -o`, taken by `run --plan`. What a "
+      "schema "
+      "cannot say is checked on reading: tensors and operators are the network's, every tensor has a home, "
+      "ratio, footprint and budget agree, and the plan is proven.");
   all.update(schema_of_object<plan_file>());
   return dump_indented(all);
 }

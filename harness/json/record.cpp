@@ -409,16 +409,14 @@ record record_from_json(std::string_view line, const std::string& source) {
 std::string record_schema() {
   json made = schema_of_object<record>();
   made["allOf"] = json::parse(record_rules);
-  const json all{{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                 {"title", "One line of a record file of umbench"},
-                 {"description",
-                  "JSON Lines: an environment line first, then a record a cell. docs/records.md explains the "
-                  "fields. Made by "
-                  "`umbench list schema`."},
-                 {"type", "object"},
-                 {"required", {"kind"}},
-                 {"oneOf", {{{"$ref", "#/$defs/environment"}}, {{"$ref", "#/$defs/record"}}}},
-                 {"$defs", {{"environment", environment_schema()}, {"record", std::move(made)}}}};
+  json all = schema_titled(
+      "One line of a record file of umbench",
+      "JSON Lines: an environment line first, then a record a cell. docs/records.md explains the "
+      "fields. Made by `umbench list schema`.");
+  all.update({{"type", "object"},
+              {"required", {"kind"}},
+              {"oneOf", {{{"$ref", "#/$defs/environment"}}, {{"$ref", "#/$defs/record"}}}},
+              {"$defs", {{"environment", environment_schema()}, {"record", std::move(made)}}}});
   return dump_indented(all);
 }
 

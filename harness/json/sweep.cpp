@@ -167,7 +167,7 @@ struct grid_format {
   T read(const json& value, const place& at) const {
     field_reader v(value, at);
     T g = common;
-    // What a grid says of its memory replaces what is common, whichever of the two ways it says it.
+    // The ratio or budget of a grid replaces both the common ratio and the common budget.
     if (v.has("ratio")) g.budgets.clear();
     if (v.has("budget")) g.ratios.clear();
     describe_grid(v, g, network);
@@ -224,13 +224,11 @@ std::string sweep_schema() {
   json of_grid = v.object(), made = schema_of_object<sweep_document>();
   of_grid["not"] = {{"required", {"ratio", "budget"}}};
   made["properties"]["grids"]["minItems"] = 1;
-  json all{
-      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
-      {"title", "A sweep as umbench takes it"},
-      {"description",
-       "Made by `umbench list sweep-schema`. What a schema cannot say is checked on reading: names are "
-       "known, knobs are the network's or the strategy's and within their limits, ratio or budget is given "
-       "and not both, insize is given once, there are at most 100,000 cells."}};
+  json all = schema_titled(
+      "A sweep as umbench takes it",
+      "Made by `umbench list sweep-schema`. What a schema cannot say is checked on reading: names are "
+      "known, knobs are the network's or the strategy's and within their limits, ratio or budget is given "
+      "and not both, insize is given once, there are at most 100,000 cells.");
   all.update(made);
   all["allOf"] = {has_one("network"), has_one("strategy"), has_one("backend")};
   all["$defs"] = {{"grid", std::move(of_grid)}};

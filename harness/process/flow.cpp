@@ -182,33 +182,13 @@ struct lowered_plan {
   execution_plan steps = {};
 };
 
-// Explicit planners keep an optimizer's states on the device. Where nothing fits so, the states stay in
-// pinned memory and the step reaches them over the link: a plan for as much more room as they take, without
-// them.
-memory_plan plan_of(const strategy& s, const problem& p) {
-  try {
-    return s.plan(p);
-  } catch (const infeasible&) {
-    const byte_count states = bytes_of(p.network, role::state);
-    if (s.kind != family::explicit_ || states == 0) throw;
-    problem roomier = p;
-    roomier.budget += states;
-    memory_plan plan = s.plan(roomier);
-    for (std::size_t t = 0; t < plan.home.size(); ++t) {
-      residence& home = plan.home[t];
-      if (p.network.tensors[t].use == role::state && home == residence::device) home = residence::host;
-    }
-    return plan;
-  }
-}
-
 // Throws infeasible.
 lowered_plan make_plan(const prepared_cell& p, record& r) {
   if (p.work.plan) return {p.work.plan->plan, p.work.plan->placed_by};
   const strategy& s = p.work.how->row;
   const auto begin = clock::now();
   const note_taker heard;
-  lowered_plan made{plan_of(s, p.to_plan()), s.placed_by};
+  lowered_plan made{plan_for(s, p.to_plan()), s.placed_by};
   r.notes = heard.lines;
   made.planning_time = std::chrono::nanoseconds(clock::now() - begin).count();
   // Simulated records are the same to the byte on every run.

@@ -78,7 +78,7 @@ cell_times times_of_cell(const known_figure& f, const std::string& name, double 
   const strategy s = strategy_named(name)->row;
   const auto whole = static_cast<double>(footprint_of(g, costs).total);
   const problem p{g, costs, on, static_cast<byte_count>(whole / ratio), pressure::driver, complete(s, {})};
-  const execution_plan plan = lower(p, s.plan(p), s.placed_by);
+  const execution_plan plan = lower(p, plan_for(s, p), s.placed_by);
   cell_times found{steady_time(durations_of(simulate(p, plan, iterations)))};
   if (has_band(plan, ratio))
     found.ends = times_at_figure_bounds({g, plan, on, costs, p.cost_of_slice}, iterations);
@@ -188,7 +188,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   std::string not_run;
   try {  // a record from before a knob was added has the standard
     const problem p{g, costs, on, *r.memory.budget, facts_of(r.mode).under, complete(s, r.strategy_knobs)};
-    times = durations_of(simulate(p, lower(p, s.plan(p), s.placed_by), iterations));
+    times = durations_of(simulate(p, lower(p, plan_for(s, p), s.placed_by), iterations));
   } catch (const infeasible& reason) {
     not_run = reason.what();
   } catch (const std::invalid_argument& knob_no_longer_known) {

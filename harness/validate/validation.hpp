@@ -28,7 +28,7 @@ struct known_figure {
 };
 
 // What is simulated from the kindest to the unkindest of what is not known: the order of accesses, and the
-// figures of the machine file within their widths.
+// figures of the machine file within their bounds.
 struct figure_band {
   double low = 0, high = 0;
 };

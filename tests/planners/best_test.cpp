@@ -9,6 +9,7 @@
 
 #include "core/lower.hpp"
 #include "core/verify.hpp"
+#include "planners/order_of_use.hpp"
 #include "planners/planners.hpp"
 #include "simulator/simulate.hpp"
 #include "tests/planners/exact.hpp"
@@ -74,13 +75,7 @@ graph shuffled(const graph& g, std::uint32_t seed) {
   std::vector<tensor_id> number(g.tensors.size());
   std::iota(number.begin(), number.end(), 0U);
   std::ranges::shuffle(number, dice);
-  graph other = g;
-  for (tensor_id t = 0; t < g.tensors.size(); ++t) other.tensors[number[t]] = g.tensors[t];
-  for (op& o : other.ops) {
-    for (tensor_id& t : o.in) t = number[t];
-    for (tensor_id& t : o.out) t = number[t];
-  }
-  return other;
+  return renumbered(g, number);
 }
 
 TEST(order_of_tensors, does_not_change_the_time) {

@@ -1,7 +1,7 @@
 """The cross entropy of eager PyTorch: four of its operators are two of umbench's.
 
-Where the classes stand behind other extents than the batch, as those of a language model do, the four stay what they are, but
-go in rows: the loss is a sum of rows over the count of labels that are not ignored, which an operator of its own finds first.
+Logits of shape (batch, length, classes), as of GPT-2, keep their four operators. These can be cut into rows: an operator of its
+own counts the labels that are not ignored, and the loss is the sum of the rows over that count.
 """
 
 from .operators import PLAIN_VIEWS, name_of

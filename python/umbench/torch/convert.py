@@ -117,7 +117,7 @@ def _primals(joint, static_inputs, num_fwd_outputs, names):
 
 
 class _Writer:
-    """Tensors and operators, in order. `memory`: the tensor's name that holds a base of the graph at hand."""
+    """Tensors and operators, in order. `memory`: the tensor's name that holds a base of this graph."""
 
     def __init__(self, primals, channels_last):
         self.primals, self.channels_last = primals, channels_last

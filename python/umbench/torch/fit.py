@@ -47,7 +47,7 @@ class Call:
 
     def __init__(self, model, plan, planning, micro_batches):
         self.model, self.plan, self.planning = model, plan, planning
-        self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches, the first at hand
+        self.counts = list(micro.COUNTS) if micro_batches == "auto" else [micro_batches]  # of micro batches; the first is in use
         self.compile()
 
     def compile(self):
