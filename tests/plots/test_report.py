@@ -244,26 +244,30 @@ def browser():
 
 @pytest.mark.skipif(browser() is None, reason="no browser is installed (Debian: chromium)")
 def test_a_browser_without_a_network_shows_it(report, tmp_path):
-    """Every figure is drawn: the page is long, and has the figures' colours from top to bottom."""
+    """Every figure is drawn: the page has as many coloured rows of pixels as the figures at the width at which it shows them."""
     folder, _ = report
     command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage",
                "--proxy-server=127.0.0.1:9", f"--user-data-dir={tmp_path / 'profile'}"]
 
-    def rows_in_colour(page):
+    def rows_in_colour(pixels):
+        return int((pixels[:, :, :3].max(axis=2) - pixels[:, :, :3].min(axis=2) > 0.25).any(axis=1).sum())
+
+    def shown_in_colour(page):
         shot = page.with_suffix(".png")
         done = subprocess.run([*command, "--window-size=1200,6000", f"--screenshot={shot}", page.as_uri()],
                               capture_output=True, text=True, check=False)
         assert done.returncode == 0 and "ERR_" not in done.stderr, done.stderr
-        pixels = matplotlib.image.imread(shot)[:, :, :3]
+        pixels = matplotlib.image.imread(shot)
         assert pixels.shape[:2] == (6000, 1200)
-        return int((pixels.max(axis=2) - pixels.min(axis=2) > 0.25).any(axis=1).sum())
+        return rows_in_colour(pixels)
 
     text = (folder / "index.html").read_text(encoding="utf-8")
     whole, blank = tmp_path / "whole.html", tmp_path / "blank.html"
     whole.write_text(text, encoding="utf-8")
     blank.write_text(re.sub(r"base64,[^']*", "base64,", text), encoding="utf-8")
-    heights = sum(matplotlib.image.imread(folder / f"{name}.png").shape[0] for name in FIGURES)
-    assert rows_in_colour(whole) - rows_in_colour(blank) > 0.15 * heights
+    figures = [matplotlib.image.imread(folder / f"{name}.png") for name in FIGURES]
+    expected = sum(rows_in_colour(figure) * 900 / figure.shape[1] for figure in figures)
+    assert shown_in_colour(whole) - shown_in_colour(blank) == pytest.approx(expected, rel=0.05)
 
 
 # --- what a reader sees ---

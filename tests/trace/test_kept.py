@@ -34,10 +34,11 @@ def test_every_kept_trace_fits_into_twenty_lines():
             assert 3 < len(lines) <= explain.MOST_LINES, path
 
 
-@pytest.mark.parametrize("name, strategy", [("ping_pong", "managed_prefetch"), ("cleared_on_the_host", "managed_prefetch"),
-                                            ("table_without_advice", "read_mostly_weights"),
-                                            ("parameters_that_travel", "read_mostly_weights")])
-def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path, name, strategy):
+# By the kept run cleared_on_the_host saves 128 ms, by an earlier one 144; simulated are 156.
+@pytest.mark.parametrize("name, strategy, off", [("ping_pong", "managed_prefetch", 0.12), ("cleared_on_the_host", "managed_prefetch", 0.23),
+                                                 ("table_without_advice", "read_mostly_weights", 0.08),
+                                                 ("parameters_that_travel", "read_mostly_weights", 0.09)])
+def test_simulated_savings_are_near_measured_ones(umbench, tmp_path, name, strategy, off):
     of = json.loads((KEPT / "planted_h100/times.json").read_text(encoding="utf-8"))[name]
     shutil.copy(KEPT / f"planted_h100/{name}.jsonl", tmp_path)  # its network file is written beside it
     times = []
@@ -46,17 +47,29 @@ def test_what_the_simulator_saves_is_near_what_the_mend_saved(umbench, tmp_path,
                        "--out", f"{number}.jsonl")
         assert done.returncode == 0, done.stderr
         times.append(json.loads((tmp_path / f"{number}.jsonl").read_text(encoding="utf-8").splitlines()[-1])["samples_ns"][0])
-    assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=0.23)
+    assert (times[0] - times[1]) / 1e9 == pytest.approx(of["plain_s"] - of["mended_s"], rel=off)
 
 
-def test_a_trace_slows_a_program_that_faults_by_less_than_five_percent_and_a_second():
+def test_in_the_median_a_trace_slows_a_program_that_faults_by_less_than_five_percent():
     times = json.loads((KEPT / "overhead_h100.json").read_text(encoding="utf-8"))
     pairs = list(zip(times["plain"], times["traced"]))
     page = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
     slower = [100 * (statistics.median(traced[1:]) / statistics.median(plain[1:]) - 1) for plain, traced in pairs]
-    assert statistics.median(slower) < 5 and f"{statistics.median(slower):.1f} % slower traced, {max(slower):.0f} % at most" in page
+    assert statistics.median(slower) < 5 and max(slower) < 10
+    assert f"{statistics.median(slower):.1f} % slower traced, {max(slower):.0f} % at most" in page
     longer = [(sum(traced) - sum(plain)) / 1e3 for plain, traced in pairs]
     assert max(longer) < 1.5 and f"{max(longer):.1f} s longer at most" in page
+
+
+def test_the_page_quotes_what_pytorch_takes_traced_and_in_a_managed_pool():
+    kept = json.loads((KEPT / "pytorch_h100.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
+    plain, traced = (statistics.median(kept["traced_in_turn"][side]) for side in ("plain_ms", "traced_ms"))
+    assert f"| {traced:.2f} ms traced, {plain:.2f} ms plain |" in page
+    small, large = kept["managed_pool"]["resnet50"], kept["managed_pool"]["gpt2_medium"]
+    assert f"| {small['pool_ms']:.2f}, {small['torch_ms']:.2f} ms; GPT-2 medium {large['pool_ms']:.1f}, {large['torch_ms']:.1f} ms |" in page
+    lost = [count / kept["in_turns"]["bytes_to_gpus"] for count in kept["in_turns"]["lacking_bytes"]]
+    assert f"in one of four runs: {max(lost):.1%} lost".replace("%", " %") in page and (len(lost), sum(map(bool, lost))) == (4, 1)
 
 
 def test_gpus_are_told_apart_to_the_byte():

@@ -72,10 +72,13 @@ def test_a_second_run_is_silent_and_leaves_its_times(umbench, tmp_path):
     assert roles == [None, "times"]
 
 
-def test_wrong_calls_are_refused_in_one_line(umbench):
-    for words, code in ((("trace",), 2), (("trace", "--out", "no/folder/run.jsonl", "--", "true"), 2), (("trace", "--", "no-such-program"), 127)):
-        done = umbench(*words)
-        assert done.returncode == code and done.stderr.startswith("umbench: ")
+def test_wrong_calls_name_the_mistake(umbench):
+    for words, code, told in (((), 2, "umbench: names no program: umbench trace [OPTIONS] -- PROGRAM ARGUMENTS; see umbench trace --help\n"),
+                              (("--out", "no/folder/run.jsonl", "--", "true"), 2,
+                               "umbench: trace: --out no/folder/run.jsonl: there is no folder no/folder; make it first\n"),
+                              (("--", "no-such-program"), 127, "umbench: trace: there is no program no-such-program\n")):
+        done = umbench("trace", *words)
+        assert done.returncode == code and done.stderr.startswith(told)
 
 
 def test_places_get_the_names_of_their_functions(umbench, tmp_path):
