@@ -138,6 +138,7 @@ def test_real_runs_of_one_build_under_pressure_are_rarely_called_changed():
             runs_by_file.setdefault((file, one, other), {})[key] = cell
     assert pairs > 100 and alarms < 0.05 * pairs
     assert f"in {alarms} of {pairs} pairs" in (conftest.ROOT / "results/measured/gate.md").read_text(encoding="utf-8")
+    assert f"In {alarms} of {pairs} pairs" in (conftest.ROOT / "docs/gate.md").read_text(encoding="utf-8")
     assert not any(simulate.mean_regressed(cells) for cells in runs_by_file.values())
 
 
