@@ -26,9 +26,8 @@ def main():
     kind = sys.argv.pop(1)
     if kind not in KINDS:
         raise output.Refusal(f"plot: no kind {kind}; there are {', '.join(KINDS)}")
-    with output.ticking("drawing"):
-        return importlib.import_module(f"umbench.plots.{KINDS[kind]}").main()
+    return importlib.import_module(f"umbench.plots.{KINDS[kind]}").main()
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench"))
+    sys.exit(load.report_errors(main, "umbench", ticking="drawing"))

@@ -61,6 +61,4 @@ def write(path, text):
 
 
 if __name__ == "__main__":
-    with output.ticking("drawing"):
-        code = load.report_errors(main, "umbench")
-    sys.exit(code)
+    sys.exit(load.report_errors(main, "umbench", ticking="drawing"))

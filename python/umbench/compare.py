@@ -38,6 +38,4 @@ def main():
 
 
 if __name__ == "__main__":
-    with output.ticking("comparing"):
-        code = load.report_errors(main, "umbench")
-    sys.exit(code)
+    sys.exit(load.report_errors(main, "umbench", ticking="comparing"))

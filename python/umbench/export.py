@@ -19,11 +19,10 @@ from umbench.trace import exports, reader
 
 def main():
     if any(re.fullmatch(r"[^-].*:[A-Za-z_]\w*", word) and not Path(word).exists() for word in sys.argv[1:]):
-        model_arguments.export(sys.argv[1:])
+        options = model_arguments.export(sys.argv[1:])
         model_arguments.needs_torch()
         from umbench.torch import export as model_export
-        with output.ticking("tracing the model"):
-            return model_export.main(sys.argv[1:])
+        return model_export.main(options)
     wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
     if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
         raise load.BadInput(f"--out {wanted.out}: is the file itself; choose another")
@@ -41,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench"))
+    sys.exit(load.report_errors(main, "umbench", ticking="exporting"))

@@ -2,16 +2,15 @@
 
 import sys
 
-from umbench import load, model_arguments, output
+from umbench import load, model_arguments
 
 
 def main():
-    model_arguments.fit(sys.argv[1:])
+    options = model_arguments.fit(sys.argv[1:])
     model_arguments.needs_torch()
     from umbench.torch import forecast
-    with output.ticking("tracing and planning"):
-        return forecast.main(sys.argv[1:])
+    return forecast.main(options)
 
 
 if __name__ == "__main__":
-    sys.exit(load.report_errors(main, "umbench"))
+    sys.exit(load.report_errors(main, "umbench", ticking="tracing and planning"))

@@ -5,6 +5,7 @@ averaged in a file: the median is taken here, over all iterations but the first,
 (pages are touched and the link's mappings are made for the first time).
 """
 
+import contextlib
 import functools
 import json
 import statistics
@@ -310,6 +311,7 @@ def counted(number, what):
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def report_errors(main, name="error"):
-    """Runs main(); an error becomes one line that begins with `name`, and an exit code."""
-    return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})
+def report_errors(main, name="error", ticking=""):
+    """Runs main(); an error becomes one line that begins with `name`, and an exit code. `ticking`: what it says to do where it takes long."""
+    with output.ticking(ticking) if ticking else contextlib.nullcontext():
+        return output.run(main, name, {output.Refusal: EXIT_BAD_INPUT, TooLittle: EXIT_TOO_LITTLE})

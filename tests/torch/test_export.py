@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", minversion="2.9")
 ROOT = Path(__file__).resolve().parents[2]
 
 import jsonschema  # noqa: E402
-from umbench import load  # noqa: E402
+from umbench import load, model_arguments  # noqa: E402
 from umbench.torch import export as model_export  # noqa: E402
 from umbench.torch import liveness  # noqa: E402
 
@@ -285,7 +285,7 @@ def export(tmp_path, monkeypatch, capfd):
     def run(name, *options):
         given = [f"models.py:{name}", "-o", "out.json", *options]
         try:
-            code = load.report_errors(lambda: model_export.main(given), "umbench")
+            code = load.report_errors(lambda: model_export.main(model_arguments.export(given)), "umbench")
         except SystemExit as left:
             code = left.code
         told = capfd.readouterr()

@@ -6,6 +6,7 @@ pytest.importorskip("torch", minversion="2.9")
 
 import test_fit  # noqa: E402, F401  skips where the program umbench is not built
 
+from umbench import model_arguments  # noqa: E402
 from umbench.torch import forecast  # noqa: E402
 
 MODEL = """
@@ -20,7 +21,7 @@ def perceptron():
 def test_the_table_tells_which_batch_fits(tmp_path, capsys):
     file = tmp_path / "small.py"
     file.write_text(MODEL, encoding="utf-8")
-    forecast.main([f"{file}:perceptron", "--budget", "140MiB", "--batch", "512", "131072", "--seconds", "0.2"])
+    forecast.main(model_arguments.fit([f"{file}:perceptron", "--budget", "140MiB", "--batch", "512", "131072", "--seconds", "0.2"]))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines[1:3]] == [["512", "yes"], ["131072", "no"]]
     assert lines[-1] == "largest batch that fits: 512"

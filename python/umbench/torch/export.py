@@ -18,8 +18,8 @@ from pathlib import Path
 from umbench import load, model_arguments, output, places
 
 
-def main(given):
-    options = model_arguments.export(given)
+def main(options):
+    """options: of model_arguments.export."""
     figures = machine(options.machine) if options.machine else None
     began = time.monotonic()
     made = document_of(options)

@@ -10,8 +10,8 @@ from .export import function_named, machine
 LIBRARY_BYTES = 65 * 2**20  # what cuBLAS keeps for the threads of the two passes: measured on an H100 with torch 2.11
 
 
-def main(given):
-    options = model_arguments.fit(given)
+def main(options):
+    """options: of model_arguments.fit."""
     from .planner import NoPlan
 
     try:

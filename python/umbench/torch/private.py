@@ -24,8 +24,10 @@ USED = {
     "torch._dynamo.exc": ("BackendCompilerFailed", "FailOnRecompileLimitHit", "Unsupported", "UserError"),
     "torch._dynamo.config": ("recompile_limit",),
     "torch.utils._mode_utils": ("no_dispatch",),
-    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream", "_accelerator_setAllocatorSettings"),
+    "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer"),
 }
+# Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
+ALLOCATOR = "expandable_segments:True,large_segment_size_mb:12"
 
 
 def missing():
@@ -146,9 +148,14 @@ def free_workspaces():
 
 
 def lose_less_memory():
-    """The caching allocator maps pages of 12 MiB from now on, its smallest, and gives back those that hold nothing; unless the user has settings."""
+    """Gives the caching allocator these settings, unless the user has some."""
     if not any(os.environ.get(name) for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")):
-        torch._C._accelerator_setAllocatorSettings("expandable_segments:True,large_segment_size_mb:12")
+        torch._C._accelerator_setAllocatorSettings(ALLOCATOR)
+
+
+def when_memory_runs_out(observe):
+    """Calls observe(device, bytes asked for, bytes of the device, free bytes) before each torch.OutOfMemoryError."""
+    torch._C._cuda_attach_out_of_memory_observer(observe)
 
 
 @contextlib.contextmanager

@@ -147,6 +147,4 @@ def main():
 
 
 if __name__ == "__main__":
-    with output.ticking("explaining"):
-        code = load.report_errors(main, "umbench")
-    sys.exit(code)
+    sys.exit(load.report_errors(main, "umbench", ticking="explaining"))

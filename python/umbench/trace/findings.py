@@ -48,7 +48,8 @@ def find(context):
                 waste, saving, text, calls = result
                 found.append(Finding(rule.key, facts, waste, max(0, min(saving, waste)), text, calls, False))
                 explained |= sides
-    return _by_saving([_simulated(finding, context) for finding in _by_saving(found)[:MOST_SIMULATED]] + _by_saving(found)[MOST_SIMULATED:])
+    found = _by_saving(found)
+    return _by_saving([_simulated(finding, context) for finding in found[:MOST_SIMULATED]] + found[MOST_SIMULATED:])
 
 
 def _by_saving(found):

@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+from ..private import ALLOCATOR
+
 GIB = 2**30
 
 
@@ -56,7 +58,6 @@ def measured(heads, peaks, options):
         begun = time.monotonic()
         while any(cell.waits() for cell in cells) and time.monotonic() - begun < options.wait:
             time.sleep(0.5)
-        late = [cell for cell in cells if cell.waits()]
         open(os.path.join(folder, "go"), "w").close()
         left, rows = list(cells), []
         while left:
@@ -65,7 +66,7 @@ def measured(heads, peaks, options):
                     cell.process.kill()
             for cell in [cell for cell in left if cell.process.poll() is not None]:
                 left.remove(cell)
-                rows.append(cell.row() | ({"others_compiled": True} if late else {}))
+                rows.append(cell.row())
                 with open(options.out, "a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
             time.sleep(0.2)
@@ -102,7 +103,7 @@ class Cell:
         self.folder = folder
         words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder,
                  *(["--tier", tier] if tier else [])]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,large_segment_size_mb:12", "TORCHINDUCTOR_COMPILE_THREADS": "4",
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4",
                        "CUDA_VISIBLE_DEVICES": gpu}
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(words, stdout=self.output, stderr=self.errors, text=True, env=environment)

@@ -16,6 +16,7 @@ import time
 
 import torch
 
+from .. import private
 from .models import MODELS
 
 STEPS_UNDER_CAP = 100
@@ -86,10 +87,7 @@ def trained(model, inputs, options, device_bytes):
         if options.way == "fit":
             limit(options.value, device_bytes)
             watch_for_holes(found)
-            begun = time.monotonic()
             found["under_cap"] = survives(step, STEPS_UNDER_CAP)
-            found["ms_under_cap"] = 1e3 * (time.monotonic() - begun) / max(1, int(found["under_cap"]) if found["under_cap"] is not True else STEPS_UNDER_CAP)
-            found["reserved_under_cap"] = torch.cuda.max_memory_reserved()
         limit(0.97 * found["peak"], device_bytes)
         plans = plan.plans if plan is not None else 0
         found["fails_below"] = survives(step, 3) is not True or plan is not None and plan.plans > plans
@@ -154,7 +152,7 @@ def watch_for_holes(found):
         found["out_of_memory"] = {"asked": asked, "allocated": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved(),
                                   "free": [size >> 20 for size in free if size >= 1 << 20], "blocks": len(blocks)}
 
-    torch._C._cuda_attach_out_of_memory_observer(observe)
+    private.when_memory_runs_out(observe)
 
 
 def survives(step, times):
