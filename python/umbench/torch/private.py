@@ -24,6 +24,7 @@ USED = {
     "torch._dynamo.exc": ("BackendCompilerFailed", "FailOnRecompileLimitHit", "Unsupported", "UserError"),
     "torch._dynamo.config": ("recompile_limit",),
     "torch.utils._mode_utils": ("no_dispatch",),
+    "torch.cuda.memory": ("_record_memory_history", "_snapshot"),
     "torch._C": ("_cuda_clearCublasWorkspaces", "_cuda_setStream", "_accelerator_setAllocatorSettings", "_cuda_attach_out_of_memory_observer"),
 }
 # Of the caching allocator: it maps pages of 12 MiB, its smallest, and gives back those that hold nothing.
@@ -156,6 +157,16 @@ def lose_less_memory():
 def when_memory_runs_out(observe):
     """Calls observe(device, bytes asked for, bytes of the device, free bytes) before each torch.OutOfMemoryError."""
     torch._C._cuda_attach_out_of_memory_observer(observe)
+
+
+def allocations_of(step):
+    """What the caching allocator does on the first GPU while step() runs: events with action, addr, size and frames."""
+    torch.cuda.memory._record_memory_history(max_entries=200000, context="alloc", stacks="python")
+    step()
+    torch.cuda.synchronize()
+    events = torch.cuda.memory._snapshot()["device_traces"][0]
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return events
 
 
 @contextlib.contextmanager

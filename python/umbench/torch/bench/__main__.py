@@ -2,20 +2,18 @@
 
     python -m umbench.torch.bench --models resnet50 gpt2_small --ratios 1.5 2 3 --shares 0.4 0.6 --out FILE
 
-A few cells compile side by side, spread over the GPUs; when they have, they are timed one after the other on each GPU. Budgets are the
-plain model's measured peak over each ratio."""
+A few cells compile side by side; when they have, each is timed in turns with the plain model, a few steps of one and then of the other.
+Budgets are the plain model's measured peak over each ratio."""
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
+import statistics
 import time
 
-from ..private import ALLOCATOR
+from .cells import Cell, gpus_here
 
 GIB = 2**30
+TURNS = 4  # of the plain model and of another
 
 
 def main():
@@ -23,23 +21,22 @@ def main():
     parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--ratios", nargs="*", type=float, default=[1.5, 2, 3])
     parser.add_argument("--tiers", nargs="*", default=["pinned"], help="where offloaded tensors wait: pinned, managed, or none: nothing is offloaded")
-    parser.add_argument("--shares", nargs="*", type=float, default=[])
+    parser.add_argument("--shares", nargs="*", type=float, default=[], help="values of PyTorch's activation_memory_budget")
     parser.add_argument("--out", required=True)
     parser.add_argument("--budgets-from", help="records of plain cells, whose peaks are used again")
     parser.add_argument("--at-once", type=int, default=4, help="cells that compile side by side (4)")
-    parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed while others still compile")
-    parser.add_argument("--limit", type=int, default=600, help="seconds, after which cells are ended")
+    parser.add_argument("--wait", type=int, default=150, help="seconds, after which those that have compiled are timed, and others are ended")
     parser.add_argument("--seconds", type=int, default=10**6, help="after which no more cells are begun")
     options = parser.parse_args()
-    peaks, rows, begun = known_peaks(options), [], time.monotonic()
-    waiting = heads_of(options)
+    bench, begun, waiting = Bench(options.out, known_peaks(options)), time.monotonic(), heads_of(options)
     while waiting and time.monotonic() - begun < options.seconds:
         heads, waiting = waiting[:options.at_once], waiting[options.at_once:]
-        rows += measured(heads, peaks, options)
+        bench.measure(heads, options.wait)
         print(f"after {time.monotonic() - begun:.0f} s", flush=True)
     for head in waiting:
         print(*head, "not begun: the time is up")
-    print_table(rows)
+    bench.close()
+    print_table(bench.rows)
 
 
 def heads_of(options):
@@ -47,44 +44,6 @@ def heads_of(options):
     heads = [(model, "plain", None, None, None) for model in options.models]
     heads += [(model, "fit", None, ratio, tier) for ratio in options.ratios for tier in options.tiers for model in options.models]
     return heads + [(model, "share", share, None, None) for model in options.models for share in options.shares]
-
-
-def measured(heads, peaks, options):
-    """Rows of cells that compile side by side and are timed one after the other. Notes peaks, and appends each row to the file."""
-    gpus = gpus_here()
-    with tempfile.TemporaryDirectory() as folder:
-        cells = [Cell(folder, model, way, peaks.get(model, 0) / ratio if ratio else value, ratio, tier, gpus[number % len(gpus)])
-                 for number, (model, way, value, ratio, tier) in enumerate(heads)]
-        begun = time.monotonic()
-        while any(cell.waits() for cell in cells) and time.monotonic() - begun < options.wait:
-            time.sleep(0.5)
-        open(os.path.join(folder, "go"), "w").close()
-        left, rows = list(cells), []
-        while left:
-            if time.monotonic() - begun > options.limit:
-                for cell in left:
-                    cell.process.kill()
-            for cell in [cell for cell in left if cell.process.poll() is not None]:
-                left.remove(cell)
-                rows.append(cell.row())
-                with open(options.out, "a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
-            time.sleep(0.2)
-    for row in rows:
-        if row["way"] == "plain" and "peak" in row:
-            peaks.setdefault(row["model"], row["peak"])
-    return sorted(rows, key=lambda row: (row["model"], row["ratio"] or 0, row["tier"] or ""))
-
-
-def gpus_here():
-    """Numbers of the GPUs, as text."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-    try:
-        told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
-    except OSError:
-        told = ""
-    return [str(number) for number in range(max(1, told.count("GPU ")))]
 
 
 def known_peaks(options):
@@ -95,48 +54,81 @@ def known_peaks(options):
     return {row["model"]: row["peak"] for row in rows if row["way"] == "plain" and "peak" in row and row["model"] in options.models}
 
 
-class Cell:
-    """A process that compiles at once, and measures when it is its turn."""
+class Bench:
+    """Rows of cells, each appended to a file. Plain cells stay to be timed beside others. peaks: bytes, by model."""
 
-    def __init__(self, folder, model, way, value, ratio, tier, gpu):
-        self.head = {"model": model, "way": way, "value": value, "ratio": ratio, "tier": tier}
-        self.folder = folder
-        words = [sys.executable, "-m", "umbench.torch.bench.cell", model, way, *([str(value)] if value is not None else []), "--turn", folder,
-                 *(["--tier", tier] if tier else [])]
-        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4",
-                       "CUDA_VISIBLE_DEVICES": gpu}
-        self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(words, stdout=self.output, stderr=self.errors, text=True, env=environment)
+    def __init__(self, out, peaks):
+        self.out, self.peaks, self.plain, self.rows = out, dict(peaks), {}, []
 
-    def waits(self):
-        """Whether it still compiles."""
-        return self.process.poll() is None and not os.path.exists(os.path.join(self.folder, f"ready{self.process.pid}"))
+    def measure(self, heads, wait, gpu=None):
+        """`heads` compile side by side, for at most `wait` seconds, and are measured one after the other. A budget needs its model's peak."""
+        gpu = gpu or gpus_here()[0]
+        cells = [Cell(head, self.budget_of(head), gpu) for head in heads]
+        until = time.monotonic() + wait
+        for cell in cells:
+            cell.begin(until)
+        for cell in cells:
+            if cell.way == "plain" and "error" not in cell.row:
+                self.plain[cell.model] = cell
+                self.peaks.setdefault(cell.model, cell.ask("time").get("peak", 0))
+        for cell in cells:
+            if "error" not in cell.row:
+                self.measure_cell(cell)
+            self.note(cell)
 
-    def row(self):
-        self.process.wait()
-        self.output.seek(0)
-        self.errors.seek(0)
-        lines = [line for line in self.output if line.startswith("{")]
-        found = json.loads(lines[-1]) if lines else {"error": f"exit code {self.process.returncode}: {self.errors.read().strip()[-300:]}"}
-        row = {**self.head, **found, "ratio": self.head["ratio"], "tier": self.head["tier"]}
-        print(*(str(each) for each in self.head.values()), row.get("error") or f"{row['ms']:.2f} ms", flush=True)
-        return row
+    def budget_of(self, head):
+        model, _, value, ratio, _ = head
+        return self.peaks.get(model, 0) / ratio if ratio else value
+
+    def measure_cell(self, cell):
+        own = self.plain.get(cell.model, cell)
+        times, beside = [], []
+        for _ in range(TURNS):
+            beside += own.ask("time").get("ms", []) if own is not cell else []
+            answer = cell.ask("time")
+            times += answer.pop("ms", [])
+            cell.row |= answer
+        if times:
+            cell.row |= {"ms": statistics.median(times), "ms_range": [min(times), max(times)], "samples": len(times)}
+        if beside:
+            plain = statistics.median(beside)
+            cell.row |= {"plain_ms": plain, "plain_ms_range": [min(beside), max(beside)], "over": cell.row["ms"] / plain}
+        cell.row |= cell.ask("profile")
+        if cell.way != "plain":
+            cell.row |= cell.ask("cap")
+            cell.end()
+
+    def note(self, cell):
+        self.rows.append(cell.row)
+        with open(self.out, "a") as file:
+            file.write(json.dumps(cell.row) + "\n")
+        print(line_of(cell.row), flush=True)
+
+    def close(self):
+        for cell in self.plain.values():
+            cell.end()
+
+
+HEADS = ("model", "way", "tier", "ratio", "budget", "peak", "predicted", "ms", "plain", "over", "least", "kernels", "predicted", "issue", "copies", "hidden",
+         "norm", "cap", "fails", "plans")
+
+
+def line_of(row):
+    if "error" in row or "ms" not in row or "kernel_ms" not in row:
+        return " ".join(str(row[key]) for key in row if key in ("model", "way", "tier", "ratio", "value", "ms", "over", "under_cap") or "error" in key)
+    predicted, least = row.get("predicted") or {}, row["ms_range"][0]
+    budget = row["value"] / GIB if row["way"] == "fit" else row["value"] or 0
+    numbers = [budget, row["peak"] / GIB, predicted.get("peak", 0) / GIB, row["ms"], row.get("plain_ms", 0), row.get("over", 0),
+               least / row["plain_ms_range"][0] if "plain_ms" in row else 0, row["kernel_ms"]["all"], predicted.get("ms", 0), row["issue_ms"],
+               row.get("copies", {}).get("ms", 0), row.get("copies", {}).get("hidden_ms", 0), row["gradient_norm"]]
+    told = [row["model"], row["way"], row["tier"] or "", row["ratio"] or 0, *(f"{number:.3f}" for number in numbers)]
+    return " ".join(f"{each:>9}" for each in [*told, str(row.get("under_cap")), str(row.get("fails_below")), row.get("plans", "")])
 
 
 def print_table(rows):
-    plain = {row["model"]: row for row in rows if row["way"] == "plain"}
-    print(f"{'model':<12} {'way':<6} {'tier':<7} {'ratio':>5} {'budget':>7} {'peak':>7} {'resvd':>7} {'pred':>7} {'ms':>8} {'least':>8} {'over':>6} {'kernels':>8} {'issue':>7} {'pred ms':>8} "
-          f"{'norm':>9} cap fails")
-    for row in rows:
-        if "error" in row:
-            print(row["model"], row["way"], row["tier"], row.get("ratio"), row.get("value"), row["error"])
-            continue
-        own, predicted = plain.get(row["model"], {}), row.get("predicted") or {}
-        budget = row["value"] / GIB if row["way"] == "fit" else row["value"] or 0
-        over = row["ms"] / own["ms"] if own.get("ms") and row["ms"] else 0
-        print(f"{row['model']:<12} {row['way']:<6} {row['tier'] or '':<7} {row['ratio'] or 0:>5} {budget:>7.3f} {row['peak'] / GIB:>7.3f} {row['reserved'] / GIB:>7.3f} "
-              f"{predicted.get('peak', 0) / GIB:>7.3f} {row['ms'] or 0:>8.2f} {row['ms_range'][0]:>8.2f} {over:>6.3f} {row['kernel_ms']['all']:>8.2f} {row['issue_ms']:>7.2f} {predicted.get('ms', 0):>8.2f} "
-              f"{row['gradient_norm']:>9.4f} {row.get('under_cap')} {row['fails_below']} {row.get('plans', '')}")
+    print(" ".join(f"{head:>9}" for head in HEADS))
+    for row in sorted(rows, key=lambda row: (row["model"], row["ratio"] or 0, row["tier"] or "")):
+        print(line_of(row))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,25 @@
-"""One model under one way of saving memory, measured in a process of its own; prints one JSON line.
+"""One model under one way of saving memory, measured in a process of its own.
 
-    python -m umbench.torch.bench.cell MODEL WAY [VALUE] --turn FOLDER
+    python -m umbench.torch.bench.cell MODEL WAY [VALUE] [--tier TIER]
 
-WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), fit (VALUE is a budget in bytes)."""
+WAY: plain (torch.compile as it is), share (VALUE is PyTorch's activation_memory_budget), fit (VALUE is a budget in bytes). Compiles, says so
+by a JSON line, and answers each line that it reads, a key of ANSWERS, by another."""
 
 import argparse
-import contextlib
-import fcntl
 import gc
 import json
 import os
-import statistics
 import sys
 import time
 
 import torch
 
 from .. import private
+from . import gpu_events
 from .models import MODELS
 
 STEPS_UNDER_CAP = 100
-TIMED = 30
+STEPS_BEFORE, STEPS_TIMED = 2, 8
 
 
 def main():
@@ -28,104 +27,119 @@ def main():
     parser.add_argument("model", choices=sorted(MODELS))
     parser.add_argument("way", choices=("plain", "share", "fit"))
     parser.add_argument("value", nargs="?", type=float)
-    parser.add_argument("--turn", required=True)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--tier", choices=("pinned", "managed", "none"), default="pinned")
     options = parser.parse_args()
-    print(json.dumps(measured(options)))
+    answers = sys.stdout
+    sys.stdout = sys.stderr  # PyTorch prints as well
+    cell = Cell(options)
+    answer(answers, cell.begin)
+    for line in sys.stdin:
+        answer(answers, lambda: ANSWERS[line.strip()](cell))
 
 
-def measured(options):
-    torch.manual_seed(0)
-    properties = torch.cuda.get_device_properties(0)
-    made = MODELS[options.model](**({"batch": options.batch} if options.batch else {}))
-    found = {"model": options.model, "way": options.way, "value": options.value, "device": properties.name, "torch": torch.__version__,
-             "cuda": torch.version.cuda, "batch": options.batch, "optimizer": "SGD"}
+def answer(file, make):
     try:
-        found |= trained(*made, options, properties.total_memory)
+        found = make()
     except Exception as error:  # a row of the table, not the end of the others
-        found["error"] = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
-    return found
+        found = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"}
+    print(json.dumps(found), file=file, flush=True)
 
 
-def trained(model, inputs, options, device_bytes):
-    model.train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    run = compiled(model, optimizer, options)
-    plan = getattr(model, "plan", None)
-    found, losses = {}, []
+class Cell:
+    def __init__(self, options):
+        self.options, self.losses, self.plan, self.peak = options, [], None, 0
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
+    def begin(self):
+        """Compiles, and plans until the plan is settled."""
+        torch.manual_seed(0)
+        options = self.options
+        self.model, self.inputs = MODELS[options.model](**({"batch": options.batch} if options.batch else {}))
+        self.model.train()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3)
+        self.run = compiled(self.model, self.optimizer, options)
+        self.plan = plan = getattr(self.model, "plan", None)
+        begun = time.monotonic()
+        self.step()
+        torch.cuda.synchronize()
+        found = {"device": torch.cuda.get_device_properties(0).name, "torch": torch.__version__, "cuda": torch.version.cuda, "batch": options.batch,
+                 "optimizer": "SGD", "first_step_s": time.monotonic() - begun, "gradient_norm": gradient_norm(self.model)}
+        for _ in range(20):
+            if plan is None or plan.settled:
+                break
+            self.step()
+        if plan is not None:
+            found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
+                      "plans": plan.plans, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences,
+                      "offloaded": plan.offloaded_bytes, "tensors_offloaded": len(plan.offloaded), "peak_at": plan.peak_at,
+                      "kernels_again": sum(len(again) for _, again in plan.modules.values())}
+        for _ in range(3):
+            self.step()
+        gc.collect()
+        gc.freeze()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        return found
+
+    def step(self):
+        """A training step. Returns events around forward and backward pass, and the seconds that launching them took."""
+        self.optimizer.zero_grad(set_to_none=True)
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         issued = time.perf_counter()
         begin.record()
-        loss = run(*inputs)
-        found["after_forward"] = torch.cuda.memory_allocated()
+        loss = self.run(*self.inputs)
         loss.backward()
         end.record()
         issued = time.perf_counter() - issued
-        losses.append(loss.detach())
-        optimizer.step()
+        self.losses.append(loss.detach())
+        self.optimizer.step()
         return begin, end, issued
 
-    begun = time.monotonic()
-    step()
-    torch.cuda.synchronize()
-    found["first_step_s"] = time.monotonic() - begun
-    found["gradient_norm"] = torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm().item()
-    for _ in range(20):
-        if plan is None or plan.settled:
-            break
-        step()
-    if plan is not None:
-        found |= {"predicted": plan.predicted, "predicted_unplanned": plan.unplanned, "planned_base": plan.base_bytes, "plan_s": plan.seconds,
-                  "plans": plan.plans, "unforeseen": plan.unforeseen, "chunks": plan.chunks, "differences": plan.differences, "offloaded": plan.offloaded_bytes,
-                  "kernels_again": sum(len(again) for _, again in plan.modules.values())}
-    with exclusive(options.turn):
-        found |= timed(step)
-        if options.way == "fit":
-            limit(options.value, device_bytes)
+    def timed(self):
+        """Milliseconds of forward and backward passes, and the peak of all that were timed so far."""
+        marks = [self.step() for _ in range(STEPS_BEFORE + STEPS_TIMED)][STEPS_BEFORE:]
+        torch.cuda.synchronize()
+        self.peak = torch.cuda.max_memory_allocated()
+        return {"ms": [begin.elapsed_time(end) for begin, end, _ in marks], "peak": self.peak, "reserved": torch.cuda.max_memory_reserved()}
+
+    def profiled(self):
+        """issue_ms: what the CPU needs to launch a step while the GPU is idle; kernel_ms and copies: of a whole step; alive: what takes
+        memory at the peak."""
+        issued = []
+        for _ in range(5):
+            torch.cuda.synchronize()
+            issued.append(self.step()[2])
+        found = gpu_events.of_step(self.step) | {"issue_ms": 1e3 * sorted(issued)[2]}
+        return found | ({"alive": gpu_events.alive_at_peak(self.step)} if self.plan is not None else {})
+
+    def capped(self):
+        """Whether steps survive under a hard cap at the budget, and do not 3 % below their own peak. No other plan is made meanwhile."""
+        device_bytes, found = torch.cuda.get_device_properties(0).total_memory, {}
+        if self.plan is not None:
+            from ..fit import Call
+
+            self.plan.plans = Call.MOST_PLANS
+        if self.options.way == "fit":
+            cap(self.options.value, device_bytes)
             watch_for_holes(found)
-            found["under_cap"] = survives(step, STEPS_UNDER_CAP)
-        limit(0.97 * found["peak"], device_bytes)
-        plans = plan.plans if plan is not None else 0
-        found["fails_below"] = survives(step, 3) is not True or plan is not None and plan.plans > plans
-    return found | {"losses": [losses[0].item(), losses[-1].item()]}
+            begun = time.monotonic()
+            found["under_cap"] = survives(self.step, STEPS_UNDER_CAP)
+            steps = STEPS_UNDER_CAP if found["under_cap"] is True else max(1, found["under_cap"])
+            found |= {"ms_under_cap": 1e3 * (time.monotonic() - begun) / steps, "reserved_under_cap": torch.cuda.max_memory_reserved()}
+        cap(0.97 * self.peak, device_bytes)
+        found["fails_below"] = survives(self.step, 3) is not True
+        return found | {"losses": [self.losses[0].item(), self.losses[-1].item()]}
 
 
-def timed(step):
-    """Medians of forward and backward passes. issue_ms: what the CPU needs to launch one while the GPU is idle; kernel_ms: what the
-    GPU computes in a whole step, the optimizer's kernels included."""
-    gc.collect()
-    gc.freeze()
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    marks = [step() for _ in range(TIMED)]
-    torch.cuda.synchronize()
-    times = sorted(begin.elapsed_time(end) for begin, end, _ in marks[2:])
-    found = {"ms": statistics.median(times), "ms_range": [times[0], times[-1]], "peak": torch.cuda.max_memory_allocated(),
-             "reserved": torch.cuda.max_memory_reserved(), "samples": len(times)}
-    issued = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        issued.append(step()[2])
-    return found | {"issue_ms": 1e3 * statistics.median(issued), "kernel_ms": kernel_ms(step)}
+ANSWERS = {"time": Cell.timed, "profile": Cell.profiled, "cap": Cell.capped}
 
 
-def kernel_ms(step):
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        step()
-        torch.cuda.synchronize()
-    kernels = [(event.key, event.self_device_time_total / 1e3, event.count) for event in profile.key_averages() if event.self_device_time_total > 0]
-    generated = sum(ms for name, ms, _ in kernels if name.startswith("triton_"))
-    return {"all": sum(ms for _, ms, _ in kernels), "generated": generated, "count": sum(count for _, _, count in kernels)}
+def gradient_norm(model):
+    return torch.stack([p.grad.float().norm() for p in model.parameters() if p.grad is not None]).norm().item()
 
 
-def limit(size, device_bytes):
+def cap(size, device_bytes):
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -164,18 +178,6 @@ def survives(step, times):
         except torch.OutOfMemoryError:
             return done
     return True
-
-
-@contextlib.contextmanager
-def exclusive(folder):
-    """Says that all is compiled, waits until it is so for all cells that share the folder, then for the turn."""
-    with open(os.path.join(folder, f"ready{os.getpid()}"), "w"):
-        pass
-    while not os.path.exists(os.path.join(folder, "go")):
-        time.sleep(0.2)
-    with open(os.path.join(folder, f"turn{os.environ.get('CUDA_VISIBLE_DEVICES', '')}"), "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

@@ -1,0 +1,84 @@
+"""Processes of umbench.torch.bench.cell, one for each cell, which compile at once and answer questions one at a time."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from ..private import ALLOCATOR
+
+LONGEST_ANSWER_S = 60
+
+
+def gpus_here():
+    """Numbers of the GPUs, as text."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    try:
+        told = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout
+    except OSError:
+        told = ""
+    return [str(number) for number in range(max(1, told.count("GPU ")))]
+
+
+class Cell:
+    """`row`: what is known of it, with `error` once it has failed; then it answers no more."""
+
+    def __init__(self, head, value, gpu):
+        self.model, self.way, _, ratio, tier = head
+        self.row = {"model": self.model, "way": self.way, "value": value, "ratio": ratio, "tier": tier}
+        words = [sys.executable, "-m", "umbench.torch.bench.cell", self.model, self.way, *([str(value)] if value is not None else []),
+                 *(["--tier", tier] if tier else [])]
+        environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": gpu}
+        self.errors, self.lines = tempfile.TemporaryFile("w+"), queue.Queue()
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                self.lines.put(line)
+        self.lines.put("")
+
+    def begin(self, until):
+        """Waits until all is compiled."""
+        self.row |= self.receive(until)
+
+    def receive(self, until):
+        try:
+            line = self.lines.get(timeout=max(0.1, until - time.monotonic()))
+        except queue.Empty:
+            return self.fail("the time is up")
+        if not line:
+            self.process.wait()
+            self.errors.seek(0)
+            return self.fail(f"exit code {self.process.returncode}: {self.errors.read().strip()[-300:]}")
+        return json.loads(line)
+
+    def ask(self, question):
+        """The answer, {} once the process has ended. An error of the question's own is noted in the row."""
+        if "error" in self.row:
+            return {}
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+        answer = self.receive(time.monotonic() + LONGEST_ANSWER_S)
+        if "error" in answer:
+            self.row.setdefault(f"{question}_error", answer.pop("error"))
+        return answer
+
+    def fail(self, error):
+        self.row["error"] = error
+        self.process.kill()
+        return {}
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()

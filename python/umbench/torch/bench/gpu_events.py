@@ -1,0 +1,90 @@
+"""What a GPU does in one step, by PyTorch's profiler, and what its memory holds at the peak."""
+
+import linecache
+import os
+
+import torch
+
+from .. import private
+
+OWN_CODE = os.path.dirname(torch.__file__)
+
+
+def of_step(step):
+    """kernel_ms: {all, generated, count}; copies: milliseconds of copies on streams of their own, of these beside kernels (`hidden`), by
+    direction, and of the step."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step()
+        torch.cuda.synchronize()
+    events = [(e.name, e.device_resource_id, e.time_range.start, e.time_range.end) for e in profile.events()
+              if e.device_type == torch.autograd.DeviceType.CUDA and e.time_range.end > e.time_range.start]
+    return summed(events)
+
+
+def summed(events):
+    """`events`: (name, stream, begin, end), in microseconds."""
+    launched = [stream for name, stream, *_ in events if not is_copy(name)]
+    main = max(set(launched), key=launched.count, default=None)
+    kernels = [e for e in events if e[1] == main and not is_copy(e[0])]
+    copies = [e for e in events if e[1] != main and is_copy(e[0])]
+    generated = sum(end - begin for name, _, begin, end in kernels if name.startswith("triton_"))
+    busy = union([(begin, end) for _, _, begin, end in kernels])
+    found = {"kernel_ms": {"all": length(busy) / 1e3, "generated": generated / 1e3, "count": len(kernels)}}
+    if copies:
+        found["copies"] = {"ms": sum(e[3] - e[2] for e in copies) / 1e3, "hidden_ms": sum(within(e[2], e[3], busy) for e in copies) / 1e3,
+                           "count": len(copies), "out_ms": sum(e[3] - e[2] for e in copies if "DtoH" in e[0]) / 1e3,
+                           "step_ms": (max(e[3] for e in events) - min(e[2] for e in events)) / 1e3}
+    return found
+
+
+def is_copy(name):
+    return name.startswith(("Memcpy", "Memset"))
+
+
+def union(spans):
+    """Sorted spans without overlaps."""
+    found = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def length(spans):
+    return sum(end - begin for begin, end in spans)
+
+
+def within(begin, end, spans):
+    """How much of a span lies within others that do not overlap."""
+    return sum(max(0, min(end, b) - max(begin, a)) for a, b in spans)
+
+
+def alive_at_peak(step, most=40):
+    """[MiB, line of code] of the largest blocks that a step has allocated when it takes most."""
+    held = most_alive(private.allocations_of(step))
+    told = sorted(((round(event["size"] / 2**20, 2), line_of(event)) for event in held), reverse=True)
+    return {"allocated": sum(event["size"] for event in held), "blocks": told[:most]}
+
+
+def most_alive(trace):
+    """The events of the allocator that made what is alive when most is."""
+    alive, size, most, held = {}, 0, 0, []
+    for event in trace:
+        if event["action"] == "alloc":
+            alive[event["addr"]] = event
+            size += event["size"]
+        elif event["action"] == "free_completed" and event["addr"] in alive:
+            size -= alive.pop(event["addr"])["size"]
+        if size > most:
+            most, held = size, list(alive.values())
+    return held
+
+
+def line_of(event):
+    """The innermost line of code that is not PyTorch's own."""
+    for frame in event.get("frames", ()):
+        if not frame["filename"].startswith(OWN_CODE):
+            return linecache.getline(frame["filename"], frame["line"]).strip()[:110] or frame["name"]
+    return ""
