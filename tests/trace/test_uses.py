@@ -194,6 +194,10 @@ def test_perfetto_has_lanes_and_counters(umbench, tmp_path):
     ping_pong().write(tmp_path / "run.jsonl")
     events = json.loads(umbench("export", "run.jsonl", "--format", "perfetto").stdout)["traceEvents"]
     assert {event["name"] for event in events if event["ph"] == "X"} >= {"add #0", "fetch back"}
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    on = {(tracks[event["tid"]], event["name"]) for event in events if event["ph"] == "X"}
+    assert {("GPU 0: migrations to it", "128 MiB"), ("GPU 0: kernels that moved or faulted", "add #0")} <= on
+    assert "GPU 0: faults" in tracks.values()
     held = [event["args"]["m0"] for event in events if event["name"] == "bytes on GPUs"]
     assert held == [64 * BLOCK, 0] * 4
     assert umbench("export", "run.jsonl", "--format", "csv").returncode == 2

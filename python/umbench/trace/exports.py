@@ -4,41 +4,62 @@ import json
 
 from umbench.trace.findings import size
 from umbench.trace.names import Names
-from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, Owners
+from umbench.trace.reader import BY_FAULT_IN, BY_FAULT_OUT, CPU_FAULTS, GPU_FAULTS, IN, OUT, Owners
 from umbench.trace.residence import resident_over_time
 
 US_PER_NS = 1e-3
-# track: name
-TRACKS = {1: "kernels that moved or faulted", 2: "CPU: faults, and what it fetched back", 3: "prefetches", 4: "not of a launch",
-          5: "named ranges"}
-TRACK_OF = {"kernel": 1, "host": 2, "prefetched": 3, "other": 4}
+CPU, RANGES, NOT_COUNTED = "CPU: faults, and what it fetched back", "named ranges", "not counted"
+MIGRATIONS = (("migrations to it", (*IN, "in_peer")), ("migrations to the host", OUT), ("faults", GPU_FAULTS))
 
 
 def perfetto(processes):
-    """Chrome trace (JSON): tracks for launches, migrations and ranges; counters for bytes moved and bytes resident by allocation."""
+    """Chrome trace (JSON): for each GPU tracks for launches, migrations each way and faults; tracks for the CPU, prefetches and named ranges;
+    counters for faults and for bytes resident by allocation."""
     events = [event for number, process in enumerate(processes, 1) for event in _events(process.environment.get("process") or number, process)]
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
 
 
 def _events(number, process):
     names = Names(process.allocations)
+    tracks = {}
     yield _named(number, "process_name", " ".join(process.environment.get("program") or ["program"]))
-    for track, name in TRACKS.items():
-        yield _named(number, "thread_name", name, track)
+    for track, title, begin, end, facts in sorted(_spans(process, names), key=lambda span: span[0]):
+        if track not in tracks:
+            tracks[track] = len(tracks) + 1
+            yield _named(number, "thread_name", track, tracks[track])
+        yield _span(number, tracks[track], title, begin, end, facts)
     for piece in process.pieces:
-        title = f"{names.kernel(piece.name)} #{piece.launch}" if piece.kind == "kernel" else _verb(piece)
-        yield _span(number, TRACK_OF[piece.kind], title, piece.begin, piece.end, _facts(piece))
-        faults = sum(run[2] for name in GPU_FAULTS + CPU_FAULTS for run in piece.sums.get(name, ()))
+        faults = _sum(piece, GPU_FAULTS + CPU_FAULTS)
         if faults:
             yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.begin * US_PER_NS, "args": {"faults": faults}}
             yield {"ph": "C", "name": "faults", "pid": number, "ts": piece.end * US_PER_NS, "args": {"faults": 0}}
-    for pause in process.pauses:
-        yield _span(number, 4, "not counted", pause.begin, pause.end, pause.sums)
-    for part in process.ranges:
-        yield _span(number, 5, part.name, part.begin, part.end)
     for at, resident in resident_over_time(process, Owners(process.allocations)):
         held = {names.allocation(a) if a else "unknown": amount for a, amount in resident.items()}
         yield {"ph": "C", "name": "bytes on GPUs", "pid": number, "ts": at * US_PER_NS, "args": held}
+
+
+def _spans(process, names):
+    """(track, title, begin, end, facts). What moved while a kernel ran has the kernel's times."""
+    for piece in process.pieces:
+        facts = _facts(piece)
+        if piece.kind != "kernel":
+            track = {"host": CPU, "prefetched": "prefetches", "other": "not of a launch"}[piece.kind]
+            yield track, _verb(piece), piece.begin, piece.end, facts
+            continue
+        yield f"GPU {piece.gpu}: kernels that moved or faulted", f"{names.kernel(piece.name)} #{piece.launch}", piece.begin, piece.end, facts
+        for what, quantities in MIGRATIONS:
+            amount = _sum(piece, quantities)
+            if amount:
+                parts = {name: facts[name] for name in quantities if name in facts}
+                yield f"GPU {piece.gpu}: {what}", f"{amount} faults" if what == "faults" else size(amount), piece.begin, piece.end, parts
+    for pause in process.pauses:
+        yield NOT_COUNTED, NOT_COUNTED, pause.begin, pause.end, pause.sums
+    for part in process.ranges:
+        yield RANGES, part.name, part.begin, part.end, None
+
+
+def _sum(piece, quantities):
+    return sum(run[2] for name in quantities for run in piece.sums.get(name, ()))
 
 
 def _verb(piece):
@@ -49,7 +70,7 @@ def _verb(piece):
 
 def _facts(piece):
     facts = {name: sum(run[2] for run in runs) for name, runs in piece.sums.items()}
-    moved = sum(facts.get(name, 0) for name in BY_FAULT_IN)
+    moved = _sum(piece, BY_FAULT_IN)
     return facts | ({"waiting_ms": piece.waiting / 1e6} if piece.waiting else {}) | ({"to GPU by faults": size(moved)} if moved else {})
 
 
