@@ -1,4 +1,4 @@
-"""An export of Nsight Systems, made here with the tables and columns that its schema reference names, reads as a trace."""
+"""Exports of Nsight Systems, made here with the tables and columns of its schema reference, read as traces."""
 
 import sqlite3
 
@@ -9,45 +9,72 @@ from umbench import load
 from umbench.trace import explain, nsys, reader
 
 PID = 7 << 24
+# Tables and columns of the SQLite schema reference: of 2021.5, which fills every column, and of 2025, which leaves some NULL. "?": may be NULL.
+TABLES = {
+    "StringIds": "id value",
+    "TARGET_INFO_GPU": "id name totalMemory?",
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId streamId correlationId? globalPid? demangledName shortName mangledName? launchType? "
+                                  "cacheConfig? registersPerThread gridX gridY gridZ blockX blockY blockZ staticSharedMemory dynamicSharedMemory "
+                                  "localMemoryPerThread localMemoryTotal gridId sharedMemoryExecuted?",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId streamId correlationId? globalPid? bytes copyKind deprecatedSrcId? srcKind? dstKind? "
+                                  "srcDeviceId? srcContextId? dstDeviceId? dstContextId? migrationCause? virtualAddress?",
+    "CUDA_UM_GPU_PAGE_FAULT_EVENTS": "start end globalPid deviceId address numberOfPageFaults faultAccessType",
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS": "start globalPid address originalFaultPc? CpuInstruction module unresolvedFaultPc?",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId contextId address pc bytes memKind memoryOperationType name? correlationId? streamId?",
+    "NVTX_EVENTS": "start end? eventType rangeId? category? color? text? globalTid? endGlobalTid? textId? domainId?",
+}
+LATER = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": " greenContextId? graphNodeId? sharedMemoryLimitConfig?",
+    "CUPTI_ACTIVITY_KIND_MEMCPY": " greenContextId? graphNodeId? copyCount?",
+    "CUDA_UM_CPU_PAGE_FAULT_EVENTS": " sourceFile? sourceLine?",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": " localMemoryPoolAddress? localMemoryPoolSize?",
+}
+VERSIONS = ("2021.5", "2025.5")
+FAULTS = ("CUDA_UM_GPU_PAGE_FAULT_EVENTS", "CUDA_UM_CPU_PAGE_FAULT_EVENTS")
 
 
-def report(path, faults=True, usage=True):
-    database = sqlite3.connect(path)
-    run = database.execute
-    run("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)")
-    database.executemany("INSERT INTO StringIds VALUES (?, ?)", [(1, "add(float*, unsigned long)"), (2, "consume")])
-    run("CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, totalMemory INTEGER)")
-    run("INSERT INTO TARGET_INFO_GPU VALUES (0, 'NVIDIA H200', 150000000000)")
-    run('CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, "end" INTEGER, deviceId INTEGER, globalPid INTEGER, demangledName INTEGER)')
-    run('CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, "end" INTEGER, deviceId INTEGER, globalPid INTEGER, bytes INTEGER, '
-        "copyKind INTEGER, migrationCause INTEGER, virtualAddress INTEGER)")
-    if faults:
-        run('CREATE TABLE CUDA_UM_GPU_PAGE_FAULT_EVENTS (start INTEGER, "end" INTEGER, globalPid INTEGER, deviceId INTEGER, address INTEGER, '
-            "numberOfPageFaults INTEGER, faultAccessType INTEGER)")
-        run("CREATE TABLE CUDA_UM_CPU_PAGE_FAULT_EVENTS (start INTEGER, globalPid INTEGER, address INTEGER, CpuInstruction INTEGER)")
-    if usage:
-        run("CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER, globalPid INTEGER, deviceId INTEGER, address INTEGER, bytes INTEGER, "
-            "memKind INTEGER, memoryOperationType INTEGER)")
-        run(f"INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES (0, {PID}, 0, {FIRST * BLOCK}, {16 * BLOCK}, 4, 0)")
+class Export:
+    def __init__(self, path, version, left_out):
+        self.database, self.fills, self.columns = sqlite3.connect(path), version == VERSIONS[0], {}
+        for table, columns in TABLES.items():
+            if table not in left_out:
+                self.columns[table] = columns.split() + ([] if self.fills else LATER.get(table, "").split())
+                named = ", ".join(f'"{c.rstrip("?")}"' + ("" if c.endswith("?") and not self.fills else " NOT NULL") for c in self.columns[table])
+                self.database.execute(f"CREATE TABLE {table} ({named})")
+
+    def add(self, table, **row):
+        if table in self.columns:
+            filled = [row.get(c.rstrip("?"), None if c.endswith("?") and not self.fills else 0) for c in self.columns[table]]
+            self.database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(filled))})", filled)
+
+
+def report(path, version="2025.5", left_out=()):
+    made = Export(path, version, left_out)
+    for number, text in ((1, "add(float*, unsigned long)"), (2, "consume"), (3, "turn")):
+        made.add("StringIds", id=number, value=text)
+    made.add("TARGET_INFO_GPU", id=0, name="NVIDIA H200", totalMemory=150000000000)
+    made.add("CUDA_GPU_MEMORY_USAGE_EVENTS", start=0, globalPid=PID, address=FIRST * BLOCK, bytes=16 * BLOCK, memKind=4, memoryOperationType=0)
     for turn in range(3):
         begin = turn * 40 * MS
-        run(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({begin}, {begin + 10 * MS}, 0, {PID}, 1)")
+        made.add("CUPTI_ACTIVITY_KIND_KERNEL", start=begin, end=begin + 10 * MS, globalPid=PID, demangledName=1, shortName=1)
+        made.add("NVTX_EVENTS", start=begin, end=begin + 30 * MS, eventType=59, textId=3)
         for block in range(16):
             at, address = begin + (block + 1) * MS // 2, (FIRST + block) * BLOCK
-            run(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({at}, {at + 1000}, 0, {PID}, {BLOCK}, 11, 2, {address})")
-            run(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({at + 20 * MS}, {at + 20 * MS + 1000}, 0, {PID}, {BLOCK}, 12, 2, {address})")
-            if faults:
-                run(f"INSERT INTO CUDA_UM_GPU_PAGE_FAULT_EVENTS VALUES ({at}, {at + MS // 2}, {PID}, 0, {address}, 3, 2)")
-                run(f"INSERT INTO CUDA_UM_CPU_PAGE_FAULT_EVENTS VALUES ({at + 20 * MS}, {PID}, {address}, 2)")
-    run(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({200 * MS}, {201 * MS}, 0, {PID}, 1)")
-    run(f"INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (0, 1000, 0, {PID}, 999, 1, NULL, NULL)")
-    database.commit()
-    database.close()
+            moved = {"globalPid": PID, "bytes": BLOCK, "migrationCause": 2, "virtualAddress": address}
+            made.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=at, end=at + 1000, copyKind=11, **moved)
+            made.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=at + 20 * MS, end=at + 20 * MS + 1000, copyKind=12, **moved)
+            made.add(FAULTS[0], start=at, end=at + MS // 2, globalPid=PID, address=address, numberOfPageFaults=3, faultAccessType=2)
+            made.add(FAULTS[1], start=at + 20 * MS, globalPid=PID, address=address, CpuInstruction=2)
+    made.add("CUPTI_ACTIVITY_KIND_KERNEL", start=200 * MS, end=201 * MS, globalPid=PID, demangledName=1, shortName=1)
+    made.add("CUPTI_ACTIVITY_KIND_MEMCPY", start=0, end=1000, globalPid=PID, bytes=999, copyKind=1)
+    made.database.commit()
+    made.database.close()
     return path
 
 
-def test_sums_kernels_and_places(tmp_path):
-    process, = nsys.read(report(tmp_path / "report.sqlite"))
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sums_kernels_and_places(version, tmp_path):
+    process, = nsys.read(report(tmp_path / "report.sqlite", version))
     assert process.total(*reader.BY_FAULT_IN) == process.total(*reader.BY_FAULT_OUT) == 3 * 16 * BLOCK
     assert process.total(*reader.GPU_FAULTS) == 3 * 16 * 3
     kernels = [piece for piece in process.pieces if piece.kind == "kernel"]
@@ -55,6 +82,8 @@ def test_sums_kernels_and_places(tmp_path):
     assert kernels[0].waiting == 8 * MS
     assert [quiet.kernels for quiet in process.quiet] == [[("add(float*, unsigned long)", 1, MS)]]
     assert {piece.place for piece in process.pieces if piece.kind == "host"} == {"consume"}
+    assert {part.name for part in process.ranges} == {"turn"}
+    assert [(allocation.address, allocation.bytes, allocation.memory) for allocation in process.allocations] == [(FIRST * BLOCK, 16 * BLOCK, "managed")]
 
 
 def test_it_is_explained(tmp_path, umbench):
@@ -65,7 +94,7 @@ def test_it_is_explained(tmp_path, umbench):
 
 
 def test_what_was_not_recorded_is_said(tmp_path):
-    process, = nsys.read(report(tmp_path / "report.sqlite", faults=False, usage=False))
+    process, = nsys.read(report(tmp_path / "report.sqlite", left_out=(*FAULTS, "CUDA_GPU_MEMORY_USAGE_EVENTS")))
     said = "\n".join(process.lacking)
     assert "--cuda-um-gpu-page-faults=true" in said and "--cuda-um-cpu-page-faults=true" in said and "--cuda-memory-usage=true" in said
     assert process.total(*reader.BY_FAULT_IN) == 3 * 16 * BLOCK
