@@ -12,7 +12,7 @@ from umbench.plots import report_figures
 from umbench.plots import report_page
 from umbench import output
 from umbench.arguments import Parser
-from umbench.trace import reader
+from umbench.trace import files
 
 KINDS = ("png", "svg", "pdf")
 
@@ -25,7 +25,7 @@ def main():
     parser.add_argument("--title", default="Memory management under oversubscription", help="of the page")
     wanted = parser.parse_args()
     load.check_path(wanted.out)
-    if any(reader.is_trace(path) for path in wanted.files):
+    if any(files.is_trace(path) for path in wanted.files):
         from umbench.trace import report
         return report.write(wanted.files, wanted.out)
     environments, records = read_with_places(wanted.files)

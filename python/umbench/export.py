@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from umbench import arguments, export_formats, load, model_arguments, output
-from umbench.trace import exports, reader
+from umbench.trace import exports, files
 
 
 def main():
@@ -26,10 +26,10 @@ def main():
     wanted = arguments.export(__doc__, list(dict.fromkeys([*export_formats.FORMATS, *exports.FORMATS])))
     if wanted.out and Path(wanted.out).exists() and Path(wanted.out).samefile(wanted.file):
         raise load.BadInput(f"--out {wanted.out}: is the file itself; choose another")
-    if reader.is_trace(wanted.file) or wanted.format not in export_formats.FORMATS:
+    if files.is_trace(wanted.file) or wanted.format not in export_formats.FORMATS:
         if wanted.format not in exports.FORMATS:
             raise load.BadInput(f"--format {wanted.format}: is for record files; of a trace there are {', '.join(exports.FORMATS)}")
-        output.write(exports.FORMATS[wanted.format](reader.read(wanted.file)), wanted.out)
+        output.write(exports.FORMATS[wanted.format](files.read(wanted.file)), wanted.out)
         return None
     environments, records = load.read(wanted.file)
     if not records:

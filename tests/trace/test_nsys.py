@@ -93,6 +93,14 @@ def test_it_is_explained(tmp_path, umbench):
     assert len(done.stdout.splitlines()) <= explain.MOST_LINES
 
 
+def test_other_commands_take_it_as_a_trace(tmp_path, umbench):
+    report(tmp_path / "report.sqlite")
+    done = umbench("run", "--trace", "report.sqlite", "--strategy", "managed_prefetch", "--ratio", "1.5", "--backend", "sim:h200")
+    assert done.returncode == 0 and "outcome    ok" in done.stdout, done.stderr
+    assert umbench("compare", "report.sqlite", "report.sqlite").returncode == 0
+    assert "GPU 0: migrations to it" in umbench("export", "report.sqlite", "--format", "perfetto").stdout
+
+
 def test_what_was_not_recorded_is_said(tmp_path):
     process, = nsys.read(report(tmp_path / "report.sqlite", left_out=(*FAULTS, "CUDA_GPU_MEMORY_USAGE_EVENTS")))
     said = "\n".join(process.lacking)

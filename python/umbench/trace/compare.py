@@ -11,7 +11,7 @@ import argparse
 from collections import namedtuple
 
 from umbench import arguments, load, output
-from umbench.trace import explain, reader
+from umbench.trace import explain, files, reader
 
 EXIT_WORSE = 1
 LIMITS = {"bytes": 0.01, "faults": 0.20, "time": 0.10}
@@ -87,7 +87,7 @@ def main(words):
     parser.add_argument("--limit", action="append", default=[], type=arguments.limit_of(LIMITS), metavar="KIND=SHARE",
                         help="growth that is allowed (" + ", ".join(f"{kind}={100 * limit:.0f}%%" for kind, limit in LIMITS.items()) + ")")
     wanted = parser.parse_args(words)
-    sides = [explain.read(path) for path in (wanted.base, wanted.head)]
+    sides = [files.read(path) for path in (wanted.base, wanted.head)]
     rows = rows_of(*sides, LIMITS | dict(wanted.limit))
     output.write(as_text(rows) if rows else "Nothing moved in either.\n")
     why = incomplete(sides[0], wanted.base) or incomplete(sides[1], wanted.head)

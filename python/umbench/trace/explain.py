@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from umbench import arguments, load, output
-from umbench.trace import findings, nsys, reader
+from umbench.trace import files, findings, reader
 from umbench.trace.costs import Costs, machine_of
 from umbench.trace.facts import summarize
 from umbench.trace.findings import Context, duration, size
@@ -17,10 +17,6 @@ from umbench.trace.names import Names
 
 MOST_LINES, MOST_FINDINGS, WIDEST = 20, 4, 200
 WORTH_NAMING = 0.01  # of all waiting
-
-
-def read(path):
-    return nsys.read(path) if nsys.is_sqlite(path) else reader.read(path)
 
 
 def explain(process, machine=None):
@@ -132,7 +128,7 @@ def main():
     parser.add_argument("--process", type=int, metavar="PID", help="of several processes, this one (each)")
     parser.add_argument("--json", action="store_true", help="as data, of every process")
     wanted = parser.parse_args()
-    processes = read(wanted.file)
+    processes = files.read(wanted.file)
     if wanted.process is not None:
         processes = [p for p in processes if p.environment.get("process") == wanted.process]
         if not processes:

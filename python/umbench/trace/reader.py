@@ -122,16 +122,6 @@ def _said(error):
     return f"no field {error}" if isinstance(error, KeyError) else " ".join(str(error).split())[:80]
 
 
-def is_trace(path):
-    """Whether the first line of a file is that of a trace."""
-    try:
-        with open(path, "rb") as file:
-            entry = json.loads(file.readline())
-    except (OSError, ValueError):
-        return False
-    return isinstance(entry, dict) and entry.get("tool") == "umbench trace"
-
-
 def _take(entry, processes):
     kind = entry["kind"]
     if kind == "environment":

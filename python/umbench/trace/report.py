@@ -7,6 +7,7 @@ from pathlib import Path
 from umbench import load, output
 from umbench.plots.common import save, use_style
 from umbench.trace import explain, heat
+from umbench.trace.files import read
 
 KINDS = ("png", "svg", "pdf")
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -20,7 +21,7 @@ def write(files, out):
     out = Path(out)
     parts = []
     for path in files:
-        processes = explain.read(path)
+        processes = read(path)
         for process in processes:
             name = f"heat_{Path(path).stem}" + (f"_{process.environment.get('process')}" if len(processes) > 1 else "")
             parts.append(_part(path, process, out, name))

@@ -1,0 +1,22 @@
+"""Traces from files: those of umbench trace, and SQLite exports of Nsight Systems."""
+
+import json
+
+from umbench.trace import nsys, reader
+
+
+def read(path):
+    """The processes of a file of either kind. Throws BadInput."""
+    return nsys.read(path) if nsys.is_sqlite(path) else reader.read(path)
+
+
+def is_trace(path):
+    """Whether a file is an SQLite database, or its first line that of a trace."""
+    if nsys.is_sqlite(path):
+        return True
+    try:
+        with open(path, "rb") as file:
+            entry = json.loads(file.readline())
+    except (OSError, ValueError):
+        return False
+    return isinstance(entry, dict) and entry.get("tool") == "umbench trace"
