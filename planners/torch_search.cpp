@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
+#include <memory>
 #include <queue>
 #include <random>
+#include <thread>
 
+#include "planners/torch_checkpoints.hpp"
 #include "planners/torch_moves.hpp"
 #include "planners/torch_target.hpp"
 
@@ -19,8 +23,11 @@ constexpr double copy_time = 1.25;
 // save time within the budget.
 class torch_search {
  public:
-  torch_search(const torch_step& step, std::int64_t budget, double seconds);
+  // `part` of `parts` searches side by side.
+  torch_search(const torch_step& step, std::int64_t budget, double seconds, unsigned part, unsigned parts);
+  // The plan found, and what evaluations say of it.
   torch_plan find(const std::vector<torch_id>& begin);
+  bool is_better_than(const torch_search& other) const { return better(best_, other.best_); }
 
  private:
   struct point {
@@ -37,12 +44,15 @@ class torch_search {
   }
   point after(const torch_move& m);
   std::vector<torch_fate> saving(const std::vector<torch_id>& nodes) const;
+  std::vector<torch_id> results_of_kernels() const;
+  std::vector<point> starts(const std::vector<torch_id>& begin);
   void lower_peak(std::size_t first, std::size_t last);
   void save_time();
   void aim_at(std::int64_t budget);
   void keep() {
     if (better(now_, best_)) best_ = now_;
   }
+  std::vector<point> descents(const std::vector<torch_id>& begin);
   void shake();
   void leave_time();
 
@@ -52,17 +62,22 @@ class torch_search {
   clock::time_point end_;
   torch_moves moves_;
   point now_, best_;
-  std::mt19937 random_{1};
+  unsigned part_, parts_;
+  std::mt19937 random_;
   std::int64_t evaluations_ = 0;
 };
 
-torch_search::torch_search(const torch_step& step, std::int64_t budget, double seconds)
+torch_search::torch_search(const torch_step& step, std::int64_t budget, double seconds, unsigned part,
+                           unsigned parts)
     : step_(step),
       budget_(budget),
       aim_(budget),
       model_(step, budget),
       end_(clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6))),
-      moves_(step) {
+      moves_(step),
+      part_(part),
+      parts_(parts),
+      random_(part + 1) {
   model_.leave_time(copy_time);
   best_.over = best_.ns = std::numeric_limits<double>::infinity();
 }
@@ -176,32 +191,63 @@ std::vector<torch_fate> torch_search::saving(const std::vector<torch_id>& nodes)
   return fates;
 }
 
-torch_plan torch_search::find(const std::vector<torch_id>& begin) {
-  std::vector<torch_id> of_kernels;
+std::vector<torch_id> torch_search::results_of_kernels() const {
+  std::vector<torch_id> found;
   for (const torch_id v : moves_.candidates) {
     const torch_node& node = step_.nodes[v];
     const torch_node& maker = node.kind == torch_kind::item ? step_.nodes[node.inputs[0]] : node;
-    if (maker.kind == torch_kind::kernel) of_kernels.push_back(v);
+    if (maker.kind == torch_kind::kernel) found.push_back(v);
   }
-  // Where the way to the budget ends too early, one to a smaller budget may go further.
+  return found;
+}
+
+// Choices to search from, with all small tensors saved: all, PyTorch's own, what no kernel is fused for, and
+// the best of those that compute again part by part.
+std::vector<torch_search::point> torch_search::starts(const std::vector<torch_id>& begin) {
+  const auto points_of = [&](const std::vector<std::vector<torch_id>>& sets) {
+    std::vector<point> found;
+    for (const auto& nodes : sets) {
+      std::vector<torch_fate> fates = saving(nodes);
+      for (const torch_id v : moves_.small) fates[v] = torch_fate::saved;
+      found.push_back(trimmed(std::move(fates)));
+    }
+    return found;
+  };
+  constexpr std::size_t most_by_parts = 3;
+  std::vector<point> by_parts = points_of(torch_checkpoints(torch_wiring(step_)));
+  std::ranges::stable_sort(by_parts, [&](const point& a, const point& b) { return better(a, b); });
+  by_parts.resize(std::min(by_parts.size(), most_by_parts));
+  std::vector<point> found = points_of({moves_.candidates, begin, results_of_kernels()});
+  std::ranges::move(by_parts, std::back_inserter(found));
+  return found;
+}
+
+// Where this part's ways from the starts to the budget end. A way to a smaller budget may go further than one
+// that ends too early.
+std::vector<torch_search::point> torch_search::descents(const std::vector<torch_id>& begin) {
+  const std::vector<point> from = starts(begin);
+  const std::vector<double> shares{1.0, 0.85, 0.7};
   std::vector<point> ends;
+  for (std::size_t i = part_; i < shares.size() * from.size() && !late(); i += parts_) {
+    const std::size_t share = i / from.size();
+    if (share > 0 && best_.over <= 0) break;
+    aim_at(static_cast<std::int64_t>(shares[share] * static_cast<double>(budget_)));
+    now_ = at(from[i % from.size()].fates);
+    lower_peak(0, moves_.of_families);
+    lower_peak(moves_.of_families, moves_.all.size());
+    aim_at(budget_);
+    now_ = at(now_.fates);
+    keep();
+    ends.push_back(now_);
+  }
+  return ends;
+}
+
+torch_plan torch_search::find(const std::vector<torch_id>& begin) {
   now_ = at(saving(begin));  // with PyTorch's own choice of small tensors
   keep();
-  ends.push_back(now_);
-  for (const double share : {1.0, 0.85, 0.7}) {
-    for (auto start : {saving(moves_.candidates), saving(begin), saving(of_kernels)}) {
-      for (const torch_id v : moves_.small) start[v] = torch_fate::saved;
-      aim_at(static_cast<std::int64_t>(share * static_cast<double>(budget_)));
-      now_ = trimmed(std::move(start));
-      lower_peak(0, moves_.of_families);
-      lower_peak(moves_.of_families, moves_.all.size());
-      aim_at(budget_);
-      now_ = at(now_.fates);
-      keep();
-      ends.push_back(now_);
-    }
-    if (best_.over <= 0) break;
-  }
+  std::vector<point> ends{now_};
+  for (point& end : descents(begin)) ends.push_back(std::move(end));
   std::ranges::sort(ends, [&](const point& a, const point& b) { return better(a, b); });
   for (const point& end : ends) {
     now_ = end;
@@ -224,7 +270,25 @@ torch_plan torch_search::find(const std::vector<torch_id>& begin) {
 
 torch_plan plan_torch(const torch_step& step, std::int64_t budget, const std::vector<torch_id>& begin,
                       double seconds) {
-  return torch_search(step, budget, seconds).find(begin);
+  constexpr unsigned most_searches = 8;
+  const unsigned parts = std::clamp(std::thread::hardware_concurrency(), 1U, most_searches);
+  std::vector<std::unique_ptr<torch_search>> searches;
+  for (unsigned part = 0; part < parts; ++part)
+    searches.push_back(std::make_unique<torch_search>(step, budget, seconds, part, parts));
+  std::vector<torch_plan> plans(parts);
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned part = 0; part < parts; ++part)
+      threads.emplace_back([&, part] { plans[part] = searches[part]->find(begin); });
+  }
+  std::size_t best = 0;
+  std::int64_t evaluations = 0;
+  for (std::size_t part = 0; part < parts; ++part) {
+    evaluations += plans[part].evaluations;
+    if (searches[part]->is_better_than(*searches[best])) best = part;
+  }
+  plans[best].evaluations = evaluations;
+  return plans[best];
 }
 
 }  // namespace um

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "planners/torch_checkpoints.hpp"
 #include "planners/torch_target.hpp"
 
 namespace um {
@@ -137,6 +138,35 @@ TEST(torch_plans, copies_with_time_left_begin_earlier_and_are_waited_for_later) 
 
 // Eight layers: within less memory the search computes more again, and never exceeds a budget that it can
 // keep.
+// Blocks of a wide product and a narrow one, and their gradients, which need both.
+torch_step blocks(torch_id count) {
+  torch_step s;
+  s.launch_ns = 0;
+  s.nodes = {node(torch_kind::input, {}, kib, false)};
+  s.nodes[0].resident = true;
+  for (torch_id v = 0; v < 2 * count; ++v)
+    s.nodes.push_back(node(torch_kind::kernel, {v}, (v % 2 ? 1 : 8) * kib, true, 1000));
+  s.nodes.push_back(node(torch_kind::input, {}, kib, false));  // the gradient of the result
+  for (torch_id v = 2 * count; v > 0; --v)
+    s.nodes.push_back(node(torch_kind::kernel, {static_cast<torch_id>(s.nodes.size()) - 1, v - 1},
+                           s.nodes[v - 1].bytes, false, 1000));
+  s.nodes[2 * count].forward_result = s.nodes.back().backward_result = true;
+  return s;
+}
+
+TEST(torch_plans, parts_end_where_little_crosses) {
+  const torch_step s = blocks(24);
+  torch_model model(s, unlimited);
+  std::vector<std::vector<torch_id>> sets = torch_checkpoints(torch_wiring(s));
+  const auto two_parts = sets[0];
+  EXPECT_EQ(s.nodes[two_parts[0]].bytes, kib);
+  EXPECT_EQ(two_parts[1], two_parts[0] + 1);  // all of the second part
+  EXPECT_LT(std::abs(static_cast<int>(two_parts[0]) - 24), 12);
+  std::int64_t least = unlimited;
+  for (const auto& saved : sets) least = std::min(least, model.evaluate(only(s, saved)).peak);
+  EXPECT_LT(least, model.evaluate(only(s, {})).peak / 2);
+}
+
 TEST(torch_plans, the_search_keeps_to_the_budget) {
   torch_step s;
   s.nodes.push_back(node(torch_kind::input, {}, kib, false));

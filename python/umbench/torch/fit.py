@@ -139,8 +139,8 @@ class NoRoom(NoPlan):
 class Planning:
     """Compiles the graphs that Dynamo finds, each with a plan."""
 
-    SHARES = (1, 4, 8, 16)   # of the rows of a loss over many words
-    SHARE_OF_BUDGET = 0.15   # that the logits of one share and their gradients may take
+    SHARES = (1, 2, 4, 8, 16)  # of the rows of a loss over many words
+    SHARE_OF_BUDGET = 0.2      # that the logits of one share and their gradients may take
 
     def __init__(self, model, plan, optimizer, tier, bits, backend, seconds):
         self.bits = bits

@@ -1,0 +1,108 @@
+#include "planners/torch_checkpoints.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace um {
+namespace {
+
+// The forward graph cut behind some of its nodes. Positions count computed forward nodes.
+class borders {
+ public:
+  explicit borders(const torch_wiring& wiring);
+  // The border of each part but the last: where least crosses, of the places where parts end that are about
+  // as large, the nearest to the middle.
+  std::vector<std::size_t> between(std::size_t parts) const;
+  // What crosses the borders and what is made behind the last.
+  std::vector<torch_id> saved_at(const std::vector<std::size_t>& ends) const;
+
+ private:
+  struct span {
+    torch_id tensor = no_node;
+    std::size_t made = 0, last_read = 0;
+  };
+  void find_spans();
+
+  const torch_wiring& wiring_;
+  std::vector<torch_id> order_;
+  std::vector<span> spans_;
+  std::vector<std::int64_t> crossing_;  // bytes, behind each position
+  std::vector<std::int64_t> written_;   // bytes that library calls have written until then
+};
+
+borders::borders(const torch_wiring& wiring) : wiring_(wiring) {
+  torch_orders orders(wiring);  // without nodes that the backward graph alone needs
+  orders.choose(std::vector<torch_fate>(wiring.root.size(), torch_fate::again));
+  std::int64_t written = 0;
+  for (const torch_id v : order_ = orders.forward) {
+    if (wiring.at(wiring.maker(v)).kind == torch_kind::kernel) written += wiring.at(v).bytes;
+    written_.push_back(written);
+  }
+  find_spans();
+}
+
+void borders::find_spans() {
+  std::vector<std::size_t> span_of(wiring_.root.size(), SIZE_MAX);
+  for (std::size_t p = 0; p < order_.size(); ++p) {
+    const torch_id v = order_[p];
+    for (const torch_id b : wiring_.sources[v]) {
+      if (span_of[b] != SIZE_MAX) spans_[span_of[b]].last_read = p;
+    }
+    if (wiring_.at(v).bytes == 0) continue;
+    span_of[v] = spans_.size();
+    spans_.push_back({v, p, p});
+  }
+  crossing_.assign(order_.size() + 1, 0);
+  for (const span& each : spans_) {
+    crossing_[each.made] += wiring_.at(each.tensor).bytes;
+    crossing_[each.last_read] -= wiring_.at(each.tensor).bytes;
+  }
+  for (std::size_t p = 1; p < crossing_.size(); ++p) crossing_[p] += crossing_[p - 1];
+}
+
+std::vector<std::size_t> borders::between(std::size_t parts) const {
+  std::vector<std::size_t> found;
+  if (order_.empty()) return found;
+  const auto position = [&](std::size_t halves) {
+    const auto bytes =
+        written_.back() * static_cast<std::int64_t>(halves) / static_cast<std::int64_t>(2 * parts);
+    return std::ranges::lower_bound(written_, bytes) - written_.begin();
+  };
+  for (std::size_t part = 1; part < parts; ++part) {
+    const auto middle = position(2 * part), last = position(2 * part + 1);
+    auto best = middle;
+    for (auto p = position(2 * part - 1); p < last; ++p) {
+      const auto bytes = crossing_[static_cast<std::size_t>(p)],
+                 least = crossing_[static_cast<std::size_t>(best)];
+      if (bytes < least || (bytes == least && std::abs(p - middle) < std::abs(best - middle))) best = p;
+    }
+    found.push_back(static_cast<std::size_t>(best));
+  }
+  return found;
+}
+
+std::vector<torch_id> borders::saved_at(const std::vector<std::size_t>& ends) const {
+  std::vector<torch_id> saved;
+  for (const span& each : spans_) {
+    const auto next = std::ranges::lower_bound(ends, each.made);
+    if (next == ends.end() || *next < each.last_read) saved.push_back(each.tensor);
+  }
+  return saved;
+}
+
+}  // namespace
+
+std::vector<std::vector<torch_id>> torch_checkpoints(const torch_wiring& wiring) {
+  const borders all(wiring);
+  std::vector<std::vector<torch_id>> found;
+  for (const std::size_t parts : {2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48}) {
+    std::vector<std::size_t> ends = all.between(parts);
+    for (const std::size_t quarters : {4, 3, 2}) {
+      ends.resize(std::min(ends.size(), parts * quarters / 4));
+      if (!ends.empty()) found.push_back(all.saved_at(ends));
+    }
+  }
+  return found;
+}
+
+}  // namespace um
