@@ -145,16 +145,31 @@ void print_figures(const std::string& file, const std::vector<machine>& machines
              near_enough);
 }
 
-// Runs of one cell by one build together, cells in the order of their first appearance.
+// The part of a record's key that says the network and the limit of workspaces.
+std::string network_of(const record& r) {
+  return r.key.substr(0, r.key.find("/" + r.strategy + "/"));
+}
+
+// Runs of one cell by one build together, cells in the order of their first appearance. A run without
+// operator times has those of `device` by the same build, where the file has them.
 std::vector<std::vector<record>> cells_of(const record_file& file) {
+  const auto build_of = [&](std::size_t i) -> const std::string& {
+    return file.environments()[file.environment_of(i)].umbench;
+  };
+  std::map<std::pair<std::string, std::string>, const record*> timed;
+  for (std::size_t i = 0; i < file.earlier().size(); ++i) {
+    const record& r = file.earlier()[i];
+    if (r.engines && r.strategy == "device") timed.try_emplace({network_of(r), build_of(i)}, &r);
+  }
   std::vector<std::vector<record>> cells;
   std::map<std::pair<std::string, std::string>, std::size_t> known;
   for (std::size_t i = 0; i < file.earlier().size(); ++i) {
     const record& r = file.earlier()[i];
-    const std::string& build = file.environments()[file.environment_of(i)].umbench;
-    const auto [at, is_new] = known.try_emplace({r.key, build}, cells.size());
+    const auto [at, is_new] = known.try_emplace({r.key, build_of(i)}, cells.size());
     if (is_new) cells.emplace_back();
     cells[at->second].push_back(r);
+    const auto device = timed.find({network_of(r), build_of(i)});
+    if (!r.engines && device != timed.end()) cells[at->second].back().engines = device->second->engines;
   }
   return cells;
 }
@@ -186,15 +201,16 @@ void print_records(const std::string& file, const std::vector<machine>& machines
   }
   std::ranges::stable_sort(cells, std::ranges::greater{},
                            [](const cell_comparison& c) { return factor_off(c.later); });
-  std::vector<comparison> first, later, medians;
+  std::vector<comparison> first, later, medians, same, moved;
   for (const cell_comparison& found : cells) {
     fmt::print("| {} | {} |", found.first.group, found.first.name);
     for (const comparison& c : {found.first, found.later}) {
       fmt::print(" {} | {} | {} |", known_text(c), predicted_text(c), deviation_text(c));
     }
-    fmt::print(" {} |\n", verdict_of(found.later));
+    fmt::print(" {}{} |\n", verdict_of(found.later), found.other_addresses ? ", other addresses" : "");
     first.push_back(found.first);
     later.push_back(found.later);
+    (found.other_addresses ? moved : same).push_back(found.later);
     medians.push_back(found.later);
     medians.back().least = medians.back().most = found.later_median;
   }
@@ -202,6 +218,10 @@ void print_records(const std::string& file, const std::vector<machine>& machines
   print_summary("first iterations, least disturbed of all runs", first);
   print_summary("later iterations, least disturbed of all runs", later);
   print_summary("later iterations, their medians", medians);
+  if (!moved.empty()) {
+    print_summary("later iterations of cells with the record's addresses", same);
+    print_summary("later iterations of cells that today's build gives other addresses", moved);
+  }
   const order_check order = check_order(later);
   fmt::print("order of strategies that differ by more than 5 %: {} of {} pairs right\n",
              order.pairs - order.wrong.size(), order.pairs);

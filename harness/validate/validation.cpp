@@ -61,6 +61,12 @@ profile measured_profile(const record& r, const graph& g, const machine& on) {
   return costs;
 }
 
+// Whether the arenas are as large as the record's; where it does not say, they are.
+bool has_arenas_of(const execution_plan& plan, const memory_figures& recorded) {
+  return recorded.device_arena.value_or(plan.device_arena_bytes) == plan.device_arena_bytes &&
+         recorded.managed_arena.value_or(plan.managed_arena_bytes) == plan.managed_arena_bytes;
+}
+
 // ns; `ends` as times_at_figure_bounds() has them, empty where the cell has no band.
 struct cell_times {
   double time = 0;
@@ -186,9 +192,12 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
   const profile costs = measured_profile(r, g, on);
   std::vector<nanoseconds> times{0};
   std::string not_run;
+  bool other_addresses = false;
   try {  // a record from before a knob was added has the standard
     const problem p{g, costs, on, *r.memory.budget, facts_of(r.mode).under, complete(s, r.strategy_knobs)};
-    times = durations_of(simulate(p, lower(p, plan_for(s, p), s.placed_by), iterations));
+    const execution_plan plan = lower(p, plan_for(s, p), s.placed_by);
+    times = durations_of(simulate(p, plan, iterations));
+    other_addresses = !has_arenas_of(plan, r.memory);
   } catch (const infeasible& reason) {
     not_run = reason.what();
   } catch (const std::invalid_argument& knob_no_longer_known) {
@@ -202,7 +211,7 @@ std::optional<cell_comparison> compare_cell(const std::vector<record>& runs, con
     return comparison{group, r.strategy, known, known, predicted, "ns", false, {}, {}, not_run};
   };
   return cell_comparison{row(lower_decile(first), static_cast<double>(times.front())),
-                         row(lower_decile(later), steady_time(times)), median(later)};
+                         row(lower_decile(later), steady_time(times)), median(later), other_addresses};
 }
 
 order_check check_order(const std::vector<comparison>& all) {

@@ -43,7 +43,8 @@ struct comparison {
 };
 struct cell_comparison {
   comparison first, later;
-  double later_median = 0;  // measured
+  double later_median = 0;       // measured
+  bool other_addresses = false;  // today's arenas differ from the record's: what was measured is another plan
 };
 // Relative distance of the prediction from what is known: 0 inside the range, infinite where there is none.
 double deviation_of(const comparison& c);

@@ -190,6 +190,9 @@ TEST(validation, a_record_is_planned_again_and_compared) {
   whole.time -= second.time;
   r.engines->push_back(second);
   EXPECT_EQ(compare_cell({r}, *work.on)->later.predicted, both->later.predicted);
+  EXPECT_FALSE(both->other_addresses);
+  r.memory.managed_arena = *r.memory.managed_arena + managed_block;
+  EXPECT_TRUE(compare_cell({r}, *work.on)->other_addresses);
   r.memory.budget = 4 * managed_block;
   const std::optional<cell_comparison> without = compare_cell({r}, *work.on);
   ASSERT_TRUE(without);
